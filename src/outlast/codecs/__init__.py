@@ -1,0 +1,11 @@
+"""Codecs: how values become JSON text and come back, exactly or not at all.
+
+`JsonCodec` is the default; ``JsonCodec() | Zlib()`` compresses. The contract is in
+`outlast.ports.codec`.
+"""
+
+from outlast.codecs.chain import Chain
+from outlast.codecs.json import JsonCodec
+from outlast.codecs.zlib import Zlib
+
+__all__ = ["Chain", "JsonCodec", "Zlib"]

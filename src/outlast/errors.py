@@ -1,0 +1,226 @@
+"""Every error that outlast raises on purpose, split by what the caller should do next.
+
+::
+
+    OutlastError
+    ├── UsageError                 fix the call; nothing was written
+    │   ├── InvalidId                 an id that no store may hold
+    │   ├── InvalidValue              an argument out of range, a bad cursor, a bad URL
+    │   ├── InvalidCommit             a commit that contradicts itself
+    │   ├── PayloadError              a value that cannot be stored exactly
+    │   │   ├── NotSerializable          no exact form: annotate it, or convert it
+    │   │   ├── PayloadTooLarge          over the limit in bytes
+    │   │   └── PayloadTooDeep           over the limit in nesting
+    │   ├── Unsupported               this store does not declare that capability
+    │   ├── MissingExtra              an optional package is not installed
+    │   └── Closed                    the store or queue was closed
+    │       ├── StoreClosed
+    │       └── QueueClosed
+    ├── Refused                    read again and decide; nothing was written
+    │   ├── NotFound                  there is no such thing (never a backend fault)
+    │   ├── RunExists                 the id is taken by another run
+    │   ├── Conflict                  somebody wrote first: expected and actual
+    │   ├── DuplicateEvent            that event id is recorded already: its sequence
+    │   ├── Fenced                    a newer claim owns the run or the task
+    │   └── RunClosed                 the run has ended
+    ├── TryAgain                   the same call may succeed later
+    │   ├── Busy                      a lock is held; nothing was written
+    │   ├── TimedOut                  the deadline passed; nothing was written
+    │   └── UnknownOutcome            it may have happened: settle by `Commit.id`, then retry
+    └── StoreFault                 retrying does not help; an operator has to look
+        ├── Undecodable               stored bytes that are not what they should be
+        ├── NotAStore                 the file or database is not an outlast store
+        ├── SchemaTooNew              written by a newer outlast
+        ├── UnsafeStorage             a place where durability cannot be promised
+        ├── ReadOnlyStore             the database cannot be written
+        └── StoreFull                 no space left
+
+Foreign errors (of a driver, of the operating system) are mapped to this tree in one place at
+each adapter's edge and kept as ``__cause__``.
+"""
+
+from __future__ import annotations
+
+
+class OutlastError(Exception):
+    """The root of the tree: ``except OutlastError`` catches all that outlast raises on purpose."""
+
+
+# -- fix the call ---------------------------------------------------------------------------------
+
+
+class UsageError(OutlastError):
+    """The call itself is wrong. Nothing was written; the message says how to mend it."""
+
+
+class InvalidId(UsageError, ValueError):
+    """An id that no store may hold: empty, too long, or with characters that are reserved."""
+
+
+class InvalidValue(UsageError, ValueError):
+    """An argument is out of range or malformed."""
+
+
+class InvalidCommit(UsageError, ValueError):
+    """A commit contradicts itself, or a batch holds two commits of one run."""
+
+
+class PayloadError(UsageError, ValueError):
+    """A value cannot be stored so that it comes back exactly."""
+
+
+class NotSerializable(PayloadError):
+    """The value has no exact JSON form. The message names the place and how to annotate it."""
+
+
+class PayloadTooLarge(PayloadError):
+    """The encoded value is larger than the limit."""
+
+
+class PayloadTooDeep(PayloadError):
+    """The value is nested deeper than the limit."""
+
+
+class Unsupported(UsageError, NotImplementedError):
+    """The store or queue does not declare this capability."""
+
+
+class MissingExtra(UsageError, ImportError):
+    """An optional dependency is not installed. The message names the extra to install."""
+
+
+class Closed(UsageError):
+    """The store or queue was closed before this call."""
+
+
+class StoreClosed(Closed):
+    """The store is closed. Open it again, or do not close it before its users are done."""
+
+
+class QueueClosed(Closed):
+    """The queue is closed."""
+
+
+# -- read again and decide ------------------------------------------------------------------------
+
+
+class Refused(OutlastError):
+    """The store looked and said no. Nothing was written; read again before you decide."""
+
+
+class NotFound(Refused, LookupError):
+    """There is no such run, task, activity, snapshot or fact. Never stands for a backend fault."""
+
+    def __init__(self, kind: str, id: str) -> None:
+        super().__init__(f"there is no {kind} {id!r}")
+        self.kind = kind
+        self.id = id
+
+
+class RunExists(Refused):
+    """The id belongs to another run. Attach to that one, replace it, or choose another id."""
+
+    def __init__(self, run_id: str, uid: str) -> None:
+        super().__init__(f"run {run_id!r} exists already (uid {uid})")
+        self.run_id = run_id
+        self.uid = uid
+
+
+class Conflict(Refused):
+    """Somebody else wrote first. Load the history after `expected` and decide again."""
+
+    def __init__(
+        self, run_id: str, *, expected: int, actual: int, what: str = "sequence"
+    ) -> None:
+        super().__init__(
+            f"run {run_id!r} is at {what} {actual}, not {expected}: "
+            "somebody wrote first. Read it again and decide again"
+        )
+        self.run_id = run_id
+        self.expected = expected
+        self.actual = actual
+        self.what = what
+
+
+class DuplicateEvent(Refused):
+    """An event with this id is recorded already, at `sequence`."""
+
+    def __init__(self, run_id: str, event_id: str, sequence: int) -> None:
+        super().__init__(
+            f"event {event_id!r} of run {run_id!r} is recorded already at sequence {sequence}"
+        )
+        self.run_id = run_id
+        self.event_id = event_id
+        self.sequence = sequence
+
+
+class Fenced(Refused):
+    """A newer claim owns the run or the task: stop working on it at once."""
+
+    def __init__(self, what: str, *, token: int | None, current: int) -> None:
+        held = "no token" if token is None else f"token {token}"
+        super().__init__(
+            f"{what} is owned by claim {current}; this call has {held}. "
+            "Stop working on it: whoever holds the newer claim goes on"
+        )
+        self.token = token
+        self.current = current
+
+
+class RunClosed(Refused):
+    """The run has ended; nothing can be added to it."""
+
+    def __init__(self, run_id: str, status: str) -> None:
+        super().__init__(f"run {run_id!r} is {status}: nothing can be added to it")
+        self.run_id = run_id
+        self.status = status
+
+
+# -- try again ------------------------------------------------------------------------------------
+
+
+class TryAgain(OutlastError):
+    """The same call may succeed later."""
+
+
+class Busy(TryAgain):
+    """Another writer holds a lock. Nothing was written."""
+
+
+class TimedOut(TryAgain, TimeoutError):
+    """The deadline passed before the store did anything. Nothing was written."""
+
+
+class UnknownOutcome(TryAgain):
+    """The answer was lost: the write may have happened. Read `Commit.id` back before you retry."""
+
+
+# -- give up and look -----------------------------------------------------------------------------
+
+
+class StoreFault(OutlastError):
+    """The database or its data is not as it should be; an operator has to look."""
+
+
+class Undecodable(StoreFault):
+    """Stored bytes are not what they should be: damaged, tampered with, or of an unknown form."""
+
+
+class NotAStore(StoreFault):
+    """The file or database is not an outlast store."""
+
+
+class SchemaTooNew(StoreFault):
+    """The store was written by a newer outlast. Upgrade this process."""
+
+
+class UnsafeStorage(StoreFault):
+    """Durability cannot be promised here, for instance on a network filesystem."""
+
+
+class ReadOnlyStore(StoreFault):
+    """The database cannot be written: check the permissions of the file and its folder."""
+
+
+class StoreFull(StoreFault):
+    """No space is left. Nothing of the refused write remains; free some space and go on."""

@@ -1,0 +1,49 @@
+"""Frozen values: the nouns of outlast, with no I/O and no behaviour beyond their own consistency.
+
+Everything that crosses a port is one of these. They see nothing but `outlast.errors`, so a store
+or an engine can be written against them alone.
+"""
+
+from outlast.model.activity import Activity
+from outlast.model.claim import Claim, Hold
+from outlast.model.commit import Commit, Committed, Creation, Outcome, Start
+from outlast.model.entry import Entry
+from outlast.model.event import Event, EventType
+from outlast.model.fact import Fact
+from outlast.model.ids import new_id
+from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.query import Page, RunQuery
+from outlast.model.run import Change, Run, Status
+from outlast.model.snapshot import Progress, Snapshot
+from outlast.model.task import DeadTask, Delivery, Task
+from outlast.model.timer import Timer
+
+__all__ = [
+    "Activity",
+    "Change",
+    "Claim",
+    "Commit",
+    "Committed",
+    "Creation",
+    "DeadTask",
+    "Delivery",
+    "Entry",
+    "Event",
+    "EventType",
+    "Fact",
+    "Hold",
+    "Item",
+    "Outcome",
+    "Page",
+    "Progress",
+    "Receipt",
+    "Run",
+    "RunQuery",
+    "Send",
+    "Snapshot",
+    "Start",
+    "Status",
+    "Task",
+    "Timer",
+    "new_id",
+]

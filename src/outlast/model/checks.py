@@ -1,0 +1,173 @@
+"""What no store may hold: checked before anything is locked or written, the same for all stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Raw
+
+from outlast.errors import InvalidCommit, InvalidValue, PayloadTooLarge
+from outlast.model.claim import check_ttl
+from outlast.model.commit import Commit, Creation
+from outlast.model.event import Event
+from outlast.model.fact import Fact, hash_of
+from outlast.model.ids import SEPARATOR, check_id, check_name
+from outlast.model.inbox import Send
+from outlast.model.run import Run
+from outlast.model.task import Task
+
+MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
+
+
+def check_batch(commits: Sequence[Commit]) -> None:
+    """Refuse a batch that could not be written whatever the store holds. Every store calls this
+    first, so that bad input is an error before anything is locked or written."""
+    runs: set[str] = set()
+    for commit in commits:
+        if commit.run_id in runs:
+            raise InvalidCommit(
+                f"two commits of run {commit.run_id!r} are in one batch: "
+                "the second depends on the outcome of the first, so send it after"
+            )
+        runs.add(commit.run_id)
+        check_commit(commit)
+    for commit in commits:
+        if commit.creation is Creation.REPLACE:
+            below = commit.run_id + SEPARATOR
+            if any(other.startswith(below) for other in runs):
+                raise InvalidCommit(
+                    f"run {commit.run_id!r} is replaced, and with it its children, in the same "
+                    "batch as a commit of one of them: send that one on its own"
+                )
+
+
+def check_commit(commit: Commit) -> None:
+    """Refuse a commit that contradicts itself or carries what no store may hold."""
+    check_id(commit.run_id, child=True)
+    _check_events(commit.events, commit.run_id, commit.expected)
+    if commit.create is not None:
+        if commit.create.id != commit.run_id:
+            raise InvalidCommit(
+                f"a commit for run {commit.run_id!r} creates run {commit.create.id!r}"
+            )
+        _check_new_run(commit.create)
+    elif commit.hold is not None:
+        raise InvalidCommit("`hold` claims the run that a commit creates: use claim_runs instead")
+    if commit.hold is not None:
+        check_name(commit.hold.owner, "owner")
+        check_ttl(commit.hold.ttl)
+    if commit.expected is not None and commit.expected < 0:
+        raise InvalidValue(f"expected sequence {commit.expected} is negative: use 0 for a new run")
+    if commit.change is not None:
+        for name, value in commit.change.values().items():
+            check_size(value, f"{name} of run {commit.run_id!r}")
+    _check_parts(commit)
+
+
+def check_size(value: object, what: str) -> None:
+    """Refuse a payload above the limit, before it is written anywhere."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            check_size(inner, f"{what} → {name}")
+    elif isinstance(value, (Raw, bytes, str)) and len(value) > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"{what} has {len(value):,} bytes, the limit is {MAX_PAYLOAD_BYTES:,}: "
+            "store it elsewhere and pass a reference, or split it"
+        )
+
+
+def _check_events(events: tuple[Event, ...], run_id: str, expected: int | None) -> None:
+    ids: set[str] = set()
+    for position, event in enumerate(events, 1):
+        if event.run_id != run_id:
+            raise InvalidCommit(f"an event of run {event.run_id!r} is in a commit of {run_id!r}")
+        if not event.id or event.id in ids:
+            raise InvalidCommit(f"event id {event.id!r} is empty or twice in one commit")
+        ids.add(event.id)
+        if event.sequence and expected is not None and event.sequence != expected + position:
+            raise InvalidCommit(
+                f"event {position} of a commit on top of {expected} says sequence "
+                f"{event.sequence}, not {expected + position}: sequences have no gaps"
+            )
+        if len(event.data) > MAX_PAYLOAD_BYTES:
+            check_size(event.data, f"data of {event.type} in run {run_id!r}")
+        if event.output is not None and len(event.output) > MAX_PAYLOAD_BYTES:
+            check_size(event.output, f"output of {event.type} in run {run_id!r}")
+
+
+def _check_new_run(run: Run) -> None:
+    # Whoever may use `~` is whoever has a parent: so a user's id cannot reach into another tree.
+    is_child = run.parent is not None and run.id.startswith(run.parent + SEPARATOR)
+    check_id(run.id, child=is_child)
+    for name, value in (("input", run.input), ("result", run.result), ("ctx", run.ctx)):
+        check_size(value, f"{name} of run {run.id!r}")
+
+
+def _check_parts(commit: Commit) -> None:
+    run_id = commit.run_id
+    for send in commit.sends:
+        check_send(send)
+    for start in commit.starts:
+        if start.run.parent != run_id:
+            raise InvalidCommit(f"child {start.run.id!r} names parent {start.run.parent!r}")
+        _check_new_run(start.run)
+        _check_events(start.events, start.run.id, 0)
+    for task in commit.tasks:
+        check_task(task)
+        if task.run_id != run_id:
+            raise InvalidCommit(f"task {task.id!r} of run {task.run_id!r} is in {run_id!r}")
+    for claim in commit.finishes:
+        if claim.task_id is None or claim.run_id != run_id:
+            raise InvalidCommit(f"{claim.subject} cannot be finished by a commit of {run_id!r}")
+    for timer in commit.timers:
+        check_name(timer.id, "timer id")
+        if timer.run_id != run_id:
+            raise InvalidCommit(f"timer {timer.id!r} of run {timer.run_id!r} is in {run_id!r}")
+    for entry in commit.entries:
+        if entry.run_id != run_id:
+            raise InvalidCommit(f"entry {entry.id!r} of run {entry.run_id!r} is in {run_id!r}")
+        check_size(entry.input, f"input of entry {entry.id!r}")
+        check_size(entry.output, f"output of entry {entry.id!r}")
+    for activity in commit.activities:
+        check_name(activity.id, "activity id")
+        if activity.run_id != run_id:
+            raise InvalidCommit(
+                f"activity {activity.id!r} of run {activity.run_id!r} is in {run_id!r}"
+            )
+        check_size(activity.input, f"input of activity {activity.id!r}")
+        check_size(activity.output, f"output of activity {activity.id!r}")
+    for fact in commit.facts:
+        check_fact(fact)
+    if commit.snapshot is not None:
+        if commit.snapshot.run_id != run_id or commit.snapshot.sequence < 0:
+            raise InvalidCommit(f"the snapshot is of run {commit.snapshot.run_id!r}, not {run_id!r}")
+        check_size(commit.snapshot.data, f"snapshot of run {run_id!r}")
+
+
+def check_send(send: Send) -> None:
+    """Refuse an item that no inbox may hold."""
+    check_id(send.run_id, child=True)
+    check_name(send.item.id, "item id")
+    check_name(send.item.kind, "item kind")
+    check_size(send.item.data, f"item {send.item.name!r} for run {send.run_id!r}")
+
+
+def check_task(task: Task) -> None:
+    """Refuse a task that no queue may hold."""
+    check_name(task.id, "task id")
+    check_name(task.queue, "queue name")
+    check_size(task.input, f"input of task {task.id!r}")
+
+
+def check_fact(fact: Fact) -> None:
+    """Refuse a fact whose name is not the hash of its content."""
+    check_size(fact.data, f"fact {fact.hash!r}")
+    if fact.hash != hash_of(fact.data):
+        raise InvalidCommit(f"fact {fact.hash!r} is not the SHA-256 of its content: use Fact.of")
+
+
+def check_after(after: int) -> int:
+    """Refuse a position in a history that cannot be one."""
+    if after < 0:
+        raise InvalidValue(f"after={after} is negative: use 0 for the beginning")
+    return after

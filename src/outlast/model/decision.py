@@ -1,0 +1,85 @@
+"""Whether a commit may be written: decided under the run's lock, before anything is written.
+
+::
+
+    already here?  its id is the run's last commit      → Committed(again=True)
+    there?         no such run / the id is taken        → NotFound / RunExists
+    same life?     another uid                          → Fenced
+    still open?    the run has ended                    → RunClosed
+    the owner?     a newer claim, or no token at all    → Fenced
+    in turn?       another sequence or revision         → Conflict
+    new?           an event id that is recorded         → DuplicateEvent
+    still held?    a task finished under a stale claim  → Fenced
+
+`refusal` is that decision as a pure function; stores that decide in Python call it, stores that
+decide in SQL or Lua implement it, and the conformance kit holds all of them to it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from outlast.errors import Conflict, Fenced, NotFound, RunClosed, RunExists
+from outlast.model.commit import Commit, Committed, Creation, Refusal
+from outlast.model.run import Change, Status
+
+
+class Head(NamedTuple):
+    """What a decision needs to know of a run: the columns that fence."""
+
+    uid: str
+    status: Status
+    sequence: int
+    revision: int
+    token: int
+    commit_id: str
+
+
+def refusal(commit: Commit, head: Head | None) -> Refusal | None:
+    """Why `commit` cannot be written on top of `head` (None: there is no such run), or None.
+
+    Duplicate event ids and stale `finishes` need a look at other rows and are checked by the
+    store after this, still before it writes. The caller has already handled a commit whose id is
+    ``head.commit_id``.
+    """
+    if head is None:
+        return None if commit.create is not None else NotFound("run", commit.run_id)
+    if commit.create is not None and commit.creation is Creation.NEW:
+        return RunExists(commit.run_id, head.uid)
+    what = f"run {commit.run_id!r}"
+    if commit.uid is not None and commit.uid != head.uid:
+        return Fenced(what, token=commit.token, current=head.token)
+    replaces = commit.create is not None and commit.creation is Creation.REPLACE
+    if head.status.terminal and commit.reopens and not replaces:
+        return RunClosed(commit.run_id, head.status)
+    if not commit.force and (head.token or commit.token is not None):
+        if commit.token != head.token:
+            return Fenced(what, token=commit.token, current=head.token)
+    if commit.expected is not None and commit.expected != head.sequence:
+        return Conflict(commit.run_id, expected=commit.expected, actual=head.sequence)
+    if commit.revision is not None and commit.revision != head.revision:
+        return Conflict(
+            commit.run_id, expected=commit.revision, actual=head.revision, what="revision"
+        )
+    return None
+
+
+def again(commit: Commit, head: Head | None) -> Committed | None:
+    """The answer for a commit that is the run's last already: a retry after a lost answer."""
+    if head is None or head.commit_id != commit.id:
+        return None
+    return Committed(
+        run_id=commit.run_id,
+        uid=head.uid,
+        sequence=head.sequence,
+        revision=head.revision,
+        token=head.token,
+        again=True,
+    )
+
+
+def parks(change: Change | None) -> bool:
+    """Whether a change sets when the run may be claimed next."""
+    return change is not None and change.runnable_at is not UNSET

@@ -1,0 +1,128 @@
+"""Ids: how we make ours, and what we accept as yours.
+
+Ours are UUIDv7 texts: they sort by the time they were made and only grow within a process, so
+that an index on them is appended to and never scattered.
+
+Yours name runs, tasks, timers, signals. One function checks them all. The characters that
+backends give a meaning (``:`` and ``{}`` in Redis keys, control characters in terminals and
+messages) are refused rather than escaped, so that an id looks the same in every place it is seen.
+``~`` separates a run from its children and is ours: partition and tree are read off the id.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import zlib
+
+from outlast.errors import InvalidId
+
+MAX_ID_BYTES = 255
+MAX_CHILD_ID_BYTES = 1024
+SEPARATOR = "~"
+
+_FORBIDDEN = {":": "a colon", "{": "a brace", "}": "a brace"}
+
+_lock = threading.Lock()
+_random = random.Random(os.urandom(32))
+_last = 0
+
+
+def new_id() -> str:
+    """A UUIDv7 that is greater than any this process has made before."""
+    global _last
+    with _lock:
+        # 48 bits of milliseconds, then 74 bits that start at random and only grow within one
+        # millisecond: a step of up to 2^32 leaves neighbours unguessable enough to be distinct
+        # between processes, and 2^41 of them before the milliseconds would be touched.
+        fresh = (time.time_ns() // 1_000_000) << 74
+        if fresh > _last:
+            _last = fresh | _random.getrandbits(73)
+        else:
+            _last += 1 + _random.getrandbits(32)
+        value = _last
+    tail = value & 0x3FFFFFFFFFFFFFFF
+    middle = (value >> 62) & 0xFFF
+    text = f"{(value >> 74) & 0xFFFFFFFFFFFF:012x}{0x7000 | middle:04x}{(2 << 62) | tail:016x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _reseed_after_fork() -> None:
+    # A forked child would otherwise repeat its parent's ids, and may inherit a locked lock.
+    global _lock
+    _lock = threading.Lock()
+    _random.seed(os.urandom(32))
+
+
+os.register_at_fork(after_in_child=_reseed_after_fork)
+
+
+def check_id(value: object, what: str = "run id", *, child: bool = False) -> str:
+    """Return `value` if it may stand as an id, else raise `InvalidId` saying what to change.
+
+    With ``child`` the separator ``~`` is allowed between non-empty parts, as in the ids of
+    children and in calls that may address one.
+    """
+    if not isinstance(value, str):
+        raise InvalidId(f"the {what} must be a str, not {type(value).__name__}")
+    if not value:
+        raise InvalidId(f"the {what} is empty: give it at least one character")
+    limit = MAX_CHILD_ID_BYTES if child else MAX_ID_BYTES
+    # The length in characters is checked first so that a 10 MB text is not encoded to be refused.
+    if len(value) > limit or _utf8_length(value, what) > limit:
+        raise InvalidId(
+            f"the {what} {value[:40]!r}… is longer than {limit} bytes: "
+            "use a shorter one, for instance a hash of it"
+        )
+    for character in value:
+        if character < " " or character == "\x7f" or "\x80" <= character <= "\x9f":
+            raise InvalidId(
+                f"the {what} {value[:80]!r} contains the control character {character!r}: remove it"
+            )
+        if character in _FORBIDDEN:
+            raise InvalidId(
+                f"the {what} {value[:80]!r} contains {_FORBIDDEN[character]}: "
+                "use '-', '_', '.' or '/' instead"
+            )
+    if SEPARATOR in value and not (child and all(value.split(SEPARATOR))):
+        raise InvalidId(
+            f"the {what} {value[:80]!r} contains '~', which separates a run from its children: "
+            "use '-', '_', '.' or '/' instead"
+        )
+    return value
+
+
+def check_name(value: object, what: str) -> str:
+    """Check a name inside a run (task, timer, signal, step key, owner): text without control
+    characters, 1 to 1,024 bytes. It never becomes part of a key on its own, so more is allowed."""
+    if not isinstance(value, str):
+        raise InvalidId(f"the {what} must be a str, not {type(value).__name__}")
+    if not value:
+        raise InvalidId(f"the {what} is empty: give it at least one character")
+    if len(value) > MAX_CHILD_ID_BYTES or _utf8_length(value, what) > MAX_CHILD_ID_BYTES:
+        raise InvalidId(f"the {what} {value[:40]!r}… is longer than {MAX_CHILD_ID_BYTES} bytes")
+    if not value.isprintable() and any(c < " " or "\x7f" <= c <= "\x9f" for c in value):
+        raise InvalidId(f"the {what} {value[:80]!r} contains a control character: remove it")
+    return value
+
+
+def root_of(run_id: str) -> str:
+    """The root of the tree that a run belongs to: its id up to the first ``~``."""
+    return run_id.partition(SEPARATOR)[0]
+
+
+def partition_of(run_id: str, partitions: int) -> int:
+    """The partition in which a run's whole tree lives."""
+    return zlib.crc32(root_of(run_id).encode()) % partitions
+
+
+def _utf8_length(value: str, what: str) -> int:
+    try:
+        return len(value.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidId(
+            f"the {what} {value[:40]!r} contains a lone surrogate, which is not text: "
+            "decode the bytes it came from properly"
+        ) from error

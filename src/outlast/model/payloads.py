@@ -1,0 +1,211 @@
+"""What each type of event says: the shape of `Event.data`.
+
+The names are the recorded form and never change meaning. A field marked optional is left out when
+it is empty. User values inside are raw JSON, encoded by a codec at the edge; nothing here needs a
+user's type to be read, so that fold, cancel and delete work on any run.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from msgspec import Raw, Struct
+
+from outlast.errors import Undecodable
+from outlast.model.event import Event, EventType
+
+NULL = Raw(b"null")
+
+
+class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The base of all payloads."""
+
+
+class WorkflowStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    workflow_name: str
+    # An int in the first seed, a text later: both are read, and kept as they came.
+    version: int | str
+    input: Raw = NULL
+
+
+class WorkflowCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    output: Raw | None = None
+
+
+class WorkflowFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    error: str
+
+
+class WorkflowCancelled(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    reason: str
+
+
+class StepStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    attempt: int = 0
+    input: Raw | None = None
+
+
+class StepCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    duration_ns: int
+
+
+class StepFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    error: str
+    attempt: int
+    will_retry: bool
+
+
+class BranchEvaluated(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    branch_name: str
+    choice: str
+
+
+class SignalWaiting(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    signal_name: str
+    timeout_at: datetime | None = None
+
+
+class SignalReceived(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    signal_name: str
+    payload: Raw | None = None
+
+
+class SignalTimeout(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    signal_name: str
+
+
+class ChildSpawned(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    child_run_id: str
+    workflow_name: str
+    input: Raw = NULL
+
+
+class ChildCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    child_run_id: str
+    output: Raw | None = None
+
+
+class ChildFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    child_run_id: str
+    error: str
+
+
+class MapStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    item_count: int
+
+
+class MapProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """What one flush of a large map adds: index ranges started, and a segment of results."""
+
+    started: list[tuple[int, int]] = []
+    completed: list[int] = []
+    segment: str | None = None
+
+
+class MapCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    results: Raw
+
+
+class MapFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    failed_index: int
+    error: str
+
+
+class CompensationStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    trigger_step: str
+    steps_to_undo: list[str]
+
+
+class CompensationCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    steps_compensated: list[str]
+
+
+class CompensationFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    failed_step: str
+    error: str
+
+
+class TimerStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    fire_at: datetime
+
+
+class TimerFired(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    pass
+
+
+class TimerCancelled(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    pass
+
+
+class SnapshotTaken(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    state: Raw = NULL
+
+
+PAYLOADS: dict[str, type[Payload]] = {
+    EventType.WORKFLOW_STARTED: WorkflowStarted,
+    EventType.WORKFLOW_COMPLETED: WorkflowCompleted,
+    EventType.WORKFLOW_FAILED: WorkflowFailed,
+    EventType.WORKFLOW_CANCELLED: WorkflowCancelled,
+    EventType.STEP_STARTED: StepStarted,
+    EventType.STEP_COMPLETED: StepCompleted,
+    EventType.STEP_FAILED: StepFailed,
+    EventType.BRANCH_EVALUATED: BranchEvaluated,
+    EventType.SIGNAL_WAITING: SignalWaiting,
+    EventType.SIGNAL_RECEIVED: SignalReceived,
+    EventType.SIGNAL_TIMEOUT: SignalTimeout,
+    EventType.CHILD_SPAWNED: ChildSpawned,
+    EventType.CHILD_COMPLETED: ChildCompleted,
+    EventType.CHILD_FAILED: ChildFailed,
+    EventType.MAP_STARTED: MapStarted,
+    EventType.MAP_PROGRESS: MapProgress,
+    EventType.MAP_COMPLETED: MapCompleted,
+    EventType.MAP_FAILED: MapFailed,
+    EventType.COMPENSATION_STARTED: CompensationStarted,
+    EventType.COMPENSATION_COMPLETED: CompensationCompleted,
+    EventType.COMPENSATION_FAILED: CompensationFailed,
+    EventType.TIMER_STARTED: TimerStarted,
+    EventType.TIMER_FIRED: TimerFired,
+    EventType.TIMER_CANCELLED: TimerCancelled,
+    EventType.SNAPSHOT: SnapshotTaken,
+}
+_TYPE_OF: dict[type[Payload], str] = {payload: type for type, payload in PAYLOADS.items()}
+_ENCODER = msgspec.json.Encoder()
+_DECODERS = {type: msgspec.json.Decoder(payload) for type, payload in PAYLOADS.items()}
+
+
+def to_event(
+    payload: Payload,
+    *,
+    run_id: str,
+    step_name: str = "",
+    output: Raw | None = None,
+    timestamp: datetime | None = None,
+    metadata: dict[str, str] | None = None,
+) -> Event:
+    """The event that records `payload`."""
+    event = Event(
+        type=_TYPE_OF[type(payload)],
+        run_id=run_id,
+        step_name=step_name,
+        data=Raw(_ENCODER.encode(payload)),
+        output=output,
+        metadata=metadata or {},
+    )
+    return event if timestamp is None else msgspec.structs.replace(event, timestamp=timestamp)
+
+
+def payload_of(event: Event) -> Payload:
+    """What `event` says, typed. Raises `Undecodable` for an unknown type or damaged data."""
+    decoder = _DECODERS.get(event.type)
+    if decoder is None:
+        raise Undecodable(
+            f"event {event.sequence} of run {event.run_id!r} has the unknown type {event.type!r}: "
+            "it may come from a newer outlast"
+        )
+    try:
+        return decoder.decode(event.data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Undecodable(
+            f"event {event.sequence} of run {event.run_id!r} ({event.type}): {error}"
+        ) from error

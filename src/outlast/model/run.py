@@ -1,0 +1,134 @@
+"""Run: one execution of a workflow, as a typed record. A projection of its history."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from outlast.errors import InvalidValue
+from outlast.model.ids import new_id
+from outlast.model.times import EPOCH
+
+Attribute = str | int | float | bool
+
+
+class Status(StrEnum):
+    """Where a run stands. `waiting` is for a machine (timer, signal, child), `halted` for a person."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    HALTED = "halted"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the run has ended for good."""
+        return self in TERMINAL
+
+    @classmethod
+    def parse(cls, value: str) -> Status:
+        """Read a status as people write it; both spellings of cancelled are understood."""
+        text = value.strip().lower()
+        try:
+            return cls("cancelled" if text == "canceled" else text)
+        except ValueError:
+            names = ", ".join(status.value for status in cls)
+            raise InvalidValue(f"{value!r} is not a status: use one of {names}") from None
+
+
+TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+
+
+class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The record of a run.
+
+    `id` is chosen by the user, `uid` names one life of that id: deleting and reusing an id gives
+    a new uid, and nothing of the old life can reach the new one. `ctx` holds what the workflow
+    has published, by name, and nothing of ours. The fields from `sequence` on are kept by the
+    store; what a caller puts there is ignored.
+    """
+
+    id: str
+    workflow: str = ""
+    uid: str = msgspec.field(default_factory=new_id)
+    version: int | str = ""
+    definition: str = ""
+    status: Status = Status.PENDING
+    wait_kind: str | None = None
+    input: Raw | None = None
+    ctx: dict[str, Raw] = {}
+    current_step: str | None = None
+    result: Raw | None = None
+    error: str | None = None
+    halt_data: Raw | None = None
+    recover_to: str | None = None
+    attributes: dict[str, Attribute] = {}
+    parent: str | None = None
+    queue: str = "default"
+    priority: int = 0
+    runnable_at: datetime | None = None
+
+    sequence: int = 0
+    revision: int = 0
+    token: int = 0
+    owner: str | None = None
+    claimed_until: datetime | None = None
+    commit_id: str = ""
+    inbox: int = 0
+    created_at: datetime = EPOCH
+    updated_at: datetime = EPOCH
+    ended_at: datetime | None = None
+
+    @property
+    def resume_point(self) -> str | None:
+        """The step from which a resume or a retry goes on: `recover_to`, else `current_step`."""
+        return self.recover_to if self.recover_to is not None else self.current_step
+
+
+class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a commit alters in a run's record. A field left out stays as it is.
+
+    `runnable_at` decides who may claim the run and when: a time (now or later), or None to park
+    it until somebody sends something.
+    """
+
+    workflow: str | UnsetType = UNSET
+    version: int | str | UnsetType = UNSET
+    definition: str | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+    wait_kind: str | None | UnsetType = UNSET
+    input: Raw | None | UnsetType = UNSET
+    ctx: dict[str, Raw] | UnsetType = UNSET
+    current_step: str | None | UnsetType = UNSET
+    result: Raw | None | UnsetType = UNSET
+    error: str | None | UnsetType = UNSET
+    halt_data: Raw | None | UnsetType = UNSET
+    recover_to: str | None | UnsetType = UNSET
+    attributes: dict[str, Attribute] | UnsetType = UNSET
+    queue: str | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+    runnable_at: datetime | None | UnsetType = UNSET
+
+    def values(self) -> dict[str, object]:
+        """The fields that are set, by name, in the order of declaration."""
+        found = {}
+        for name in CHANGEABLE:
+            value = getattr(self, name)
+            if value is not UNSET:
+                found[name] = value
+        return found
+
+    @classmethod
+    def of(cls, run: Run) -> Change:
+        """The change that makes a record equal to `run` in all that a caller decides."""
+        return cls(**{name: getattr(run, name) for name in CHANGEABLE})
+
+
+CHANGEABLE: tuple[str, ...] = Change.__struct_fields__

@@ -1,0 +1,21 @@
+"""Time as stores keep it: whole microseconds since 1970, UTC; exact and sortable everywhere."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NOW = EPOCH
+"""As a time to become runnable: at once. A store reads any time in the past as its own present."""
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_micros(moment: datetime) -> int:
+    """Microseconds since 1970 of an aware datetime."""
+    return (moment - EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """The aware datetime, in UTC, of microseconds since 1970."""
+    return EPOCH + timedelta(microseconds=micros)

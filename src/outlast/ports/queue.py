@@ -1,0 +1,155 @@
+"""The queue port: tasks handed out under a lease, never popped.
+
+A task is ready, delayed, in flight or dead::
+
+    enqueue ──▶ delayed ──time──▶ ready ──dequeue──▶ in flight ──ack──▶ gone
+                   ▲                ▲                  │  │
+                   └── nack(delay) ─┴── lease expires ─┘  └─ nack(requeue=False),
+                                                             or too many attempts ──▶ dead
+
+It works on its own, without the engine. A queue is a hint to look, not the truth: the same task
+may be delivered twice, and whoever works on it must be able to take that.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from types import TracebackType
+from typing import Self
+
+from outlast.errors import InvalidValue
+from outlast.model.claim import Claim
+from outlast.model.task import DeadTask, Delivery, Task
+from outlast.ports.clock import Clock, SystemClock
+from outlast.ports.notifier import LocalNotifier, Notifier
+
+DEFAULT_VISIBILITY = 30.0
+DEFAULT_ATTEMPTS = 5
+POLL_SECONDS = 1.0
+
+
+class Queue(ABC):
+    """Named queues of tasks. Every method is safe from several processes at once."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        notifier: Notifier | None = None,
+        max_attempts: int = DEFAULT_ATTEMPTS,
+        poll: float = POLL_SECONDS,
+    ) -> None:
+        if max_attempts < 1:
+            raise InvalidValue(f"max_attempts={max_attempts}: a task needs at least one attempt")
+        self.clock: Clock = clock or SystemClock()
+        self.notifier: Notifier = notifier or LocalNotifier()
+        self.max_attempts = max_attempts
+        self._poll = poll
+
+    async def open(self) -> None:
+        """Connect. Opening an open queue does nothing."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop: calls after it, and calls that wait now, raise `QueueClosed`. Tasks stay."""
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @abstractmethod
+    async def enqueue(
+        self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
+    ) -> int:
+        """Add tasks to a queue, all or nothing; how many were new. A task whose id waits in that
+        queue already, for the same run, is left alone. `delay` (seconds) or `Task.run_at` keep it
+        from being handed out before its time."""
+
+    @abstractmethod
+    async def take(
+        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
+    ) -> Delivery | None:
+        """Hand out the next ready task now, or None: smallest priority first, then the one that
+        has been ready longest.
+
+        Its attempt is counted and its lease set in the same step. A task whose lease ran out is
+        ready again; one that has used up its attempts goes to the dead instead.
+        """
+
+    async def dequeue(
+        self,
+        queue: str,
+        *,
+        owner: str = "worker",
+        visibility: float = DEFAULT_VISIBILITY,
+        wait: float = 0.0,
+        timeout: float | None = None,
+    ) -> Delivery | None:
+        """`take`, waiting up to `wait` seconds for a task to come; None if none did."""
+        if wait < 0:
+            raise InvalidValue(f"wait={wait} is negative: use 0 to look once")
+        deadline = self.clock.monotonic() + wait
+        while True:
+            rings = self.notifier.rings
+            delivery = await self.take(queue, owner=owner, visibility=visibility, timeout=timeout)
+            left = deadline - self.clock.monotonic()
+            if delivery is not None or left <= 0:
+                return delivery
+            await self.notifier.wait(self.clock, min(left, self._poll), since=rings)
+
+    @abstractmethod
+    async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
+        """The task is done: remove it. `Fenced` if the claim was lost, `NotFound` if the task is
+        gone; either way somebody else has dealt with it."""
+
+    @abstractmethod
+    async def nack(
+        self,
+        claim: Claim,
+        *,
+        requeue: bool = True,
+        delay: float = 0.0,
+        drop: bool = False,
+        reason: str = "rejected",
+        timeout: float | None = None,
+    ) -> None:
+        """The task was not done. Put it back, ready after `delay` seconds; or, with
+        ``requeue=False`` or no attempt left, among the dead with `reason`; with `drop` too,
+        remove it for good. `Fenced` and `NotFound` as for `ack`."""
+
+    @abstractmethod
+    async def extend(
+        self, claim: Claim, seconds: float, *, timeout: float | None = None
+    ) -> Claim:
+        """Set the lease to `seconds` from now. `Fenced` and `NotFound` as for `ack`."""
+
+    @abstractmethod
+    async def len(self, queue: str, *, timeout: float | None = None) -> int:
+        """How many tasks are ready now: neither delayed nor in flight nor dead."""
+
+    @abstractmethod
+    async def dead(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[DeadTask]:
+        """The dead tasks of a queue, the longest dead first."""
+
+    @abstractmethod
+    async def redrive(
+        self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
+    ) -> int:
+        """Make dead tasks (all, or those) ready again with fresh attempts; how many."""
+
+    @abstractmethod
+    async def purge(
+        self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
+    ) -> int:
+        """Remove dead tasks (all, or those) for good; how many."""

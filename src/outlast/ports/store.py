@@ -1,0 +1,21 @@
+"""Store: the port with everything that is written once over it. Adapters subclass this."""
+
+from __future__ import annotations
+
+from outlast.errors import Unsupported
+from outlast.ports.details import DetailMethods
+from outlast.ports.histories import HistoryMethods
+from outlast.ports.queue import Queue
+from outlast.ports.records import RecordMethods
+
+
+class Store(HistoryMethods, RecordMethods, DetailMethods):
+    """An event-sourced, fenced, crash-safe store of runs.
+
+    Implement the abstract methods of `outlast.ports.core.StoreCore` and you have one; declare in
+    `capabilities` what more you implement. Certify it with `outlast.testing.conformance`.
+    """
+
+    def queue(self) -> Queue:
+        """The queue that lives in the same database, so that tasks are part of a commit."""
+        raise Unsupported(f"{type(self).__name__} has no queue of its own: pass one to the app")

@@ -1,0 +1,206 @@
+"""MemoryQueue: the queue port in plain dicts, on the same tables as the memory store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+import msgspec
+
+from outlast.errors import Fenced, InvalidValue, NotFound, QueueClosed
+from outlast.model.checks import check_task
+from outlast.model.claim import Claim, check_ttl
+from outlast.model.ids import check_name
+from outlast.model.query import check_limit
+from outlast.model.task import DeadTask, Delivery, Task
+from outlast.ports.clock import Clock
+from outlast.ports.notifier import Notifier
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.stores.memory.tables import QueuedTask, Tables
+
+
+class MemoryQueue(Queue):
+    """Named queues in this process, gone with it. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        notifier: Notifier | None = None,
+        max_attempts: int = DEFAULT_ATTEMPTS,
+        poll: float = POLL_SECONDS,
+        tables: Tables | None = None,
+    ) -> None:
+        super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
+        self._tables = tables or Tables()
+        self._closed = False
+
+    async def open(self) -> None:
+        self._closed = False
+
+    async def close(self) -> None:
+        self._closed = True
+        self.notifier.ring()
+
+    @contextmanager
+    def _locked(self) -> Iterator[Tables]:
+        with self._tables.lock:
+            if self._closed:
+                raise QueueClosed("this queue is closed: open it again, or close it later")
+            yield self._tables
+
+    async def enqueue(
+        self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
+    ) -> int:
+        check_name(queue, "queue name")
+        if delay < 0:
+            raise InvalidValue(f"delay={delay} is negative: use 0 for now")
+        now = self.clock.now()
+        stamped = [msgspec.structs.replace(task, queue=queue, enqueued_at=now) for task in tasks]
+        for task in stamped:
+            check_task(task)
+        later = now + timedelta(seconds=delay)
+        with self._locked() as tables:
+            added = sum(tables.add_task(task, max(later, task.run_at or now)) for task in stamped)
+        self.notifier.ring()
+        return added
+
+    async def take(
+        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
+    ) -> Delivery | None:
+        check_name(queue, "queue name")
+        check_name(owner, "owner")
+        check_ttl(visibility)
+        now = self.clock.now()
+        with self._locked() as tables:
+            while (queued := self._first(tables, queue, now)) is not None:
+                if queued.task.attempt >= self.max_attempts:
+                    _bury(tables, queued, f"no success in {queued.task.attempt} attempts", now)
+                    continue
+                queued.task = msgspec.structs.replace(
+                    queued.task, attempt=queued.task.attempt + 1
+                )
+                return Delivery(queued.task, tables.lease(queued, owner, visibility, now))
+        return None
+
+    async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
+        with self._held(claim) as (tables, queued):
+            _remove(tables, queued)
+
+    async def nack(
+        self,
+        claim: Claim,
+        *,
+        requeue: bool = True,
+        delay: float = 0.0,
+        drop: bool = False,
+        reason: str = "rejected",
+        timeout: float | None = None,
+    ) -> None:
+        if delay < 0:
+            raise InvalidValue(f"delay={delay} is negative: use 0 for now")
+        now = self.clock.now()
+        with self._held(claim) as (tables, queued):
+            if requeue and queued.task.attempt < self.max_attempts:
+                queued.owner = queued.claimed_until = None
+                queued.ready_at = now + timedelta(seconds=delay)
+            elif drop and not requeue:
+                _remove(tables, queued)
+            else:
+                _bury(tables, queued, reason, now)
+        self.notifier.ring()
+
+    async def extend(
+        self, claim: Claim, seconds: float, *, timeout: float | None = None
+    ) -> Claim:
+        check_ttl(seconds)
+        with self._held(claim) as (_, queued):
+            queued.claimed_until = self.clock.now() + timedelta(seconds=seconds)
+            return msgspec.structs.replace(claim, expires_at=queued.claimed_until)
+
+    async def len(self, queue: str, *, timeout: float | None = None) -> int:
+        check_name(queue, "queue name")
+        now = self.clock.now()
+        with self._locked() as tables:
+            return sum(
+                queued.task.queue == queue and queued.available(now)
+                for queued in tables.tasks.values()
+            )
+
+    async def dead(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[DeadTask]:
+        check_limit(limit)
+        with self._locked() as tables:
+            dead = [dead for dead in tables.dead.values() if dead.task.queue == queue]
+        return sorted(dead, key=lambda one: (one.died_at, one.task.id))[:limit]
+
+    async def redrive(
+        self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
+    ) -> int:
+        with self._locked() as tables:
+            chosen = _chosen(tables, queue, task_ids)
+            for dead in chosen:
+                _bring_back(tables, dead, self.clock.now())
+        self.notifier.ring()
+        return len(chosen)
+
+    async def purge(
+        self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
+    ) -> int:
+        with self._locked() as tables:
+            chosen = _chosen(tables, queue, task_ids)
+            for dead in chosen:
+                del tables.dead[queue, dead.task.run_id, dead.task.id]
+        return len(chosen)
+
+    def _first(self, tables: Tables, queue: str, now: datetime) -> QueuedTask | None:
+        ready = [
+            queued
+            for queued in tables.tasks.values()
+            if queued.task.queue == queue and queued.available(now)
+        ]
+        return min(
+            ready,
+            key=lambda queued: (queued.task.priority, queued.ready_at, queued.order),
+            default=None,
+        )
+
+    @contextmanager
+    def _held(self, claim: Claim) -> Iterator[tuple[Tables, QueuedTask]]:
+        with self._locked() as tables:
+            queued = tables.claimed(claim)
+            if queued is None:
+                key = (claim.queue or "", claim.run_id, claim.task_id or "")
+                if key not in tables.tasks:
+                    raise NotFound("task", claim.task_id or "")
+                current = tables.tasks[key].token
+                raise Fenced(claim.subject, token=claim.token, current=current)
+            yield tables, queued
+
+
+def _remove(tables: Tables, queued: QueuedTask) -> None:
+    del tables.tasks[queued.task.queue, queued.task.run_id, queued.task.id]
+
+
+def _bury(tables: Tables, queued: QueuedTask, reason: str, now: datetime) -> None:
+    task = queued.task
+    _remove(tables, queued)
+    tables.dead[task.queue, task.run_id, task.id] = DeadTask(task, reason, now)
+
+
+def _bring_back(tables: Tables, dead: DeadTask, now: datetime) -> None:
+    task = dead.task
+    del tables.dead[task.queue, task.run_id, task.id]
+    tables.add_task(msgspec.structs.replace(task, attempt=0), now)
+
+
+def _chosen(
+    tables: Tables, queue: str, task_ids: Collection[str] | None
+) -> list[DeadTask]:
+    return [
+        dead
+        for dead in tables.dead.values()
+        if dead.task.queue == queue and (task_ids is None or dead.task.id in task_ids)
+    ]

@@ -1,0 +1,138 @@
+"""What the memory store holds: dicts, one lock, and a counter of tokens."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import msgspec
+
+from outlast.model.activity import Activity
+from outlast.model.claim import Claim
+from outlast.model.decision import Head
+from outlast.model.entry import Entry
+from outlast.model.event import Event
+from outlast.model.fact import Fact
+from outlast.model.ids import SEPARATOR
+from outlast.model.inbox import Item
+from outlast.model.run import Run
+from outlast.model.snapshot import Snapshot
+from outlast.model.task import DeadTask, Task
+from outlast.model.timer import Timer
+
+
+@dataclass
+class Life:
+    """One life of a run and all that it owns. Forgetting it forgets everything."""
+
+    run: Run
+    events: list[Event] = field(default_factory=list)
+    event_ids: dict[str, int] = field(default_factory=dict)
+    inbox: dict[int, Item] = field(default_factory=dict)
+    item_ids: dict[str, int] = field(default_factory=dict)
+    timers: dict[str, Timer] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    activities: dict[str, Activity] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+
+    @property
+    def head(self) -> Head:
+        run = self.run
+        return Head(run.uid, run.status, run.sequence, run.revision, run.token, run.commit_id)
+
+    def update(self, **changes: object) -> None:
+        self.run = msgspec.structs.replace(self.run, **changes)
+
+
+@dataclass
+class QueuedTask:
+    """A task and, while it is in flight, who has it."""
+
+    task: Task
+    ready_at: datetime
+    order: int
+    token: int = 0
+    owner: str | None = None
+    claimed_until: datetime | None = None
+
+    def available(self, now: datetime) -> bool:
+        held = self.owner is not None and (self.claimed_until is None or self.claimed_until > now)
+        return not held and self.ready_at <= now
+
+
+TaskKey = tuple[str, str, str]
+"""Queue, run id (empty for a task of no run) and task id."""
+
+
+@dataclass
+class Tables:
+    """Everything, and the one lock that makes each operation atomic and thread-safe."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    lives: dict[str, Life] = field(default_factory=dict)
+    tasks: dict[TaskKey, QueuedTask] = field(default_factory=dict)
+    dead: dict[TaskKey, DeadTask] = field(default_factory=dict)
+    facts: dict[tuple[str, str], Fact] = field(default_factory=dict)
+    keys: dict[tuple[str, str], tuple[str, str | None]] = field(default_factory=dict)
+    token: int = 0
+    order: int = 0
+
+    def next_token(self) -> int:
+        """A token greater than any before, for whatever run or task: it survives deletion."""
+        self.token += 1
+        return self.token
+
+    def add_task(self, task: Task, ready_at: datetime) -> bool:
+        key = (task.queue, task.run_id, task.id)
+        if key in self.tasks:
+            return False
+        self.order += 1
+        self.tasks[key] = QueuedTask(task, ready_at, self.order)
+        return True
+
+    def claimed(self, claim: Claim) -> QueuedTask | None:
+        """The task that `claim` still holds, or None if it was lost."""
+        queued = self.tasks.get((claim.queue or "", claim.run_id, claim.task_id or ""))
+        held = queued is not None and queued.owner is not None and queued.token == claim.token
+        return queued if held else None
+
+    def lease(
+        self, queued: QueuedTask, owner: str, ttl: float | None, now: datetime
+    ) -> Claim:
+        """Claim a task. Without `ttl` for good."""
+        queued.owner = owner
+        queued.token = self.next_token()
+        queued.claimed_until = None if ttl is None else now + timedelta(seconds=ttl)
+        return Claim(
+            owner=owner,
+            token=queued.token,
+            claimed_at=now,
+            expires_at=queued.claimed_until,
+            run_id=queued.task.run_id,
+            uid=queued.task.uid,
+            task_id=queued.task.id,
+            queue=queued.task.queue,
+        )
+
+    def drop_tasks(self, run_id: str, task_ids: set[str] | None = None) -> None:
+        """Remove a run's tasks, all of them or those, wherever they stand."""
+        for table in (self.tasks, self.dead):
+            for key in [k for k in table if k[1] == run_id]:
+                if task_ids is None or key[2] in task_ids:
+                    del table[key]
+
+    def forget(self, run_id: str) -> bool:
+        """Remove a run with its descendants and everything they own."""
+        below = run_id + SEPARATOR
+        gone = [id for id in self.lives if id == run_id or id.startswith(below)]
+        for id in gone:
+            del self.lives[id]
+            self.drop_tasks(id)
+        for key, (_, owner) in list(self.keys.items()):
+            if owner is not None and (owner == run_id or owner.startswith(below)):
+                del self.keys[key]
+        if run_id in gone:
+            for name in [name for name in self.facts if name[0] == run_id]:
+                del self.facts[name]
+        return run_id in gone
