@@ -13,9 +13,10 @@
     │   │   └── PayloadTooDeep           over the limit in nesting
     │   ├── Unsupported               this store does not declare that capability
     │   ├── MissingExtra              an optional package is not installed
-    │   └── Closed                    the store or queue was closed
-    │       ├── StoreClosed
-    │       └── QueueClosed
+    │   ├── Closed                    the store or queue was closed
+    │   │   ├── StoreClosed
+    │   │   └── QueueClosed
+    │   └── WorkflowMisuse            workflow code did what only a step may do
     ├── Refused                    read again and decide; nothing was written
     │   ├── NotFound                  there is no such thing (never a backend fault)
     │   ├── RunExists                 the id is taken by another run
@@ -27,6 +28,10 @@
     │   ├── Busy                      a lock is held; nothing was written
     │   ├── TimedOut                  the deadline passed; nothing was written
     │   └── UnknownOutcome            it may have happened: settle by `Commit.id`, then retry
+    ├── RunError                   what became of a run or a step, told to whoever awaits it
+    │   ├── StepFailed                a step failed for good
+    │   ├── RunFailed                 the run ended in an error
+    │   └── Mismatch                  history and code disagree: the run is parked
     └── StoreFault                 retrying does not help; an operator has to look
         ├── Undecodable               stored bytes that are not what they should be
         ├── NotAStore                 the file or database is not an outlast store
@@ -101,6 +106,10 @@ class QueueClosed(Closed):
     """The queue is closed."""
 
 
+class WorkflowMisuse(UsageError, RuntimeError):
+    """Workflow code did what only a step may do. The message says how to put it into one."""
+
+
 # -- read again and decide ------------------------------------------------------------------------
 
 
@@ -129,9 +138,7 @@ class RunExists(Refused):
 class Conflict(Refused):
     """Somebody else wrote first. Load the history after `expected` and decide again."""
 
-    def __init__(
-        self, run_id: str, *, expected: int, actual: int, what: str = "sequence"
-    ) -> None:
+    def __init__(self, run_id: str, *, expected: int, actual: int, what: str = "sequence") -> None:
         super().__init__(
             f"run {run_id!r} is at {what} {actual}, not {expected}: "
             "somebody wrote first. Read it again and decide again"
@@ -193,6 +200,49 @@ class TimedOut(TryAgain, TimeoutError):
 
 class UnknownOutcome(TryAgain):
     """The answer was lost: the write may have happened. Read `Commit.id` back before you retry."""
+
+
+# -- what became of a run -------------------------------------------------------------------------
+
+
+class RunError(OutlastError):
+    """Something of a run went wrong, as its history records it."""
+
+
+class StepFailed(RunError):
+    """A step failed and is not tried again. Raised where the workflow awaits the step."""
+
+    def __init__(self, step: str, error: str, attempts: int) -> None:
+        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(f"step {step!r} failed after {tries}: {error}")
+        self.step = step
+        self.error = error
+        self.attempts = attempts
+
+
+class RunFailed(RunError):
+    """The run ended in an error. Raised where its result is awaited."""
+
+    def __init__(self, run_id: str, status: str, error: str) -> None:
+        super().__init__(f"run {run_id!r} {status}: {error}")
+        self.run_id = run_id
+        self.status = status
+        self.error = error
+
+
+class Mismatch(RunError):
+    """History and code disagree. The run is parked and goes on once the code is mended."""
+
+    def __init__(self, run_id: str, *, recorded: str, asked: str) -> None:
+        super().__init__(
+            f"run {run_id!r} cannot be replayed with this code.\n"
+            f"  history: {recorded}\n"
+            f"  code:    {asked}\n"
+            "Bring back what was there, or give changed code a new workflow version"
+        )
+        self.run_id = run_id
+        self.recorded = recorded
+        self.asked = asked
 
 
 # -- give up and look -----------------------------------------------------------------------------

@@ -140,7 +140,9 @@ def _check_parts(commit: Commit) -> None:
         check_fact(fact)
     if commit.snapshot is not None:
         if commit.snapshot.run_id != run_id or commit.snapshot.sequence < 0:
-            raise InvalidCommit(f"the snapshot is of run {commit.snapshot.run_id!r}, not {run_id!r}")
+            raise InvalidCommit(
+                f"the snapshot is of run {commit.snapshot.run_id!r}, not {run_id!r}"
+            )
         check_size(commit.snapshot.data, f"snapshot of run {run_id!r}")
 
 

@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 
 from outlast.errors import Undecodable
 from outlast.model.event import Event, EventType
+from outlast.model.wire import from_json, to_json
 
 NULL = Raw(b"null")
 
@@ -170,8 +171,6 @@ PAYLOADS: dict[str, type[Payload]] = {
     EventType.SNAPSHOT: SnapshotTaken,
 }
 _TYPE_OF: dict[type[Payload], str] = {payload: type for type, payload in PAYLOADS.items()}
-_ENCODER = msgspec.json.Encoder()
-_DECODERS = {type: msgspec.json.Decoder(payload) for type, payload in PAYLOADS.items()}
 
 
 def to_event(
@@ -188,7 +187,7 @@ def to_event(
         type=_TYPE_OF[type(payload)],
         run_id=run_id,
         step_name=step_name,
-        data=Raw(_ENCODER.encode(payload)),
+        data=Raw(to_json(payload)),
         output=output,
         metadata=metadata or {},
     )
@@ -197,15 +196,11 @@ def to_event(
 
 def payload_of(event: Event) -> Payload:
     """What `event` says, typed. Raises `Undecodable` for an unknown type or damaged data."""
-    decoder = _DECODERS.get(event.type)
-    if decoder is None:
+    payload = PAYLOADS.get(event.type)
+    if payload is None:
         raise Undecodable(
             f"event {event.sequence} of run {event.run_id!r} has the unknown type {event.type!r}: "
             "it may come from a newer outlast"
         )
-    try:
-        return decoder.decode(event.data)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Undecodable(
-            f"event {event.sequence} of run {event.run_id!r} ({event.type}): {error}"
-        ) from error
+    where = f"event {event.sequence} of run {event.run_id!r} ({event.type})"
+    return from_json(event.data, payload, where=where)

@@ -72,7 +72,9 @@ def cursor_of(run: Run) -> str:
 def parse_cursor(cursor: str) -> tuple[int, str]:
     """The creation time in microseconds and the id that a cursor names."""
     try:
-        position = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        position = base64.b64decode(
+            cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True
+        )
         return msgspec.json.decode(position, type=tuple[int, str])
     except (ValueError, UnicodeError) as error:
         raise InvalidValue(

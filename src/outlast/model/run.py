@@ -103,18 +103,18 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int | str | UnsetType = UNSET
     definition: str | UnsetType = UNSET
     status: Status | UnsetType = UNSET
-    wait_kind: str | None | UnsetType = UNSET
-    input: Raw | None | UnsetType = UNSET
+    wait_kind: str | UnsetType | None = UNSET
+    input: Raw | UnsetType | None = UNSET
     ctx: dict[str, Raw] | UnsetType = UNSET
-    current_step: str | None | UnsetType = UNSET
-    result: Raw | None | UnsetType = UNSET
-    error: str | None | UnsetType = UNSET
-    halt_data: Raw | None | UnsetType = UNSET
-    recover_to: str | None | UnsetType = UNSET
+    current_step: str | UnsetType | None = UNSET
+    result: Raw | UnsetType | None = UNSET
+    error: str | UnsetType | None = UNSET
+    halt_data: Raw | UnsetType | None = UNSET
+    recover_to: str | UnsetType | None = UNSET
     attributes: dict[str, Attribute] | UnsetType = UNSET
     queue: str | UnsetType = UNSET
     priority: int | UnsetType = UNSET
-    runnable_at: datetime | None | UnsetType = UNSET
+    runnable_at: datetime | UnsetType | None = UNSET
 
     def values(self) -> dict[str, object]:
         """The fields that are set, by name, in the order of declaration."""

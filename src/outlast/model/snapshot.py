@@ -18,6 +18,7 @@ from msgspec import Raw, Struct
 
 from outlast.errors import Undecodable
 from outlast.model.times import EPOCH
+from outlast.model.wire import from_json, to_json
 
 MAGIC = b"OLS1"
 
@@ -83,15 +84,12 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def encode(self) -> bytes:
         """The body to put in `Snapshot.data`."""
-        return msgspec.json.encode(self)
+        return to_json(self)
 
     @classmethod
     def decode(cls, body: bytes) -> Progress:
         """Read a body; `Undecodable` if it is not one."""
-        try:
-            return msgspec.json.decode(body, type=cls)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise Undecodable(f"this snapshot does not hold a Progress: {error}") from error
+        return from_json(body, cls, where="this snapshot")
 
 
 class _Header(Struct, frozen=True, array_like=True):

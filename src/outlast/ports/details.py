@@ -39,9 +39,7 @@ class DetailMethods(StoreCore):
             Commit(run_id=activity.run_id, token=token, activities=(activity,)), timeout
         )
 
-    async def get_activity(
-        self, activity_id: str, *, timeout: float | None = None
-    ) -> Activity:
+    async def get_activity(self, activity_id: str, *, timeout: float | None = None) -> Activity:
         """The state of an activity, by its id alone; `NotFound` if there is none."""
         activity = await self.find_activity(activity_id, timeout=timeout)
         if activity is None:
@@ -78,9 +76,7 @@ class DetailMethods(StoreCore):
         await self.put_fact(fact, timeout=timeout)
         return fact.hash
 
-    async def load_fact(
-        self, hash: str, *, root: str = "", timeout: float | None = None
-    ) -> bytes:
+    async def load_fact(self, hash: str, *, root: str = "", timeout: float | None = None) -> bytes:
         """The value stored under a hash; `NotFound` if there is none."""
         fact = await self.find_fact(hash, root=root, timeout=timeout)
         if fact is None:
@@ -124,9 +120,7 @@ class DetailMethods(StoreCore):
 
     # -- claims and results of tasks ----------------------------------------------------------
 
-    async def extend(
-        self, claim: Claim, by: timedelta, *, timeout: float | None = None
-    ) -> Claim:
+    async def extend(self, claim: Claim, by: timedelta, *, timeout: float | None = None) -> Claim:
         """Add to a claim's lease, but never beyond a day from now; `Fenced` if it was lost. A
         claim without lease stays as it is."""
         if by <= timedelta(0):

@@ -36,9 +36,7 @@ class HistoryMethods(StoreCore):
         outcomes = await self.commit([commit], timeout=timeout)
         return accepted(outcomes[0]).sequence
 
-    async def append_events(
-        self, events: Sequence[Event], *, timeout: float | None = None
-    ) -> None:
+    async def append_events(self, events: Sequence[Event], *, timeout: float | None = None) -> None:
         """Append events that carry their own sequences; each must be its run's last + 1.
 
         They may belong to several runs if the store can commit those together (capability

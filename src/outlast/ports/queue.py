@@ -127,9 +127,7 @@ class Queue(ABC):
         remove it for good. `Fenced` and `NotFound` as for `ack`."""
 
     @abstractmethod
-    async def extend(
-        self, claim: Claim, seconds: float, *, timeout: float | None = None
-    ) -> Claim:
+    async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         """Set the lease to `seconds` from now. `Fenced` and `NotFound` as for `ack`."""
 
     @abstractmethod

@@ -148,9 +148,7 @@ def _park(life: Life, commit: Commit, now: datetime) -> bool:
     return False
 
 
-def _write_parts(
-    tables: Tables, life: Life, commit: Commit, now: datetime
-) -> tuple[str, ...]:
+def _write_parts(tables: Tables, life: Life, commit: Commit, now: datetime) -> tuple[str, ...]:
     for claim in commit.finishes:
         tables.drop_tasks(commit.run_id, {claim.task_id or ""})
     tables.drop_tasks(commit.run_id, set(commit.drops))

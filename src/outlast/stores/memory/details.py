@@ -152,9 +152,7 @@ class MemoryDetails(Store):
                     return life.activities[activity_id]
         return None
 
-    async def find_snapshot(
-        self, run_id: str, *, timeout: float | None = None
-    ) -> Snapshot | None:
+    async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
         with self._life(run_id) as life:
             return None if life is None else life.snapshot
 
@@ -207,9 +205,7 @@ class MemoryDetails(Store):
                 tables.keys[scope, key] = (value, run_id)
             return None if bound is None else bound[0]
 
-    async def recall(
-        self, scope: str, key: str, *, timeout: float | None = None
-    ) -> str | None:
+    async def recall(self, scope: str, key: str, *, timeout: float | None = None) -> str | None:
         with self._locked() as tables:
             bound = tables.keys.get((scope, key))
             return None if bound is None else bound[0]

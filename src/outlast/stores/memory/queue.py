@@ -78,9 +78,7 @@ class MemoryQueue(Queue):
                 if queued.task.attempt >= self.max_attempts:
                     _bury(tables, queued, f"no success in {queued.task.attempt} attempts", now)
                     continue
-                queued.task = msgspec.structs.replace(
-                    queued.task, attempt=queued.task.attempt + 1
-                )
+                queued.task = msgspec.structs.replace(queued.task, attempt=queued.task.attempt + 1)
                 return Delivery(queued.task, tables.lease(queued, owner, visibility, now))
         return None
 
@@ -111,9 +109,7 @@ class MemoryQueue(Queue):
                 _bury(tables, queued, reason, now)
         self.notifier.ring()
 
-    async def extend(
-        self, claim: Claim, seconds: float, *, timeout: float | None = None
-    ) -> Claim:
+    async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         check_ttl(seconds)
         with self._held(claim) as (_, queued):
             queued.claimed_until = self.clock.now() + timedelta(seconds=seconds)
@@ -196,9 +192,7 @@ def _bring_back(tables: Tables, dead: DeadTask, now: datetime) -> None:
     tables.add_task(msgspec.structs.replace(task, attempt=0), now)
 
 
-def _chosen(
-    tables: Tables, queue: str, task_ids: Collection[str] | None
-) -> list[DeadTask]:
+def _chosen(tables: Tables, queue: str, task_ids: Collection[str] | None) -> list[DeadTask]:
     return [
         dead
         for dead in tables.dead.values()

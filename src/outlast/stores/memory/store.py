@@ -145,9 +145,7 @@ class MemoryStore(MemoryDetails):
                 )
         return renewed
 
-    async def release(
-        self, claims: Sequence[Claim], *, timeout: float | None = None
-    ) -> list[bool]:
+    async def release(self, claims: Sequence[Claim], *, timeout: float | None = None) -> list[bool]:
         released = []
         with self._locked() as tables:
             for claim in claims:

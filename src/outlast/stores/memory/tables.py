@@ -97,9 +97,7 @@ class Tables:
         held = queued is not None and queued.owner is not None and queued.token == claim.token
         return queued if held else None
 
-    def lease(
-        self, queued: QueuedTask, owner: str, ttl: float | None, now: datetime
-    ) -> Claim:
+    def lease(self, queued: QueuedTask, owner: str, ttl: float | None, now: datetime) -> Claim:
         """Claim a task. Without `ttl` for good."""
         queued.owner = owner
         queued.token = self.next_token()
