@@ -1,0 +1,24 @@
+"""What all tests share: how hypothesis looks for examples. Markers are declared in pyproject.toml."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = DirectoryBasedExampleDatabase(ROOT / ".cache" / "hypothesis")
+
+# No deadline: a busy machine is not a bug. A failing example is kept and tried first the next time.
+settings.register_profile("default", deadline=None, database=EXAMPLES)
+# CI prints how to repeat a failure, because nobody can look into its example database.
+settings.register_profile("ci", parent=settings.get_profile("default"), print_blob=True)
+# `HYPOTHESIS_PROFILE=thorough ./dev test -k …` digs deeper.
+settings.register_profile(
+    "thorough", parent=settings.get_profile("default"), max_examples=5_000, print_blob=True
+)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
+)

@@ -1,0 +1,99 @@
+"""Runs the modules of a folder that each have a `main(argv)`: `./dev prove` and `./dev bench`.
+
+    modules.py FOLDER [NAME …] [--json FILE] [ARGUMENTS]
+
+Without a name all modules of the folder run, one after the other, each in a process of its own, and
+a failure of one does not stop the next. `--list` names them. The arguments that follow the names go
+to each module. With `--json FILE` each writes a JSON object to a file of its own, and all are merged
+into the one that was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CALL_MAIN = """
+import importlib, sys
+sys.exit(importlib.import_module(sys.argv[1]).main(sys.argv[2:]))
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Run what the arguments ask for; return the last exit code that is not 0."""
+    folder, *args = argv
+    known = modules_in(ROOT / folder)
+    if args in (["--list"], ["--help"], ["-h"]):
+        print(__doc__ if args != ["--list"] else "\n".join(known))
+        return 0
+    if not known:
+        print(f"there is nothing in {folder}/ yet")
+        return 2
+    names, rest = split_names(known, args)
+    if not names:
+        print(f"{folder}/ has no {rest[0]!r}; it has {', '.join(known)}")
+        return 2
+    target, rest = take_json(rest)
+    with tempfile.TemporaryDirectory() as results:
+        status = 0
+        for name in names:
+            if len(names) > 1:
+                print(f"== {name}", flush=True)
+            extra = ["--json", f"{results}/{name}.json"] if target else []
+            status = call_main(f"{folder.replace('/', '.')}.{name}", [*rest, *extra]) or status
+        if target:
+            merged = merge_json(sorted(Path(results).glob("*.json")))
+            Path(target).write_text(json.dumps(merged, indent=2) + "\n", encoding="utf-8")
+    return status
+
+
+def modules_in(folder: Path) -> list[str]:
+    """Return the names of the modules in a folder, without private ones."""
+    names = sorted(path.stem for path in folder.glob("*.py"))
+    return [name for name in names if name != "conftest" and not name.startswith("_")]
+
+
+def split_names(known: list[str], args: list[str]) -> tuple[list[str], list[str]]:
+    """Split the known names in front from the arguments that follow.
+
+    No name means all; a first word that is neither a name nor an option gives no name at all.
+    """
+    count = 0
+    while count < len(args) and args[count] in known:
+        count += 1
+    if count == 0 and (not args or args[0].startswith("-")):
+        return known, args
+    return args[:count], args[count:]
+
+
+def take_json(args: list[str]) -> tuple[str, list[str]]:
+    """Take `--json FILE` or `--json=FILE` out of the arguments."""
+    for index, arg in enumerate(args):
+        if arg == "--json" and index + 1 < len(args):
+            return args[index + 1], args[:index] + args[index + 2 :]
+        if arg.startswith("--json="):
+            return arg.removeprefix("--json="), args[:index] + args[index + 1 :]
+    return "", args
+
+
+def call_main(module: str, args: list[str]) -> int:
+    """Call the `main` of one module in a new process and return its exit code."""
+    command = [sys.executable, "-c", CALL_MAIN, module, *args]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def merge_json(paths: Iterable[Path]) -> dict[str, object]:
+    """Merge the objects in several JSON files into one."""
+    merged: dict[str, object] = {}
+    for path in paths:
+        merged |= json.loads(path.read_text(encoding="utf-8"))
+    return merged
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
