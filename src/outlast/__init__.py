@@ -1,3 +1,63 @@
 """outlast: workflows that outlast the process that runs them."""
 
+from outlast.api import (
+    Step,
+    Workflow,
+    branch,
+    child,
+    continue_as_new,
+    halt,
+    heartbeat,
+    last_heartbeat,
+    loop,
+    map,
+    now,
+    patched,
+    publish,
+    random,
+    scope,
+    set_attributes,
+    sleep,
+    sleep_until,
+    step,
+    step_info,
+    uuid4,
+    wait_for,
+    workflow,
+)
+from outlast.app import App
+from outlast.client import RunHandle
+from outlast.engine.operations.region import Stop
+from outlast.engine.retry import Retry
+
 __version__ = "0.1.0.dev0"
+
+__all__ = [
+    "App",
+    "Retry",
+    "RunHandle",
+    "Step",
+    "Stop",
+    "Workflow",
+    "branch",
+    "child",
+    "continue_as_new",
+    "halt",
+    "heartbeat",
+    "last_heartbeat",
+    "loop",
+    "map",
+    "now",
+    "patched",
+    "publish",
+    "random",
+    "scope",
+    "set_attributes",
+    "sleep",
+    "sleep_until",
+    "step",
+    "step_info",
+    "uuid4",
+    "wait_for",
+    "workflow",
+]

@@ -30,7 +30,13 @@
     │   └── UnknownOutcome            it may have happened: settle by `Commit.id`, then retry
     ├── RunError                   what became of a run or a step, told to whoever awaits it
     │   ├── StepFailed                a step failed for good
+    │   ├── ScopeFailed               a scope ended in an error
+    │   ├── ChildFailed               a child ended in an error
+    │   ├── MapFailed                 too many items of a map failed
+    │   ├── SignalTimeout             the signal did not come in time
+    │   ├── StepTimeout               an attempt took longer than its step allows
     │   ├── RunFailed                 the run ended in an error
+    │   ├── RunCancelled              the run was cancelled
     │   └── Mismatch                  history and code disagree: the run is parked
     └── StoreFault                 retrying does not help; an operator has to look
         ├── Undecodable               stored bytes that are not what they should be
@@ -210,14 +216,58 @@ class RunError(OutlastError):
 
 
 class StepFailed(RunError):
-    """A step failed and is not tried again. Raised where the workflow awaits the step."""
+    """A step failed and is not tried again. Raised where the workflow awaits the step. The error
+    is plain data: `error_type` is the name of what was raised, never an object built from it."""
 
-    def __init__(self, step: str, error: str, attempts: int) -> None:
+    def __init__(self, step: str, error: str, attempts: int, error_type: str = "") -> None:
         tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-        super().__init__(f"step {step!r} failed after {tries}: {error}")
+        what = f"{error_type}: {error}" if error_type else error
+        super().__init__(f"step {step!r} failed after {tries}: {what}")
         self.step = step
         self.error = error
+        self.error_type = error_type
         self.attempts = attempts
+
+
+class ScopeFailed(RunError):
+    """The code in a scope raised. Recorded, so that a replay raises the same."""
+
+    def __init__(self, scope: str, error: str, error_type: str = "") -> None:
+        super().__init__(f"{scope!r} failed: {error_type}: {error}")
+        self.scope = scope
+        self.error = error
+        self.error_type = error_type
+
+
+class ChildFailed(RunError):
+    """A child run failed or was cancelled. Raised where the parent awaits it."""
+
+    def __init__(self, child: str, error: str) -> None:
+        super().__init__(f"child {child!r} failed: {error}")
+        self.child = child
+        self.error = error
+
+
+class MapFailed(RunError):
+    """More items of a map failed than its policy tolerates."""
+
+    def __init__(self, key: str, index: int, error: str) -> None:
+        super().__init__(f"{key!r} failed at item {index}: {error}")
+        self.key = key
+        self.index = index
+        self.error = error
+
+
+class SignalTimeout(RunError, TimeoutError):
+    """The signal did not come in time."""
+
+    def __init__(self, signal: str) -> None:
+        super().__init__(f"signal {signal!r} did not come in time")
+        self.signal = signal
+
+
+class StepTimeout(RunError, TimeoutError):
+    """An attempt of a step took longer than the step allows."""
 
 
 class RunFailed(RunError):
@@ -228,6 +278,10 @@ class RunFailed(RunError):
         self.run_id = run_id
         self.status = status
         self.error = error
+
+
+class RunCancelled(RunFailed):
+    """The run was cancelled or terminated. Raised where its result is awaited."""
 
 
 class Mismatch(RunError):
@@ -274,3 +328,16 @@ class ReadOnlyStore(StoreFault):
 
 class StoreFull(StoreFault):
     """No space is left. Nothing of the refused write remains; free some space and go on."""
+
+
+# -- not errors -----------------------------------------------------------------------------------
+
+
+class ContinueAsNew(BaseException):
+    """Ends this life of a run and begins the next with new input: `outlast.continue_as_new`.
+    Not an error, and not an `Exception`, so that a workflow's ``except`` does not stop it."""
+
+    def __init__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        super().__init__("continue as new")
+        self.args_ = args
+        self.kwargs_ = kwargs

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from outlast import api
-from outlast.codecs import JsonCodec
-from outlast.engine.engine import LEASE_SECONDS, Engine
+import outlast
+from outlast.engine.engine import LEASE_SECONDS
 from outlast.errors import RunFailed, StepFailed
 from outlast.model import Commit, Event, Outcome, Status
 from outlast.stores.memory import MemoryStore
@@ -19,22 +18,22 @@ from outlast.testing.clock import ManualClock
 bodies: list[tuple[str, int]] = []
 
 
-@api.step
+@outlast.step
 async def double(number: int) -> int:
     bodies.append(("double", number))
     return 2 * number
 
 
-@api.step
+@outlast.step
 async def plus(left: int, right: int) -> int:
     bodies.append(("plus", left))
     return left + right
 
 
-@api.workflow
+@outlast.workflow
 async def sums(number: int) -> int:
     left, right = await asyncio.gather(double(number), double(number + 1))
-    await api.sleep(3600)
+    await outlast.sleep(3600)
     return await plus(left, right)
 
 
@@ -62,16 +61,19 @@ class DoomedStore(MemoryStore):
         return await super().commit(commits, atomic=atomic, timeout=timeout)
 
 
-async def finish(engine: Engine, run_id: str, clock: ManualClock, dead: asyncio.Event) -> Any:
+async def finish(run: outlast.RunHandle[Any], clock: ManualClock, dead: asyncio.Event) -> Any:
     """The run's result, letting time pass whenever nothing happens; None if the process died."""
-    waiting = asyncio.create_task(engine.result(run_id))
+    waiting = asyncio.create_task(run.result())
     while not waiting.done() and not dead.is_set():
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await settle()
         clock.advance(60)
-    if waiting.done():
-        return waiting.result()
-    return None
+    return waiting.result() if waiting.done() else None
+
+
+async def settle() -> None:
+    """Let everything that can happen now happen."""
+    for _ in range(40):
+        await asyncio.sleep(0)
 
 
 async def die() -> None:
@@ -96,18 +98,20 @@ async def run_to_end(at: int = 0, *, written: bool = False) -> tuple[Any, list[E
     clock = ManualClock()
     survivor = MemoryStore(clock=clock)
     doomed = DoomedStore(survivor, at=at, written=written)
-    engine = Engine(doomed, [sums], codec=JsonCodec())
-    starting = asyncio.create_task(engine.start(sums, 20, id="sum"))
-    while not starting.done() and not doomed.dead.is_set():
-        await asyncio.sleep(0)
-    result = None if doomed.dead.is_set() else await finish(engine, "sum", clock, doomed.dead)
+    result = None
+    app = outlast.App(doomed, workflows=[sums])
+    await app.open()
+    starting = asyncio.create_task(app.start(sums, 20, id="sum"))
+    await settle()
+    if not doomed.dead.is_set():
+        result = await finish(starting.result(), clock, doomed.dead)
     crashed = doomed.dead.is_set()
+    await die()
     if crashed:
-        await die()
         clock.advance(LEASE_SECONDS + 1)
-        engine = Engine(survivor, [sums], codec=JsonCodec())
-        await engine.start(sums, 20, id="sum")
-        result = await finish(engine, "sum", clock, asyncio.Event())
+        async with outlast.App(survivor, workflows=[sums]) as app:
+            run = await app.start(sums, 20, id="sum")
+            result = await finish(run, clock, asyncio.Event())
     return result, await survivor.history("sum"), crashed
 
 
@@ -145,29 +149,28 @@ async def test_a_crash_at_any_commit_changes_nothing() -> None:
 async def test_a_step_that_fails_is_told_to_the_workflow() -> None:
     """A failed step is recorded and raised where the workflow awaits it; unhandled, the run fails."""
 
-    @api.step
+    @outlast.step
     async def refuse(number: int) -> int:
         raise ValueError(f"no {number}")
 
-    @api.workflow
+    @outlast.workflow
     async def handled(number: int) -> str:
         try:
             return str(await refuse(number))
         except StepFailed as failure:
-            return failure.error
+            return f"{failure.error_type}: {failure.error}"
 
-    @api.workflow
+    @outlast.workflow
     async def unhandled(number: int) -> int:
         result: int = await refuse(number)
         return result
 
-    store = MemoryStore()
-    engine = Engine(store, [handled, unhandled], codec=JsonCodec())
-    assert await engine.result(await engine.start(handled, 1)) == "ValueError: no 1"
-    run_id = await engine.start(unhandled, 2)
-    with pytest.raises(RunFailed, match="no 2"):
-        await engine.result(run_id)
-    assert (await store.get(run_id)).status is Status.FAILED
+    async with outlast.App("memory:", workflows=[handled, unhandled]) as app:
+        assert await (await app.start(handled, 1)).result() == "ValueError: no 1"
+        run = await app.start(unhandled, 2)
+        with pytest.raises(RunFailed, match="no 2"):
+            await run.result()
+        assert await run.status() is Status.FAILED
 
 
 @pytest.mark.proves("I14")
@@ -175,25 +178,23 @@ async def test_code_that_asks_for_something_else_is_parked() -> None:
     """A replay whose code differs from history stops the run and shows both sides."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
-    engine = Engine(store, [sums], codec=JsonCodec())
-    await engine.start(sums, 20, id="sum")
-    await engine.settled()
+    async with outlast.App(store, workflows=[sums]) as app:
+        await app.start(sums, 20, id="sum")
+        await settle()
 
-    @api.workflow
+    @outlast.workflow(name="sums")
     async def changed(number: int) -> int:
         result: int = await plus(number, number)
         return result
 
-    changed.name = sums.name
     clock.advance(7200)
-    other = Engine(store, [changed], codec=JsonCodec())
-    assert await other.claim() == 1
-    run = await store.get("sum")
+    async with outlast.App(store, workflows=[changed]) as app:
+        await settle()
+        run = await app.get("sum")
     assert run.status is Status.HALTED
     assert run.error is not None
     assert "0/double" in run.error
     assert "plus" in run.error
-    assert await other.claim() == 0
 
 
 @pytest.mark.proves("I15")
@@ -201,12 +202,12 @@ async def test_a_sleeping_run_leaves_memory_and_wakes_in_time() -> None:
     """A run that only waits gives its claim back and is handed out when its timer is due."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
-    engine = Engine(store, [sums], codec=JsonCodec())
-    await engine.start(sums, 1, id="nap")
-    await engine.settled()
-    run = await store.get("nap")
-    assert (run.status, run.wait_kind, run.owner) == (Status.WAITING, "timer", None)
-    assert await engine.claim() == 0
-    clock.advance(3600)
-    assert await engine.claim() == 1
-    assert await engine.result("nap") == 6
+    async with outlast.App(store, workflows=[sums]) as app:
+        handle = await app.start(sums, 1, id="nap")
+        await settle()
+        run = await app.get("nap")
+        assert (run.status, run.wait_kind, run.owner) == (Status.WAITING, "timer", None)
+        clock.advance(3599)
+        await settle()
+        assert (await app.get("nap")).status is Status.WAITING
+        assert await finish(handle, clock, asyncio.Event()) == 6

@@ -6,17 +6,26 @@ form can be made of them; each is encoded by its own annotation, and so is the r
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import inspect
+import textwrap
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
-from outlast.errors import Undecodable, WorkflowMisuse
+from outlast.engine.bridge import run_in_thread
+from outlast.engine.retry import ONCE, Retry
+from outlast.errors import InvalidValue, Undecodable, WorkflowMisuse
+from outlast.model.ids import check_name
 from outlast.ports.codec import Codec
+
+if TYPE_CHECKING:
+    from outlast.engine.execution import Execution
 
 
 class Signature:
@@ -64,6 +73,18 @@ class Signature:
         """A recorded result."""
         return codec.decode(output, self._hints["return"], where=f"result of {self._name}")
 
+    def roundtrip_first(self, codec: Codec, value: Any) -> tuple[Raw, Any]:
+        """A value for the first parameter, recorded, and as a replay would see it."""
+        return codec.roundtrip(value, self._first, where=f"state of {self._name}")
+
+    def decode_first(self, codec: Codec, data: Raw) -> Any:
+        """A recorded value for the first parameter."""
+        return codec.decode(data, self._first, where=f"state of {self._name}")
+
+    @cached_property
+    def _first(self) -> Any:
+        return next((self._hints[name] for name in self._parameters.parameters), Any)
+
     @cached_property
     def _parameters(self) -> inspect.Signature:
         return inspect.signature(self._function)
@@ -87,27 +108,69 @@ class Definition:
     """A user's function under the name by which history knows it."""
 
     def __init__(self, function: Callable[..., Any], *, name: str | None = None) -> None:
+        if not callable(function):
+            raise WorkflowMisuse(f"{function!r} is not a function")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise WorkflowMisuse(
+                f"{function.__qualname__} is a generator: its values could not be recorded. "
+                "Return a list, or call a step for each value"
+            )
         self.function = function
-        self.name = name or function.__name__
+        self.name = check_name(name or function.__name__, "name")
         self.signature = Signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
 
 
 class StepDefinition(Definition):
-    """A step."""
+    """A step, and how it is tried."""
 
     def __init__(
-        self, function: Callable[..., Any], *, name: str | None = None, attempts: int = 1
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        retry: Retry = ONCE,
+        timeout: float | None = None,
+        at_most_once: bool = False,
+        process: bool = False,
     ) -> None:
         super().__init__(function, name=name)
-        self.attempts = attempts
+        if "/" in self.name or "#" in self.name or ":" in self.name:
+            raise WorkflowMisuse(f"step name {self.name!r} contains '/', '#' or ':': leave it out")
+        if timeout is not None and timeout <= 0:
+            raise InvalidValue(f"timeout={timeout}: a step needs a positive timeout, or None")
+        self.retry = retry
+        self.timeout = timeout
+        self.at_most_once = at_most_once
+        self.process = process
+        self.compensation: StepDefinition | None = None
 
 
 class WorkflowDefinition(Definition):
-    """A workflow."""
+    """A workflow, its version, and a hash of what it says."""
 
     def __init__(
         self, function: Callable[..., Any], *, name: str | None = None, version: int | str = 1
     ) -> None:
         super().__init__(function, name=name)
         self.version = version
+
+    @cached_property
+    def hash(self) -> str:
+        """A hash of the function's structure: layout, comments and decorators do not count."""
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(self.function))).body[0]
+        except (OSError, TypeError, SyntaxError):
+            return hashlib.sha256(self.function.__code__.co_code).hexdigest()[:16]
+        if isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
+            tree.decorator_list = []
+        return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+
+    def main(
+        self, execution: Execution, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Coroutine[Any, Any, Any]:
+        """The coroutine that is the run."""
+        if self.is_async:
+            coroutine: Coroutine[Any, Any, Any] = self.function(*args, **kwargs)
+            return coroutine
+        return run_in_thread(execution, self.function, args, kwargs)

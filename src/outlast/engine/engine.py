@@ -1,34 +1,33 @@
-"""Engine: claims runs that can go on, drives them, and starts what their workflows ask for.
+"""Engine: starts runs, claims those that can go on, and keeps its claims alive.
 
-One turn of a run::
-
-    outcomes that have arrived ──▶ execution (code runs) ──▶ ONE commit ──▶ durable
-                 ▲                                                            │
-                 └────────────── bodies of steps run ◀── only now ────────────┘
-
-A run that waits for a timer alone is parked with that commit and leaves memory; the store hands it
-out again when its time has come. A run whose engine dies is handed out when its lease ends, and
-the attempt that was under way is counted and made again.
+A run whose engine dies is handed out by the store when its lease ends, and the attempt that was
+under way is counted and made again. An engine that lacks the code of a run leaves it alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from outlast.engine.bodies import Bodies
 from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.drive import Drive
 from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
-from outlast.engine.operations import StepCall, TimerWait
-from outlast.engine.turn import next_commit, next_wake
-from outlast.errors import Fenced, Mismatch, RunClosed, RunExists, RunFailed, WorkflowMisuse
+from outlast.engine.operations.map import MapCall
+from outlast.engine.operations.step import StepCall
+from outlast.engine.retry import MAX_INTERRUPTIONS
+from outlast.engine.turn import ending, next_commit
+from outlast.errors import Mismatch, OutlastError, TryAgain, Undecodable
 from outlast.model.claim import Claim, ClaimedRun, Hold
-from outlast.model.commit import Commit
-from outlast.model.ids import check_id, new_id
-from outlast.model.payloads import StepCompleted, StepFailed, TimerFired, WorkflowStarted
-from outlast.model.run import Change, Run, Status
+from outlast.model.commit import Commit, Creation
+from outlast.model.ids import new_id
+from outlast.model.payloads import MapFailed, MapProgress, WorkflowStarted
+from outlast.model.run import Attribute, Change, Run, Status
 from outlast.model.times import NOW
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
@@ -37,6 +36,8 @@ LEASE_SECONDS = 30.0
 IDLE_SECONDS = 1.0
 CLAIM_AT_ONCE = 100
 
+log = logging.getLogger("outlast.engine")
+
 
 class Engine:
     """Runs workflows in this process on any store."""
@@ -44,217 +45,227 @@ class Engine:
     def __init__(
         self,
         store: Store,
-        workflows: list[WorkflowDefinition],
+        workflows: Iterable[WorkflowDefinition],
         *,
         codec: Codec,
         owner: str = "engine",
         lease: float = LEASE_SECONDS,
+        concurrency: int = 1000,
     ) -> None:
+        self.workflows = {workflow.name: workflow for workflow in workflows}
+        # A process that was restarted under the same name must not be taken for the old one.
+        self.owner = f"{owner}-{new_id()}"
         self._store = store
         self._clock = store.clock
         self._journal = Journal(store)
-        self._workflows = {workflow.name: workflow for workflow in workflows}
         self._codec = codec
-        # A process that was restarted under the same name must not be taken for the old one.
-        self._owner = f"{owner}-{new_id()}"
+        self._bodies = Bodies(codec, store.clock)
         self._lease = lease
-        self._driving: dict[str, asyncio.Task[None]] = {}
+        self._concurrency = concurrency
+        self._drives: dict[str, Drive] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._daemons: list[asyncio.Task[None]] = []
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Begin to claim what is runnable and to keep claims alive."""
+        if not self._daemons:
+            self._daemons = [
+                asyncio.create_task(self._claim_for_ever()),
+                asyncio.create_task(self._renew_for_ever()),
+            ]
+
+    async def close(self) -> None:
+        """Stop: what is under way is dropped and its claims are given back at once."""
+        for daemon in self._daemons:
+            daemon.cancel()
+        await asyncio.gather(*self._daemons, return_exceptions=True)
+        self._daemons = []
+        claims = [drive.claim for drive in self._drives.values()]
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._journal.drained()
+        if claims:
+            await self._store.release(claims)
+
+    async def settled(self) -> None:
+        """Return when no run is being driven here any more."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    def poke(self, run_id: str) -> None:
+        """Something was sent to a run: if it is driven here, it looks at once."""
+        drive = self._drives.get(run_id)
+        if drive is not None:
+            drive.poke()
+
+    # -- starting -----------------------------------------------------------------------------
 
     async def start(
-        self, workflow: WorkflowDefinition, *args: Any, id: str | None = None, **kwargs: Any
-    ) -> str:
-        """Begin a run and return its id; with an id that is taken, attach to that run."""
-        if workflow.name not in self._workflows:
-            raise WorkflowMisuse(f"workflow {workflow.name!r} is not registered with this engine")
-        run_id = check_id(id) if id is not None else new_id()
+        self,
+        workflow: WorkflowDefinition,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        run_id: str,
+        creation: Creation = Creation.NEW,
+        attributes: dict[str, Attribute] | None = None,
+    ) -> Run:
+        """Begin a run here: its start, its first intents and its claim are one commit."""
         input, _, _ = workflow.signature.encode_call(self._codec, args, kwargs)
         run = Run(
             id=run_id,
             workflow=workflow.name,
             version=workflow.version,
+            definition=workflow.hash,
             input=input,
             status=Status.RUNNING,
+            attributes=attributes or {},
             runnable_at=NOW,
         )
-        execution = Execution(workflow, run_id, self._codec)
+        execution = Execution(workflow, run_id=run_id, uid=run.uid, codec=self._codec)
         started = WorkflowStarted(
             workflow_name=workflow.name, version=workflow.version, input=input
         )
-        execution.deliver(started, self._clock.now())
-        first = self._first_commit(execution, run)
         try:
-            committed = await self._journal.commit(first)
-        except RunExists:
+            execution.deliver(started, self._clock.now())
+            rests = ending(execution) is not None
+            claim = Claim(owner=self.owner, token=0, claimed_at=self._clock.now())
+            commit = next_commit(execution, run, claim, sequence=0, seen=0, rests=rests)
+            commit = msgspec.structs.replace(
+                commit,
+                expected=None,
+                create=run,
+                creation=creation,
+                force=creation is Creation.REPLACE,
+                hold=Hold(self.owner, self._lease),
+            )
+            committed = await self._journal.commit(commit)
+        except BaseException:
             execution.evict()
-            return run_id
-        claim = Claim(
-            owner=self._owner,
-            token=committed.token,
-            claimed_at=self._clock.now(),
-            run_id=run_id,
-            uid=run.uid,
+            raise
+        claim = msgspec.structs.replace(
+            claim, token=committed.token, run_id=run_id, uid=committed.uid
         )
-        self._drive(execution, claim, committed.sequence)
-        return run_id
+        run = msgspec.structs.replace(run, sequence=committed.sequence)
+        if rests:
+            execution.evict()
+        else:
+            self._drive(execution, run, claim)
+        return run
 
-    async def result(self, run_id: str) -> Any:
-        """Wait for a run to end and give its result; `RunFailed` if it failed."""
-        while True:
-            rings = self._store.notifier.rings
-            run = await self._store.get(run_id)
-            if run.status.terminal:
-                if run.status is not Status.COMPLETED or run.result is None:
-                    raise RunFailed(run_id, run.status, run.error or "no result")
-                signature = self._workflows[run.workflow].signature
-                return signature.decode_result(self._codec, run.result)
-            await self.claim()
-            await self._store.notifier.wait(self._clock, IDLE_SECONDS, since=rings)
+    # -- going on -----------------------------------------------------------------------------
 
-    async def claim(self) -> int:
-        """Take over what is runnable and whose code is here; how many runs."""
+    async def claim(self, limit: int = CLAIM_AT_ONCE) -> int:
+        """Take over runs that can go on and whose code is here; how many."""
         claimed = await self._store.claim_runs(
-            self._owner, self._lease, limit=CLAIM_AT_ONCE, workflows=self._workflows
+            self.owner, self._lease, limit=limit, workflows=self.workflows
         )
         for one in claimed:
             await self._resume(one)
         return len(claimed)
 
-    async def settled(self) -> None:
-        """Return when no run is being driven here any more."""
-        while self._driving:
-            await asyncio.wait(self._driving.values())
-
-    # -- a run --------------------------------------------------------------------------------
-
-    def _first_commit(self, execution: Execution, run: Run) -> Commit:
-        """The start, the first intents and the claim in one write."""
-        claim = Claim(owner=self._owner, token=0, claimed_at=execution.now, run_id=run.id)
-        ordinary = next_commit(execution, execution.seal(), claim, 0)
-        return msgspec.structs.replace(
-            ordinary,
-            uid=None,
-            token=None,
-            create=run,
-            hold=Hold(self._owner, self._lease),
-        )
-
     async def _resume(self, claimed: ClaimedRun) -> None:
         run, claim = claimed.run, claimed.claim
+        workflow = self.workflows[run.workflow]
         history = await self._store.history(run.id)
-        execution = Execution(self._workflows[run.workflow], run.id, self._codec)
-        execution.last_started = run.current_step
+        execution = Execution(workflow, run_id=run.id, uid=run.uid, codec=self._codec)
         try:
             execution.replay(history)
-        except Mismatch as mismatch:
+            self._count_interruptions(execution)
+        except (Mismatch, Undecodable) as problem:
             execution.evict()
-            await self._park(claim, run.sequence, mismatch)
+            log.error("run %s is halted: %s", run.id, problem)
+            await self._halt(claim, run.sequence, problem)
             return
-        self._settle_attempts(execution)
-        self._fire_timers(execution)
-        self._drive(execution, claim, run.sequence)
+        self._drive(execution, run, claim)
 
-    async def _park(self, claim: Claim, sequence: int, mismatch: Mismatch) -> None:
+    def _count_interruptions(self, execution: Execution) -> None:
+        """What was under way when the last owner died is counted, and tried again or given up."""
+        now = self._clock.now()
+        for operation in list(execution.open.values()):
+            if operation in execution.launches or not operation.recorded:
+                continue
+            if isinstance(operation, StepCall) and operation.retry_at is None:
+                execution.deliver(operation.after_interruption(), now, key=operation.key)
+            elif isinstance(operation, MapCall):
+                if operation.interruptions + 1 >= MAX_INTERRUPTIONS:
+                    text = "the process died again and again while items ran"
+                    failed = MapFailed(failed_index=min(operation.open_items), error=text)
+                    execution.deliver(failed, now, key=operation.key)
+                else:
+                    progress = MapProgress(started=operation.allowed, interrupted=True)
+                    execution.deliver(progress, now, key=operation.key)
+                    execution.launches.append(operation)
+
+    async def _halt(self, claim: Claim, sequence: int, problem: OutlastError) -> None:
+        """Park a run that cannot be replayed, for somebody to mend the code and resume it."""
         await self._journal.commit(
             Commit(
                 run_id=claim.run_id,
                 uid=claim.uid,
                 token=claim.token,
                 expected=sequence,
-                change=Change(status=Status.HALTED, error=str(mismatch), runnable_at=None),
+                change=Change(
+                    status=Status.HALTED,
+                    wait_kind="mismatch",
+                    error=str(problem),
+                    runnable_at=None,
+                ),
+                seen=2**62,
                 release=True,
             )
         )
 
-    def _settle_attempts(self, execution: Execution) -> None:
-        """What was under way when the last owner died: count it, and try again or give up."""
-        for call in [op for op in execution.open.values() if isinstance(op, StepCall)]:
-            if call.attempt == 0 or execution.is_fresh(call):
+    def _drive(self, execution: Execution, run: Run, claim: Claim) -> None:
+        drive = Drive(self._store, self._journal, self._bodies, execution, run, claim)
+        task = asyncio.create_task(drive.go(), name=f"run {run.id}")
+        self._drives[run.id] = drive
+        self._tasks[run.id] = task
+        task.add_done_callback(lambda task: self._over(run.id, drive, task))
+
+    def _over(self, run_id: str, drive: Drive, task: asyncio.Task[None]) -> None:
+        if self._drives.get(run_id) is drive:
+            del self._drives[run_id], self._tasks[run_id]
+        if not task.cancelled() and task.exception() is not None:
+            # The store hands the run out again when its lease ends.
+            log.error("run %s is dropped: %r", run_id, task.exception())
+        self._store.notifier.ring()
+
+    # -- daemons ------------------------------------------------------------------------------
+
+    async def _claim_for_ever(self) -> None:
+        while True:
+            rings = self._store.notifier.rings
+            room = min(self._concurrency - len(self._drives), CLAIM_AT_ONCE)
+            try:
+                claimed = await self.claim(room) if room > 0 else 0
+            except TryAgain as error:
+                log.warning("claiming failed, trying again: %s", error)
+                claimed = 0
+            if claimed == 0 or claimed < room:
+                await self._store.notifier.wait(self._clock, await self._idle_time(), since=rings)
+
+    async def _idle_time(self) -> float:
+        due = await self._store.next_runnable_at()
+        if due is None:
+            return IDLE_SECONDS
+        return min(max((due - self._clock.now()).total_seconds(), 0.001), IDLE_SECONDS)
+
+    async def _renew_for_ever(self) -> None:
+        while True:
+            await self._clock.sleep(self._lease / 3)
+            drives = list(self._drives.values())
+            try:
+                renewed = await self._store.renew([d.claim for d in drives], self._lease)
+            except TryAgain as error:
+                log.warning("renewing failed, trying again: %s", error)
                 continue
-            if call.attempt < call.step.attempts + 1:
-                execution.try_again(call)
-            else:
-                failed = StepFailed(
-                    error="the process died while it ran", attempt=call.attempt, will_retry=False
-                )
-                execution.deliver(failed, self._clock.now(), key=call.key)
-
-    def _fire_timers(self, execution: Execution) -> None:
-        now = self._clock.now()
-        due = [op for op in execution.open.values() if isinstance(op, TimerWait)]
-        for timer in sorted(due, key=lambda timer: timer.fire_at):
-            if timer.fire_at <= now and timer.key in execution.open and not timer.cancelled:
-                execution.deliver(TimerFired(), now, key=timer.key)
-
-    def _drive(self, execution: Execution, claim: Claim, sequence: int) -> None:
-        task = asyncio.create_task(self._turns(execution, claim, sequence))
-        self._driving[claim.run_id] = task
-        task.add_done_callback(lambda _: self._driving.pop(claim.run_id, None))
-
-    async def _turns(self, execution: Execution, claim: Claim, sequence: int) -> None:
-        """Turn after turn until the run ends, rests, or belongs to somebody else."""
-        bodies: dict[str, asyncio.Task[None]] = {}
-        arrived: asyncio.Queue[Any] = asyncio.Queue()
-        try:
-            while True:
-                events = execution.seal()
-                if events:
-                    commit = next_commit(execution, events, claim, sequence)
-                    committed = await self._journal.commit(commit)
-                    sequence = committed.sequence
-                    if execution.outcome() is not None or (
-                        commit.release and not committed.still_runnable
-                    ):
-                        return
-                for operation in execution.open.values():
-                    if isinstance(operation, StepCall) and operation.key not in bodies:
-                        body = self._run_body(operation, arrived)
-                        bodies[operation.key] = asyncio.create_task(body)
-                await self._next_arrivals(execution, arrived, bodies)
-        except (Fenced, RunClosed):
-            return
-        finally:
-            for task in bodies.values():
-                task.cancel()
-            execution.evict()
-
-    async def _next_arrivals(
-        self,
-        execution: Execution,
-        arrived: asyncio.Queue[Any],
-        bodies: dict[str, asyncio.Task[None]],
-    ) -> None:
-        wake = next_wake(execution)
-        getting = asyncio.ensure_future(arrived.get())
-        waits: set[asyncio.Future[Any]] = {getting}
-        if wake is not None:
-            pause = max((wake - self._clock.now()).total_seconds(), 0.0)
-            waits.add(asyncio.ensure_future(self._clock.sleep(pause)))
-        done, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for future in rest:
-            future.cancel()
-        self._fire_timers(execution)
-        if getting in done:
-            found = [getting.result()]
-            while not arrived.empty():
-                found.append(arrived.get_nowait())
-            for key, payload, output in found:
-                del bodies[key]
-                if key in execution.open:
-                    execution.deliver(payload, self._clock.now(), key=key, output=output)
-
-    async def _run_body(self, call: StepCall, arrived: asyncio.Queue[Any]) -> None:
-        began = self._clock.monotonic()
-        output = None
-        payload: StepCompleted | StepFailed
-        try:
-            if call.step.is_async:
-                value = await call.step.function(*call.args, **call.kwargs)
-            else:
-                value = await asyncio.to_thread(call.step.function, *call.args, **call.kwargs)
-            output = call.step.signature.encode_result(self._codec, value)
-            nanoseconds = int((self._clock.monotonic() - began) * 1e9)
-            payload = StepCompleted(duration_ns=nanoseconds)
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            payload = StepFailed(error=text, attempt=call.attempt, will_retry=False)
-        arrived.put_nowait((call.key, payload, output))
+            for drive, claim in zip(drives, renewed, strict=True):
+                if claim is None:
+                    self._tasks[drive.claim.run_id].cancel()
+                else:
+                    drive.claim = claim
+                    drive.poke()

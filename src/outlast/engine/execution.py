@@ -1,11 +1,13 @@
 """Execution: one run in memory. It turns history into running code and running code into history.
 
-Live and in replay the same thing happens: an event is applied to the operation it belongs to, and
-if that answers it, the code runs until nothing is ready. Live, what the code asks for becomes a new
-intent; in replay, history says that it had been asked for, and a difference is a `Mismatch`::
+Two kinds of events make a history. *Statements* are what the code says: it wants a step, a timer,
+a child; it no longer wants one; it has chosen a branch. *Deliveries* are what the world answers: a
+step has completed, a timer has fired, a signal has come. Live and in replay the same thing
+happens: a delivery is applied, the code runs until nothing is ready, and what it says then is
+matched with history or, at its end, recorded::
 
-    replay    history ──▶ apply ──▶ drain ──▶ asked = what history says next?
-    live      outcome ──▶ apply ──▶ drain ──▶ asked ──▶ intents ──▶ sealed into one commit
+    replay    history ──▶ delivery ──▶ code runs ──▶ says what history says it said?
+    live      outcome ──▶ delivery ──▶ code runs ──▶ says something new ──▶ into the next commit
 
 Nothing here waits, reads a clock or touches a store.
 """
@@ -13,31 +15,42 @@ Nothing here waits, reads a clock or touches a store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec import Raw
 
-from outlast.engine.definition import StepDefinition, WorkflowDefinition
+from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.draft import Draft
 from outlast.engine.loop import RunLoop
-from outlast.engine.operations import Operation, StepCall, TimerWait
-from outlast.engine.scope import current_scope
+from outlast.engine.operations.compensation import Undoing
+from outlast.engine.operations.operation import Operation
+from outlast.engine.operations.timer import start_timer
+from outlast.engine.past import Past
+from outlast.engine.scope import Scope, current_scope
 from outlast.errors import Mismatch
 from outlast.model.event import Event, EventType
 from outlast.model.payloads import (
+    CancelRequested,
+    OperationAbandoned,
     Payload,
-    TimerCancelled,
-    WorkflowCompleted,
-    WorkflowFailed,
     WorkflowStarted,
     payload_of,
     to_event,
+    type_of,
 )
 from outlast.model.times import EPOCH
 from outlast.ports.codec import Codec
 
-_ENDINGS = {EventType.WORKFLOW_COMPLETED, EventType.WORKFLOW_FAILED, EventType.WORKFLOW_CANCELLED}
+ENDINGS = frozenset(
+    {
+        EventType.WORKFLOW_COMPLETED,
+        EventType.WORKFLOW_FAILED,
+        EventType.WORKFLOW_CANCELLED,
+        EventType.WORKFLOW_CONTINUED,
+    }
+)
 
 
 class Evicted(BaseException):
@@ -46,170 +59,194 @@ class Evicted(BaseException):
 
 
 class Execution:
-    """The code of one run, its open operations, and the events not yet durable."""
+    """The code of one run, its open operations, and what is not yet durable."""
 
-    def __init__(self, workflow: WorkflowDefinition, run_id: str, codec: Codec) -> None:
+    def __init__(
+        self, workflow: WorkflowDefinition, *, run_id: str, uid: str, codec: Codec
+    ) -> None:
         self.workflow = workflow
         self.run_id = run_id
+        self.uid = uid
         self.codec = codec
-        self.loop = _WorkflowLoop(self)
-        self.open: dict[str, Operation] = {}
-        self.fresh: list[Event] = []
-        self.last_started: str | None = None
         self.now = EPOCH
-        self._asked: dict[str, Operation] = {}
+        self.open: dict[str, Operation] = {}
+        self.launches: list[Operation] = []
+        self.draft = Draft()
+        self.past = Past()
+        self.loop = _WorkflowLoop(self)
+        self.evicted = False
+        self.cancel_reason: str | None = None
+        self.failed_step: str | None = None
+        self.undoing = Undoing(self)
+        self._said: dict[tuple[str, str], tuple[Payload, Operation | None]] = {}
         self._main: asyncio.Task[Any] | None = None
-        self._replaying = False
-        self._evicted = False
+        self._ended = False
 
     # -- history to code ----------------------------------------------------------------------
 
-    def replay(self, events: Iterable[Event]) -> None:
+    def replay(self, events: Sequence[Event]) -> None:
         """Bring the code to where `events` left it."""
-        self._replaying = True
+        self.past = Past(events)
         for event in events:
-            if event.type in _ENDINGS:
+            self.past.advance(event)
+            if event.type in ENDINGS:
+                self._ended = True
                 return
-            self._take(event)
-        self._replaying = False
-        self._record_asked()
+            if not self.past.skips(event):
+                self._take(event, payload_of(event))
+        self.launches.clear()
+        self._record_statements()
 
     def deliver(
         self, payload: Payload, at: datetime, *, key: str = "", output: Raw | None = None
     ) -> None:
-        """Record something that has happened, let the code run on it, and record what the code
-        then asks for."""
-        moment = max(at, self.now)
+        """Record what the world has answered, let the code run on it, and record what it says."""
         event = to_event(
-            payload, run_id=self.run_id, step_name=key, output=output, timestamp=moment
+            payload,
+            run_id=self.run_id,
+            step_name=key,
+            output=output,
+            timestamp=max(at, self.now),
         )
-        self.fresh.append(event)
-        self._take(event)
-        self._record_asked()
+        self.draft.events.append(event)
+        self._take(event, payload)
+        self._record_statements()
 
-    def _take(self, event: Event) -> None:
-        if event.type == EventType.WORKFLOW_STARTED:
+    def _take(self, event: Event, payload: Payload) -> None:
+        key = event.step_name
+        said = self._said.pop((key, event.type), None)
+        if said is not None:
+            self._settle(key, event, payload)
+            return
+        if self._said:
+            # All that the code said before this delivery was recorded before it, or never.
+            raise self._mismatch(event)
+        if isinstance(payload, WorkflowStarted):
             self.now = event.timestamp
-            self._begin(event)
+            self._begin(payload)
+        elif isinstance(payload, CancelRequested):
+            self.now = event.timestamp
+            self.cancel_reason = payload.reason
+            if self._main is not None and not self.undoing.begun:
+                self._main.cancel(payload.reason)
         else:
-            operation = self.open.get(event.step_name)
-            if operation is None:
+            operation = self.open.get(key)
+            if operation is None or not operation.recorded:
                 raise self._mismatch(event)
-            answered = operation.apply(event)
-            if not operation.recorded:
-                raise self._mismatch(event)
-            self._asked.pop(operation.key, None)
-            if answered:
-                del self.open[operation.key]
-                self.now = event.timestamp
-        self.loop.drain(self.now.timestamp())
+            if not operation.apply(event, payload):
+                return
+            del self.open[key]
+            self.now = event.timestamp
+        self._run()
 
-    def _begin(self, event: Event) -> None:
-        started = payload_of(event)
-        assert isinstance(started, WorkflowStarted)
+    def _run(self) -> None:
+        """Let the code run until it rests; if it has failed, what it did is undone."""
+        self.loop.drain(self.now.timestamp())
+        if self._main is not None and self._main.done():
+            undo = self.undoing.begin(self._main)
+            if undo is not None:
+                self._main = self.loop.start_task(undo, Scope("undo/"))
+                self.loop.drain(self.now.timestamp())
+
+    def _settle(self, key: str, event: Event, payload: Payload) -> None:
+        """A statement is recorded: the operation takes it in, with what history says of it."""
+        operation = self.open.get(key)
+        if operation is not None:
+            operation.recorded = True
+            if isinstance(payload, OperationAbandoned) or operation.apply(event, payload):
+                del self.open[key]
+
+    def _begin(self, started: WorkflowStarted) -> None:
         args, kwargs = self.workflow.signature.decode_call(self.codec, started.input)
-        coroutine = self.workflow.function(*args, **kwargs)
-        self._main = self.loop.start_task(coroutine, self.loop.root)
+        self._main = self.loop.start_task(self.workflow.main(self, args, kwargs), self.loop.root)
 
     # -- code to history ----------------------------------------------------------------------
 
     def ask(self, operation: Operation) -> Operation:
-        """Register what the code wants; history, or the engine, will answer it."""
-        if self._evicted:
+        """Register what the code wants. Its intent is recorded when the code has come to rest."""
+        if self.evicted:
             raise Evicted
-        operation.key = current_scope.get(self.loop.root).key(operation.name)
+        operation.key = self.scope.key(operation.name)
         self.open[operation.key] = operation
-        self._asked[operation.key] = operation
+        self.say(operation.key, operation.intent(), operation)
         return operation
 
-    async def call_step(
-        self, step: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """Await the recorded outcome of a step."""
-        if self._evicted:
+    async def answer(self, operation: Operation) -> Any:
+        """Ask, and await what the world answers. If the code stops waiting, that is recorded."""
+        operation.future = self.loop.create_future()
+        self.ask(operation)
+        try:
+            return await operation.future
+        except asyncio.CancelledError:
+            self.abandon(operation)
+            raise
+
+    def say(self, key: str, payload: Payload, operation: Operation | None = None) -> None:
+        """Have the code state something under a key."""
+        if self.evicted:
             raise Evicted
-        call = StepCall(step, self.codec, args, kwargs, self.loop.create_future())
-        self.ask(call)
-        return await call.future
+        self._said[key, type_of(payload)] = (payload, operation)
 
-    def start_timer(self, seconds: float, fire: Callable[[], None]) -> Callable[[], None]:
-        """Ask for a durable timer; returns how to cancel it."""
-        timer = TimerWait(self.now + timedelta(seconds=seconds), fire)
-        self.ask(timer)
-
-        def cancel() -> None:
-            if timer.key not in self.open or self._evicted:
-                return
-            if timer.key in self._asked:  # nobody has heard of it yet: as if never asked
-                del self.open[timer.key], self._asked[timer.key]
-            else:
-                timer.cancelled = True
-
-        return cancel
-
-    def _record_asked(self) -> None:
-        if self._replaying or self.outcome() is not None:
-            self._record_end()
+    def abandon(self, operation: Operation) -> None:
+        """The code no longer wants an answer. If nobody has heard of the wish, it never was."""
+        if self.evicted or self.open.get(operation.key) is not operation:
             return
-        for operation in list(self._asked.values()):
-            self._append(operation.intent(), operation)
-            if isinstance(operation, StepCall):
-                self.last_started = operation.key
-        for operation in list(self.open.values()):
-            if isinstance(operation, TimerWait) and operation.cancelled:
-                self._append(TimerCancelled(), operation)
-
-    def _record_end(self) -> None:
-        outcome = self.outcome()
-        if outcome is not None and not self._replaying:
-            self.fresh.append(to_event(outcome, run_id=self.run_id, timestamp=self.now))
-
-    def _append(self, payload: Payload, operation: Operation) -> None:
-        event = to_event(payload, run_id=self.run_id, step_name=operation.key, timestamp=self.now)
-        self.fresh.append(event)
-        if operation.apply(event):
+        if not operation.recorded:
             del self.open[operation.key]
-        self._asked.pop(operation.key, None)
+            for said in [said for said in self._said if said[0] == operation.key]:
+                del self._said[said]
+        else:
+            self.say(operation.key, OperationAbandoned(), operation)
 
-    def is_fresh(self, operation: Operation) -> bool:
-        """Whether the operation's last intent is not durable yet, so that nothing can have begun."""
-        return any(event.step_name == operation.key for event in self.fresh)
+    @property
+    def scope(self) -> Scope:
+        """The scope of the task that is running."""
+        return current_scope.get(self.loop.root)
 
-    def try_again(self, call: StepCall) -> None:
-        """Record the intent of another attempt of a step."""
-        self._append(call.next_attempt(), call)
+    @property
+    def replaying(self) -> bool:
+        """Whether history still has something to say."""
+        return self.past.remaining > 0
+
+    def _record_statements(self) -> None:
+        while self._said:
+            (key, _), (payload, _) = next(iter(self._said.items()))
+            event = to_event(payload, run_id=self.run_id, step_name=key, timestamp=self.now)
+            self.draft.events.append(event)
+            del self._said[key, event.type]
+            operation = self.open.get(key)
+            self._settle(key, event, payload)
+            if operation is not None:
+                operation.enact(self, payload)
 
     # -- what became of it --------------------------------------------------------------------
 
-    def outcome(self) -> WorkflowCompleted | WorkflowFailed | None:
-        """How the run has ended, or None while it goes on."""
-        if self._main is None or not self._main.done():
-            return None
-        if self._main.cancelled():
-            return WorkflowFailed(error="the workflow cancelled itself")
-        error = self._main.exception()
-        if error is not None:
-            return WorkflowFailed(error=f"{type(error).__name__}: {error}")
-        output = self.workflow.signature.encode_result(self.codec, self._main.result())
-        return WorkflowCompleted(output=output)
+    @property
+    def main(self) -> asyncio.Task[Any] | None:
+        """The task whose end is the end of the run, once the run has begun."""
+        return self._main
 
-    def seal(self) -> Sequence[Event]:
-        """The events since the last seal: what the next commit must make durable."""
-        fresh, self.fresh = self.fresh, []
-        return fresh
+    @property
+    def ended(self) -> bool:
+        """Whether history has recorded the end of the run already."""
+        return self._ended
+
+    def eviction(self) -> Evicted:
+        """What outlast calls raise in code that is being thrown out."""
+        return Evicted()
 
     def evict(self) -> None:
         """Throw the code out of memory. Its ``finally`` blocks run, but outlast calls in them
         raise and record nothing."""
-        self._evicted = True
+        self.evicted = True
         self.loop.close_tasks()
 
     def _mismatch(self, event: Event) -> Mismatch:
-        asked = ", ".join(self._asked) or "nothing"
+        asked = ", ".join(f"{type} {key!r}" for key, type in self._said) or "nothing more"
         return Mismatch(
             self.run_id,
             recorded=f"{event.sequence} {event.type} {event.step_name!r}",
-            asked=f"asks for {asked}",
+            asked=asked,
         )
 
 
@@ -217,8 +254,11 @@ class _WorkflowLoop(RunLoop):
     """A run's loop that knows its execution, so that outlast calls find it."""
 
     def __init__(self, execution: Execution) -> None:
-        super().__init__(execution.start_timer)
+        super().__init__()
         self.execution = execution
+
+    def start_timer(self, seconds: float, fire: Callable[[], None]) -> Callable[[], None]:
+        return start_timer(self.execution, seconds, fire)
 
 
 def current_execution() -> Execution | None:

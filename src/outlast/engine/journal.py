@@ -87,7 +87,7 @@ class Journal:
             outcomes = await self._store.commit(
                 [waiting.commit for waiting in batch], timeout=self._timeout
             )
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a batch must not take its neighbours down
             if len(batch) == 1 and not isinstance(error, TryAgain):
                 batch[0].fail(error)
                 return

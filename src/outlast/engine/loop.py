@@ -24,16 +24,12 @@ from outlast.errors import WorkflowMisuse
 
 T = TypeVar("T")
 
-StartTimer = Callable[[float, Callable[[], None]], Callable[[], None]]
-"""Ask for a durable timer: seconds from now and what to call; returns how to cancel it."""
-
 
 class RunLoop:
     """An event loop without a world. One per run; never runs by itself."""
 
-    def __init__(self, start_timer: StartTimer) -> None:
+    def __init__(self) -> None:
         self._ready: deque[asyncio.Handle] = deque()
-        self._start_timer = start_timer
         self._time = 0.0
         self._as_loop = cast(asyncio.AbstractEventLoop, self)
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
@@ -98,10 +94,14 @@ class RunLoop:
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         handle = _DurableHandle(when, callback, args, self._as_loop, context)
-        handle.cancel_timer = self._start_timer(
+        handle.cancel_timer = self.start_timer(
             max(when - self._time, 0.0), lambda: self._ready.append(handle)
         )
         return handle
+
+    def start_timer(self, seconds: float, fire: Callable[[], None]) -> Callable[[], None]:
+        """Ask for a durable timer that calls `fire`; returns how to cancel it."""
+        raise WorkflowMisuse("this loop has no timers")
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self._as_loop)
@@ -171,6 +171,5 @@ def _unwind(task: asyncio.Task[Any]) -> None:
     try:
         if coroutine is not None:
             coroutine.close()
-    except BaseException:
-        # Whatever user code raises while it is thrown out, nobody is there to hear it.
+    except BaseException:  # noqa: BLE001 - user code is thrown out: nobody is there to hear it
         return

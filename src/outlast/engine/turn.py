@@ -2,52 +2,212 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
 from datetime import datetime
 
+from msgspec import UNSET, Raw
+
+from outlast.engine.draft import Draft
 from outlast.engine.execution import Execution
-from outlast.engine.operations import TimerWait
+from outlast.engine.operations.child import ChildRun, ParentClose
+from outlast.engine.operations.halt import HaltWait
+from outlast.engine.operations.step import StepCall
+from outlast.errors import ContinueAsNew, OutlastError
 from outlast.model.claim import Claim
-from outlast.model.commit import Commit
-from outlast.model.event import Event
-from outlast.model.payloads import WorkflowCompleted, WorkflowFailed
-from outlast.model.run import Change, Status
+from outlast.model.commit import Commit, Creation
+from outlast.model.inbox import Item, Send
+from outlast.model.payloads import (
+    ChildCompleted,
+    ChildFailed,
+    Payload,
+    WorkflowCancelled,
+    WorkflowCompleted,
+    WorkflowContinued,
+    WorkflowFailed,
+    WorkflowStarted,
+    to_event,
+)
+from outlast.model.run import Change, Run, Status
+from outlast.model.times import NOW
+from outlast.model.wire import to_json
 
 
-def next_commit(
-    execution: Execution, events: Sequence[Event], claim: Claim, sequence: int
-) -> Commit:
-    """The commit that makes `events` durable on top of `sequence`. If nothing is being done for
-    the run here any more, it parks the run and gives the claim back."""
-    rests = not any(operation.busy for operation in execution.open.values())
-    return Commit(
-        run_id=claim.run_id,
-        uid=claim.uid,
-        token=claim.token,
-        expected=sequence,
-        events=tuple(events),
-        change=_change(execution, rests),
-        release=rests,
-    )
+def ending(execution: Execution) -> Payload | None:
+    """How the run has ended, or None while it goes on."""
+    main = execution.main
+    if main is None or not main.done():
+        return None
+    if main.cancelled():
+        return WorkflowCancelled(reason=execution.cancel_reason or "the workflow cancelled itself")
+    error = main.exception()
+    if isinstance(error, ContinueAsNew):
+        signature = execution.workflow.signature
+        input, _, _ = signature.encode_call(execution.codec, error.args_, error.kwargs_)
+        return WorkflowContinued(input=input)
+    if isinstance(error, asyncio.CancelledError):
+        return WorkflowCancelled(reason=execution.cancel_reason or str(error))
+    if error is not None:
+        kind = type(error).__name__
+        text = str(error) if isinstance(error, OutlastError) else f"{kind}: {error}"
+        return WorkflowFailed(error=text)
+    try:
+        output = execution.workflow.signature.encode_result(execution.codec, main.result())
+    except OutlastError as refused:
+        return WorkflowFailed(error=str(refused))
+    return WorkflowCompleted(output=output)
 
 
 def next_wake(execution: Execution) -> datetime | None:
-    """When the earliest of the run's timers is due."""
-    timers = [op.fire_at for op in execution.open.values() if isinstance(op, TimerWait)]
-    return min(timers, default=None)
+    """When the run has to be woken, if nothing comes before."""
+    times = [op.due for op in execution.open.values() if op.due is not None]
+    return min(times, default=None)
 
 
-def _change(execution: Execution, rests: bool) -> Change:
-    match execution.outcome():
-        case WorkflowCompleted(output=output):
-            return Change(status=Status.COMPLETED, result=output, wait_kind=None)
-        case WorkflowFailed(error=error):
-            return Change(status=Status.FAILED, error=error, wait_kind=None)
-    if not rests:
-        return Change(status=Status.RUNNING, wait_kind=None, current_step=execution.last_started)
-    return Change(
-        status=Status.WAITING,
-        wait_kind="timer",
-        current_step=execution.last_started,
-        runnable_at=next_wake(execution),
+def next_commit(
+    execution: Execution,
+    run: Run,
+    claim: Claim,
+    *,
+    sequence: int,
+    seen: int,
+    rests: bool,
+    paused: bool = False,
+) -> Commit:
+    """The commit that makes what was gathered durable. With `rests` nothing is done for the run
+    here any more: it is parked, and the claim is given back."""
+    draft, execution.draft = execution.draft, Draft()
+    end = ending(execution)
+    sends = list(draft.sends)
+    if end is not None:
+        draft.events.append(to_event(end, run_id=run.id, timestamp=execution.now))
+        sends += _farewells(execution, run, end)
+    return Commit(
+        run_id=run.id,
+        uid=claim.uid or None,
+        token=claim.token or None,
+        expected=sequence,
+        events=tuple(draft.events),
+        change=_change(execution, run, draft, end, rests=rests, paused=paused),
+        folds=tuple(draft.folds),
+        seen=seen,
+        release=rests,
+        sends=tuple(sends),
+        starts=tuple(draft.starts),
+        facts=tuple(draft.facts),
     )
+
+
+def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinued) -> Commit:
+    """The commit that ends this life and begins the next under the same id: what was sent and not
+    yet taken goes along."""
+    started = WorkflowStarted(
+        workflow_name=run.workflow, version=execution.workflow.version, input=end.input
+    )
+    fresh = Run(
+        id=run.id,
+        workflow=run.workflow,
+        version=execution.workflow.version,
+        definition=execution.workflow.hash,
+        input=end.input,
+        parent=run.parent,
+        attributes=run.attributes,
+        runnable_at=NOW,
+    )
+    return Commit(
+        run_id=run.id,
+        uid=claim.uid,
+        token=claim.token,
+        create=fresh,
+        creation=Creation.REPLACE,
+        carry_inbox=True,
+        folds=tuple(execution.draft.folds),
+        events=(to_event(started, run_id=run.id, timestamp=execution.now),),
+    )
+
+
+def _change(
+    execution: Execution,
+    run: Run,
+    draft: Draft,
+    end: Payload | None,
+    *,
+    rests: bool,
+    paused: bool,
+) -> Change:
+    steps = [op.key for op in execution.open.values() if isinstance(op, StepCall)]
+    halts = [op for op in execution.open.values() if isinstance(op, HaltWait)]
+    current = steps[-1] if steps else UNSET
+    ctx = {**run.ctx, **draft.published} if draft.published else UNSET
+    attributes = {**run.attributes, **draft.attributes} if draft.attributes else UNSET
+    match end:
+        case WorkflowCompleted(output=output):
+            return Change(
+                status=Status.COMPLETED, result=output, wait_kind=None, halt_data=None,
+                ctx=ctx, attributes=attributes,
+            )  # fmt: skip
+        case WorkflowFailed(error=error):
+            return Change(
+                status=Status.FAILED, error=error, wait_kind=None, halt_data=None,
+                recover_to=execution.failed_step, ctx=ctx, attributes=attributes,
+            )  # fmt: skip
+        case WorkflowCancelled(reason=reason):
+            return Change(
+                status=Status.CANCELLED, error=reason, wait_kind=None, halt_data=None,
+                ctx=ctx, attributes=attributes,
+            )  # fmt: skip
+    if not rests:
+        status, kind = Status.RUNNING, None
+    elif paused:
+        status, kind = Status.PAUSED, None
+    elif halts:
+        status, kind = Status.HALTED, "halt"
+    else:
+        status, kind = Status.WAITING, _wait_kind(execution)
+    return Change(
+        status=status,
+        wait_kind=kind,
+        current_step=current,
+        ctx=ctx,
+        attributes=attributes,
+        halt_data=halts[0].data if halts else (None if run.halt_data is not None else UNSET),
+        recover_to=halts[0].key if halts else UNSET,
+        runnable_at=UNSET if not rests else None if paused else next_wake(execution),
+    )
+
+
+def _wait_kind(execution: Execution) -> str | None:
+    kinds = [op.wait_kind for op in execution.open.values() if op.wait_kind not in (None, "scope")]
+    return kinds[0] if kinds else None
+
+
+def _farewells(execution: Execution, run: Run, end: Payload) -> list[Send]:
+    """What a run that ends tells others: its children that it no longer waits, its parent how it
+    went. A run that continues as new is not over yet."""
+    if isinstance(end, WorkflowContinued):
+        return []
+    children = [op for op in execution.open.values() if isinstance(op, ChildRun)]
+    sends = [
+        child.cancel("its parent has ended")
+        for child in children
+        if child.parent_close is ParentClose.CANCEL
+    ]
+    if run.parent is not None:
+        sends.append(child_outcome(run, end))
+    return sends
+
+
+def child_outcome(run: Run, end: Payload) -> Send:
+    """What a child's end tells its parent."""
+    outcome: ChildCompleted | ChildFailed
+    match end:
+        case WorkflowCompleted(output=output):
+            outcome = ChildCompleted(child_run_id=run.id, output=output)
+        case WorkflowFailed(error=error):
+            outcome = ChildFailed(child_run_id=run.id, error=error)
+        case WorkflowCancelled(reason=reason):
+            outcome = ChildFailed(child_run_id=run.id, error=f"cancelled: {reason}")
+        case _:
+            raise AssertionError(f"{end} is not the end of a run")
+    kind = "child.completed" if isinstance(outcome, ChildCompleted) else "child.failed"
+    item = Item(kind=kind, name=run.id, id=f"end of {run.uid}", data=Raw(to_json(outcome)))
+    return Send(run_id=run.parent or "", item=item)

@@ -17,6 +17,8 @@ from outlast.model.run import Run
 from outlast.model.task import Task
 
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
+MAX_DELAY = 100 * 365 * 86_400.0
+"""Seconds. Beyond that a delay is a mistake, and soon no date any more."""
 
 
 def check_batch(commits: Sequence[Commit]) -> None:
@@ -31,7 +33,13 @@ def check_batch(commits: Sequence[Commit]) -> None:
             )
         runs.add(commit.run_id)
         check_commit(commit)
+    started = {start.run.id for commit in commits for start in commit.starts}
     for commit in commits:
+        if commit.create is not None and commit.run_id in started:
+            raise InvalidCommit(
+                f"run {commit.run_id!r} is created by one commit of a batch and started as a "
+                "child by another: only one of them can begin it, so send them one after the other"
+            )
         if commit.creation is Creation.REPLACE:
             below = commit.run_id + SEPARATOR
             if any(other.startswith(below) for other in runs):
@@ -158,7 +166,15 @@ def check_task(task: Task) -> None:
     """Refuse a task that no queue may hold."""
     check_name(task.id, "task id")
     check_name(task.queue, "queue name")
+    if task.run_at is not None and task.run_at.tzinfo is None:
+        raise InvalidValue(f"run_at of task {task.id!r} has no time zone: use an aware datetime")
     check_size(task.input, f"input of task {task.id!r}")
+
+
+def check_delay(delay: float) -> None:
+    """Refuse a delay that no queue can keep: negative, endless, or not a number."""
+    if not 0 <= delay <= MAX_DELAY:
+        raise InvalidValue(f"a delay of {delay} s is not possible: use 0 for now, or more")
 
 
 def check_fact(fact: Fact) -> None:

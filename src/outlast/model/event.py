@@ -52,6 +52,20 @@ class EventType(StrEnum):
 
     SNAPSHOT = "snapshot"
 
+    # Ours, beyond the seeds' twenty-one.
+    WORKFLOW_CONTINUED = "workflow.continued"
+    CANCEL_REQUESTED = "cancel.requested"
+    OPERATION_ABANDONED = "operation.abandoned"
+    STEP_PROGRESS = "step.progress"
+    HALT_STARTED = "halt.started"
+    HALT_RESUMED = "halt.resumed"
+    SCOPE_STARTED = "scope.started"
+    SCOPE_COMPLETED = "scope.completed"
+    SCOPE_FAILED = "scope.failed"
+    LOOP_ITERATED = "loop.iterated"
+    UPDATE_ACCEPTED = "update.accepted"
+    UPDATE_COMPLETED = "update.completed"
+
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One recorded fact of a run.

@@ -55,6 +55,8 @@ class StepFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
     error: str
     attempt: int
     will_retry: bool
+    error_type: str = ""
+    retry_at: datetime | None = None
 
 
 class BranchEvaluated(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,11 +99,14 @@ class MapStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MapProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """What one flush of a large map adds: index ranges started, and a segment of results."""
+    """What one flush of a map adds: up to which item the bodies may have begun, which are done
+    and with what, which have failed. `interrupted` says that the process before this one died."""
 
-    started: list[tuple[int, int]] = []
+    started: int = 0
     completed: list[int] = []
-    segment: str | None = None
+    results: list[Raw] = []
+    failed: list[tuple[int, str]] = []
+    interrupted: bool = False
 
 
 class MapCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -143,6 +148,67 @@ class SnapshotTaken(Payload, frozen=True, kw_only=True, omit_defaults=True):
     state: Raw = NULL
 
 
+class WorkflowContinued(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """This life ends and the next begins, with new input."""
+
+    input: Raw
+
+
+class CancelRequested(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    reason: str
+
+
+class OperationAbandoned(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """The code no longer wants the answer: a timer that was cancelled, a step that timed out."""
+
+
+class StepProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """What a running attempt has reported; the next attempt can read it."""
+
+    attempt: int
+    details: Raw
+
+
+class HaltStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    data: Raw
+
+
+class HaltResumed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    value: Raw
+
+
+class ScopeStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    pass
+
+
+class ScopeCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    output: Raw
+
+
+class ScopeFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    error: str
+    error_type: str = ""
+
+
+class LoopIterated(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """The state after a finished iteration: a replay begins from the last one."""
+
+    iteration: int
+    state: Raw
+
+
+class UpdateAccepted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    update_id: str
+    name: str
+    input: Raw
+
+
+class UpdateCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    update_id: str
+    output: Raw | None = None
+    error: str | None = None
+
+
 PAYLOADS: dict[str, type[Payload]] = {
     EventType.WORKFLOW_STARTED: WorkflowStarted,
     EventType.WORKFLOW_COMPLETED: WorkflowCompleted,
@@ -169,8 +235,25 @@ PAYLOADS: dict[str, type[Payload]] = {
     EventType.TIMER_FIRED: TimerFired,
     EventType.TIMER_CANCELLED: TimerCancelled,
     EventType.SNAPSHOT: SnapshotTaken,
+    EventType.WORKFLOW_CONTINUED: WorkflowContinued,
+    EventType.CANCEL_REQUESTED: CancelRequested,
+    EventType.OPERATION_ABANDONED: OperationAbandoned,
+    EventType.STEP_PROGRESS: StepProgress,
+    EventType.HALT_STARTED: HaltStarted,
+    EventType.HALT_RESUMED: HaltResumed,
+    EventType.SCOPE_STARTED: ScopeStarted,
+    EventType.SCOPE_COMPLETED: ScopeCompleted,
+    EventType.SCOPE_FAILED: ScopeFailed,
+    EventType.LOOP_ITERATED: LoopIterated,
+    EventType.UPDATE_ACCEPTED: UpdateAccepted,
+    EventType.UPDATE_COMPLETED: UpdateCompleted,
 }
 _TYPE_OF: dict[type[Payload], str] = {payload: type for type, payload in PAYLOADS.items()}
+
+
+def type_of(payload: Payload) -> str:
+    """The type of the event that records `payload`."""
+    return _TYPE_OF[type(payload)]
 
 
 def to_event(
@@ -184,7 +267,7 @@ def to_event(
 ) -> Event:
     """The event that records `payload`."""
     event = Event(
-        type=_TYPE_OF[type(payload)],
+        type=type_of(payload),
         run_id=run_id,
         step_name=step_name,
         data=Raw(to_json(payload)),

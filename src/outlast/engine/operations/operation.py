@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from outlast.model.event import Event
 from outlast.model.payloads import Payload
+
+if TYPE_CHECKING:
+    from outlast.engine.execution import Execution
 
 
 class Operation(ABC):
@@ -14,17 +20,40 @@ class Operation(ABC):
     name: str
     key: str = ""
     recorded: bool = False
+    future: asyncio.Future[Any] | None = None
+    wait_kind: str | None = None
+    """What a run waits for that has nothing but this open; None if something is done for it."""
 
     @abstractmethod
     def intent(self) -> Payload:
         """What to record before anything is done about it."""
 
     @abstractmethod
-    def apply(self, event: Event) -> bool:
-        """Take in an event with this key; True if it answers the operation, so that the code
-        that awaits it goes on and the operation is no longer open."""
+    def apply(self, event: Event, payload: Payload) -> bool:
+        """Take in a recorded event of this key, its own intent included; True if it answers the
+        operation, so that the code that awaits it goes on and it is no longer open."""
+
+    def enact(self, execution: Execution, said: Payload) -> None:
+        """Called once, never in replay, when something the code said of this operation enters
+        the draft: what else has to be in that commit is added here."""
+        return
 
     @property
-    @abstractmethod
     def busy(self) -> bool:
         """Whether something is being done for it in this process, so that the run stays here."""
+        return self.wait_kind is None
+
+    @property
+    def due(self) -> datetime | None:
+        """When the run has to be woken for it, if at all."""
+        return None
+
+    def resolve(self, value: Any) -> None:
+        """Hand the answer to the code, if it still waits."""
+        if self.future is not None and not self.future.done():
+            self.future.set_result(value)
+
+    def reject(self, error: BaseException) -> None:
+        """Raise an error where the code waits, if it still does."""
+        if self.future is not None and not self.future.done():
+            self.future.set_exception(error)

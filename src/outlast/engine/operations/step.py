@@ -1,77 +1,113 @@
-"""A step: the user's function is called outside the workflow, and its outcome is recorded."""
+"""A step: the user's function is called outside the workflow, and its outcome is recorded.
+
+Attempts are counted before they run: ``step.started`` is durable first. An attempt ends with
+``step.completed``, with ``step.failed``, or, if the process dies, with nothing: that is an
+interruption, and after a few of them the step itself is taken for the cause.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
 from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.operation import Operation
+from outlast.engine.retry import MAX_INTERRUPTIONS
 from outlast.errors import StepFailed
 from outlast.model.event import Event
-from outlast.model.payloads import Payload, StepCompleted, StepStarted, payload_of
-from outlast.model.payloads import StepFailed as StepFailedPayload
-from outlast.ports.codec import Codec
+from outlast.model.payloads import Payload, StepCompleted, StepProgress, StepStarted
+from outlast.model.payloads import StepFailed as Failed
+
+if TYPE_CHECKING:
+    from outlast.engine.execution import Execution
 
 
 class StepCall(Operation):
-    """One call of a step: attempts are counted in history before they run."""
+    """One call of a step, over all its attempts."""
 
     def __init__(
-        self,
-        step: StepDefinition,
-        codec: Codec,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        future: asyncio.Future[Any],
+        self, execution: Execution, step: StepDefinition, args: Any, kwargs: Any, name: str = ""
     ) -> None:
-        self.name = step.name
+        self.name = name or step.name
         self.step = step
-        self.future = future
         self.attempt = 0
+        self.failures = 0
         self.retry_at: datetime | None = None
-        self._codec = codec
+        self.progress: Raw | None = None
+        self._execution = execution
         # The body gets what a replay would decode, so that it cannot change the workflow's own
         # objects, and a value that does not survive the journey is refused here and now.
-        self.input, self.args, self.kwargs = step.signature.encode_call(codec, args, kwargs)
+        self.input, self.args, self.kwargs = step.signature.encode_call(
+            execution.codec, args, kwargs
+        )
 
     def intent(self) -> Payload:
-        return StepStarted(attempt=self.attempt + 1, input=self.input)
+        return StepStarted(attempt=1, input=self.input)
 
     def next_attempt(self) -> Payload:
         """The intent of trying again: the input is in the first one."""
         return StepStarted(attempt=self.attempt + 1)
 
-    def apply(self, event: Event) -> bool:
-        match payload_of(event):
+    def apply(self, event: Event, payload: Payload) -> bool:
+        match payload:
             case StepStarted(attempt=attempt):
-                self.recorded = True
                 self.attempt = attempt
                 self.retry_at = None
-            case StepFailedPayload(will_retry=True):
-                self.retry_at = event.timestamp
-            case StepCompleted():
-                self._answer(self._decoded(event.output))
+                self._execution.launches.append(self)
+            case StepProgress(details=details):
+                self.progress = details
+            case Failed(will_retry=True, retry_at=retry_at):
+                self.failures += 1
+                self.retry_at = retry_at or event.timestamp
+            case Failed(error=error, error_type=error_type, attempt=attempt):
+                self._execution.failed_step = self.key
+                self.reject(StepFailed(self.key, error, attempt, error_type))
                 return True
-            case StepFailedPayload(error=error, attempt=attempt):
-                self._fail(StepFailed(self.key, error, attempt))
+            case StepCompleted():
+                codec = self._execution.codec
+                value = self.step.signature.decode_result(codec, event.output or Raw(b"null"))
+                self._execution.undoing.register(self, value)
+                self.resolve(value)
                 return True
         return False
 
     @property
-    def busy(self) -> bool:
-        return True
+    def wait_kind(self) -> str | None:  # type: ignore[override]
+        """A step that waits for its next attempt needs nobody meanwhile."""
+        return None if self.retry_at is None else "retry"
 
-    def _decoded(self, output: Raw | None) -> Any:
-        return self.step.signature.decode_result(self._codec, output or Raw(b"null"))
+    @property
+    def due(self) -> datetime | None:
+        return self.retry_at
 
-    def _answer(self, value: Any) -> None:
-        if not self.future.done():
-            self.future.set_result(value)
+    def after_error(self, error: BaseException, now: datetime) -> Failed:
+        """What to record when an attempt has raised."""
+        wait = self.step.retry.wait(self.failures + 1, error)
+        return Failed(
+            error=str(error) or type(error).__name__,
+            error_type=type(error).__name__,
+            attempt=self.attempt,
+            will_retry=wait is not None,
+            retry_at=None if wait is None else now + wait,
+        )
 
-    def _fail(self, error: Exception) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
+    def after_interruption(self) -> Payload:
+        """What to record when the process died during an attempt: another one, or the end."""
+        interruptions = self.attempt - self.failures
+        if not self.step.at_most_once and interruptions < MAX_INTERRUPTIONS:
+            return self.next_attempt()
+        return Failed(
+            error=f"the process died while it ran ({interruptions} times)",
+            error_type="Interrupted",
+            attempt=self.attempt,
+            will_retry=False,
+        )
+
+
+async def call_step(
+    execution: Execution, step: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Await the recorded outcome of a step."""
+    return await execution.answer(StepCall(execution, step, args, kwargs))

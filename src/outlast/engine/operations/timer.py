@@ -1,47 +1,54 @@
-"""A timer: the run wakes when the store's clock has reached a recorded moment."""
+"""A timer: the run wakes when the clock has reached a recorded moment.
+
+`outlast.sleep`, `asyncio.sleep`, `asyncio.timeout` and `asyncio.wait(timeout=…)` in workflow code
+all end here, because the run's loop has no other idea of time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from outlast.engine.operations.operation import Operation
 from outlast.model.event import Event
-from outlast.model.payloads import (
-    Payload,
-    TimerCancelled,
-    TimerFired,
-    TimerStarted,
-    payload_of,
-)
+from outlast.model.payloads import Payload, TimerFired, TimerStarted
+
+if TYPE_CHECKING:
+    from outlast.engine.execution import Execution
 
 
 class TimerWait(Operation):
-    """One wait for a moment. Cancelling it is recorded too, so that history alone says what the
-    run still waits for."""
+    """One wait for a moment."""
 
     name = "timer"
+    wait_kind = "timer"
 
     def __init__(self, fire_at: datetime, fire: Callable[[], None]) -> None:
         self.fire_at = fire_at
         self._fire = fire
-        self.cancelled = False
 
     def intent(self) -> Payload:
         return TimerStarted(fire_at=self.fire_at)
 
-    def apply(self, event: Event) -> bool:
-        match payload_of(event):
+    def apply(self, event: Event, payload: Payload) -> bool:
+        match payload:
             case TimerStarted(fire_at=fire_at):
-                self.recorded = True
                 self.fire_at = fire_at
             case TimerFired():
                 self._fire()
                 return True
-            case TimerCancelled():
-                return True
         return False
 
     @property
-    def busy(self) -> bool:
-        return False
+    def due(self) -> datetime:
+        return self.fire_at
+
+
+def start_timer(
+    execution: Execution, seconds: float, fire: Callable[[], None]
+) -> Callable[[], None]:
+    """Ask for a timer; returns how to cancel it."""
+    timer = TimerWait(execution.now + timedelta(seconds=seconds), fire)
+    execution.ask(timer)
+    return lambda: execution.abandon(timer)

@@ -1,0 +1,154 @@
+"""App: a store, workflows, and an engine that runs them here. Where everything is put together."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from outlast.api import Workflow
+from outlast.client import Client, RunHandle
+from outlast.codecs import JsonCodec
+from outlast.engine.engine import LEASE_SECONDS, Engine
+from outlast.errors import InvalidValue, MissingExtra, RunExists, WorkflowMisuse
+from outlast.model.commit import Creation
+from outlast.model.ids import check_id, new_id
+from outlast.model.run import Attribute
+from outlast.ports.clock import Clock
+from outlast.ports.codec import Codec
+from outlast.ports.store import Store
+
+R = TypeVar("R")
+
+# URL scheme → (module, class, extra). Imported when asked for, so that nothing else is.
+_STORES = {
+    "memory": ("outlast.stores.memory", "MemoryStore", None),
+    "sqlite": ("outlast.stores.sqlite", "SqliteStore", None),
+}
+
+
+class App(Client):
+    """Runs workflows in this process, durably, on the store you name.
+
+    ``App("sqlite:///shop.db", workflows=[checkout])``. A store that you made yourself is used and
+    never closed by the app. Runs that were left unfinished go on as soon as the app opens.
+    """
+
+    def __init__(
+        self,
+        store: str | Store,
+        *,
+        workflows: Iterable[Workflow[..., Any]] = (),
+        codec: Codec | None = None,
+        clock: Clock | None = None,
+        name: str = "app",
+        lease: float = LEASE_SECONDS,
+    ) -> None:
+        self._owns_store = isinstance(store, str)
+        opened = resolve(store, clock=clock) if isinstance(store, str) else store
+        definitions = [workflow.definition for workflow in workflows]
+        names = [definition.name for definition in definitions]
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise InvalidValue(
+                f"two workflows are called {sorted(twice)}: give one another name, "
+                "history knows them by it"
+            )
+        codec = codec or JsonCodec()
+        self._engine = Engine(opened, definitions, codec=codec, owner=name, lease=lease)
+        super().__init__(
+            opened, codec=codec, poke=self._engine.poke, workflows=self._engine.workflows
+        )
+
+    @property
+    def store(self) -> Store:
+        """The store that this app runs on."""
+        return self._store
+
+    async def open(self) -> None:
+        """Open the store and go on with what is unfinished."""
+        if self._owns_store:
+            await self._store.open()
+        await self._engine.open()
+
+    async def close(self) -> None:
+        """Stop. What is under way is handed back and goes on wherever it is claimed next."""
+        await self._engine.close()
+        if self._owns_store:
+            await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def start(
+        self,
+        workflow: Workflow[..., R],
+        *args: Any,
+        id: str | None = None,
+        on_conflict: str = "attach",
+        attributes: dict[str, Attribute] | None = None,
+        **kwargs: Any,
+    ) -> RunHandle[R]:
+        """Start a run. The id is the idempotency key.
+
+        When the id is taken: ``attach`` gives the run that is there if it is the same workflow
+        with the same input, and raises `RunExists` otherwise; ``fail`` always raises; ``replace``
+        ends that run and begins anew.
+        """
+        if on_conflict not in ("attach", "fail", "replace"):
+            raise InvalidValue(f"on_conflict={on_conflict!r}: use attach, fail or replace")
+        definition = workflow.definition
+        if self._engine.workflows.get(definition.name) is not definition:
+            raise WorkflowMisuse(
+                f"workflow {definition.name!r} is not registered: "
+                f"App(…, workflows=[{definition.name}])"
+            )
+        run_id = new_id() if id is None else check_id(id)
+        creation = Creation.REPLACE if on_conflict == "replace" else Creation.NEW
+        try:
+            await self._engine.start(
+                definition, args, kwargs, run_id=run_id, creation=creation, attributes=attributes
+            )
+        except RunExists:
+            if on_conflict == "fail":
+                raise
+            await self._same_or_raise(definition, args, kwargs, run_id)
+        return RunHandle(self, run_id)
+
+    async def _same_or_raise(
+        self, definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str
+    ) -> None:
+        run = await self._store.get(run_id)
+        input, _, _ = definition.signature.encode_call(self._codec, args, kwargs)
+        if (run.workflow, run.input) != (definition.name, input):
+            raise RunExists(run_id, run.uid)
+
+    def handle(self, run_id: str) -> RunHandle[Any]:
+        """The handle of a run that was started earlier or elsewhere."""
+        return RunHandle(self, check_id(run_id, child=True))
+
+
+def resolve(url: str, *, clock: Clock | None = None) -> Store:
+    """The store that a URL names: ``sqlite:///shop.db``, ``memory:``."""
+    scheme = url.partition(":")[0]
+    if scheme not in _STORES:
+        known = ", ".join(sorted(_STORES))
+        raise InvalidValue(f"{url!r} does not name a store: use a URL that starts with {known}")
+    module, name, extra = _STORES[scheme]
+    try:
+        store_class = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise MissingExtra(f"{scheme} needs an extra: pip install 'outlast[{extra}]'") from error
+    store: Store
+    store = store_class(clock=clock) if scheme == "memory" else store_class(url, clock=clock)
+    return store

@@ -1,0 +1,253 @@
+"""Client: everything that can be done to runs from outside, on any store.
+
+Only `start` and a run's own code need the code of a workflow; all else works on runs whose code is
+gone, whose payloads cannot be read, or which somebody else is driving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.turn import child_outcome
+from outlast.errors import InvalidValue, NotFound, RunCancelled, RunFailed
+from outlast.model.commit import Commit, Creation
+from outlast.model.event import Event, EventType
+from outlast.model.ids import check_id, check_name, new_id
+from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.payloads import WorkflowCancelled, to_event
+from outlast.model.query import RunQuery
+from outlast.model.run import Change, Run, Status
+from outlast.model.times import NOW
+from outlast.ports.codec import Codec
+from outlast.ports.histories import accepted
+from outlast.ports.store import Store
+
+T = TypeVar("T")
+POLL_SECONDS = 0.5
+
+
+class RunHandle(Generic[T]):
+    """A run, by id: what a program holds of it."""
+
+    def __init__(self, client: Client, id: str) -> None:
+        self._client = client
+        self.id = id
+
+    async def result(self, *, timeout: float | None = None) -> T:
+        """Wait for the run to end and give its result; `RunFailed` or `RunCancelled` if it has
+        none, `TimeoutError` if it takes longer."""
+        value: T = await self._client.result(self.id, timeout=timeout)
+        return value
+
+    async def status(self) -> Status:
+        """Where the run stands."""
+        return (await self._client.get(self.id)).status
+
+    async def signal(self, name: str, value: Any = None, *, dedup: str | None = None) -> None:
+        """Send a signal; with `dedup`, once however often this is called."""
+        await self._client.signal(self.id, name, value, dedup=dedup)
+
+    async def resume(self, value: Any = None) -> None:
+        """Answer a halt, or let a paused run go on."""
+        await self._client.resume(self.id, value)
+
+    async def cancel(self, reason: str = "cancelled") -> None:
+        """Ask the run to stop: its code sees CancelledError, and what it did is compensated."""
+        await self._client.cancel(self.id, reason)
+
+    async def query(self, name: str, type: Any = Any) -> Any:
+        """What the workflow has last published under a name."""
+        return await self._client.query(self.id, name, type)
+
+    def __repr__(self) -> str:
+        return f"<run {self.id!r}>"
+
+
+class Client:
+    """Acts on runs through the store alone."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        codec: Codec,
+        poke: Callable[[str], None] | None = None,
+        workflows: dict[str, WorkflowDefinition] | None = None,
+    ) -> None:
+        self._store = store
+        self._codec = codec
+        self._poke = poke or (lambda run_id: None)
+        self._workflows = workflows or {}
+
+    # -- reading ------------------------------------------------------------------------------
+
+    async def get(self, run_id: str) -> Run:
+        """The record of a run."""
+        return await self._store.get(run_id)
+
+    async def history(self, run_id: str) -> list[Event]:
+        """All events of a run."""
+        return await self._store.history(run_id)
+
+    def find(self, **filters: Any) -> AsyncIterator[Run]:
+        """Runs that match, newest first: workflow, status, parent, attributes."""
+        status = filters.pop("status", ())
+        wanted = [status] if isinstance(status, str) else status
+        query = RunQuery(status=frozenset(map(Status.parse, wanted)), **filters)
+        return self._store.find_all(query)
+
+    async def query(self, run_id: str, name: str, type: Any = Any) -> Any:
+        """What a run has last published under a name, without waking it."""
+        run = await self._store.get(run_id)
+        if name not in run.ctx:
+            raise NotFound("published value", name)
+        return self._codec.decode(run.ctx[name], type, where=f"published {name!r}")
+
+    async def result(self, run_id: str, *, timeout: float | None = None) -> Any:
+        """Wait for a run's result."""
+        clock = self._store.clock
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        while True:
+            rings = self._store.notifier.rings
+            run = await self._store.get(run_id)
+            if run.status.terminal:
+                return self._outcome(run)
+            left = POLL_SECONDS if deadline is None else deadline - clock.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"run {run_id!r} is {run.status} after {timeout} s")
+            await self._store.notifier.wait(clock, min(left, POLL_SECONDS), since=rings)
+
+    def _outcome(self, run: Run) -> Any:
+        if run.status is Status.CANCELLED:
+            raise RunCancelled(run.id, run.status, run.error or "")
+        if run.status is Status.FAILED:
+            raise RunFailed(run.id, run.status, run.error or "")
+        workflow = self._workflows.get(run.workflow)
+        output = run.result if run.result is not None else Raw(b"null")
+        if workflow is None:
+            return self._codec.decode(output, where=f"result of {run.workflow}")
+        return workflow.signature.decode_result(self._codec, output)
+
+    # -- acting -------------------------------------------------------------------------------
+
+    async def signal(
+        self, run_id: str, name: str, value: Any = None, *, dedup: str | None = None
+    ) -> None:
+        """Send a signal; `RunClosed` if the run has ended, `NotFound` if there is none."""
+        check_name(name, "signal name")
+        data = self._codec.encode(value, where=f"signal {name!r}")
+        await self._send(run_id, Item(kind="signal", name=name, id=dedup or new_id(), data=data))
+
+    async def cancel(self, run_id: str, reason: str = "cancelled") -> None:
+        """Ask a run to stop and compensate."""
+        await self._send(run_id, Item(kind="cancel", name=reason))
+
+    async def pause(self, run_id: str) -> None:
+        """Let a run rest where it is, after the steps that are running, until it is resumed."""
+        await self._send(run_id, Item(kind="pause"))
+
+    async def resume(self, run_id: str, value: Any = None) -> None:
+        """Answer a halt with a value, let a paused run go on, or try a mismatched one again."""
+        run = await self._store.get(run_id)
+        if run.status is Status.PAUSED:
+            await self._send(run_id, Item(kind="unpause"))
+        else:
+            data = self._codec.encode(value, where="resume value")
+            await self._send(run_id, Item(kind="resume", data=data))
+
+    async def terminate(self, run_id: str, reason: str = "terminated") -> None:
+        """End a run now, whoever holds it and whatever it is: its code sees nothing of it."""
+        run = await self._store.get(run_id)
+        end = WorkflowCancelled(reason=reason)
+        sends = () if run.parent is None else (child_outcome(run, end),)
+        commit = Commit(
+            run_id=run_id,
+            uid=run.uid,
+            force=True,
+            events=(to_event(end, run_id=run_id),),
+            change=Change(status=Status.CANCELLED, error=reason, wait_kind=None),
+            sends=sends,
+        )
+        accepted((await self._store.commit([commit]))[0])
+        self._poke(run_id)
+
+    async def delete(self, run_id: str) -> bool:
+        """Remove a run and all it owns; whether it was there."""
+        return await self._store.delete(run_id)
+
+    async def retry(self, run_id: str) -> RunHandle[Any]:
+        """Begin a failed run anew from the step that failed: what was done before stays done."""
+        run = await self._store.get(run_id)
+        if run.status is not Status.FAILED:
+            raise InvalidValue(f"run {run_id!r} is {run.status}: only a failed run can be retried")
+        history = await self._store.history(run_id)
+        kept = before_step(history, run.recover_to)
+        await self._replant(run, kept, run_id=run_id, replace=run.uid)
+        return RunHandle(self, run_id)
+
+    async def fork(self, run_id: str, step: str, *, id: str | None = None) -> RunHandle[Any]:
+        """Begin a new run that shares another one's history up to where `step` was asked for."""
+        run = await self._store.get(run_id)
+        history = await self._store.history(run_id)
+        if not any(event.step_name == step for event in history):
+            raise NotFound("step", step)
+        fork_id = new_id() if id is None else check_id(id)
+        await self._replant(run, before_step(history, step), run_id=fork_id, replace=None)
+        return RunHandle(self, fork_id)
+
+    # -- how ----------------------------------------------------------------------------------
+
+    async def _send(self, run_id: str, item: Item) -> None:
+        [receipt] = await self._store.send([Send(run_id=run_id, item=item)])
+        if not isinstance(receipt, Receipt):
+            raise receipt
+        self._poke(run_id)
+
+    async def _replant(
+        self, run: Run, events: list[Event], *, run_id: str, replace: str | None
+    ) -> None:
+        fresh = Run(
+            id=run_id,
+            workflow=run.workflow,
+            version=run.version,
+            definition=run.definition,
+            input=run.input,
+            attributes=run.attributes,
+            parent=run.parent if replace is not None else None,
+            runnable_at=NOW,
+        )
+        copies = tuple(
+            msgspec.structs.replace(event, run_id=run_id, sequence=0, token=0) for event in events
+        )
+        commit = Commit(
+            run_id=run_id,
+            uid=replace,
+            force=replace is not None,
+            create=fresh,
+            creation=Creation.NEW if replace is None else Creation.REPLACE,
+            events=copies,
+        )
+        accepted((await self._store.commit([commit]))[0])
+
+
+def before_step(history: list[Event], step: str | None) -> list[Event]:
+    """The part of a history before `step` was asked for, and never its end. What was asked for in
+    the same breath goes too, because a replay asks for all of it again."""
+    endings = (
+        EventType.WORKFLOW_COMPLETED,
+        EventType.WORKFLOW_FAILED,
+        EventType.WORKFLOW_CANCELLED,
+    )
+    kept: list[Event] = []
+    for event in history:
+        if event.type in endings or event.type == EventType.COMPENSATION_STARTED:
+            break
+        if step is not None and event.step_name == step:
+            break
+        kept.append(event)
+    return kept

@@ -1,0 +1,95 @@
+"""Inbox: how what others have sent to a run becomes part of its history."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from msgspec import Raw
+
+from outlast.engine.execution import Execution
+from outlast.engine.operations.child import ChildRun
+from outlast.engine.operations.halt import HaltWait
+from outlast.engine.operations.signal import Mailbox
+from outlast.model.inbox import Item
+from outlast.model.payloads import (
+    CancelRequested,
+    ChildCompleted,
+    ChildFailed,
+    HaltResumed,
+    Payload,
+)
+from outlast.model.wire import from_json
+from outlast.ports.store import Store
+
+PAGE = 1000
+log = logging.getLogger("outlast.engine")
+
+
+class Inbox:
+    """Reads a run's items and hands each to what it is for. Signals wait until they are asked
+    for; all else takes effect at once and is folded with the commit that records it."""
+
+    def __init__(self, store: Store, execution: Execution) -> None:
+        self.seen = 0
+        self.paused: bool | None = None
+        self._store = store
+        self._execution = execution
+        self._mailbox = Mailbox()
+
+    async def read(self) -> None:
+        """Take in what has come since the last look."""
+        while True:
+            run_id = self._execution.run_id
+            items = await self._store.inbox(run_id, after=self.seen, limit=PAGE)
+            for item in items:
+                self.seen = item.number
+                self._take(item)
+            if len(items) < PAGE:
+                return
+
+    def match(self, now: datetime) -> None:
+        """Hand signals to those who wait for them."""
+        self._mailbox.match(self._execution, now)
+
+    def _take(self, item: Item) -> None:
+        execution = self._execution
+        if item.kind == "signal":
+            self._mailbox.put(item)
+            return
+        execution.draft.folds.append(item.number)
+        now = self._store.clock.now()
+        match item.kind:
+            case "cancel":
+                if execution.main is not None and not execution.main.done():
+                    execution.deliver(CancelRequested(reason=item.name), now)
+            case "pause" | "unpause":
+                self.paused = item.kind == "pause"
+            case "child.completed" | "child.failed":
+                child = self._child(item.name)
+                if child is not None:
+                    execution.deliver(_child_payload(item), now, key=child.key)
+            case "resume":
+                halt = self._halt(item.name)
+                if halt is not None:
+                    resumed = HaltResumed(value=item.data or Raw(b"null"))
+                    execution.deliver(resumed, now, key=halt.key)
+            case _:
+                log.warning("run %s got an item of unknown kind %r", execution.run_id, item.kind)
+
+    def _child(self, child_id: str) -> ChildRun | None:
+        for operation in self._execution.open.values():
+            if isinstance(operation, ChildRun) and operation.child_id == child_id:
+                return operation
+        return None
+
+    def _halt(self, key: str) -> HaltWait | None:
+        halts = [op for op in self._execution.open.values() if isinstance(op, HaltWait)]
+        return next((halt for halt in halts if key in ("", halt.key)), None)
+
+
+def _child_payload(item: Item) -> Payload:
+    data = item.data or Raw(b"{}")
+    if item.kind == "child.completed":
+        return from_json(data, ChildCompleted, where=f"outcome of {item.name!r}")
+    return from_json(data, ChildFailed, where=f"outcome of {item.name!r}")

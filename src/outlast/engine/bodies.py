@@ -1,0 +1,115 @@
+"""Bodies: the user's step functions, run outside the workflow once their intent is durable.
+
+A body runs on the program's own loop, in a thread if it is a plain function, or in a process of its
+own if it must be possible to kill it. What it returns or raises becomes an `Outcome` for the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import Raw
+
+from outlast.engine.definition import StepDefinition
+from outlast.engine.process import call_in_process
+from outlast.errors import StepTimeout, WorkflowMisuse
+from outlast.ports.clock import Clock
+from outlast.ports.codec import Codec
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """What a step may know of itself while it runs."""
+
+    run_id: str
+    uid: str
+    key: str
+    attempt: int
+    progress: Raw | None
+    report: Callable[[Raw], None]
+    codec: Codec
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for all attempts of this step in this life of the run, and for nothing else:
+        pass it on to whatever the step calls."""
+        return f"{self.uid}/{self.key}"
+
+
+step_context: ContextVar[StepContext] = ContextVar("outlast_step")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one attempt: an encoded value, or an error."""
+
+    output: Raw | None
+    error: BaseException | None
+    duration_ns: int
+
+
+class Bodies:
+    """Runs attempts of steps. Holds nothing but what is under way."""
+
+    def __init__(self, codec: Codec, clock: Clock) -> None:
+        self._codec = codec
+        self.clock = clock
+
+    async def attempt(
+        self,
+        step: StepDefinition,
+        context: StepContext,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        input: Raw | None = None,
+    ) -> Outcome:
+        """One attempt: the function's value in its recorded form, or what it raised."""
+        began = self.clock.monotonic()
+        token = step_context.set(context)
+        output: Raw | None = None
+        error: BaseException | None = None
+        try:
+            if step.process:
+                output = await self._limited(step, call_in_process(step, input or Raw(b"{}")))
+            else:
+                value = await self._limited(step, _call(step, args, kwargs))
+                output = step.signature.encode_result(self._codec, value)
+        except Exception as raised:  # noqa: BLE001 - whatever a user's code raises is an outcome
+            error = raised
+        finally:
+            step_context.reset(token)
+        elapsed = int((self.clock.monotonic() - began) * 1e9)
+        return Outcome(output, error, elapsed)
+
+    async def _limited(self, step: StepDefinition, call: Coroutine[Any, Any, Any]) -> Any:
+        if step.timeout is None:
+            return await call
+        # Measured on the injected clock, so that a test can let the time pass.
+        body = asyncio.ensure_future(call)
+        limit = asyncio.ensure_future(self.clock.sleep(step.timeout))
+        try:
+            await asyncio.wait((body, limit), return_when=asyncio.FIRST_COMPLETED)
+            if body.done():
+                return body.result()
+            raise StepTimeout(f"step {step.name!r} did not end within {step.timeout} s")
+        finally:
+            limit.cancel()
+            if not body.done():
+                body.cancel()
+                await asyncio.wait((body,))
+
+
+async def _call(step: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if step.is_async:
+        value = await step.function(*args, **kwargs)
+    else:
+        value = await asyncio.to_thread(step.function, *args, **kwargs)
+    if hasattr(value, "__next__") or hasattr(value, "__anext__"):
+        raise WorkflowMisuse(
+            f"step {step.name!r} returned a generator, which cannot be recorded: return a list"
+        )
+    return value

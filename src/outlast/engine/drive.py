@@ -1,0 +1,256 @@
+"""Drive: one claimed run in this process, turn after turn, until it ends, rests or is lost.
+
+One turn::
+
+    what has arrived ──▶ execution (code runs) ──▶ ONE commit ──▶ durable ──▶ bodies begin
+          ▲                                                                      │
+          └──────────── outcomes of bodies, inbox, timers ◀──────────────────────┘
+
+At most one commit is in flight; what arrives meanwhile is the next turn. A refusal for which a
+newer claim is the reason ends the drive at once: whoever holds that claim goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+
+import msgspec
+from msgspec import Raw
+
+from outlast.engine.arrivals import Inbox
+from outlast.engine.bodies import Bodies, Outcome, StepContext
+from outlast.engine.execution import Execution
+from outlast.engine.journal import Journal
+from outlast.engine.mapping import MapBodies
+from outlast.engine.operations.map import MapCall
+from outlast.engine.operations.operation import Operation
+from outlast.engine.operations.signal import SignalWait
+from outlast.engine.operations.step import StepCall
+from outlast.engine.operations.timer import TimerWait
+from outlast.engine.turn import continued, ending, next_commit, next_wake
+from outlast.errors import Fenced, NotFound, RunClosed
+from outlast.model.claim import Claim
+from outlast.model.payloads import (
+    SignalTimeout,
+    StepCompleted,
+    StepProgress,
+    TimerFired,
+    WorkflowContinued,
+)
+from outlast.model.run import Change, Run, Status
+from outlast.ports.store import Store
+
+LINGER = timedelta(seconds=2)
+"""A run that is due again within this time stays in memory: leaving would cost more."""
+
+log = logging.getLogger("outlast.engine")
+
+
+class Drive:
+    """The life of one run while this process owns it."""
+
+    def __init__(
+        self, store: Store, journal: Journal, bodies: Bodies, execution: Execution, run: Run,
+        claim: Claim,
+    ) -> None:  # fmt: skip
+        self.claim = claim
+        self._store = store
+        self._clock = store.clock
+        self._journal = journal
+        self._bodies = bodies
+        self._execution = execution
+        self._run = run
+        self._sequence = run.sequence
+        self._paused = run.status is Status.PAUSED
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._maps: dict[str, MapBodies] = {}
+        self._outcomes: list[tuple[StepCall, Outcome]] = []
+        self._arrived = asyncio.Event()
+        self._inbox = Inbox(store, execution)
+        self._look = run.inbox > 0
+
+    def poke(self) -> None:
+        """Something may be in the inbox: look."""
+        self._look = True
+        self._arrived.set()
+
+    async def go(self) -> None:
+        """Turn after turn."""
+        try:
+            await self._take_arrivals()
+            while await self._turn():
+                self._begin_bodies()
+                await self._wait()
+                await self._take_arrivals()
+        except (Fenced, RunClosed, NotFound) as lost:
+            log.info("run %s is no longer ours: %s", self._run.id, lost)
+        finally:
+            for task in self._running.values():
+                task.cancel()
+            for mapping in self._maps.values():
+                mapping.stop()
+            self._execution.evict()
+
+    # -- writing ------------------------------------------------------------------------------
+
+    async def _turn(self) -> bool:
+        """Write what was gathered; False when the run has ended or left memory."""
+        execution = self._execution
+        end = ending(execution)
+        if isinstance(end, WorkflowContinued):
+            await self._journal.commit(continued(execution, self._run, self.claim, end))
+            return False
+        while True:
+            rests = end is None and self._rests()
+            if end is None and not rests and execution.draft.empty:
+                return True
+            commit = next_commit(
+                execution, self._run, self.claim,
+                sequence=self._sequence, seen=self._inbox.seen, rests=rests,
+                paused=self._paused,
+            )  # fmt: skip
+            committed = await self._journal.commit(commit)
+            self._sequence = committed.sequence
+            self._note(commit.change)
+            if end is not None:
+                return False
+            if not rests:
+                return True
+            if not committed.still_runnable:
+                return False
+            self._look = True
+            await self._take_arrivals()
+            end = ending(execution)
+
+    def _rests(self) -> bool:
+        if self._running or self._maps:
+            return False
+        if self._paused:
+            return True
+        if any(operation.busy for operation in self._execution.open.values()):
+            return False
+        wake = next_wake(self._execution)
+        return wake is None or wake - self._clock.now() > LINGER
+
+    def _note(self, change: Change | None) -> None:
+        """Keep what the record says now, for the next change."""
+        if change is not None:
+            self._run = msgspec.structs.replace(self._run, **change.values())
+
+    # -- what arrives -------------------------------------------------------------------------
+
+    async def _wait(self) -> None:
+        wake = next_wake(self._execution)
+        if wake is None or self._paused:
+            await self._arrived.wait()
+        else:
+            pause = max((wake - self._clock.now()).total_seconds(), 0.0)
+            sleeping = asyncio.ensure_future(self._clock.sleep(pause))
+            arriving = asyncio.ensure_future(self._arrived.wait())
+            try:
+                await asyncio.wait((sleeping, arriving), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                sleeping.cancel()
+                arriving.cancel()
+        self._arrived.clear()
+
+    async def _take_arrivals(self) -> None:
+        """Deliver the outcomes of bodies, the inbox, and what is due, in this order."""
+        execution = self._execution
+        outcomes, self._outcomes = self._outcomes, []
+        for call, outcome in outcomes:
+            self._take_outcome(call, outcome)
+        for key, mapping in list(self._maps.items()):
+            if mapping.deliver(execution, self._clock.now()):
+                del self._maps[key]
+        if self._look:
+            self._look = False
+            await self._inbox.read()
+            self._paused = self._inbox.paused if self._inbox.paused is not None else self._paused
+        self._inbox.match(self._clock.now())
+        if not self._paused:
+            self._take_due()
+            self._inbox.match(self._clock.now())
+
+    def _take_outcome(self, call: StepCall, outcome: Outcome) -> None:
+        now = self._clock.now()
+        if self._execution.open.get(call.key) is not call:
+            return
+        if outcome.error is not None:
+            self._execution.deliver(call.after_error(outcome.error, now), now, key=call.key)
+        else:
+            done = StepCompleted(duration_ns=outcome.duration_ns)
+            self._execution.deliver(done, now, key=call.key, output=outcome.output)
+
+    def _take_due(self) -> None:
+        now = self._clock.now()
+        due = [op for op in self._execution.open.values() if op.due is not None and op.due <= now]
+        for operation in sorted(due, key=lambda op: op.due or now):
+            if self._execution.open.get(operation.key) is operation:
+                match operation:
+                    case TimerWait():
+                        self._execution.deliver(TimerFired(), now, key=operation.key)
+                    case SignalWait():
+                        timeout = SignalTimeout(signal_name=operation.signal)
+                        self._execution.deliver(timeout, now, key=operation.key)
+                    case StepCall():
+                        self._execution.deliver(operation.next_attempt(), now, key=operation.key)
+
+    # -- bodies -------------------------------------------------------------------------------
+
+    def _begin_bodies(self) -> None:
+        """Start what is durable now and was not before."""
+        for mapping in self._maps.values():
+            mapping.go_on()
+        if self._paused:
+            return
+        launches, self._execution.launches = self._execution.launches, []
+        for operation in launches:
+            if self._execution.open.get(operation.key) is operation:
+                self._begin(operation)
+
+    def _begin(self, operation: Operation) -> None:
+        match operation:
+            case StepCall():
+                task = asyncio.create_task(self._run_body(operation))
+                self._running[operation.key] = task
+                # An abandoned step has nobody who waits for it: its body is cancelled too.
+                if operation.future is not None:
+                    operation.future.add_done_callback(
+                        lambda future: task.cancel() if future.cancelled() else None
+                    )
+            case MapCall():
+                context = self._context(operation.key, 1, None)
+                self._maps[operation.key] = MapBodies(
+                    operation, self._bodies, context, self._arrived
+                )
+
+    async def _run_body(self, call: StepCall) -> None:
+        context = self._context(call.key, call.attempt, call.progress)
+        try:
+            outcome = await self._bodies.attempt(
+                call.step, context, call.args, call.kwargs, call.input
+            )
+            self._outcomes.append((call, outcome))
+        finally:
+            self._running.pop(call.key, None)
+            self._arrived.set()
+
+    def _context(self, key: str, attempt: int, progress: Raw | None) -> StepContext:
+        return StepContext(
+            run_id=self._run.id,
+            uid=self.claim.uid,
+            key=key,
+            attempt=attempt,
+            progress=progress,
+            report=lambda details: self._report(key, attempt, details),
+            codec=self._execution.codec,
+        )
+
+    def _report(self, key: str, attempt: int, details: Raw) -> None:
+        if key in self._execution.open:
+            progress = StepProgress(attempt=attempt, details=details)
+            self._execution.deliver(progress, self._clock.now(), key=key)
+            self._arrived.set()

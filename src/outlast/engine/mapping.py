@@ -1,0 +1,97 @@
+"""MapBodies: the bodies of one map, a few at a time, reported together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import replace
+from datetime import datetime
+
+from msgspec import Raw
+
+from outlast.engine.bodies import Bodies, Outcome, StepContext
+from outlast.engine.execution import Execution
+from outlast.engine.operations.map import MapCall
+
+
+class MapBodies:
+    """Runs the items that history allows, `concurrency` at once."""
+
+    def __init__(
+        self, call: MapCall, bodies: Bodies, context: StepContext, arrived: asyncio.Event
+    ) -> None:
+        self._call = call
+        self._bodies = bodies
+        self._context = context
+        self._arrived = arrived
+        self._todo = deque(call.open_items)
+        self._allowed = call.allowed
+        self._running: set[asyncio.Task[None]] = set()
+        self._results: dict[int, Raw] = {}
+        self._failed: dict[int, str] = {}
+        self._fill()
+
+    def stop(self) -> None:
+        """Cancel what runs."""
+        for task in self._running:
+            task.cancel()
+
+    def deliver(self, execution: Execution, now: datetime) -> bool:
+        """Record the outcomes that have come in; True when the map is over."""
+        call = self._call
+        if execution.open.get(call.key) is not call:
+            self.stop()
+            return True
+        if self._results or self._failed:
+            progress = call.progress(self._results, self._failed)
+            self._results, self._failed = {}, {}
+            execution.deliver(progress, now, key=call.key)
+        end = call.ending()
+        if end is not None:
+            self.stop()
+            execution.deliver(end, now, key=call.key)
+            return True
+        return False
+
+    def go_on(self) -> None:
+        """What was recorded is durable: begin what it allows."""
+        self._todo.extend(range(self._allowed, self._call.allowed))
+        self._allowed = self._call.allowed
+        self._fill()
+
+    def _fill(self) -> None:
+        while self._todo and len(self._running) < self._call.concurrency:
+            task = asyncio.create_task(self._run(self._todo.popleft()))
+            self._running.add(task)
+            task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            self._fill()
+
+    async def _run(self, index: int) -> None:
+        outcome = await self._attempts(index)
+        if outcome.error is None and outcome.output is not None:
+            self._results[index] = outcome.output
+        else:
+            self._failed[index] = f"{type(outcome.error).__name__}: {outcome.error}"
+        self._arrived.set()
+
+    async def _attempts(self, index: int) -> Outcome:
+        """Try one item as often as its step's policy says. These retries wait in memory: a crash
+        in between begins the item anew."""
+        step, failures = self._call.step, 0
+        input, args, kwargs = step.signature.encode_call(
+            self._context.codec, (self._call.items[index],), {}
+        )
+        while True:
+            context = replace(self._context, key=f"{self._call.key}[{index}]", attempt=failures + 1)
+            outcome = await self._bodies.attempt(step, context, args, kwargs, input)
+            if outcome.error is None:
+                return outcome
+            failures += 1
+            wait = step.retry.wait(failures, outcome.error)
+            if wait is None:
+                return outcome
+            await self._bodies.clock.sleep(wait.total_seconds())

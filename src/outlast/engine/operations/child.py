@@ -1,0 +1,113 @@
+"""A child: a run started by a run, with a history of its own and a result that comes back.
+
+The child begins in the commit that records ``child.spawned``. Its id is its parent's id and the key
+of the call, so a replay finds the same child; it may also have an id of its own. Its last commit
+sends the outcome to the parent's inbox.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
+
+from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.operations.operation import Operation
+from outlast.errors import ChildFailed
+from outlast.model.commit import Start
+from outlast.model.event import Event
+from outlast.model.ids import SEPARATOR, check_id
+from outlast.model.inbox import Item, Send
+from outlast.model.payloads import (
+    ChildCompleted,
+    ChildSpawned,
+    OperationAbandoned,
+    Payload,
+    WorkflowStarted,
+    to_event,
+)
+from outlast.model.payloads import ChildFailed as Failed
+from outlast.model.run import Run
+from outlast.model.times import NOW
+
+if TYPE_CHECKING:
+    from outlast.engine.execution import Execution
+
+
+class ParentClose(StrEnum):
+    """What becomes of a child when its parent ends first."""
+
+    CANCEL = "cancel"
+    ABANDON = "abandon"
+
+
+class ChildRun(Operation):
+    """One child, from its start to its outcome."""
+
+    wait_kind = "child"
+
+    def __init__(
+        self,
+        execution: Execution,
+        workflow: WorkflowDefinition,
+        args: Any,
+        kwargs: Any,
+        id: str | None,
+        parent_close: ParentClose,
+    ) -> None:
+        self.name = f"child:{workflow.name}"
+        self.parent_close = parent_close
+        self._execution = execution
+        self._workflow = workflow
+        self._own_id = None if id is None else check_id(id, "child id")
+        self.input, _, _ = workflow.signature.encode_call(execution.codec, args, kwargs)
+
+    @property
+    def child_id(self) -> str:
+        """The id of the child run."""
+        # A key's colon has no place in an id.
+        own = self.key.replace(":", ".")
+        return self._own_id or f"{self._execution.run_id}{SEPARATOR}{own}"
+
+    def intent(self) -> Payload:
+        return ChildSpawned(
+            child_run_id=self.child_id, workflow_name=self._workflow.name, input=self.input
+        )
+
+    def enact(self, execution: Execution, said: Payload) -> None:
+        if isinstance(said, ChildSpawned):
+            execution.draft.starts.append(self._start())
+        elif isinstance(said, OperationAbandoned):
+            execution.draft.sends.append(self.cancel("its parent no longer waits for it"))
+
+    def apply(self, event: Event, payload: Payload) -> bool:
+        match payload:
+            case ChildCompleted(output=output):
+                codec = self._execution.codec
+                result = self._workflow.signature.decode_result(codec, output or Raw(b"null"))
+                self.resolve(result)
+                return True
+            case Failed(error=error):
+                self.reject(ChildFailed(self.child_id, error))
+                return True
+        return False
+
+    def cancel(self, reason: str) -> Send:
+        """The request to cancel the child."""
+        item = Item(kind="cancel", name=reason, id=f"cancel by {self._execution.uid}")
+        return Send(run_id=self.child_id, item=item)
+
+    def _start(self) -> Start:
+        run = Run(
+            id=self.child_id,
+            workflow=self._workflow.name,
+            version=self._workflow.version,
+            definition=self._workflow.hash,
+            input=self.input,
+            parent=self._execution.run_id,
+            runnable_at=NOW,
+        )
+        started = WorkflowStarted(workflow_name=run.workflow, version=run.version, input=self.input)
+        event = to_event(started, run_id=run.id, timestamp=self._execution.now)
+        return Start(run, (event,))

@@ -1,0 +1,138 @@
+"""A map: one step over many items, as one record and not as one per item.
+
+History says how far bodies may have begun and, with each flush, which items are done and with what
+result. The results come in the order of the items, whatever the order in which they were done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from outlast.engine.definition import StepDefinition
+from outlast.engine.operations.operation import Operation
+from outlast.errors import InvalidValue, MapFailed, StepFailed
+from outlast.model.event import Event
+from outlast.model.fact import Fact
+from outlast.model.payloads import MapCompleted, MapProgress, MapStarted, Payload
+from outlast.model.payloads import MapFailed as Failed
+
+if TYPE_CHECKING:
+    from outlast.engine.execution import Execution
+
+SEGMENT_ITEMS = 1000
+INLINE_BYTES = 256 * 1024
+AHEAD = 4
+"""Bodies may begin this many times the concurrency beyond what has been reported, so that one
+commit announces many of them."""
+
+
+class MapCall(Operation):
+    """All calls of one map."""
+
+    def __init__(
+        self,
+        execution: Execution,
+        step: StepDefinition,
+        items: Sequence[Any],
+        *,
+        concurrency: int,
+        tolerate: int,
+        enough: int | None,
+    ) -> None:
+        if concurrency < 1 or tolerate < 0 or (enough is not None and enough < 0):
+            raise InvalidValue("a map needs concurrency ≥ 1, tolerate ≥ 0 and enough ≥ 0")
+        self.name = f"map:{step.name}"
+        self.step = step
+        self.items = list(items)
+        self.concurrency = concurrency
+        self.results: dict[int, Raw] = {}
+        self.failed: dict[int, str] = {}
+        self.allowed = 0
+        self.interruptions = 0
+        self._tolerate = tolerate
+        self._enough = len(self.items) if enough is None else min(enough, len(self.items))
+        self._execution = execution
+
+    def intent(self) -> Payload:
+        return MapStarted(item_count=len(self.items))
+
+    def apply(self, event: Event, payload: Payload) -> bool:
+        match payload:
+            case MapStarted():
+                self.allowed = self._window(0)
+                self._execution.launches.append(self)
+            case MapProgress() as progress:
+                self.allowed = max(self.allowed, progress.started)
+                self.results.update(zip(progress.completed, progress.results, strict=True))
+                self.failed.update(progress.failed)
+                self.interruptions = self.interruptions + 1 if progress.interrupted else 0
+            case MapCompleted():
+                self.resolve(self._values())
+                return True
+            case Failed(failed_index=index, error=error):
+                self.reject(MapFailed(self.key, index, error))
+                return True
+        return False
+
+    @property
+    def open_items(self) -> list[int]:
+        """The items whose bodies may run now and have no outcome yet."""
+        return [
+            index
+            for index in range(self.allowed)
+            if index not in self.results and index not in self.failed
+        ]
+
+    def progress(self, results: dict[int, Raw], failed: dict[int, str]) -> MapProgress:
+        """What to record of outcomes that have come in."""
+        done = len(self.results) + len(self.failed) + len(results) + len(failed)
+        return MapProgress(
+            started=self._window(done),
+            completed=list(results),
+            results=list(results.values()),
+            failed=list(failed.items()),
+        )
+
+    def ending(self) -> Payload | None:
+        """How the map ends, given what is recorded; None while it goes on."""
+        if len(self.failed) > self._tolerate:
+            index = list(self.failed)[self._tolerate]
+            return Failed(failed_index=index, error=self.failed[index])
+        if len(self.results) >= self._enough or len(self.results) + len(self.failed) == len(
+            self.items
+        ):
+            return MapCompleted(results=self._recorded())
+        return None
+
+    def _window(self, done: int) -> int:
+        return min(len(self.items), done + self.concurrency * AHEAD)
+
+    def _values(self) -> list[Any]:
+        signature, codec = self.step.signature, self._execution.codec
+        values: list[Any] = []
+        for index in range(len(self.items)):
+            if index in self.results:
+                values.append(signature.decode_result(codec, self.results[index]))
+            elif index in self.failed:
+                values.append(StepFailed(f"{self.key}[{index}]", self.failed[index], 1))
+            else:
+                values.append(None)
+        return values
+
+    def _recorded(self) -> Raw:
+        """The results in one array; if that is large, in facts of a thousand each."""
+        null = Raw(b"null")
+        results = [self.results.get(index, null) for index in range(len(self.items))]
+        if sum(map(len, results)) <= INLINE_BYTES:
+            return Raw(msgspec.json.encode(results))
+        hashes = []
+        for first in range(0, len(results), SEGMENT_ITEMS):
+            segment = msgspec.json.encode(results[first : first + SEGMENT_ITEMS])
+            fact = Fact.of(segment)
+            self._execution.draft.facts.append(fact)
+            hashes.append(fact.hash)
+        return Raw(msgspec.json.encode({"~segments": hashes}))

@@ -1,0 +1,131 @@
+"""Scopes and loops: what is finished inside is one recorded result, and is not run again.
+
+They bound what a replay has to execute. A finished scope answers with its result; a loop goes on
+from the state after its last finished iteration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import Raw
+
+from outlast.engine.definition import Signature
+from outlast.engine.operations.operation import Operation
+from outlast.engine.scope import Scope, current_scope
+from outlast.errors import ScopeFailed
+from outlast.model.event import Event
+from outlast.model.payloads import LoopIterated, Payload, ScopeCompleted, ScopeStarted
+from outlast.model.payloads import ScopeFailed as Failed
+
+if TYPE_CHECKING:
+    from outlast.engine.execution import Execution
+
+S = TypeVar("S")
+
+
+class Stop(Generic[S]):
+    """What a loop's body returns to end the loop, with the loop's result."""
+
+    def __init__(self, value: S) -> None:
+        self.value = value
+
+
+class Region(Operation):
+    """A scope: open from its start to its recorded end."""
+
+    wait_kind = "scope"
+
+    def __init__(self, execution: Execution, name: str, signature: Signature) -> None:
+        self.name = f"scope:{name}"
+        self._execution = execution
+        self._signature = signature
+
+    def intent(self) -> Payload:
+        return ScopeStarted()
+
+    def apply(self, event: Event, payload: Payload) -> bool:
+        match payload:
+            case ScopeCompleted(output=output):
+                self.resolve(self._signature.decode_result(self._execution.codec, output))
+                return True
+            case Failed(error=error, error_type=error_type):
+                self.reject(ScopeFailed(self.key, error, error_type))
+                return True
+        return False
+
+
+async def run_scope(
+    execution: Execution, body: Callable[..., Awaitable[Any]], args: Any, kwargs: Any, name: str
+) -> Any:
+    """Run `body` in a scope of its own, or give what was recorded when it finished."""
+    signature = Signature(body)
+    region = Region(execution, name, signature)
+    region.future = execution.loop.create_future()
+    execution.ask(region)
+    if region.key in execution.past.closed_scopes:
+        return await region.future
+    outside = current_scope.set(Scope(f"{region.key}/"))
+    try:
+        value = await body(*args, **kwargs)
+        output = signature.encode_result(execution.codec, value)
+        execution.say(region.key, ScopeCompleted(output=output))
+    except asyncio.CancelledError:
+        execution.abandon(region)
+        raise
+    except Exception as error:
+        text = str(error) or type(error).__name__
+        execution.say(region.key, Failed(error=text, error_type=type(error).__name__))
+        raise ScopeFailed(region.key, text, type(error).__name__) from error
+    finally:
+        current_scope.reset(outside)
+    return signature.decode_result(execution.codec, output)
+
+
+class Iterations(Operation):
+    """A loop that is waiting for history to reach its last finished iteration."""
+
+    wait_kind = "loop"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.name = key
+        self.recorded = True
+
+    def intent(self) -> Payload:
+        raise AssertionError("a loop has no intent: its iterations speak for it")
+
+    def apply(self, event: Event, payload: Payload) -> bool:
+        if isinstance(payload, LoopIterated):
+            self.resolve(payload)
+            return True
+        return False
+
+
+async def run_loop(
+    execution: Execution, body: Callable[[Any], Awaitable[Any]], state: Any, name: str
+) -> Any:
+    """Call `body` with the state it returned last, until it returns a `Stop`."""
+    signature = Signature(body)
+    key = execution.scope.key(f"loop:{name}")
+    iteration = execution.past.iterations.get(key, 0)
+    if iteration:
+        last = Iterations(key)
+        last.future = execution.loop.create_future()
+        execution.open[key] = last
+        recorded: LoopIterated = await last.future
+        state = signature.decode_first(execution.codec, recorded.state)
+    while True:
+        outside = current_scope.set(Scope(f"{key}/{iteration}/"))
+        try:
+            result = await body(state)
+        finally:
+            current_scope.reset(outside)
+        if isinstance(result, Stop):
+            return result.value
+        encoded: Raw
+        encoded, state = signature.roundtrip_first(execution.codec, result)
+        iteration += 1
+        execution.say(key, LoopIterated(iteration=iteration, state=encoded))

@@ -1,0 +1,61 @@
+"""Past: what a replay needs to know of history before it gets there.
+
+Most of history is met event by event. But a choice is asked for and used in the same breath, and
+the inside of a finished scope or of a finished loop iteration is not run again: so these are looked
+up ahead, by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outlast.model.event import Event, EventType
+from outlast.model.payloads import BranchEvaluated, LoopIterated, payload_of
+
+_CLOSED = {EventType.SCOPE_COMPLETED, EventType.SCOPE_FAILED}
+
+
+class Past:
+    """An index of a history. Empty for a run that has none."""
+
+    def __init__(self, events: Sequence[Event] = ()) -> None:
+        self.remaining = len(events)
+        self.choices: dict[str, str] = {}
+        self.closed_scopes: set[str] = set()
+        self.iterations: dict[str, int] = {}
+        for event in events:
+            if event.type == EventType.BRANCH_EVALUATED:
+                payload = payload_of(event)
+                assert isinstance(payload, BranchEvaluated)
+                self.choices[event.step_name] = payload.choice
+            elif event.type in _CLOSED:
+                self.closed_scopes.add(event.step_name)
+            elif event.type == EventType.LOOP_ITERATED:
+                payload = payload_of(event)
+                assert isinstance(payload, LoopIterated)
+                self.iterations[event.step_name] = payload.iteration
+
+    def advance(self, event: Event) -> None:
+        """`event` is being taken in: one less to come."""
+        self.remaining -= 1
+
+    def skips(self, event: Event) -> bool:
+        """Whether `event` is inside something that is finished and not run again."""
+        if not self.closed_scopes and not self.iterations:
+            return False
+        if event.type == EventType.LOOP_ITERATED and event.step_name in self.iterations:
+            payload = payload_of(event)
+            assert isinstance(payload, LoopIterated)
+            if payload.iteration < self.iterations[event.step_name]:
+                return True
+        inside, _, _ = event.step_name.rpartition("/")
+        while inside:
+            if inside in self.closed_scopes or self._is_past_iteration(inside):
+                return True
+            inside, _, _ = inside.rpartition("/")
+        return False
+
+    def _is_past_iteration(self, path: str) -> bool:
+        loop, _, iteration = path.rpartition("/")
+        done = self.iterations.get(loop)
+        return done is not None and iteration.isdigit() and int(iteration) < done

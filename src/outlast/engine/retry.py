@@ -1,0 +1,52 @@
+"""Retry: when a failed attempt is worth another one, and after how long. Pure decisions."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+
+from outlast.errors import InvalidValue, PayloadError
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often and how patiently a step is tried.
+
+    The n-th retry waits ``delay * backoff ** (n - 1)`` seconds, at most `max_delay`, and up to
+    `jitter` (a share of it) more or less, so that many failures do not come back at once.
+    `give_up_on` wins over `retry_on`. A value that cannot be stored is never worth a retry.
+    """
+
+    attempts: int = 3
+    delay: float = 1.0
+    backoff: float = 2.0
+    max_delay: float = 3600.0
+    jitter: float = 0.1
+    retry_on: tuple[type[Exception], ...] = (Exception,)
+    give_up_on: tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise InvalidValue(f"attempts={self.attempts}: a step needs at least one attempt")
+        if self.delay < 0 or self.backoff < 1 or self.max_delay < 0 or not 0 <= self.jitter <= 1:
+            raise InvalidValue(
+                "a retry needs delay ≥ 0, backoff ≥ 1, max_delay ≥ 0 and jitter between 0 and 1"
+            )
+
+    def wait(self, failures: int, error: BaseException) -> timedelta | None:
+        """How long to wait after the `failures`-th failure, or None to give up."""
+        if failures >= self.attempts or isinstance(error, (*self.give_up_on, PayloadError)):
+            return None
+        if not isinstance(error, self.retry_on):
+            return None
+        seconds = min(self.delay * self.backoff ** (failures - 1), self.max_delay)
+        seconds *= 1 + random.uniform(-self.jitter, self.jitter)
+        return timedelta(seconds=seconds)
+
+
+ONCE = Retry(attempts=1)
+"""The policy of a step that declares none: an error is the outcome."""
+
+MAX_INTERRUPTIONS = 3
+"""How often a step may be cut off by the end of its process before it counts as the cause."""
