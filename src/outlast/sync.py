@@ -1,0 +1,271 @@
+"""The same names for synchronous programs and plain ``def`` workflows: nothing here is awaited.
+
+An `App` of this module runs the engine on a loop in a background thread, so it works in a script,
+in a web framework without async, and inside a running loop such as a notebook's. In a plain
+workflow, steps are called as they are and the functions below block until they are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
+
+from outlast import api
+from outlast.api import (
+    Step,
+    Workflow,
+    branch,
+    continue_as_new,
+    heartbeat,
+    last_heartbeat,
+    now,
+    patched,
+    publish,
+    random,
+    set_attributes,
+    step,
+    step_info,
+    uuid4,
+    workflow,
+)
+from outlast.app import App as AsyncApp
+from outlast.client import RunHandle as AsyncRunHandle
+from outlast.engine.bridge import current_bridge
+from outlast.engine.retry import Retry
+from outlast.errors import Closed, WorkflowMisuse
+from outlast.model.event import Event
+from outlast.model.run import Run, Status
+from outlast.ports.store import Store
+
+__all__ = [
+    "App",
+    "Retry",
+    "RunHandle",
+    "Step",
+    "Workflow",
+    "branch",
+    "child",
+    "continue_as_new",
+    "halt",
+    "heartbeat",
+    "last_heartbeat",
+    "map",
+    "now",
+    "patched",
+    "publish",
+    "random",
+    "set_attributes",
+    "sleep",
+    "sleep_until",
+    "step",
+    "step_info",
+    "uuid4",
+    "wait_for",
+    "workflow",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class RunHandle(Generic[T]):
+    """A run, by id: what a program holds of it."""
+
+    def __init__(self, call: Callable[[Coroutine[Any, Any, Any]], Any], run: AsyncRunHandle[T]):
+        self._call = call
+        self._run = run
+        self.id = run.id
+
+    def result(self, *, timeout: float | None = None) -> T:
+        """Wait for the run to end and give its result."""
+        value: T = self._call(self._run.result(timeout=timeout))
+        return value
+
+    def status(self) -> Status:
+        """Where the run stands."""
+        status: Status = self._call(self._run.status())
+        return status
+
+    def signal(self, name: str, value: Any = None, *, dedup: str | None = None) -> None:
+        """Send a signal; with `dedup`, once however often this is called."""
+        self._call(self._run.signal(name, value, dedup=dedup))
+
+    def resume(self, value: Any = None) -> None:
+        """Answer a halt, or let a paused run go on."""
+        self._call(self._run.resume(value))
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """Ask the run to stop: its code sees CancelledError, and what it did is compensated."""
+        self._call(self._run.cancel(reason))
+
+    def query(self, name: str, type: Any = Any) -> Any:
+        """What the workflow has last published under a name."""
+        return self._call(self._run.query(name, type))
+
+
+class App:
+    """`outlast.App` for synchronous programs; safe to use from several threads."""
+
+    def __init__(self, store: str | Store, **options: Any) -> None:
+        self._store = store
+        self._options = options
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._app: AsyncApp | None = None
+
+    def open(self) -> None:
+        """Open the store and go on with what is unfinished."""
+        if self._loop is not None:
+            return
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="outlast", daemon=True
+        )
+        self._thread.start()
+        try:
+            self._app = AsyncApp(self._store, **self._options)
+            self._call(self._app.open())
+        except BaseException:
+            self._stop()
+            raise
+
+    def close(self) -> None:
+        """Stop. What is under way is handed back and goes on wherever it is claimed next."""
+        if self._app is not None and self._loop is not None:
+            self._call(self._app.close())
+        self._stop()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self, workflow: Workflow[..., R], *args: Any, **options: Any) -> RunHandle[R]:
+        """Start a run; see `outlast.App.start`."""
+        return RunHandle(self._call, self._call(self._opened.start(workflow, *args, **options)))
+
+    def handle(self, run_id: str) -> RunHandle[Any]:
+        """The handle of a run that was started earlier or elsewhere."""
+        return RunHandle(self._call, self._opened.handle(run_id))
+
+    def get(self, run_id: str) -> Run:
+        """The record of a run."""
+        run: Run = self._call(self._opened.get(run_id))
+        return run
+
+    def history(self, run_id: str) -> list[Event]:
+        """All events of a run."""
+        events: list[Event] = self._call(self._opened.history(run_id))
+        return events
+
+    def find(self, **filters: Any) -> list[Run]:
+        """Runs that match, newest first."""
+
+        async def found() -> list[Run]:
+            return [run async for run in self._opened.find(**filters)]
+
+        runs: list[Run] = self._call(found())
+        return runs
+
+    def pause(self, run_id: str) -> None:
+        """Let a run rest where it is until it is resumed."""
+        self._call(self._opened.pause(run_id))
+
+    def terminate(self, run_id: str, reason: str = "terminated") -> None:
+        """End a run now, whoever holds it."""
+        self._call(self._opened.terminate(run_id, reason))
+
+    def retry(self, run_id: str) -> RunHandle[Any]:
+        """Begin a failed run anew from the step that failed."""
+        return RunHandle(self._call, self._call(self._opened.retry(run_id)))
+
+    def fork(self, run_id: str, step: str, *, id: str | None = None) -> RunHandle[Any]:
+        """Begin a new run that shares another one's history up to a step."""
+        return RunHandle(self._call, self._call(self._opened.fork(run_id, step, id=id)))
+
+    def delete(self, run_id: str) -> bool:
+        """Remove a run and all it owns; whether it was there."""
+        return bool(self._call(self._opened.delete(run_id)))
+
+    @property
+    def _opened(self) -> AsyncApp:
+        if self._app is None:
+            raise Closed("this app is not open: use `with outlast.sync.App(…) as app:`")
+        return self._app
+
+    def _call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        if self._loop is None:
+            coroutine.close()
+            raise Closed("this app is not open: use `with outlast.sync.App(…) as app:`")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _stop(self) -> None:
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = self._app = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+
+# -- in a plain workflow --------------------------------------------------------------------------
+
+
+def sleep(
+    seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
+) -> None:
+    """Sleep durably: the run leaves memory, and the process may end meanwhile."""
+    _plain("sleep")
+    api.sleep(seconds, minutes=minutes, hours=hours, days=days)
+
+
+def sleep_until(moment: datetime) -> None:
+    """Sleep durably until a moment, which must have a time zone."""
+    _plain("sleep_until")
+    api.sleep_until(moment)
+
+
+def wait_for(
+    signal: str, type: type[T] | Any = Any, *, timeout: timedelta | float | None = None
+) -> T:
+    """Wait for a signal by name; `SignalTimeout` when it does not come in time."""
+    _plain("wait_for")
+    return cast("T", api.wait_for(signal, type, timeout=timeout))
+
+
+def halt(data: Any = None, type: type[T] | Any = Any) -> T:
+    """Wait for a person, showing `data`, until somebody resumes the run with a value."""
+    _plain("halt")
+    return cast("T", api.halt(data, type))
+
+
+def child(workflow: Workflow[P, R], *args: Any, **options: Any) -> R:
+    """Run another workflow as a child and wait for its result."""
+    _plain("child")
+    return cast("R", api.child(workflow, *args, **options))
+
+
+def map(step: Step[[T], R], items: Iterable[T], **options: Any) -> list[R]:
+    """Call a step for each item, several at once; the results in the order of the items."""
+    _plain("map")
+    return cast("list[R]", api.map(step, items, **options))
+
+
+def _plain(name: str) -> None:
+    if current_bridge() is None:
+        raise WorkflowMisuse(
+            f"outlast.sync.{name}() works in a plain `def` workflow: in an `async def` one use "
+            f"`await outlast.{name}(…)`"
+        )
