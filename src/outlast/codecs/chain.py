@@ -85,6 +85,8 @@ class Chain(Codec):
             current = base64.b64decode(msgspec.json.decode(content, type=str), validate=True)
             for name in reversed(names):
                 current = self._by_tag[name].backward(current)
+        except MemoryError:
+            raise
         except Exception as error:
             raise Undecodable(f"{where}: damaged inside its {'~' + tag!r} form: {error}") from error
         return current

@@ -51,9 +51,9 @@ def unwrap(data: msgspec.Raw | bytes) -> tuple[str, msgspec.Raw] | None:
 
 def escape(data: msgspec.Raw | bytes) -> msgspec.Raw:
     """The user's JSON text in a form that `unwrap` does not take for one of our envelopes."""
-    if unwrap(data) is None:
-        return data if isinstance(data, msgspec.Raw) else msgspec.Raw(data)
-    return wrap(JSON, data)
+    if _may_be_one(data) is not None and unwrap(data) is not None:
+        return wrap(JSON, data)
+    return data if isinstance(data, msgspec.Raw) else msgspec.Raw(data)
 
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])

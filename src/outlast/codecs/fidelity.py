@@ -6,8 +6,7 @@ somebody. Rather than keep a list of all that may be bent, the codec decodes wha
 compares. Python's ``==`` is too kind for that (``1 == True == 1.0``, an enum member equals its
 value, an ``OrderedDict`` equals a dict), hence `same`.
 
-It runs for every value stored. Lists of plain values are therefore compared by C code alone, and
-Python calls happen per container, not per value.
+It runs for every value stored, so there is a call per container and none per plain value.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ import datetime as dt
 import enum
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import lru_cache
-from itertools import repeat
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -26,8 +23,6 @@ from uuid import UUID
 import msgspec
 
 from outlast.codecs import models
-
-Rule = Callable[[Any, Any, int], bool]
 
 
 def same(given: Any, back: Any, depth: int) -> bool:
@@ -43,7 +38,29 @@ def same(given: Any, back: Any, depth: int) -> bool:
         return kind is int and type(back) is float and given == back
     if kind in _PLAIN:
         return bool(given == back)
-    return _rule(kind)(given, back, depth)
+    ours: Sequence[Any]
+    theirs: Sequence[Any]
+    if kind is list:
+        ours, theirs = given, back
+    elif kind is dict:  # keys too, and their order
+        ours, theirs = [*given, *given.values()], [*back, *back.values()]
+    else:
+        unfold, rule = _KNOWN.get(kind) or _learn(kind)
+        if unfold is None:
+            return rule(given, back, depth)
+        ours, theirs = unfold(given), unfold(back)
+    if depth <= 0:
+        raise RecursionError
+    if len(ours) != len(theirs):
+        return False
+    for one, other in zip(ours, theirs):  # noqa: B905 - just compared; `strict` takes its time
+        kind = type(one)
+        if kind is type(other) and kind in _PLAIN:  # as above, but without a call
+            if one != other:
+                return False
+        elif not same(one, other, depth - 1):
+            return False
+    return True
 
 
 # Of these, two of one type that are equal cannot be told apart. (-0.0 and 0.0 can, but a number's
@@ -51,35 +68,91 @@ def same(given: Any, back: Any, depth: int) -> bool:
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, UUID, dt.date, dt.timedelta})
 
 
-def _items(given: Sequence[Any], back: Sequence[Any], depth: int) -> bool:
-    if depth <= 0:
-        raise RecursionError
-    kinds = list(map(type, given))
-    if kinds == list(map(type, back)) and _PLAIN.issuperset(kinds):
-        return given == back
-    return len(given) == len(back) and all(map(same, given, back, repeat(depth - 1)))
+Unfold = Callable[[Any], Sequence[Any]]
+Rule = Callable[[Any, Any, int], bool]
+
+_KNOWN: dict[type, tuple[Unfold | None, Rule]] = {}
 
 
-def _entries(given: dict[Any, Any], back: dict[Any, Any], depth: int) -> bool:
-    return _items(list(given), list(back), depth) and _items(
-        list(given.values()), list(back.values()), depth
-    )
+def _learn(kind: type[Any]) -> tuple[Unfold | None, Rule]:
+    if len(_KNOWN) >= 4096:  # a program that makes classes without end must not fill the memory
+        _KNOWN.clear()
+    _KNOWN[kind] = known = _unfolding(kind), _rule(kind)
+    return known
+
+
+# -- other containers, which unfold to what they hold, in order -----------------------------------
+
+
+def _unfolding(kind: type[Any]) -> Unfold | None:
+    if issubclass(kind, enum.Enum):
+        return None
+    if issubclass(kind, list | tuple):
+        return _itself
+    if issubclass(kind, dict):
+        return _entries
+    names = field_names(kind)
+    if names is not None:
+        return _fields(names)
+    return _model if models.is_model(kind) else None
+
+
+def field_names(kind: type[Any]) -> tuple[str, ...] | None:
+    """The fields of a dataclass, Struct or attrs class, and None for anything else."""
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    attributes = getattr(kind, "__attrs_attrs__", None)
+    return None if attributes is None else tuple(field.name for field in attributes)
+
+
+def _itself(value: Sequence[Any]) -> Sequence[Any]:
+    return value
+
+
+def _entries(value: dict[Any, Any]) -> list[Any]:
+    return [*value, *value.values()]
+
+
+def _fields(names: tuple[str, ...]) -> Unfold:
+    if len(names) > 1:
+        return attrgetter(*names)
+    # attrgetter of one name returns the bare value, and of none it cannot be made.
+    return lambda value: [getattr(value, name) for name in names]
+
+
+def _model(value: Any) -> list[Any]:
+    fields, extra, private = models.state(value)
+    return [*fields, *fields.values(), extra, private]
+
+
+# -- the others, which take a rule of their own ---------------------------------------------------
+
+
+def _rule(kind: type[Any]) -> Rule:
+    return next((rule for base, rule in _RULES if issubclass(kind, base)), _equal)
+
+
+def _identical(given: Any, back: Any, _depth: int) -> bool:
+    return given is back
 
 
 def _members(given: Any, back: Any, depth: int) -> bool:
-    if depth <= 0:
-        raise RecursionError
     if given != back:
         return False
     # A set has no order to pair its members by, but equal members find each other by hash.
     found = {member: member for member in back}
-    return all(same(member, found[member], depth - 1) for member in given)
+    return same(list(given), [found[member] for member in given], depth)
 
 
 def _moment(given: Any, back: Any, _depth: int) -> bool:
+    if given.fold != back.fold:
+        return False
+    if given.tzinfo is back.tzinfo:  # naive, or in timezone.utc: nearly always
+        return bool(given == back)
     return bool(
         given.replace(tzinfo=None) == back.replace(tzinfo=None)
-        and given.fold == back.fold
         and (given.tzinfo is None) == (back.tzinfo is None)
         and _fixed_offset(given) == _fixed_offset(back)
     )
@@ -96,51 +169,13 @@ def _decimal(given: Decimal, back: Decimal, _depth: int) -> bool:
     return given.is_finite() and given.as_tuple() == back.as_tuple()
 
 
-def _identical(given: Any, back: Any, _depth: int) -> bool:
-    return given is back
-
-
 def _equal(given: Any, back: Any, _depth: int) -> bool:
     return bool(given == back)
 
 
-_BY_BASE: tuple[tuple[type | tuple[type, ...], Rule], ...] = (
+_RULES: tuple[tuple[type | tuple[type, ...], Rule], ...] = (
     (enum.Enum, _identical),
-    (dict, _entries),
-    ((list, tuple), _items),
     ((set, frozenset), _members),
     ((dt.datetime, dt.time), _moment),
     (Decimal, _decimal),
 )
-
-
-@lru_cache(maxsize=4096)
-def _rule(kind: type[Any]) -> Rule:
-    for base, rule in _BY_BASE:
-        if issubclass(kind, base):
-            return rule
-    names = field_names(kind)
-    if names is not None:
-        values = _getter(names)
-        return lambda given, back, depth: _items(values(given), values(back), depth)
-    if models.is_model(kind):
-        # The tuple is no level of nesting of its own: its first member is the dict of fields.
-        return lambda given, back, depth: _items(models.state(given), models.state(back), depth + 1)
-    return _equal
-
-
-def field_names(kind: type) -> tuple[str, ...] | None:
-    """The fields of a dataclass, Struct or attrs class, and None for anything else."""
-    if issubclass(kind, msgspec.Struct):
-        return kind.__struct_fields__
-    if dataclasses.is_dataclass(kind):
-        return tuple(field.name for field in dataclasses.fields(kind))
-    attributes = getattr(kind, "__attrs_attrs__", None)
-    return None if attributes is None else tuple(field.name for field in attributes)
-
-
-def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    if len(names) > 1:
-        return attrgetter(*names)
-    # attrgetter of one name returns the bare value, and of none it cannot be made.
-    return lambda instance: tuple(getattr(instance, name) for name in names)

@@ -67,7 +67,10 @@ class JsonCodec(Codec):
     def roundtrip(
         self, value: object, type: Any = Any, *, where: str = "value"
     ) -> tuple[msgspec.Raw, Any]:
-        read = self._reader_of(type, where)
+        try:
+            read = self._reader(type)
+        except Exception:  # noqa: BLE001 - tried once more, and told, there
+            read = self._read_uncached(type, where)
         try:
             text = self._write(value)
             if len(text) > self.max_bytes:
@@ -78,7 +81,7 @@ class JsonCodec(Codec):
             back = read(text)
             if not same(value, back, self.max_depth):
                 self._refuse_change(value, back, where)
-        except PayloadError:
+        except (PayloadError, MemoryError):
             raise
         except RecursionError as error:
             raise self._too_deep(where) from error
@@ -89,7 +92,10 @@ class JsonCodec(Codec):
         return envelope.escape(text), back
 
     def decode(self, data: msgspec.Raw | bytes, type: Any = Any, *, where: str = "value") -> Any:
-        read = self._reader_of(type, where)
+        try:
+            read = self._reader(type)
+        except Exception:  # noqa: BLE001 - tried once more, and told, there
+            read = self._read_uncached(type, where)
         found = envelope.unwrap(data)
         if found is not None:
             tag, data = found
@@ -100,6 +106,8 @@ class JsonCodec(Codec):
                 )
         try:
             return read(data)
+        except MemoryError:
+            raise
         except RecursionError as error:
             raise Undecodable(f"{where}: nested too deeply to be read") from error
         except msgspec.ValidationError as error:
@@ -114,16 +122,13 @@ class JsonCodec(Codec):
 
     # -- why not ----------------------------------------------------------------------------------
 
-    def _reader_of(self, type: Any, where: str) -> Read:
+    def _read_uncached(self, type: Any, where: str) -> Read:
+        # Either the cache has no place for it, as for Annotated[int, [...]], or msgspec has none.
         try:
-            return self._reader(type)
-        except TypeError:
-            pass
-        try:  # again without the cache, which has no place for Annotated[int, [...]]
             return _reader(type)
-        except TypeError as error:
+        except Exception as error:
             raise NotSerializable(
-                f"{where}: cannot be stored as {places.annotation(type)}: {_impossible(error)}"
+                f"{where}: cannot be stored as {places.annotation(type)}: {_impossible(type, error)}"
             ) from error
 
     def _too_deep(self, where: str) -> PayloadTooDeep:
@@ -167,8 +172,12 @@ def _reader(annotation: Any) -> Read:
     if annotation is inspect.Parameter.empty:
         annotation = Any
     if models.is_model(annotation):
-        return partial(models.read, annotation)
+        # Pydantic would also read NaN and Infinity, which are no JSON.
+        return lambda data: models.read(annotation, _checked(data))
     return msgspec.json.Decoder(annotation, dec_hook=_read_custom).decode
+
+
+_checked = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def _write_custom(value: Any) -> Any:
@@ -189,13 +198,19 @@ def _read_custom(kind: Any, data: Any) -> Any:
     )
 
 
-def _impossible(error: TypeError) -> str:
+def _impossible(annotation: Any, error: Exception) -> str:
     reason = str(error).split(" - type `")[0]
+    if isinstance(annotation, str):
+        return "it is still a string. Resolve it with typing.get_type_hints"
+    if isinstance(error, NameError):
+        return f"{reason}. Import it where the class is defined, not only for type checkers"
     if "union" in reason.lower():
         return (
             f"{reason}, since JSON would not tell them apart. Say which it is: make each a "
             "msgspec.Struct with tag=True, or store one class that has a field for each case"
         )
+    if "Enum" in reason:
+        return f"{reason}. Change the values, or store the member's name"
     return f"{reason}. Use types of data: dataclasses, Structs, lists, dicts and the like"
 
 

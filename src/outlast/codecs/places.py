@@ -13,7 +13,9 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from outlast.codecs import models
 from outlast.codecs.fidelity import field_names, same
@@ -49,7 +51,7 @@ def parts(value: Any) -> Iterator[Found]:
     if isinstance(value, dict):
         for key, part in value.items():
             if isinstance(key, str) and not _storable(key):
-                yield f" key {key!a}", key
+                yield f" key {_shown(key)}", key
             yield _key_step(key), part
     elif isinstance(value, list | tuple):
         names = getattr(value, "_fields", None)  # a NamedTuple
@@ -57,7 +59,7 @@ def parts(value: Any) -> Iterator[Found]:
             yield (f".{names[index]}" if names else f"[{index}]"), part
     elif isinstance(value, set | frozenset):
         for part in value:
-            yield f"{{{ascii(part)[:40]}}}", part
+            yield f"{{{_shown(part)}}}", part
     else:
         for name in _names(value):
             yield f".{name}", getattr(value, name, None)
@@ -73,7 +75,7 @@ def split(message: str) -> tuple[str, str]:
     """The path and the complaint in msgspec's message ``Expected … - at `$.items[3]```."""
     match = _AT.fullmatch(message)
     complaint, key, path = match.groups() if match else (message, None, "")
-    complaint = complaint[:1].lower() + complaint[1:]
+    complaint = complaint.replace("Expected", "expected", 1)
     return path, f"{complaint} (as a key)" if key else complaint
 
 
@@ -82,17 +84,18 @@ _AT = re.compile(r"(.*?) - at `(?:(key)` in `)?\$(.*)`", re.DOTALL)
 
 def no_form(value: Any) -> str:
     """Why `value`, alone, has no JSON form, and what to do."""
-    if isinstance(value, str):
+    if type(value) is str:
         return (
             "the text holds a lone surrogate, half of a character that no encoding can store. "
             "Mend it where it comes in: text.encode('utf-8', 'replace').decode()"
         )
-    if isinstance(value, int):
-        return "the int has more digits than Python converts (sys.set_int_max_str_digits). " + (
-            "Keep it as bytes: value.to_bytes(...)"
+    if type(value) is int:
+        return (
+            "the int has more digits than Python writes (sys.set_int_max_str_digits). Keep it as "
+            "bytes: value.to_bytes(...)"
         )
     if isinstance(value, dict):
-        return _keys(value)
+        return _keys(value, {})
     return f"{_a(value)} has no JSON form. {_remedy(value)}"
 
 
@@ -101,10 +104,12 @@ def would_change(given: Any, back: Any) -> str:
     kind = type(given)
     if not_finite(given):
         return f"{given} is not a number that JSON has. Use None, or a string that says it"
+    if kind is int and isinstance(back, float):
+        return "the int is not exactly a float, as which it is annotated. Annotate it as int"
     if kind is not type(back):
         return f"{_a(given)} would come back as {_a(back)}. {_remedy(given)}"
     if kind is dict:
-        return _keys(given)
+        return _keys(given, back)
     if isinstance(given, dt.datetime | dt.time):
         return _zone(given)
     if isinstance(given, set | frozenset):
@@ -116,7 +121,9 @@ def would_change(given: Any, back: Any) -> str:
 
 
 def not_finite(value: Any) -> bool:
-    """Whether this is a float NaN or infinity, which msgspec would write as null."""
+    """Whether this is a NaN or an infinity; as a float, msgspec would write it as null."""
+    if isinstance(value, Decimal):
+        return not value.is_finite()
     return isinstance(value, float) and not math.isfinite(value)
 
 
@@ -139,19 +146,22 @@ def _a(value: Any) -> str:
     return "None" if value is None else f"a value of type {annotation(type(value))}"
 
 
-def _keys(value: dict[Any, Any]) -> str:
-    odd = next((key for key in value if type(key) is not str), None)
-    if odd is None:
-        return "keys of the dict would be lost. Annotate the dict with all of its keys"
-    return (
-        f"the key {ascii(odd)[:60]} is {_a(odd)}, and JSON's keys are text. Annotate the dict with "
-        "its keys' type (dict[int, ...], dict[UUID, ...]) or make each key a str"
-    )
+def _keys(given: dict[Any, Any], back: dict[Any, Any]) -> str:
+    odd = [key for key in given if type(key) is not str]
+    if odd:
+        return (
+            f"the key {_shown(odd[0])} is {_a(odd[0])}, and JSON's keys are text. Annotate the "
+            "dict with its keys' type (dict[int, ...], dict[UUID, ...]) or make each key a str"
+        )
+    lost = [key for key in given if key not in back]
+    if lost:
+        return f"the key {_shown(lost[0])} is not in the annotation, and would be lost"
+    return "its keys would come back in another type. Pass keys of the type that is annotated"
 
 
 def _zone(value: dt.datetime | dt.time) -> str:
     if value.tzinfo is None:
-        return "fold=1 would be lost. Make the time aware: value.astimezone(timezone.utc)"
+        return "fold=1 would be lost. Use a time in UTC, or clear it: value.replace(fold=0)"
     return (
         f"the time zone {value.tzinfo} would come back as a fixed offset in whole minutes. Convert "
         "it with value.astimezone(timezone.utc), and keep the zone's name in a field of its own"
@@ -160,27 +170,26 @@ def _zone(value: dt.datetime | dt.time) -> str:
 
 def _remedy(value: Any) -> str:
     kind = type(value)
-    name = annotation(kind)
-    for base in (dict, list, tuple, set, frozenset, str, bytes, bool, int, float):
-        if isinstance(value, base) and kind is not base and not isinstance(value, enum.Enum):
-            if hasattr(kind, "_fields"):  # a NamedTuple
-                break
-            return f"Convert it: {base.__name__}(value)"
     if kind in _EXAMPLES:
         return f"Annotate this place, for instance as {_EXAMPLES[kind]}, or convert the value first"
+    if kind in _DATA or isinstance(value, enum.Enum) or _names(value) or hasattr(kind, "_fields"):
+        return f"Annotate this place as {annotation(kind)}, or convert the value first"
+    for base in (*_EXAMPLES, *_DATA):
+        if isinstance(value, base):
+            return f"Convert it to {base.__name__} first"
     if inspect.isawaitable(value):
         return "Await it first, and pass the result"
-    if inspect.isgenerator(value) or isinstance(value, Iterator):
+    if isinstance(value, Iterator):
         return "Pass a list: list(value)"
     if isinstance(value, BaseException):
         return "Pass what you need of the error as data, for instance str(error)"
     if callable(value):
         return "Values are data, never code: pass a name and look the function up where it runs"
-    if isinstance(value, enum.Enum) or _names(value) or type(value).__module__ in _ANNOTATED:
-        return f"Annotate this place as {name}, or convert the value first"
+    if kind.__module__ == "builtins":
+        return "Convert it to data first"
     return (
-        f"Make {name} a dataclass or a msgspec.Struct and annotate this place with it, or convert "
-        "the value first"
+        f"Make {annotation(kind)} a dataclass or a msgspec.Struct and annotate this place with it, "
+        "or convert the value first"
     )
 
 
@@ -191,7 +200,10 @@ _EXAMPLES: dict[type, str] = {
     list: "list[int]",
     dict: "dict[str, int]",
 }
-_ANNOTATED = {"builtins", "datetime", "decimal", "uuid"}
+_DATA: tuple[type, ...] = (
+    *(bool, int, float, str, bytes, bytearray, type(None)),
+    *(dt.datetime, dt.date, dt.time, dt.timedelta, Decimal, UUID),
+)
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -203,7 +215,14 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _key_step(key: Any) -> str:
-    return f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{ascii(key)[:60]}]"
+    return f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{_shown(key)}]"
+
+
+def _shown(value: Any) -> str:
+    try:
+        return ascii(value)[:60]
+    except Exception:  # noqa: BLE001 - an error in __repr__ must not hide the one being told
+        return f"<{annotation(type(value))}>"
 
 
 def _storable(text: str) -> bool:

@@ -2,7 +2,7 @@
 
 from outlast.ports.capability import Capability, Durability
 from outlast.ports.clock import Clock, SystemClock
-from outlast.ports.codec import Codec
+from outlast.ports.codec import Codec, Transform
 from outlast.ports.notifier import LocalNotifier, Notifier
 from outlast.ports.queue import Queue
 from outlast.ports.store import Store
@@ -17,4 +17,5 @@ __all__ = [
     "Queue",
     "Store",
     "SystemClock",
+    "Transform",
 ]
