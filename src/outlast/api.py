@@ -13,7 +13,7 @@ import uuid as _uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from functools import update_wrapper
-from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, overload
+from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from outlast.engine.bodies import StepContext, step_context
 from outlast.engine.bridge import current_bridge
@@ -44,10 +44,14 @@ class Step(Generic[P, R]):
         self.definition = definition
         update_wrapper(self, definition.function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        # Typed for the workflow that awaits it; `outlast.sync` has the type of a plain call.
+        outcome: Coroutine[Any, Any, R]
         if _inside() is None:
-            return self.definition.function(*args, **kwargs)
-        return _perform(lambda run: run.answer(StepCall(run, self.definition, args, kwargs)))
+            outcome = self.definition.function(*args, **kwargs)
+        else:
+            outcome = _perform(lambda run: run.answer(StepCall(run, self.definition, args, kwargs)))
+        return outcome
 
     def compensate(self, function: Callable[[R], Any]) -> Step[[R], Any]:
         """Declare what undoes this step, given its result, when the run fails or is cancelled."""
@@ -75,6 +79,24 @@ class Workflow(Generic[P, R]):
         )
 
 
+class DeclareStep(Protocol):
+    """`step(…)` with options: what then takes the function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Step[P, R]: ...
+
+
+class DeclareWorkflow(Protocol):
+    """`workflow(…)` with options: what then takes the function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Workflow[P, R]: ...
+
+
 # -- declaring ------------------------------------------------------------------------------------
 
 
@@ -90,7 +112,7 @@ def step(
     timeout: float | None = None,
     at_most_once: bool = False,
     process: bool = False,
-) -> Callable[[Callable[P, Any]], Step[P, Any]]: ...
+) -> DeclareStep: ...
 def step(
     function: Callable[..., Any] | None = None,
     /,
@@ -130,7 +152,7 @@ def workflow(function: Callable[P, R], /) -> Workflow[P, R]: ...
 @overload
 def workflow(
     *, name: str | None = None, version: int | str = 1
-) -> Callable[[Callable[P, Any]], Workflow[P, Any]]: ...
+) -> DeclareWorkflow: ...
 def workflow(
     function: Callable[..., Any] | None = None,
     /,
@@ -152,7 +174,7 @@ def workflow(
 
 def sleep(
     seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
-) -> Awaitable[None]:
+) -> Coroutine[Any, Any, None]:
     """Sleep durably: the run leaves memory, and the process may end meanwhile."""
     pause = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
     if pause < timedelta(0):
@@ -161,7 +183,7 @@ def sleep(
     return _perform(lambda _: asyncio.sleep(pause.total_seconds()), "sleep")
 
 
-def sleep_until(moment: datetime) -> Awaitable[None]:
+def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
     """Sleep durably until a moment, which must have a time zone."""
     if moment.tzinfo is None:
         raise InvalidValue("sleep_until() needs a datetime with a time zone")
@@ -172,9 +194,15 @@ def sleep_until(moment: datetime) -> Awaitable[None]:
     return _perform(asleep, "sleep_until")
 
 
+@overload
 def wait_for(
-    signal: str, type: type[T] | Any = Any, *, timeout: timedelta | float | None = None
-) -> Awaitable[T]:
+    signal: str, type: type[T], *, timeout: timedelta | float | None = None
+) -> Coroutine[Any, Any, T]: ...
+@overload
+def wait_for(
+    signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
+) -> Coroutine[Any, Any, Any]: ...
+def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None = None) -> Any:
     """Wait for a signal by name; a `SignalTimeout` is raised when it does not come in time. A
     signal that came before anybody waited is kept."""
     check_name(signal, "signal name")
@@ -182,7 +210,11 @@ def wait_for(
     return _perform(lambda run: run.answer(SignalWait(run, signal, type, limit)), "wait_for")
 
 
-def halt(data: Any = None, type: type[T] | Any = Any) -> Awaitable[T]:
+@overload
+def halt(data: Any, type: type[T]) -> Coroutine[Any, Any, T]: ...
+@overload
+def halt(data: Any = None, type: Any = Any) -> Coroutine[Any, Any, Any]: ...
+def halt(data: Any = None, type: Any = Any) -> Any:
     """Wait for a person: the run is `halted` and shows `data` until somebody resumes it with a
     value."""
     return _perform(lambda run: run.answer(HaltWait(run, data, type)), "halt")
@@ -197,7 +229,7 @@ def child(
     id: str | None = None,
     parent_close: ParentClose | str = ParentClose.CANCEL,
     **kwargs: Any,
-) -> Awaitable[R]:
+) -> Coroutine[Any, Any, R]:
     """Run another workflow as a child, with a history of its own, and wait for its result."""
     policy = ParentClose(parent_close)
     return _perform(
@@ -213,7 +245,7 @@ def map(
     concurrency: int = 10,
     tolerate: int = 0,
     enough: int | None = None,
-) -> Awaitable[list[R]]:
+) -> Coroutine[Any, Any, list[R]]:
     """Call a step for each item, `concurrency` at once; the results in the order of the items.
 
     The first failure beyond `tolerate` ends the map with `MapFailed`; tolerated ones stand in the
@@ -238,7 +270,7 @@ def map(
 
 def scope(
     body: Callable[..., Awaitable[R]], *args: Any, name: str | None = None, **kwargs: Any
-) -> Awaitable[R]:
+) -> Coroutine[Any, Any, R]:
     """Run part of a workflow so that, once it is finished, only its result is kept in replay."""
     label = name or body.__name__
     return _perform(lambda run: run_scope(run, body, args, kwargs, label), "scope")
@@ -246,7 +278,7 @@ def scope(
 
 def loop(
     body: Callable[[T], Awaitable[T | Stop[R]]], state: T, *, name: str | None = None
-) -> Awaitable[R]:
+) -> Coroutine[Any, Any, R]:
     """Call `body` with a state, again and again with the state it returns, until it returns
     ``outlast.Stop(result)``. A replay begins at the last iteration, however many there were."""
     label = name or body.__name__
@@ -322,13 +354,16 @@ def heartbeat(details: Any = None) -> None:
     context.report(context.codec.encode(details, where="heartbeat details"))
 
 
-def last_heartbeat(type: type[T] | Any = Any) -> T | None:
+@overload
+def last_heartbeat(type: type[T]) -> T | None: ...
+@overload
+def last_heartbeat(type: Any = Any) -> Any: ...
+def last_heartbeat(type: Any = Any) -> Any:
     """What an earlier attempt of this step reported last, or None."""
     context = step_info()
     if context.progress is None:
         return None
-    value: T = context.codec.decode(context.progress, type, where="heartbeat details")
-    return value
+    return context.codec.decode(context.progress, type, where="heartbeat details")
 
 
 # -- where are we? --------------------------------------------------------------------------------
@@ -348,10 +383,10 @@ def _execution(name: str) -> Execution:
 
 def _perform(
     ask: Callable[[Execution], Coroutine[Any, Any, Any]], name: str = ""
-) -> Awaitable[Any]:
+) -> Coroutine[Any, Any, Any]:
     """Ask in the way of the workflow that is calling: a coroutine to await, or the answer."""
     bridge = current_bridge()
     if bridge is not None:
-        answer: Awaitable[Any] = bridge.call(ask(bridge.execution))
+        answer: Coroutine[Any, Any, Any] = bridge.call(ask(bridge.execution))
         return answer
     return ask(_execution(name))

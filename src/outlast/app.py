@@ -15,7 +15,7 @@ from outlast.errors import InvalidValue, MissingExtra, RunExists, WorkflowMisuse
 from outlast.model.commit import Creation
 from outlast.model.ids import check_id, new_id
 from outlast.model.run import Attribute
-from outlast.ports.clock import Clock
+from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
 
@@ -47,6 +47,8 @@ class App(Client):
     ) -> None:
         self._owns_store = isinstance(store, str)
         opened = resolve(store, clock=clock) if isinstance(store, str) else store
+        if isinstance(opened.clock, LeapingClock):
+            opened = opened.clock.watched(opened)
         definitions = [workflow.definition for workflow in workflows]
         names = [definition.name for definition in definitions]
         twice = {name for name in names if names.count(name) > 1}
@@ -58,7 +60,11 @@ class App(Client):
         codec = codec or JsonCodec()
         self._engine = Engine(opened, definitions, codec=codec, owner=name, lease=lease)
         super().__init__(
-            opened, codec=codec, poke=self._engine.poke, workflows=self._engine.workflows
+            opened,
+            codec=codec,
+            poke=self._engine.poke,
+            ending=self._engine.ending,
+            workflows=self._engine.workflows,
         )
 
     @property
@@ -129,8 +135,11 @@ class App(Client):
         self, definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str
     ) -> None:
         run = await self._store.get(run_id)
-        input, _, _ = definition.signature.encode_call(self._codec, args, kwargs)
-        if (run.workflow, run.input) != (definition.name, input):
+        if run.workflow != definition.name or run.input is None:
+            raise RunExists(run_id, run.uid)
+        # Compared as values, not as text: a set has no order of its own.
+        _, *given = definition.signature.encode_call(self._codec, args, kwargs)
+        if given != [*definition.signature.decode_call(self._codec, run.input)]:
             raise RunExists(run_id, run.uid)
 
     def handle(self, run_id: str) -> RunHandle[Any]:

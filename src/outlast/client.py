@@ -6,7 +6,8 @@ gone, whose payloads cannot be read, or which somebody else is driving.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -23,6 +24,7 @@ from outlast.model.payloads import WorkflowCancelled, to_event
 from outlast.model.query import RunQuery
 from outlast.model.run import Change, Run, Status
 from outlast.model.times import NOW
+from outlast.ports.clock import look_again_after
 from outlast.ports.codec import Codec
 from outlast.ports.histories import accepted
 from outlast.ports.store import Store
@@ -77,11 +79,13 @@ class Client:
         *,
         codec: Codec,
         poke: Callable[[str], None] | None = None,
+        ending: Callable[[str], asyncio.Future[None] | None] | None = None,
         workflows: dict[str, WorkflowDefinition] | None = None,
     ) -> None:
         self._store = store
         self._codec = codec
         self._poke = poke or (lambda run_id: None)
+        self._ending = ending or (lambda run_id: None)
         self._workflows = workflows or {}
 
     # -- reading ------------------------------------------------------------------------------
@@ -117,10 +121,15 @@ class Client:
             run = await self._store.get(run_id)
             if run.status.terminal:
                 return self._outcome(run)
-            left = POLL_SECONDS if deadline is None else deadline - clock.monotonic()
+            patience = look_again_after(clock, POLL_SECONDS)
+            left = patience if deadline is None else deadline - clock.monotonic()
             if left <= 0:
                 raise TimeoutError(f"run {run_id!r} is {run.status} after {timeout} s")
-            await self._store.notifier.wait(clock, min(left, POLL_SECONDS), since=rings)
+            here = self._ending(run_id)
+            if here is None:
+                await self._store.notifier.wait(clock, min(left, patience), since=rings)
+            else:
+                await _either(here, clock.sleep(left) if deadline is not None else None)
 
     def _outcome(self, run: Run) -> Any:
         if run.status is Status.CANCELLED:
@@ -233,6 +242,18 @@ class Client:
             events=copies,
         )
         accepted((await self._store.commit([commit]))[0])
+
+
+async def _either(here: asyncio.Future[None], limit: Coroutine[Any, Any, None] | None) -> None:
+    """Wait until a run leaves this process, or a time has passed."""
+    if limit is None:
+        await asyncio.wait((here,))
+        return
+    sleeping = asyncio.ensure_future(limit)
+    try:
+        await asyncio.wait((here, sleeping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        sleeping.cancel()
 
 
 def before_step(history: list[Event], step: str | None) -> list[Event]:

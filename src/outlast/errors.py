@@ -36,7 +36,7 @@
     │   ├── SignalTimeout             the signal did not come in time
     │   ├── StepTimeout               an attempt took longer than its step allows
     │   ├── RunFailed                 the run ended in an error
-    │   ├── RunCancelled              the run was cancelled
+    │   │   └── RunCancelled             the run was cancelled
     │   └── Mismatch                  history and code disagree: the run is parked
     └── StoreFault                 retrying does not help; an operator has to look
         ├── Undecodable               stored bytes that are not what they should be
@@ -170,10 +170,11 @@ class DuplicateEvent(Refused):
 class Fenced(Refused):
     """A newer claim owns the run or the task: stop working on it at once."""
 
-    def __init__(self, what: str, *, token: int | None, current: int) -> None:
+    def __init__(self, what: str, *, token: int | None, current: int | None = None) -> None:
         held = "no token" if token is None else f"token {token}"
+        owned = "no longer owned by this claim" if not current else f"owned by claim {current}"
         super().__init__(
-            f"{what} is owned by claim {current}; this call has {held}. "
+            f"{what} is {owned}; this call has {held}. "
             "Stop working on it: whoever holds the newer claim goes on"
         )
         self.token = token

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 from outlast import api
 from outlast.api import (
@@ -27,7 +27,6 @@ from outlast.api import (
     publish,
     random,
     set_attributes,
-    step,
     step_info,
     uuid4,
     workflow,
@@ -35,6 +34,7 @@ from outlast.api import (
 from outlast.app import App as AsyncApp
 from outlast.client import RunHandle as AsyncRunHandle
 from outlast.engine.bridge import current_bridge
+from outlast.engine.definition import StepDefinition
 from outlast.engine.retry import Retry
 from outlast.errors import Closed, WorkflowMisuse
 from outlast.model.event import Event
@@ -70,7 +70,40 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
+
+
+class PlainStep(Protocol[P, R_co]):
+    """A step as a plain workflow, or a program without workflows, calls it."""
+
+    definition: StepDefinition
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Its result."""
+        ...
+
+    def compensate(self, function: Callable[[R_co], Any]) -> Any:
+        """Declare what undoes this step."""
+        ...
+
+
+class DeclareStep(Protocol):
+    """`step(…)` with options: what then takes the function."""
+
+    def __call__(self, function: Callable[P, R], /) -> PlainStep[P, R]:
+        """The step."""
+        ...
+
+
+@overload
+def step(function: Callable[P, R], /) -> PlainStep[P, R]: ...
+@overload
+def step(**options: Any) -> DeclareStep: ...
+def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Declare a step for plain workflows; see `outlast.step`."""
+    declare: Any = api.step
+    return declare(**options) if function is None else declare(function)
 
 
 class RunHandle(Generic[T]):
@@ -228,27 +261,33 @@ def sleep(
 ) -> None:
     """Sleep durably: the run leaves memory, and the process may end meanwhile."""
     _plain("sleep")
-    api.sleep(seconds, minutes=minutes, hours=hours, days=days)
+    cast("None", api.sleep(seconds, minutes=minutes, hours=hours, days=days))
 
 
 def sleep_until(moment: datetime) -> None:
     """Sleep durably until a moment, which must have a time zone."""
     _plain("sleep_until")
-    api.sleep_until(moment)
+    cast("None", api.sleep_until(moment))
 
 
-def wait_for(
-    signal: str, type: type[T] | Any = Any, *, timeout: timedelta | float | None = None
-) -> T:
+@overload
+def wait_for(signal: str, type: type[T], *, timeout: timedelta | float | None = None) -> T: ...
+@overload
+def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None = None) -> Any: ...
+def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None = None) -> Any:
     """Wait for a signal by name; `SignalTimeout` when it does not come in time."""
     _plain("wait_for")
-    return cast("T", api.wait_for(signal, type, timeout=timeout))
+    return api.wait_for(signal, type, timeout=timeout)
 
 
-def halt(data: Any = None, type: type[T] | Any = Any) -> T:
+@overload
+def halt(data: Any, type: type[T]) -> T: ...
+@overload
+def halt(data: Any = None, type: Any = Any) -> Any: ...
+def halt(data: Any = None, type: Any = Any) -> Any:
     """Wait for a person, showing `data`, until somebody resumes the run with a value."""
     _plain("halt")
-    return cast("T", api.halt(data, type))
+    return api.halt(data, type)
 
 
 def child(workflow: Workflow[P, R], *args: Any, **options: Any) -> R:
@@ -257,10 +296,10 @@ def child(workflow: Workflow[P, R], *args: Any, **options: Any) -> R:
     return cast("R", api.child(workflow, *args, **options))
 
 
-def map(step: Step[[T], R], items: Iterable[T], **options: Any) -> list[R]:
+def map(step: Step[[T], R] | PlainStep[[T], R], items: Iterable[T], **options: Any) -> list[R]:
     """Call a step for each item, several at once; the results in the order of the items."""
     _plain("map")
-    return cast("list[R]", api.map(step, items, **options))
+    return cast("list[R]", api.map(cast("Step[[T], R]", step), items, **options))
 
 
 def _plain(name: str) -> None:

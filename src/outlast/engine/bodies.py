@@ -17,7 +17,7 @@ from msgspec import Raw
 from outlast.engine.definition import StepDefinition
 from outlast.engine.process import call_in_process
 from outlast.errors import StepTimeout, WorkflowMisuse
-from outlast.ports.clock import Clock
+from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
 
 
@@ -58,6 +58,7 @@ class Bodies:
     def __init__(self, codec: Codec, clock: Clock) -> None:
         self._codec = codec
         self.clock = clock
+        self._leaping = clock if isinstance(clock, LeapingClock) else None
 
     async def attempt(
         self,
@@ -74,16 +75,37 @@ class Bodies:
         error: BaseException | None = None
         try:
             if step.process:
-                output = await self._limited(step, call_in_process(step, input or Raw(b"{}")))
+                reply = self._told(step, context, call_in_process, step, input or Raw(b"{}"))
+                output = await self._limited(step, reply)
             else:
-                value = await self._limited(step, _call(step, args, kwargs))
-                output = step.signature.encode_result(self._codec, value)
+                call = self._told(step, context, _call, step, args, kwargs)
+                output = step.signature.encode_result(
+                    self._codec, await self._limited(step, call)
+                )
         except Exception as raised:  # noqa: BLE001 - whatever a user's code raises is an outcome
             error = raised
         finally:
             step_context.reset(token)
         elapsed = int((self.clock.monotonic() - began) * 1e9)
         return Outcome(output, error, elapsed)
+
+    def _told(
+        self,
+        step: StepDefinition,
+        context: StepContext,
+        call: Callable[..., Coroutine[Any, Any, Any]],
+        *args: Any,
+    ) -> Coroutine[Any, Any, Any]:
+        """The call; a clock that leaps is told that it is under way."""
+        clock = self._leaping
+        if clock is None:
+            return call(*args)
+
+        async def told() -> Any:
+            async with clock.attempt(context, elsewhere=step.process or not step.is_async):
+                return await call(*args)
+
+        return told()
 
     async def _limited(self, step: StepDefinition, call: Coroutine[Any, Any, Any]) -> Any:
         if step.timeout is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from outlast.model.ids import new_id
 from outlast.model.payloads import MapFailed, MapProgress, WorkflowStarted
 from outlast.model.run import Attribute, Change, Run, Status
 from outlast.model.times import NOW
+from outlast.ports.clock import look_again_after
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
 
@@ -64,6 +66,7 @@ class Engine:
         self._concurrency = concurrency
         self._drives: dict[str, Drive] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._driving = asyncio.Event()
         self._daemons: list[asyncio.Task[None]] = []
 
     # -- life ---------------------------------------------------------------------------------
@@ -100,6 +103,10 @@ class Engine:
         drive = self._drives.get(run_id)
         if drive is not None:
             drive.poke()
+
+    def ending(self, run_id: str) -> asyncio.Future[None] | None:
+        """What is done when the run is no longer driven here; None if it is not now."""
+        return self._tasks.get(run_id)
 
     # -- starting -----------------------------------------------------------------------------
 
@@ -223,12 +230,15 @@ class Engine:
         drive = Drive(self._store, self._journal, self._bodies, execution, run, claim)
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
+        self._driving.set()
         self._tasks[run.id] = task
         task.add_done_callback(lambda task: self._over(run.id, drive, task))
 
     def _over(self, run_id: str, drive: Drive, task: asyncio.Task[None]) -> None:
         if self._drives.get(run_id) is drive:
             del self._drives[run_id], self._tasks[run_id]
+            if not self._drives:
+                self._driving.clear()
         if not task.cancelled() and task.exception() is not None:
             # The store hands the run out again when its lease ends.
             log.error("run %s is dropped: %r", run_id, task.exception())
@@ -240,22 +250,29 @@ class Engine:
         while True:
             rings = self._store.notifier.rings
             room = min(self._concurrency - len(self._drives), CLAIM_AT_ONCE)
+            looked_at = self._clock.now()
+            pause = IDLE_SECONDS
             try:
                 claimed = await self.claim(room) if room > 0 else 0
+                if claimed and claimed == room:
+                    continue
+                pause = await self._idle_time(looked_at)
             except TryAgain as error:
                 log.warning("claiming failed, trying again: %s", error)
-                claimed = 0
-            if claimed == 0 or claimed < room:
-                await self._store.notifier.wait(self._clock, await self._idle_time(), since=rings)
+            await self._store.notifier.wait(self._clock, pause, since=rings)
 
-    async def _idle_time(self) -> float:
+    async def _idle_time(self, looked_at: datetime) -> float:
         due = await self._store.next_runnable_at()
         if due is None:
-            return IDLE_SECONDS
-        return min(max((due - self._clock.now()).total_seconds(), 0.001), IDLE_SECONDS)
+            return look_again_after(self._clock, IDLE_SECONDS)
+        if due <= looked_at:
+            return IDLE_SECONDS  # it was there when we looked: its code is not here, or no room is
+        pause = max((due - self._clock.now()).total_seconds(), 0.001)
+        return min(pause, look_again_after(self._clock, IDLE_SECONDS))
 
     async def _renew_for_ever(self) -> None:
         while True:
+            await self._driving.wait()
             await self._clock.sleep(self._lease / 3)
             drives = list(self._drives.values())
             try:
@@ -264,6 +281,8 @@ class Engine:
                 log.warning("renewing failed, trying again: %s", error)
                 continue
             for drive, claim in zip(drives, renewed, strict=True):
+                if self._drives.get(drive.claim.run_id) is not drive:
+                    continue  # over meanwhile
                 if claim is None:
                     self._tasks[drive.claim.run_id].cancel()
                 else:

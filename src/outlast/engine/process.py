@@ -7,7 +7,6 @@ streams. Nothing is pickled, and the name of the function comes from the running
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import sys
 from typing import Any
@@ -22,7 +21,9 @@ class ProcessStepFailed(OutlastError):
     """What a step raised in its own process, as text."""
 
 
-class _Reply(Struct):
+class Reply(Struct):
+    """What the child tells its parent."""
+
     error: str | None = None
     output: Raw = Raw(b"null")
 
@@ -38,7 +39,7 @@ async def call_in_process(step: Any, input: Raw) -> Raw:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "outlast.engine.process",
+        "outlast.step_process",
         function.__module__,
         function.__qualname__,
         stdin=asyncio.subprocess.PIPE,
@@ -53,32 +54,7 @@ async def call_in_process(step: Any, input: Raw) -> Raw:
             await process.wait()
     if process.returncode != 0:
         raise ProcessStepFailed(f"its process ended with code {process.returncode}")
-    reply = msgspec.json.decode(text.rpartition(b"\n")[2], type=_Reply)
+    reply = msgspec.json.decode(text.rpartition(b"\n")[2], type=Reply)
     if reply.error is not None:
         raise ProcessStepFailed(reply.error)
     return Raw(bytes(reply.output))
-
-
-def main(module: str, name: str) -> None:
-    """What the child does: read the input, call the function, write the result."""
-    from outlast.codecs import JsonCodec  # the parent's codec is not here; JSON is what it sent
-
-    function: Any = importlib.import_module(module)
-    for part in name.split("."):
-        function = getattr(function, part)
-    definition = getattr(function, "definition", function)
-    codec = JsonCodec()
-    reply = _Reply()
-    try:
-        args, kwargs = definition.signature.decode_call(codec, Raw(sys.stdin.buffer.read()))
-        value = definition.function(*args, **kwargs)
-        if definition.is_async:
-            value = asyncio.run(value)
-        reply.output = definition.signature.encode_result(codec, value)
-    except Exception as error:  # noqa: BLE001 - it is told to the parent
-        reply.error = f"{type(error).__name__}: {error}"
-    sys.stdout.write("\n" + msgspec.json.encode(reply).decode())
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])

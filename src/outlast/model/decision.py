@@ -23,7 +23,7 @@ from msgspec import UNSET
 
 from outlast.errors import Conflict, Fenced, NotFound, RunClosed, RunExists
 from outlast.model.commit import Commit, Committed, Creation, Refusal
-from outlast.model.run import Change, Status
+from outlast.model.run import TERMINAL, Change, Status
 
 
 class Head(NamedTuple):
@@ -83,3 +83,17 @@ def again(commit: Commit, head: Head | None) -> Committed | None:
 def parks(change: Change | None) -> bool:
     """Whether a change sets when the run may be claimed next."""
     return change is not None and change.runnable_at is not UNSET
+
+
+def wakes(commit: Commit) -> bool:
+    """Whether others may have reason to look after this commit: a run or a task became available,
+    or will, or a run has ended."""
+    change = commit.change
+    return bool(
+        commit.sends
+        or commit.starts
+        or commit.tasks
+        or commit.release
+        or (commit.create is not None and commit.hold is None)
+        or (change is not None and (parks(change) or change.status in TERMINAL))
+    )

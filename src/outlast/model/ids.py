@@ -23,6 +23,7 @@ MAX_ID_BYTES = 255
 MAX_CHILD_ID_BYTES = 1024
 SEPARATOR = "~"
 
+_TAIL = (1 << 62) - 1
 _FORBIDDEN = {":": "a colon", "{": "a brace", "}": "a brace"}
 
 _lock = threading.Lock()
@@ -43,9 +44,8 @@ def new_id() -> str:
         else:
             _last += 1 + _random.getrandbits(32)
         value = _last
-    tail = value & 0x3FFFFFFFFFFFFFFF
-    middle = (value >> 62) & 0xFFF
-    text = f"{(value >> 74) & 0xFFFFFFFFFFFF:012x}{0x7000 | middle:04x}{(2 << 62) | tail:016x}"
+    # version 7 and variant 2 stand between the three parts, as RFC 9562 has it
+    text = f"{value >> 74 << 80 | 0x7 << 76 | (value >> 62 & 0xFFF) << 64 | 0x2 << 62 | value & _TAIL:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 

@@ -15,10 +15,10 @@ class Capability(StrEnum):
     TASKS = "tasks"  # tasks of a commit, claim_task, find_available_tasks
     TIMERS = "timers"  # timers of a commit, timers, due_timers
     ENTRIES = "entries"  # entries of a commit, entries
-    ACTIVITIES = "activities"  # activities of a commit, activity
-    SNAPSHOTS = "snapshots"  # snapshot of a commit, snapshot, drop_snapshot, snapshot_ids
-    FACTS = "facts"  # facts of a commit, fact, put_fact, drop_fact
-    KEYS = "keys"  # remember, recall, forget: idempotency keys
+    ACTIVITIES = "activities"  # activities of a commit, find_activity, activities
+    SNAPSHOTS = "snapshots"  # snapshot of a commit, find_snapshot, drop_snapshot, snapshot_ids
+    FACTS = "facts"  # facts of a commit, find_fact, put_fact, drop_fact
+    KEYS = "keys"  # remember, recall: idempotency keys
     DELETE = "delete"  # delete, and a commit that replaces a life
     RETENTION = "retention"  # expire: remove what ended long ago
     ATOMIC_BATCH = "atomic_batch"  # commit(atomic=True) over several runs

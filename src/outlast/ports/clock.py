@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from outlast.ports.store import Store
 
 
 class Clock(Protocol):
@@ -22,6 +26,30 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Return when `seconds` have passed on this clock."""
         ...
+
+
+@runtime_checkable
+class LeapingClock(Clock, Protocol):
+    """A clock for tests that leaps to the next sleeper when nothing is under way, and so has to
+    be told what is: time must not pass while a step or a database is at work."""
+
+    look_again_after: float
+    """How long to rely on a doorbell before looking all the same. A month of looking every second
+    would cost minutes even if no second takes any time."""
+
+    def attempt(self, body: object, *, elsewhere: bool) -> AbstractAsyncContextManager[None]:
+        """Around an attempt of a step (`body` says which): on the loop, or elsewhere, in a thread
+        or a process."""
+        ...
+
+    def watched(self, store: Store) -> Store:
+        """The same store, with its calls known to the clock."""
+        ...
+
+
+def look_again_after(clock: Clock, seconds: float) -> float:
+    """How long to rely on a doorbell: `seconds`, unless the clock has its own idea."""
+    return clock.look_again_after if isinstance(clock, LeapingClock) else seconds
 
 
 class SystemClock:

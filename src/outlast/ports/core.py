@@ -27,6 +27,7 @@ from outlast.model.activity import Activity
 from outlast.model.checks import check_batch
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Creation, Outcome, Refusal
+from outlast.model.decision import wakes
 from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.fact import Fact
@@ -333,6 +334,11 @@ class StoreCore(ABC):
             for capability, part in _parts(commit):
                 if part:
                     self._require(capability)
+
+    def announce(self, commits: Sequence[Commit]) -> None:
+        """What `commit` calls last: ring, if somebody who waits may find something now."""
+        if any(wakes(commit) for commit in commits):
+            self.notifier.ring()
 
     def _require(self, capability: Capability) -> None:
         if capability not in self.capabilities:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 from msgspec import Raw
 
 from outlast.errors import Fenced, InvalidValue, NotFound
@@ -13,10 +14,12 @@ from outlast.model.claim import MAX_LEASE, Claim
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.entry import Entry
 from outlast.model.fact import Fact
+from outlast.model.ids import check_id
 from outlast.model.payloads import StepCompleted, to_event
 from outlast.model.run import Run
 from outlast.model.snapshot import Snapshot
 from outlast.model.timer import Timer
+from outlast.model.times import EPOCH
 from outlast.ports.core import StoreCore
 from outlast.ports.histories import accepted
 
@@ -27,7 +30,11 @@ class DetailMethods(StoreCore):
     async def record(
         self, entry: Entry, *, token: int | None = None, timeout: float | None = None
     ) -> Entry:
-        """Add an audit line to a run and return it as stored."""
+        """Add an audit line to a run and return it as stored: with the store's time if it had
+        none."""
+        if entry.timestamp == EPOCH:
+            now = await self.now(timeout=timeout)
+            entry = msgspec.structs.replace(entry, timestamp=now)
         await self._write(Commit(run_id=entry.run_id, token=token, entries=(entry,)), timeout)
         return entry
 
@@ -104,6 +111,7 @@ class DetailMethods(StoreCore):
         self, key: str, run_id: str, *, timeout: float | None = None
     ) -> tuple[bool, str]:
         """Bind a start's idempotency key to a run: (created, the run it is bound to)."""
+        check_id(run_id)
         existing = await self.remember("start", key, run_id, run_id=run_id, timeout=timeout)
         return (True, run_id) if existing is None else (False, existing)
 
@@ -125,24 +133,28 @@ class DetailMethods(StoreCore):
         claim without lease stays as it is."""
         if by <= timedelta(0):
             raise InvalidValue(f"a claim cannot be extended by {by}: use a positive duration")
-        if claim.expires_at is None:
-            return claim
-        ttl = min(claim.expires_at + by - await self.now(timeout=timeout), MAX_LEASE)
+        left = MAX_LEASE
+        if claim.expires_at is not None:
+            left = claim.expires_at - await self.now(timeout=timeout)
+        ttl = min(left + by, MAX_LEASE)
         renewed = (await self.renew([claim], max(ttl.total_seconds(), 0.001), timeout=timeout))[0]
         if renewed is None:
-            raise Fenced(claim.subject, token=claim.token, current=0)
+            raise Fenced(claim.subject, token=claim.token)
         return renewed
 
     async def give_back(self, claim: Claim, *, timeout: float | None = None) -> None:
         """Release one claim; `Fenced` if it was lost."""
         if not (await self.release([claim], timeout=timeout))[0]:
-            raise Fenced(claim.subject, token=claim.token, current=0)
+            raise Fenced(claim.subject, token=claim.token)
 
     async def save_task_result(
         self, claim: Claim, output: Raw, *, duration_ns: int = 0, timeout: float | None = None
     ) -> int:
         """Record a task's output as a completed step and remove the task, in one commit under
-        the task's claim. Parallel branches append one after the other and overwrite nothing."""
+        the task's claim. Parallel branches append one after the other and overwrite nothing.
+
+        For engines that claim tasks and not runs: once a run itself has been claimed, its owner
+        alone may append, and a result reaches it by `send`."""
         task_id = claim.task_id or ""
         event = to_event(
             StepCompleted(duration_ns=duration_ns),

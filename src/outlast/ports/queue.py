@@ -95,8 +95,8 @@ class Queue(ABC):
         timeout: float | None = None,
     ) -> Delivery | None:
         """`take`, waiting up to `wait` seconds for a task to come; None if none did."""
-        if wait < 0:
-            raise InvalidValue(f"wait={wait} is negative: use 0 to look once")
+        if not wait >= 0:  # not a number is neither
+            raise InvalidValue(f"wait={wait} is not possible: use 0 to look once, or more")
         deadline = self.clock.monotonic() + wait
         while True:
             rings = self.notifier.rings
