@@ -25,28 +25,29 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-CONTRACTS = ROOT / "tools" / "seeds.toml"
-PAGE = ROOT / "docs" / "reference" / "seeds.md"
+CONTRACTS = "tools/seeds.toml"
+PAGE = "docs/reference/seeds.md"
 SOURCES = ("tests", "src/outlast/testing")
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str], root: Path = ROOT) -> int:
     """Write the page, or check it; return 1 if something is to be mended."""
     parser = argparse.ArgumentParser(prog="tools/seeds.py", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail if out of date")
     options = parser.parse_args(argv)
-    families = read_families(CONTRACTS.read_text(encoding="utf-8"))
-    proofs, problems = read_proofs(ROOT, SOURCES)
+    families = read_families((root / CONTRACTS).read_text(encoding="utf-8"))
+    proofs, problems = read_proofs(root, SOURCES)
     problems += unknown(proofs, families)
     if problems:
         print(*problems, sep="\n")
         return 1
-    page = render(families, proofs)
+    text = render(families, proofs)
+    page = root / PAGE
     if not options.check:
-        PAGE.parent.mkdir(parents=True, exist_ok=True)
-        PAGE.write_text(page, encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page:
-        print(f"{PAGE.relative_to(ROOT)} is out of date: run ./dev docs and commit it")
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text, encoding="utf-8")
+    elif not page.exists() or page.read_text(encoding="utf-8") != text:
+        print(f"{PAGE} is out of date: run ./dev docs and commit it")
         return 1
     return 0
 
@@ -78,7 +79,7 @@ def read_families(text: str) -> list[Family]:
     ]
     ids = [contract.id for family in families for contract in family.contracts]
     if twice := {id for id in ids if ids.count(id) > 1}:
-        raise ValueError(f"twice in {CONTRACTS.name}: {', '.join(sorted(twice))}")
+        raise ValueError(f"twice in {CONTRACTS}: {', '.join(sorted(twice))}")
     return families
 
 
@@ -116,7 +117,7 @@ def unknown(proofs: Iterable[Proof], families: Iterable[Family]) -> list[str]:
     """Say which markers name what is no contract."""
     known = {contract.id for family in families for contract in family.contracts}
     return [
-        f"{proof.path}:{proof.line}: {proof.contract!r} is no contract of {CONTRACTS.name}: "
+        f"{proof.path}:{proof.line}: {proof.contract!r} is no contract of {CONTRACTS}: "
         "name them one by one, as they are written there"
         for proof in proofs
         if proof.contract not in known
@@ -251,7 +252,7 @@ def _row(contract: Contract, proofs: list[Proof]) -> str:
         by_path.setdefault(proof.path, set()).add(proof.test)
     cells = []
     for path, tests in sorted(by_path.items()):
-        link = os.path.relpath(path, PAGE.parent.relative_to(ROOT))
+        link = os.path.relpath(path, Path(PAGE).parent)
         cells.append(f"[{path}]({link})")
         cells += [f"`{test}`" for test in sorted(tests) if test]
     proven = "<br>".join(cells) or "**open**"

@@ -45,8 +45,12 @@ def refusal(commit: Commit, head: Head | None) -> Refusal | None:
     ``head.commit_id``.
     """
     if head is None:
-        return None if commit.create is not None else NotFound("run", commit.run_id)
-    if commit.create is not None and commit.creation is Creation.NEW:
+        if commit.create is None:
+            return NotFound("run", commit.run_id)
+        # A run that is not there is at 0 and nobody's: a commit that expects more of it, or has
+        # the claim of a life that is gone, must not bring it into being.
+        head = Head(commit.create.uid, Status.PENDING, 0, 0, 0, "")
+    elif commit.create is not None and commit.creation is Creation.NEW:
         return RunExists(commit.run_id, head.uid)
     what = f"run {commit.run_id!r}"
     if commit.uid is not None and commit.uid != head.uid:

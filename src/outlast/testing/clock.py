@@ -60,7 +60,7 @@ class ManualClock:
                 due.append(heapq.heappop(self._sleepers))
         for _, _, loop, awake in due:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(_wake, awake)
+                loop.call_soon_threadsafe(wake, awake)
 
     def set(self, moment: datetime) -> None:
         """Turn the wall clock, forwards or back; no time passes."""
@@ -74,6 +74,7 @@ def _micros(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def _wake(future: asyncio.Future[None]) -> None:
+def wake(future: asyncio.Future[None]) -> None:
+    """Let whoever awaits it go on, if somebody still does."""
     if not future.done():
         future.set_result(None)

@@ -15,7 +15,7 @@ from outlast.model.ids import root_of
 from outlast.model.inbox import Receipt, Send
 from outlast.model.run import Run
 from outlast.model.times import EPOCH
-from outlast.stores.memory.tables import Life, Tables
+from outlast.stores.memory.tables import Life, Tables, private
 
 
 def commit_all(
@@ -44,7 +44,7 @@ def _decide(tables: Tables, commit: Commit) -> Outcome | None:
                 return DuplicateEvent(commit.run_id, event.id, life.event_ids[event.id])
     for claim in commit.finishes:
         if tables.claimed(claim) is None:
-            return Fenced(claim.subject, token=claim.token, current=tables.token)
+            return Fenced(claim.subject, token=claim.token)
     return None
 
 
@@ -60,7 +60,7 @@ def _write(tables: Tables, commit: Commit, now: datetime) -> Committed:
     for number in commit.folds:
         life.inbox.pop(number, None)
     if commit.change is not None:
-        life.update(**commit.change.values())
+        life.update(**private(commit.change).values())
     still_runnable = _park(life, commit, now)
     life.update(revision=run.revision + 1, commit_id=commit.id, updated_at=now)
     undelivered = tuple(
@@ -71,6 +71,8 @@ def _write(tables: Tables, commit: Commit, now: datetime) -> Committed:
             child = _born(start.run, now)
             tables.lives[child.run.id] = child
             _append(child, start.events, now)
+            if child.run.status.terminal:
+                _end(tables, child, now)
     fired = _write_parts(tables, life, commit, now)
     if life.run.status.terminal and run.ended_at is None:
         _end(tables, life, now)
@@ -96,6 +98,8 @@ def _life(tables: Tables, commit: Commit, now: datetime) -> Life:
         if commit.carry_inbox:
             life.inbox, life.item_ids = present.inbox, present.item_ids
             life.update(inbox=present.run.inbox)
+            if life.inbox:
+                life.update(runnable_at=now)
     tables.lives[commit.run_id] = life
     return life
 
@@ -103,7 +107,7 @@ def _life(tables: Tables, commit: Commit, now: datetime) -> Life:
 def _born(record: Run, now: datetime) -> Life:
     runnable_at = record.runnable_at and max(record.runnable_at, now)
     run = msgspec.structs.replace(
-        record,
+        private(record),
         runnable_at=runnable_at,
         sequence=0,
         revision=0,
@@ -114,7 +118,7 @@ def _born(record: Run, now: datetime) -> Life:
         inbox=0,
         created_at=now if record.created_at == EPOCH else record.created_at,
         updated_at=now,
-        ended_at=now if record.status.terminal else None,
+        ended_at=None,
     )
     return Life(run)
 
@@ -124,7 +128,7 @@ def _append(life: Life, events: Sequence[Event], now: datetime) -> None:
     for sequence, event in enumerate(events, run.sequence + 1):
         life.events.append(
             msgspec.structs.replace(
-                event,
+                private(event),
                 sequence=sequence,
                 token=run.token,
                 timestamp=now if event.timestamp == EPOCH else event.timestamp,
@@ -150,7 +154,7 @@ def _park(life: Life, commit: Commit, now: datetime) -> bool:
 
 def _write_parts(tables: Tables, life: Life, commit: Commit, now: datetime) -> tuple[str, ...]:
     for claim in commit.finishes:
-        tables.drop_tasks(commit.run_id, {claim.task_id or ""})
+        tables.finish(claim)
     tables.drop_tasks(commit.run_id, set(commit.drops))
     for task in commit.tasks:
         stamped = msgspec.structs.replace(task, uid=life.run.uid, enqueued_at=now)

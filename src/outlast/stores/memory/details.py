@@ -23,7 +23,7 @@ from outlast.model.timer import Timer
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory.committing import deliver
-from outlast.stores.memory.tables import Life, Tables
+from outlast.stores.memory.tables import Life, Tables, private
 
 
 class MemoryDetails(Store):
@@ -61,10 +61,10 @@ class MemoryDetails(Store):
         with self._locked() as tables:
             for claim in finishes:
                 if tables.claimed(claim) is None:
-                    raise Fenced(claim.subject, token=claim.token, current=tables.token)
+                    raise Fenced(claim.subject, token=claim.token)
             receipts = [deliver(tables, send, self.clock.now()) for send in sends]
             for claim in finishes:
-                tables.drop_tasks(claim.run_id, {claim.task_id or ""})
+                tables.finish(claim)
         self.notifier.ring()
         return receipts
 
@@ -111,7 +111,7 @@ class MemoryDetails(Store):
                 if queued.available(now) and queue in (None, queued.task.queue)
             ]
         ready.sort(key=lambda queued: (queued.task.priority, queued.ready_at, queued.order))
-        return [queued.task for queued in ready[:limit]]
+        return [private(queued.task) for queued in ready[:limit]]
 
     # -- what a run owns ----------------------------------------------------------------------
 

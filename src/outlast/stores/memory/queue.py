@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from outlast.errors import Fenced, InvalidValue, NotFound, QueueClosed
-from outlast.model.checks import check_task
+from outlast.errors import Fenced, NotFound, QueueClosed
+from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
@@ -54,8 +54,7 @@ class MemoryQueue(Queue):
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:
         check_name(queue, "queue name")
-        if delay < 0:
-            raise InvalidValue(f"delay={delay} is negative: use 0 for now")
+        check_delay(delay)
         now = self.clock.now()
         stamped = [msgspec.structs.replace(task, queue=queue, enqueued_at=now) for task in tasks]
         for task in stamped:
@@ -96,8 +95,7 @@ class MemoryQueue(Queue):
         reason: str = "rejected",
         timeout: float | None = None,
     ) -> None:
-        if delay < 0:
-            raise InvalidValue(f"delay={delay} is negative: use 0 for now")
+        check_delay(delay)
         now = self.clock.now()
         with self._held(claim) as (tables, queued):
             if requeue and queued.task.attempt < self.max_attempts:

@@ -20,7 +20,7 @@ from outlast.ports.capability import ALL_CAPABILITIES, Capability, Durability
 from outlast.stores.memory.committing import commit_all
 from outlast.stores.memory.details import MemoryDetails
 from outlast.stores.memory.queue import MemoryQueue
-from outlast.stores.memory.tables import Life, Tables
+from outlast.stores.memory.tables import Life, Tables, private
 
 
 class MemoryStore(MemoryDetails):
@@ -46,7 +46,7 @@ class MemoryStore(MemoryDetails):
         self.check(commits, atomic=atomic)
         with self._locked() as tables:
             outcomes = commit_all(tables, commits, self.clock.now(), atomic=atomic)
-        self.notifier.ring()
+        self.announce(commits)
         return outcomes
 
     # -- reads --------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ class MemoryStore(MemoryDetails):
         check_id(run_id, child=True)
         with self._locked() as tables:
             life = tables.lives.get(run_id)
-            return None if life is None else life.run
+            return None if life is None else private(life.run)
 
     async def history(
         self,
@@ -67,10 +67,10 @@ class MemoryStore(MemoryDetails):
     ) -> list[Event]:
         check_id(run_id, child=True)
         check_after(after)
+        end = None if limit is None else after + check_limit(limit)
         with self._locked() as tables:
             life = tables.lives.get(run_id)
-            end = None if limit is None else after + limit
-            return [] if life is None else life.events[after:end]
+            return [] if life is None else [private(event) for event in life.events[after:end]]
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
         query.check()
@@ -79,7 +79,7 @@ class MemoryStore(MemoryDetails):
         found.sort(key=_position, reverse=True)
         if query.after is not None:
             found = [run for run in found if _position(run) < parse_cursor(query.after)]
-        page = found[: query.limit]
+        page = [private(run) for run in found[: query.limit]]
         return Page(page, cursor_of(page[-1]) if len(found) > len(page) else None)
 
     # -- claims -------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class MemoryStore(MemoryDetails):
                         run_id=run.id,
                         uid=run.uid,
                     )
-                    claimed.append(ClaimedRun(claim, life.run))
+                    claimed.append(ClaimedRun(claim, private(life.run)))
                     if len(claimed) == limit:
                         break
         return claimed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 import msgspec
 
@@ -61,6 +62,19 @@ class QueuedTask:
         return not held and self.ready_at <= now
 
 
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def private(value: S) -> S:
+    """A copy that shares no map with `value`, so that nobody changes the store from outside."""
+    maps = {
+        name: dict(found)
+        for name in value.__struct_fields__
+        if isinstance(found := getattr(value, name), dict)
+    }
+    return msgspec.structs.replace(value, **maps) if maps else value
+
+
 TaskKey = tuple[str, str, str]
 """Queue, run id (empty for a task of no run) and task id."""
 
@@ -88,7 +102,7 @@ class Tables:
         if key in self.tasks:
             return False
         self.order += 1
-        self.tasks[key] = QueuedTask(task, ready_at, self.order)
+        self.tasks[key] = QueuedTask(private(task), ready_at, self.order)
         return True
 
     def claimed(self, claim: Claim) -> QueuedTask | None:
@@ -112,6 +126,11 @@ class Tables:
             task_id=queued.task.id,
             queue=queued.task.queue,
         )
+
+    def finish(self, claim: Claim) -> None:
+        """Remove the task that `claim` holds, and no other of that name in another queue."""
+        if self.claimed(claim) is not None:
+            del self.tasks[claim.queue or "", claim.run_id, claim.task_id or ""]
 
     def drop_tasks(self, run_id: str, task_ids: set[str] | None = None) -> None:
         """Remove a run's tasks, all of them or those, wherever they stand."""

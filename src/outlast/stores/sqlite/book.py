@@ -1,0 +1,237 @@
+"""Book: the runs that one transaction touches, read once, changed in Python, written back once.
+
+Many commits arrive in one batch. Their runs are read in one query; each commit then changes rows
+in memory, in order, so that it sees what those before it did; at the end everything is written set
+by set. What a run owns besides (items, tasks, timers …) is written at once, since nothing refers
+to it before the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import astuple
+
+from outlast.model.event import Event
+from outlast.model.run import Attribute, Run
+from outlast.model.times import EPOCH
+from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.rows import (
+    COLD,
+    RUN_COLUMNS,
+    RunRow,
+    detail_row,
+    event_rows,
+    micros,
+    tag,
+    text,
+    value_row,
+)
+
+LOAD_RUN = query("load_run")
+LOAD_RUNS = query("load_runs")
+INSERT_RUNS = query("insert_runs")
+ADVANCE_RUNS = query("advance_runs")
+UPDATE_RUNS = query("update_runs")
+INSERT_DETAILS = query("insert_details")
+INSERT_VALUES = query("insert_values")
+INSERT_EVENTS = query("insert_events")
+INSERT_ATTRIBUTES = query("insert_attributes")
+DELETE_ATTRIBUTES = query("delete_attributes")
+SET = {name: query(f"set_{name}") for name in COLD}
+READ_COUNTERS = query("read_counters")
+WRITE_COUNTERS = query("write_counters")
+
+
+class Counters:
+    """Tokens and keys: they only grow, over the whole store, also when runs are deleted."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._read = False
+        self._token = self._key = 0
+        self._used = False
+
+    def next_token(self) -> int:
+        """A token greater than any before."""
+        self._load()
+        self._used = True
+        self._token += 1
+        return self._token
+
+    def next_key(self) -> int:
+        """A key that no life of a run has had."""
+        self._load()
+        self._used = True
+        self._key += 1
+        return self._key
+
+    def save(self) -> None:
+        """Write them back, if any was used."""
+        if self._used:
+            self._connection.execute(WRITE_COUNTERS, (self._token, self._key))
+            self._used = False
+
+    def _load(self) -> None:
+        # Under the writer's lock, so nobody else counts on.
+        if not self._read:
+            self._token, self._key = self._connection.execute(READ_COUNTERS).fetchall()[0]
+            self._read = True
+
+
+class Book:
+    """The working set of one transaction."""
+
+    def __init__(self, connection: Connection, now: datetime) -> None:
+        self.connection = connection
+        self.now = micros(now)
+        self.counters = Counters(connection)
+        self._runs: dict[str, RunRow | None] = {}
+        self._details: list[tuple[Any, ...]] = []
+        self._values: list[tuple[Any, ...]] = []
+        self._cold: dict[str, list[tuple[int, object]]] = {}
+        self._events: list[tuple[Any, ...]] = []
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def load(self, run_ids: Collection[str]) -> None:
+        """Read many runs at once."""
+        if len(run_ids) == 1:
+            rows = self.connection.execute(LOAD_RUN, tuple(run_ids)).fetchall()
+        else:
+            rows = self.connection.execute(LOAD_RUNS, (text(run_ids),)).fetchall()
+        runs = self._runs
+        runs.update(dict.fromkeys(run_ids))
+        for row in rows:
+            runs[row[1]] = RunRow(*row)
+
+    def find(self, run_id: str) -> RunRow | None:
+        """A run as it stands now in this transaction, or None."""
+        if run_id not in self._runs:
+            self.load([run_id])
+        return self._runs[run_id]
+
+    # -- changing -----------------------------------------------------------------------------
+
+    def begin(self, record: Run) -> RunRow:
+        """A new life."""
+        now = self.now
+        runnable_at = record.runnable_at
+        row = RunRow(
+            self.counters.next_key(),
+            record.id,
+            record.uid,
+            record.workflow,
+            record.parent,
+            record.status.value,
+            record.wait_kind,
+            record.current_step,
+            None if runnable_at is None else max(micros(runnable_at), now),
+            None,
+            0,
+            None,
+            0,
+            0,
+            "",
+            0,
+            now if record.created_at == EPOCH else micros(record.created_at),
+            now,
+            None,
+            is_new=True,
+        )
+        self._runs[record.id] = row
+        details = detail_row(row.key, record)
+        if details is not None:
+            self._details.append(details)
+        values = value_row(row.key, record)
+        if values is not None:
+            self._values.append(values)
+        if record.attributes:
+            self._index(row, record.attributes)
+        return row
+
+    def append(self, row: RunRow, events: Collection[Event]) -> None:
+        """Number events and add them to a history."""
+        self._events += event_rows(
+            events, key=row.key, after=row.sequence, token=row.token, now=self.now
+        )
+        row.sequence += len(events)
+        row.is_changed = True
+
+    def change(self, row: RunRow, name: str, value: Any) -> None:
+        """Set a field of the record."""
+        if name in COLD:
+            self._cold.setdefault(name, []).append((row.key, COLD[name](value)))
+            if name == "attributes":
+                self.connection.execute(DELETE_ATTRIBUTES, (row.key,))
+                self._index(row, value)
+        elif name == "runnable_at":
+            row.runnable_at = None if value is None else max(micros(value), self.now)
+            row.is_moved = True
+        elif name == "status":
+            row.status = value.value
+            row.is_moved = True
+        else:
+            setattr(row, name, value)
+            row.is_moved |= name == "workflow"
+        row.is_changed = True
+
+    def forget(self, run_ids: Iterable[str]) -> None:
+        """These runs are gone."""
+        for run_id in run_ids:
+            self._runs[run_id] = None
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Write back what has changed. The book can be used on."""
+        connection = self.connection
+        new, advanced, moved = [], [], []
+        for row in self._runs.values():
+            if row is None or not (row.is_new or row.is_changed):
+                continue
+            if row.is_new:
+                new.append(astuple(row)[:RUN_COLUMNS])
+            elif row.is_moved:
+                moved.append((*_moved(row), *_advanced(row)))
+            else:
+                advanced.append(_advanced(row))
+            row.is_new = row.is_changed = row.is_moved = False
+        batches = [
+            (INSERT_RUNS, new),
+            (ADVANCE_RUNS, advanced),
+            (UPDATE_RUNS, moved),
+            (INSERT_DETAILS, self._details),
+            (INSERT_VALUES, self._values),
+            *((SET[name], values) for name, values in self._cold.items()),
+            (INSERT_EVENTS, self._events),
+        ]
+        for sql, rows in batches:
+            if len(rows) == 1:
+                connection.execute(sql, rows[0])
+            elif rows:
+                connection.executemany(sql, rows)
+        self._details, self._values, self._cold, self._events = [], [], {}, []
+        self.counters.save()
+
+    def _index(self, row: RunRow, attributes: dict[str, Attribute]) -> None:
+        self.connection.executemany(
+            INSERT_ATTRIBUTES,
+            [(row.key, name, tag(value), row.created_at) for name, value in attributes.items()],
+        )
+
+
+def _moved(row: RunRow) -> tuple[Any, ...]:
+    return (
+        row.workflow, row.status, row.runnable_at, row.owner, row.claimed_until, row.ended_at,
+    )  # fmt: skip
+
+
+def _advanced(row: RunRow) -> tuple[Any, ...]:
+    return (
+        row.wait_kind, row.current_step, row.token, row.sequence, row.revision, row.commit_id,
+        row.inbox, row.updated_at, row.key,
+    )  # fmt: skip

@@ -1,0 +1,151 @@
+"""Claims on runs: who may advance one, chosen by index whatever the number of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from outlast.model.claim import Claim, ClaimedRun
+from outlast.model.times import from_micros
+from outlast.stores.sqlite.book import LOAD_RUN, Counters
+from outlast.stores.sqlite.connection import Connection, scalar
+from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.rows import RunRow, micros, text, to_run
+from outlast.stores.sqlite.tasks import find_held
+
+FIND_SHELVES = query("find_shelves")
+FIND_RUNNABLE = query("find_runnable")
+FIND_EXPIRED_CLAIMS = query("find_expired_claims")
+FIND_CLAIMABLE = query("find_claimable")
+FIND_RUNS_BY_KEY = query("find_runs_by_key")
+FIND_NEXT_TAKEOVER = query("find_next_takeover")
+CLAIM_RUNS = query("claim_runs")
+RENEW_RUNS = query("renew_runs")
+RELEASE_RUNS = query("release_runs")
+RENEW_TASK = query("renew_task")
+RELEASE_TASK = query("release_task")
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """Which runs somebody wants to claim."""
+
+    limit: int
+    workflows: Collection[str] | None
+    run_ids: Collection[str] | None
+
+
+def find_claimable(connection: Connection, wish: Wish, now: datetime) -> list[int]:
+    """The keys of the runs to claim, those due longest first."""
+    if wish.run_ids is None:
+        found = _runnable(connection, wish, micros(now))
+    else:
+        found = []
+        for id in set(wish.run_ids):
+            parameters = {"id": id, "now": micros(now)}
+            for due, _, key, workflow in connection.execute(FIND_CLAIMABLE, parameters).fetchall():
+                if wish.workflows is None or workflow in wish.workflows:
+                    found.append((due or 0, id, key))
+    return [key for _, _, key in sorted(found)[: wish.limit]]
+
+
+def _runnable(connection: Connection, wish: Wish, now: int) -> list[tuple[int, str, int]]:
+    found = [
+        (due, id, key)
+        for due, id, key, workflow in (
+            connection.execute(FIND_EXPIRED_CLAIMS, {"now": now}).fetchall()
+        )
+        if wish.workflows is None or workflow in wish.workflows
+    ]
+    for workflow, due in connection.execute(FIND_SHELVES).fetchall():
+        if due <= now and (wish.workflows is None or workflow in wish.workflows):
+            parameters = {"workflow": workflow, "now": now, "limit": wish.limit}
+            found += connection.execute(FIND_RUNNABLE, parameters).fetchall()
+    return found
+
+
+def claim_runs(
+    connection: Connection, wish: Wish, owner: str, ttl: float, now: datetime
+) -> list[ClaimedRun]:
+    """Claim what `find_claimable` finds, under the writer's lock."""
+    keys = find_claimable(connection, wish, now)
+    if not keys:
+        return []
+    until = now + timedelta(seconds=ttl)
+    rows = connection.execute(FIND_RUNS_BY_KEY, (text(keys),)).fetchall()
+    runs = {row[0]: to_run(row) for row in rows}
+    counters = Counters(connection)
+    claimed, updates = [], []
+    for key in keys:
+        token = counters.next_token()
+        run = msgspec.structs.replace(runs[key], owner=owner, token=token, claimed_until=until)
+        claim = Claim(
+            owner=owner,
+            token=token,
+            claimed_at=now,
+            expires_at=until,
+            run_id=run.id,
+            uid=run.uid,
+        )
+        claimed.append(ClaimedRun(claim, run))
+        updates.append((owner, token, micros(until), key))
+    connection.executemany(CLAIM_RUNS, updates)
+    counters.save()
+    return claimed
+
+
+def renew(
+    connection: Connection, claims: Sequence[Claim], ttl: float, now: datetime
+) -> list[Claim | None]:
+    """Set leases to `ttl` from now; None where the claim was lost."""
+    until = now + timedelta(seconds=ttl)
+    renewed: list[Claim | None] = []
+    for claim in claims:
+        if claim.task_id is None:
+            run = _owned(connection, claim)
+            if run is not None:
+                connection.execute(RENEW_RUNS, (micros(until), run.key))
+            kept = run is not None
+        else:
+            task = find_held(connection, claim)
+            if task is not None and task.claimed_until is not None:
+                connection.execute(RENEW_TASK, (micros(until), task.key))
+            kept = task is not None
+        expires_at = None if claim.expires_at is None else until
+        renewed.append(msgspec.structs.replace(claim, expires_at=expires_at) if kept else None)
+    return renewed
+
+
+def release(connection: Connection, claims: Sequence[Claim]) -> list[bool]:
+    """Give claims back; False where the claim was lost."""
+    released = []
+    for claim in claims:
+        held: Any
+        if claim.task_id is None:
+            held, sql = _owned(connection, claim), RELEASE_RUNS
+        else:
+            held, sql = find_held(connection, claim), RELEASE_TASK
+        if held is not None:
+            connection.execute(sql, (held.key,))
+        released.append(held is not None)
+    return released
+
+
+def next_runnable_at(connection: Connection) -> datetime | None:
+    """When the next run that nobody holds, or will hold by then, becomes runnable."""
+    times = [due for _, due in connection.execute(FIND_SHELVES).fetchall()]
+    takeover = scalar(connection, FIND_NEXT_TAKEOVER)
+    if takeover is not None:
+        times.append(takeover)
+    return from_micros(min(times)) if times else None
+
+
+def _owned(connection: Connection, claim: Claim) -> RunRow | None:
+    """The run that a claim still owns: not superseded, not released, not another life."""
+    rows = connection.execute(LOAD_RUN, (claim.run_id,)).fetchall()
+    run = RunRow(*rows[0]) if rows else None
+    if run is None or run.uid != claim.uid or run.token != claim.token:
+        return None
+    return run if run.owner is not None else None

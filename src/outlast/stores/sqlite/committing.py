@@ -1,0 +1,182 @@
+"""How commits are written: decide for all, then write for all, in one transaction.
+
+The decision is `outlast.model.decision`, on heads read under the writer's lock. One refusal is not
+looked up beforehand: whether an event id is recorded already. The unique index says so when the
+events are inserted; then the transaction is rolled back and done again, looking first (`careful`).
+Ids are new as a rule, and the index has to be searched anyway to be added to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from outlast.errors import Busy, DuplicateEvent, Fenced
+from outlast.model.commit import Commit, Committed, Creation, Outcome, Refusal
+from outlast.model.decision import Head, again, parks, refusal
+from outlast.model.inbox import Receipt
+from outlast.stores.sqlite.book import Book
+from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.database import MANY
+from outlast.stores.sqlite.deleting import end_run, forget_tree
+from outlast.stores.sqlite.inboxes import deliver, has_unseen
+from outlast.stores.sqlite.parts import write_parts
+from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.rows import STATUS, RunRow
+from outlast.stores.sqlite.tasks import find_held
+
+FIND_EVENT = query("find_event")
+FOLD_ITEMS = query("fold_items")
+CARRY_ITEMS = query("carry_items")
+CARRY_RECEIPTS = query("carry_receipts")
+
+
+def commit_all(
+    connection: Connection,
+    commits: Sequence[Commit],
+    now: datetime,
+    *,
+    atomic: bool,
+    careful: bool,
+) -> list[Outcome]:
+    """The outcomes of `commits`, in order. Raises `Collision` if an event id is recorded already
+    and `careful` is not set."""
+    book = Book(connection, now)
+    book.load(_run_ids(commits))
+    decided = [_decide(book, commit, careful=careful) for commit in commits]
+    if atomic and any(isinstance(answer, Refusal) for answer in decided):
+        # Nothing will be inserted that could tell who else is to be refused.
+        decided = [_decide(book, commit, careful=True) for commit in commits]
+        held_back = Busy("not written: another commit of this atomic batch was refused")
+        return [held_back if answer is None else answer for answer in decided]
+    outcomes = [
+        _write(book, commit) if answer is None else answer
+        for commit, answer in zip(commits, decided, strict=True)
+    ]
+    book.write()
+    return outcomes
+
+
+def rows_of(commits: Sequence[Commit]) -> int:
+    """About how many rows these commits write."""
+    return sum(
+        1 + len(commit.events) + len(commit.sends) + len(commit.starts) + len(commit.tasks)
+        + len(commit.entries)
+        + MANY * (commit.creation is Creation.REPLACE)
+        for commit in commits
+    )  # fmt: skip
+
+
+def _run_ids(commits: Sequence[Commit]) -> list[str]:
+    ids = [commit.run_id for commit in commits]
+    for commit in commits:
+        if commit.sends:
+            ids += [send.run_id for send in commit.sends]
+        if commit.starts:
+            ids += [start.run.id for start in commit.starts]
+    return ids
+
+
+def _decide(book: Book, commit: Commit, *, careful: bool) -> Outcome | None:
+    row = book.find(commit.run_id)
+    head = None
+    if row is not None:
+        head = Head(
+            row.uid, STATUS[row.status], row.sequence, row.revision, row.token, row.commit_id
+        )
+    answer: Outcome | None = again(commit, head) or refusal(commit, head)
+    if answer is not None:
+        return answer
+    if careful and row is not None and commit.creation is not Creation.REPLACE:
+        for event in commit.events:
+            found = book.connection.execute(FIND_EVENT, (row.key, event.id)).fetchall()
+            if found:
+                return DuplicateEvent(commit.run_id, event.id, found[0][0])
+    for claim in commit.finishes:
+        if find_held(book.connection, claim) is None:
+            return Fenced(claim.subject, token=claim.token)
+    return None
+
+
+def _write(book: Book, commit: Commit) -> Committed:
+    row = _life(book, commit)
+    was_open = row.ended_at is None
+    if commit.force:
+        _own(row, book.counters.next_token(), owner=None, until=None)
+    if commit.hold is not None:
+        until = book.now + timedelta(seconds=commit.hold.ttl) // timedelta(microseconds=1)
+        _own(row, book.counters.next_token(), owner=commit.hold.owner, until=until)
+    if commit.events:
+        book.append(row, commit.events)
+    if commit.folds:
+        book.connection.executemany(FOLD_ITEMS, [(row.key, number) for number in commit.folds])
+    if commit.change is not None:
+        for name, value in commit.change.values().items():
+            book.change(row, name, value)
+    still_runnable = _park(book, row, commit)
+    row.revision += 1
+    row.commit_id = commit.id
+    row.updated_at = book.now
+    row.is_changed = True
+    undelivered = tuple(
+        send.item.id for send in commit.sends if not isinstance(deliver(book, send), Receipt)
+    )
+    for start in commit.starts:
+        if book.find(start.run.id) is None:
+            child = book.begin(start.run)
+            book.append(child, start.events)
+            if child.is_terminal:
+                end_run(book, child)
+    fired = write_parts(book, row, commit)
+    if was_open and row.is_terminal:
+        end_run(book, row)
+    return Committed(
+        run_id=commit.run_id,
+        uid=row.uid,
+        sequence=row.sequence,
+        revision=row.revision,
+        token=row.token,
+        still_runnable=still_runnable,
+        fired=fired,
+        undelivered=undelivered,
+    )
+
+
+def _life(book: Book, commit: Commit) -> RunRow:
+    present = book.find(commit.run_id)
+    if present is not None and (commit.create is None or commit.creation is Creation.UPSERT):
+        return present
+    assert commit.create is not None, "decided: there is a run, or one to begin"
+    if present is None:
+        return book.begin(commit.create)
+    # What earlier commits of this batch have written to the old tree goes with it.
+    book.write()
+    row = book.begin(commit.create)
+    if commit.carry_inbox:
+        book.connection.execute(CARRY_ITEMS, (row.key, present.key))
+        book.connection.execute(CARRY_RECEIPTS, (row.key, present.key))
+        row.inbox = present.inbox
+        if has_unseen(book.connection, row, 0):
+            row.runnable_at = book.now
+    gone = forget_tree(book.connection, commit.run_id)
+    book.forget(run_id for run_id in gone if run_id != commit.run_id)
+    return row
+
+
+def _own(row: RunRow, token: int, *, owner: str | None, until: int | None) -> None:
+    row.token, row.owner, row.claimed_until = token, owner, until
+    row.is_moved = True
+
+
+def _park(book: Book, row: RunRow, commit: Commit) -> bool:
+    """Apply `release`, unless an item the owner has not seen forbids rest: then True."""
+    if not commit.release and not parks(commit.change):
+        return False
+    if has_unseen(book.connection, row, commit.seen):
+        row.runnable_at = book.now
+        row.is_moved = True
+        return True
+    if commit.release:
+        row.owner = row.claimed_until = None
+        row.is_moved = True
+    return False

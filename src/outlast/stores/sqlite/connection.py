@@ -1,0 +1,81 @@
+"""What we need of a database connection, and how we set one up.
+
+The rest of this package runs SQL through `Connection` and nothing else of Python's sqlite3, so
+that another build of SQLite (pysqlite3, apsw with a VFS that loses power) takes a few lines of
+adapter: statements commit by themselves unless we say BEGIN, and `fetchall` is the only way to
+read. There is no `fetchone` on purpose: a statement that is not read to its end stays open, and an
+open statement keeps the log from being folded.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+Synchronous = Literal["full", "normal"]
+
+CACHE_KIB = 32 * 1024
+STATEMENTS = 512  # more than this package has, so that none is ever parsed twice
+
+
+class Cursor(Protocol):
+    """The answer to one statement."""
+
+    def fetchall(self) -> list[Any]:
+        """All rows, as tuples."""
+        ...
+
+
+class Connection(Protocol):
+    """A connection in autocommit mode that may be used by one thread at a time."""
+
+    def execute(self, sql: str, parameters: Any = ..., /) -> Cursor:
+        """Run one statement."""
+        ...
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> object:
+        """Run one statement for each set of parameters."""
+        ...
+
+    def close(self) -> None:
+        """Give it back."""
+        ...
+
+
+Connect = Callable[[str], Connection]
+"""Opens a connection to the file at a path."""
+
+
+def connect(path: str) -> Connection:
+    """A connection of Python's own sqlite3."""
+    return sqlite3.connect(
+        path,
+        timeout=0,  # whoever waits for a lock does it in lane.py, where waiting can be given up
+        isolation_level=None,  # we say BEGIN IMMEDIATE: a deferred one ignores every timeout
+        check_same_thread=False,  # a mutex keeps threads apart
+        cached_statements=STATEMENTS,
+    )
+
+
+def configure(connection: Connection, *, synchronous: Synchronous, log_limit: int) -> None:
+    """Set what is not stored in the file. The caller has made sure that the file is ours."""
+    for pragma in (
+        f"synchronous = {synchronous}",
+        "fullfsync = 1",  # macOS: fsync alone stops at the disk's own cache
+        "checkpoint_fullfsync = 1",
+        "wal_autocheckpoint = 0",  # see log.py
+        f"journal_size_limit = {log_limit}",
+        "mmap_size = 0",  # an I/O error in mapped memory is a signal, not an error
+        f"cache_size = -{CACHE_KIB}",
+        "temp_store = memory",
+        "trusted_schema = off",  # a schema that was tampered with calls no functions
+    ):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
+def scalar(connection: Connection, sql: str, parameters: Parameters = ()) -> Any:
+    """The first column of the first row, or None."""
+    rows = connection.execute(sql, parameters).fetchall()
+    return rows[0][0] if rows else None

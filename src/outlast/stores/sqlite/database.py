@@ -1,0 +1,247 @@
+"""Database: the file of a store and its queues, opened once for all of them.
+
+Three connections: one writes, one reads, and one folds the log (log.py). None of them survives a
+fork: a child would share locks and file positions with its parent, so it is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import weakref
+from contextlib import ExitStack
+from typing import NamedTuple, TypeVar
+
+from outlast.errors import InvalidValue, StoreClosed, StoreFault, UnsafeStorage
+from outlast.stores.sqlite import schema
+from outlast.stores.sqlite.connection import (
+    Connect,
+    Connection,
+    Synchronous,
+    configure,
+    connect,
+    scalar,
+)
+from outlast.stores.sqlite.faults import is_busy, translate
+from outlast.stores.sqlite.lane import Lane, Work, pauses
+from outlast.stores.sqlite.location import (
+    check_storage,
+    parse_location,
+    prepare_file,
+    read_mounts,
+)
+from outlast.stores.sqlite.log import HARD_LIMIT, LIMIT, Log, has_reset_race
+from outlast.stores.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+SMALL = 256
+"""Rows that a transaction in the event loop may write: about two milliseconds' worth."""
+
+MANY = 1_000_000
+"""Nobody knows how many rows: not in the event loop."""
+
+OPEN_SECONDS = 60.0
+OLDEST = (3, 24)  # upsert
+
+
+class _Open(NamedTuple):
+    writer: Writer
+    reader: Lane
+    log: Log
+    sqlite: str
+    pid: int
+
+
+class Database:
+    """Reads and writes for all who share the file in this process. Thread-safe."""
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        *,
+        synchronous: Synchronous = "full",
+        inline: bool = True,
+        network_storage: bool = False,
+        log_limit: int = LIMIT,
+        log_hard_limit: int = HARD_LIMIT,
+        connect: Connect = connect,
+    ) -> None:
+        if synchronous not in ("full", "normal"):
+            raise InvalidValue(f"synchronous={synchronous!r}: use 'full' or 'normal'")
+        if not 0 < log_limit <= log_hard_limit:
+            raise InvalidValue(
+                f"log_limit={log_limit} and log_hard_limit={log_hard_limit}: the first is "
+                "positive, the second no smaller"
+            )
+        self.path = parse_location(location)
+        self.synchronous = synchronous
+        self._connect = connect
+        self._network_storage = network_storage
+        self._inline = inline
+        self._limits = (log_limit, log_hard_limit)
+        self._opening = threading.Lock()
+        self._users: set[object] = set()
+        self._state: _Open | None = None
+        self.was_open = False
+
+    # -- life ---------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody has opened it and not closed it again."""
+        return self._state is not None
+
+    async def open(self, user: object) -> None:
+        """Open the file, or join those who have. Joining twice is joining once."""
+        await asyncio.to_thread(self._open, user)
+
+    async def close(self, user: object) -> None:
+        """Leave; the last one closes the file."""
+        if user in self._users:
+            await asyncio.to_thread(self._close, user)
+
+    def describe(self) -> dict[str, object]:
+        """What an operator wants to know."""
+        state = self._opened()
+        return {
+            "path": str(self.path),
+            "sqlite_version": state.sqlite,
+            "wal_reset_race": has_reset_race(state.sqlite),
+            "journal_mode": "wal",
+            "synchronous": self.synchronous,
+            "wal_bytes": state.log.size,
+            "folds": state.log.folds,
+            "schema_version": schema.latest(),
+            "milliseconds_per_commit": round(state.writer.pace * 1000, 3),
+        }
+
+    # -- calls --------------------------------------------------------------------------------
+
+    async def read(self, work: Work[T], *, inline: bool, timeout: float | None) -> T:
+        """Run a function that reads. `inline` says that it reads a few rows."""
+        reader = self._opened().reader
+        return await reader.run(work, inline=inline and self._inline, timeout=timeout)
+
+    async def write(self, work: Work[T], *, rows: int, timeout: float | None) -> T:
+        """Run a function in a transaction that is committed when it returns and rolled back when
+        it raises. `rows` is about how many it writes."""
+        writer = self._opened().writer
+        return await writer.run(work, inline=rows <= SMALL and self._inline, timeout=timeout)
+
+    async def fold(self, *, timeout: float | None = None) -> bool:
+        """Fold the log into the file now; whether no reader held it up."""
+        state = self._opened()
+        return await state.writer.run(lambda _: state.log.fold(), inline=False, timeout=timeout)
+
+    def _opened(self) -> _Open:
+        state = self._state
+        if state is None:
+            raise StoreClosed(f"the store at {self.path} is closed: open it first")
+        if state.pid != os.getpid():
+            raise StoreClosed(
+                f"the store at {self.path} was opened before this process was forked, and SQLite "
+                "connections do not survive that: open a new store after the fork"
+            )
+        return state
+
+    # -- opening ------------------------------------------------------------------------------
+
+    def _open(self, user: object) -> None:
+        with self._opening:
+            if self._state is None:
+                self._state = self._connect_all()
+                _alive.add(self)
+            self._users.add(user)
+
+    def _close(self, user: object) -> None:
+        with self._opening:
+            state = self._state
+            self._users.discard(user)
+            if state is None or self._users:
+                return
+            self._state = None
+            self.was_open = True
+            _alive.discard(self)
+            if state.pid != os.getpid():
+                return  # they are the parent's: see _keep_inherited
+            state.reader.close()
+            state.writer.close()
+
+    def _connect_all(self) -> _Open:
+        if not self._network_storage:
+            check_storage(self.path, read_mounts())
+        prepare_file(self.path)
+        with ExitStack() as on_failure:
+            try:
+                writer = self._connection(on_failure)
+                sqlite = _check_version(writer)
+                self._prepare(writer)
+                reader = self._connection(on_failure)
+                reader.execute("PRAGMA query_only = 1").fetchall()
+                folder = self._connection(on_failure)
+            except Exception as error:
+                fault = translate(error, self.path)
+                if fault is None:
+                    raise
+                raise fault from error
+            on_failure.pop_all()
+        limit, hard_limit = self._limits
+        log = Log(self.path, folder, limit=limit, hard_limit=hard_limit)
+        return _Open(
+            Writer(writer, self.path, log), Lane(reader, self.path), log, sqlite, os.getpid()
+        )
+
+    def _connection(self, on_failure: ExitStack) -> Connection:
+        connection = self._connect(str(self.path))
+        on_failure.callback(connection.close)
+        configure(connection, synchronous=self.synchronous, log_limit=self._limits[0])
+        return connection
+
+    def _prepare(self, connection: Connection) -> None:
+        """Bring the schema up to date, waiting for others who do the same."""
+        deadline = time.monotonic() + OPEN_SECONDS
+        for pause in pauses():
+            try:
+                schema.migrate(connection, self.path)
+                break
+            except Exception as error:
+                if not is_busy(error) or time.monotonic() > deadline:
+                    raise
+            threading.Event().wait(pause)
+        if (mode := scalar(connection, "PRAGMA journal_mode")) != "wal":
+            raise UnsafeStorage(
+                f"{self.path} stays in journal mode {mode!r} where WAL is needed: the filesystem "
+                "has no shared memory; use a local disk"
+            )
+        self._check_writable(connection)
+
+    def _check_writable(self, connection: Connection) -> None:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except Exception as error:
+            if not is_busy(error):
+                raise
+        else:
+            connection.execute("ROLLBACK")
+
+
+def _check_version(connection: Connection) -> str:
+    version = str(scalar(connection, "SELECT sqlite_version()"))
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise StoreFault(f"SQLite {version} is too old: 3.24 or later is needed")
+    return version
+
+
+_alive: weakref.WeakSet[Database] = weakref.WeakSet()
+_inherited: list[object] = []
+
+
+def _keep_inherited() -> None:
+    # A connection that is finalised in a child would clean up the parent's files: keep them all.
+    _inherited.extend(database._state for database in _alive)  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_keep_inherited)

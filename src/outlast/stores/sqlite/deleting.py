@@ -1,0 +1,64 @@
+"""The end of a run: what it may not keep, and how it is removed with everything it owns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from outlast.model.run import Status
+from outlast.stores.sqlite.book import Book
+from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.rows import RunRow, micros, text
+
+FIND_TREE = query("find_tree")
+FIND_ENDED = query("find_ended")
+DELETE_KEYS_OF_TREE = query("delete_keys_of_tree")
+DELETE_FACTS_OF_ROOT = query("delete_facts_of_root")
+DELETE_UNFIRED_TIMERS = query("delete_unfired_timers")
+
+BY_RUN_ID = (query("delete_tasks_of_run"), query("delete_dead_tasks_of_run"))
+# The run itself goes last only for the reader of this list: nobody sees the steps in between.
+BY_KEY = tuple(
+    query(f"delete_{what}")
+    for what in (
+        "events", "inbox", "receipts", "timers", "entries", "activities", "snapshot",
+        "attributes", "details", "values", "run",
+    )
+)  # fmt: skip
+
+
+def end_run(book: Book, row: RunRow) -> None:
+    """The run has ended: nobody owns it, nothing wakes it, no task of it is left to be done."""
+    row.runnable_at = row.owner = row.claimed_until = None
+    row.ended_at = book.now
+    row.is_changed = row.is_moved = True
+    for sql in BY_RUN_ID:
+        book.connection.execute(sql, (row.id,))
+    book.connection.execute(DELETE_UNFIRED_TIMERS, (row.key,))
+
+
+def forget_tree(connection: Connection, run_id: str) -> list[str]:
+    """Remove a run with its descendants and all they own; the ids of those that were there."""
+    tree = connection.execute(FIND_TREE, {"id": run_id}).fetchall()
+    for sql in BY_KEY:
+        connection.executemany(sql, [(key,) for key, _ in tree])
+    for sql in BY_RUN_ID:
+        connection.executemany(sql, [(id,) for _, id in tree])
+    connection.execute(DELETE_KEYS_OF_TREE, {"id": run_id})
+    ids = [id for _, id in tree]
+    if run_id in ids:
+        connection.execute(DELETE_FACTS_OF_ROOT, (run_id,))
+    return ids
+
+
+def expire(
+    connection: Connection, before: datetime, status: Collection[Status], limit: int
+) -> list[str]:
+    """Remove trees that ended long ago; the ids of their roots."""
+    statuses = text([one.value for one in status]) if status else None
+    parameters = {"before": micros(before), "statuses": statuses, "limit": limit}
+    ended = [id for (id,) in connection.execute(FIND_ENDED, parameters).fetchall()]
+    for id in ended:
+        forget_tree(connection, id)
+    return sorted(ended)

@@ -1,0 +1,238 @@
+"""The optional part of the SQLite store: inbox, tasks, what a run owns, keys, delete, retention."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from outlast.errors import StoreClosed
+from outlast.model.activity import Activity
+from outlast.model.checks import check_after, check_fact, check_send
+from outlast.model.claim import Claim, check_ttl
+from outlast.model.commit import Refusal
+from outlast.model.entry import Entry
+from outlast.model.fact import Fact
+from outlast.model.ids import check_id, check_name
+from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.query import check_limit
+from outlast.model.run import Status
+from outlast.model.snapshot import Snapshot
+from outlast.model.task import Task
+from outlast.model.timer import Timer
+from outlast.ports.capability import Durability
+from outlast.ports.clock import Clock
+from outlast.ports.store import Store
+from outlast.stores.sqlite import deleting, inboxes, parts, tasks
+from outlast.stores.sqlite.connection import Connect, Synchronous, connect
+from outlast.stores.sqlite.database import MANY, Database
+from outlast.stores.sqlite.log import HARD_LIMIT, LIMIT
+from outlast.stores.sqlite.session import Session
+
+
+class SqliteDetails(Store):
+    """All that a minimal store may leave out."""
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        synchronous: Synchronous = "full",
+        inline: bool = True,
+        network_storage: bool = False,
+        log_limit: int = LIMIT,
+        log_hard_limit: int = HARD_LIMIT,
+        connect: Connect = connect,
+    ) -> None:
+        super().__init__(clock=clock)
+        database = Database(
+            location,
+            synchronous=synchronous,
+            inline=inline,
+            network_storage=network_storage,
+            log_limit=log_limit,
+            log_hard_limit=log_hard_limit,
+            connect=connect,
+        )
+        # With "normal" the last commits may be lost with the power, though never the file.
+        full = synchronous == "full"
+        self.durability = Durability.POWER_LOSS if full else Durability.PROCESS_CRASH
+        self._session = Session(database, StoreClosed)
+
+    # -- inbox --------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        sends: Sequence[Send],
+        *,
+        finishes: Sequence[Claim] = (),
+        timeout: float | None = None,
+    ) -> list[Receipt | Refusal]:
+        for send in sends:
+            check_send(send)
+        receipts = await self._session.write(
+            lambda db: inboxes.send_all(db, sends, finishes, self.clock.now()),
+            rows=3 * len(sends) + len(finishes),
+            timeout=timeout,
+        )
+        self.notifier.ring()
+        return receipts
+
+    async def inbox(
+        self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
+    ) -> list[Item]:
+        check_after(after)
+        check_limit(limit)
+        check_id(run_id, child=True)
+        return await self._session.read_page(
+            lambda db, limit: inboxes.load_inbox(db, run_id, after, limit),
+            limit=limit,
+            timeout=timeout,
+        )
+
+    # -- tasks --------------------------------------------------------------------------------
+
+    async def claim_task(
+        self,
+        run_id: str,
+        task_id: str,
+        owner: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+    ) -> Claim | None:
+        check_id(run_id, child=True)
+        check_name(task_id, "task id")
+        check_name(owner, "owner")
+        check_ttl(ttl)
+        return await self._session.write(
+            lambda db: tasks.claim_task(db, run_id, task_id, owner, ttl, self.clock.now()),
+            timeout=timeout,
+        )
+
+    async def find_available_tasks(
+        self, *, queue: str | None = None, limit: int = 1, timeout: float | None = None
+    ) -> list[Task]:
+        check_limit(limit)
+        return await self._session.read(
+            lambda db: [
+                tasks.to_task(row)
+                for row in tasks.find_available(db, queue, self.clock.now(), limit)
+            ],
+            timeout=timeout,
+            inline=limit == 1,
+        )
+
+    # -- what a run owns ----------------------------------------------------------------------
+
+    async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
+        check_id(run_id, child=True)
+        return await self._session.read(
+            lambda db: parts.load_timers(db, run_id), timeout=timeout, inline=False
+        )
+
+    async def due_timers(
+        self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
+    ) -> list[Timer]:
+        check_limit(limit)
+        return await self._session.read_page(
+            lambda db, limit: parts.find_due_timers(db, now or self.clock.now(), limit),
+            limit=limit,
+            timeout=timeout,
+        )
+
+    async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
+        check_id(run_id, child=True)
+        return await self._session.read(
+            lambda db: parts.load_entries(db, run_id), timeout=timeout, inline=False
+        )
+
+    async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
+        check_id(run_id, child=True)
+        return await self._session.read(
+            lambda db: parts.load_activities(db, run_id), timeout=timeout, inline=False
+        )
+
+    async def find_activity(
+        self, activity_id: str, *, timeout: float | None = None
+    ) -> Activity | None:
+        check_name(activity_id, "activity id")
+        return await self._session.read(
+            lambda db: parts.find_activity(db, activity_id), timeout=timeout
+        )
+
+    async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
+        check_id(run_id, child=True)
+        return await self._session.read(lambda db: parts.find_snapshot(db, run_id), timeout=timeout)
+
+    async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:
+        check_id(run_id, child=True)
+        return await self._session.write(
+            lambda db: parts.drop_snapshot(db, run_id), timeout=timeout
+        )
+
+    async def snapshot_ids(
+        self, *, after: str = "", limit: int = 1000, timeout: float | None = None
+    ) -> list[str]:
+        check_limit(limit)
+        return await self._session.read_page(
+            lambda db, limit: parts.find_snapshot_ids(db, after, limit),
+            limit=limit,
+            timeout=timeout,
+        )
+
+    async def find_fact(
+        self, hash: str, *, root: str = "", timeout: float | None = None
+    ) -> Fact | None:
+        return await self._session.read(lambda db: parts.find_fact(db, hash, root), timeout=timeout)
+
+    async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
+        check_fact(fact)
+        await self._session.write(lambda db: parts.put_fact(db, fact), timeout=timeout)
+
+    async def drop_fact(self, hash: str, *, timeout: float | None = None) -> bool:
+        return await self._session.write(lambda db: parts.drop_fact(db, hash), timeout=timeout)
+
+    # -- idempotency keys ---------------------------------------------------------------------
+
+    async def remember(
+        self,
+        scope: str,
+        key: str,
+        value: str,
+        *,
+        run_id: str | None = None,
+        timeout: float | None = None,
+    ) -> str | None:
+        check_name(scope, "scope")
+        check_name(key, "key")
+        return await self._session.write(
+            lambda db: parts.remember(db, scope, key, value, run_id), timeout=timeout
+        )
+
+    async def recall(self, scope: str, key: str, *, timeout: float | None = None) -> str | None:
+        return await self._session.read(lambda db: parts.recall(db, scope, key), timeout=timeout)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    async def delete(self, run_id: str, *, timeout: float | None = None) -> bool:
+        check_id(run_id, child=True)
+        # Nobody knows how much a tree owns: never in the loop.
+        gone = await self._session.write(
+            lambda db: deleting.forget_tree(db, run_id), rows=MANY, timeout=timeout
+        )
+        return run_id in gone
+
+    async def expire(
+        self,
+        before: datetime,
+        *,
+        status: Collection[Status] = (),
+        limit: int = 100,
+        timeout: float | None = None,
+    ) -> list[str]:
+        check_limit(limit)
+        return await self._session.write(
+            lambda db: deleting.expire(db, before, status, limit), rows=MANY, timeout=timeout
+        )

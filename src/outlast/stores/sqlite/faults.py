@@ -1,0 +1,109 @@
+"""Foreign errors, mapped to outlast's own in this one place.
+
+What happened is told by SQLite's result code, which Python's sqlite3 and apsw attach to their
+errors under different names; the message is for people only.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from outlast.errors import (
+    Busy,
+    InvalidValue,
+    NotAStore,
+    OutlastError,
+    PayloadTooLarge,
+    ReadOnlyStore,
+    StoreClosed,
+    StoreFault,
+    StoreFull,
+    Undecodable,
+)
+
+BUSY, LOCKED, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, PROTOCOL, TOOBIG, CONSTRAINT, NOTADB = (
+    5, 6, 8, 10, 11, 13, 14, 15, 18, 19, 26,
+)  # fmt: skip
+PERM, AUTH = 3, 23
+
+_SPARE_BYTES = 64 * 1024
+"""A disk with less than this free is full: SQLite asks for a few pages at a time."""
+
+
+class Collision(Exception):
+    """A unique index refused a row. Internal: whoever inserts knows what it means."""
+
+
+def translate(error: Exception, path: Path) -> Exception | None:
+    """What `error` means to a caller, or None if it is not the database's."""
+    if isinstance(error, OutlastError):
+        return None
+    code = _code(error)
+    if code is not None:
+        return _by_code(code, str(error), path)
+    # No code: it was refused by the driver before SQLite saw it.
+    if isinstance(error, (OverflowError, UnicodeEncodeError)):
+        return InvalidValue(
+            f"a value cannot be stored: {error}. Numbers have 64 bits and text has no surrogates"
+        )
+    if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
+        return StoreClosed(f"the store at {path} is closed")
+    if isinstance(error, (sqlite3.ProgrammingError, sqlite3.InterfaceError)):
+        return InvalidValue(f"a value cannot be stored: {error}")
+    return None
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether somebody else holds a lock, so that the same statement may succeed later."""
+    code = _code(error)
+    return code is not None and code & 0xFF in (BUSY, LOCKED, PROTOCOL)
+
+
+def _code(error: Exception) -> int | None:
+    for name in ("sqlite_errorcode", "extendedresult"):
+        code = getattr(error, name, None)
+        if isinstance(code, int):
+            return code
+    return None
+
+
+def _by_code(code: int, message: str, path: Path) -> Exception:
+    primary = code & 0xFF
+    if primary in (BUSY, LOCKED, PROTOCOL):
+        return Busy(f"another process is writing to {path} ({message})")
+    if primary == CONSTRAINT:
+        return Collision(message)
+    if primary == FULL or (primary == IOERR and _is_full(path)):
+        return StoreFull(
+            f"no space is left for {path} ({message}). Nothing of this write remains; "
+            "free some space and go on"
+        )
+    if primary in (READONLY, PERM, AUTH) or (primary == CANTOPEN and not _is_writable(path)):
+        return ReadOnlyStore(
+            f"{path} cannot be written ({message}): check the permissions of the file and of its "
+            "folder, where SQLite keeps its log, and that the filesystem is not read-only"
+        )
+    if primary == NOTADB:
+        return NotAStore(f"{path} is not a SQLite database ({message}): check the path")
+    if primary == CORRUPT:
+        return Undecodable(
+            f"{path} is damaged ({message}): stop writing to it, keep a copy with its -wal file, "
+            "and restore a backup, or try the sqlite3 shell's .recover"
+        )
+    if primary == TOOBIG:
+        return PayloadTooLarge(f"a value is larger than SQLite can hold ({message})")
+    return StoreFault(f"SQLite failed on {path}: {message} (code {code})")
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _SPARE_BYTES
+
+
+def _is_writable(path: Path) -> bool:
+    return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))

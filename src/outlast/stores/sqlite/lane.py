@@ -1,0 +1,207 @@
+"""Lane: one connection, one mutex, one thread.
+
+::
+
+    call ── small, and the mutex is free? ── yes ──▶ here and now, in the event loop
+                     │ no, or a lock of the database is taken
+                     ▼
+             the lane's thread, one job after the other: it waits, the loop does not
+
+A hop to a thread and back costs more than a small statement, so most calls never leave the loop.
+Nothing in the loop ever waits: neither for the mutex nor for another process.
+
+A job that waits can be given up, by its deadline or because its caller was cancelled; a write that
+has begun cannot, and comes to its own end. Which of the two it is, is decided once, by whoever
+gets the job's lock first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome
+from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.faults import translate
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+
+SHORTEST_PAUSE = 0.0002
+LONGEST_PAUSE = 0.01
+
+_log = logging.getLogger("outlast.sqlite")
+
+
+class Job:
+    """Something for a lane's thread to do."""
+
+    def __init__(self, work: Work[Any]) -> None:
+        self.work = work
+        self.obstacle = "its turn did not come"
+        self._decided = threading.Lock()
+
+    def begin(self) -> bool:
+        """Called by the thread before it changes anything: False if the job was given up."""
+        return self._decided.acquire(blocking=False)
+
+    def give_up(self) -> bool:
+        """Called by who waits: True if the job will not be done, False if it has begun."""
+        return self._decided.acquire(blocking=False)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it has begun or was given up."""
+        return self._decided.locked()
+
+    def settle(self, result: object, error: Exception | None) -> None:
+        """Called by the thread at the end. Nobody waits for this one."""
+        if error is not None:
+            _log.warning("a fold of the log failed, the next commit tries again: %s", error)
+
+
+class AwaitedJob(Job):
+    """A job that somebody in an event loop waits for."""
+
+    def __init__(self, work: Work[Any]) -> None:
+        super().__init__(work)
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self._loop.create_future()
+
+    def expire(self) -> None:
+        """Called by the loop at the deadline."""
+        if self.future.done():
+            return
+        if self.give_up():
+            self.future.set_exception(TimedOut(f"nothing was done in time: {self.obstacle}"))
+        else:
+            self.future.set_exception(
+                UnknownOutcome("the deadline passed while the write was on its way")
+            )
+
+    def settle(self, result: object, error: Exception | None) -> None:
+        def tell() -> None:
+            if self.future.done():
+                return
+            if error is None:
+                self.future.set_result(result)
+            else:
+                self.future.set_exception(error)
+
+        try:
+            self._loop.call_soon_threadsafe(tell)
+        except RuntimeError:
+            return  # the loop was closed meanwhile: nobody waits any more
+
+
+class Lane:
+    """Runs functions on its connection, one at a time. This one is for reading."""
+
+    def __init__(self, connection: Connection, path: Path) -> None:
+        self.connection = connection
+        self._path = path
+        self._mutex = threading.Lock()
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._entrance = threading.Lock()
+        self._closing = threading.Event()
+        # A daemon: a process that ends without `close` must not hang on a job that waits for a
+        # lock. What was not acknowledged may be lost then, and the file is safe against that.
+        self._thread = threading.Thread(
+            target=self._serve, name=f"outlast-{type(self).__name__.lower()}", daemon=True
+        )
+        self._thread.start()
+
+    async def run(self, work: Work[T], *, inline: bool, timeout: float | None) -> T:
+        """What `work` returns. `inline` says that it is small enough for the loop."""
+        if inline and self._mutex.acquire(blocking=False):
+            try:
+                return self.attempt(work)
+            except Busy:
+                pass  # the thread waits for the lock
+            finally:
+                self._mutex.release()
+        return await self._hop(work, timeout)
+
+    def attempt(self, work: Work[T], job: Job | None = None) -> T:
+        """Try once, with the mutex held. `Busy` if a lock is taken; then nothing was done."""
+        try:
+            return work(self.connection)
+        except Exception as error:
+            raise self.fault(error) from error
+
+    def fault(self, error: Exception) -> Exception:
+        """What to raise for `error`, which comes out of the connection or out of our own code."""
+        return translate(error, self._path) or error
+
+    def post(self, job: Job) -> None:
+        """Leave a job for the thread."""
+        with self._entrance:
+            if self._closing.is_set():
+                raise StoreClosed(f"the store at {self._path} is closed")
+            self._jobs.put(job)
+
+    def close(self) -> None:
+        """Stop the thread, after what it has begun, and close the connection. Jobs that wait for
+        a lock or for their turn end with `StoreClosed`. Blocks: not to be called in a loop."""
+        with self._entrance:
+            self._closing.set()
+            self._jobs.put(None)
+        self._thread.join()
+        with self._mutex:
+            self.connection.close()
+
+    async def _hop(self, work: Work[T], timeout: float | None) -> T:
+        job = AwaitedJob(work)
+        self.post(job)
+        timer = None
+        if timeout is not None:
+            timer = asyncio.get_running_loop().call_later(max(timeout, 0), job.expire)
+        try:
+            result: T = await job.future
+            return result
+        finally:
+            # If the caller was cancelled: what has not begun will not be done; what has begun
+            # comes to its own end, and the caller cannot know which of the two it is.
+            job.give_up()
+            if timer is not None:
+                timer.cancel()
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            result, error = None, None
+            try:
+                with self._mutex:
+                    result = self._patiently(job)
+            except Exception as caught:  # noqa: BLE001 (it belongs to the caller, in its thread)
+                error = caught
+            job.settle(result, error)
+
+    def _patiently(self, job: Job) -> object:
+        for pause in pauses():
+            if self._closing.is_set():
+                raise StoreClosed(f"the store at {self._path} was closed while this call waited")
+            if job.is_decided:
+                return None  # given up
+            try:
+                return self.attempt(job.work, job)
+            except Busy as busy:
+                if job.is_decided:
+                    raise  # it had begun: this is how it ends
+                job.obstacle = str(busy)
+            self._closing.wait(pause)
+        raise AssertionError("pauses have no end")
+
+
+def pauses() -> Iterator[float]:
+    """Seconds to wait for a lock, again and again: longer and longer, and by chance, so that
+    processes that wait for each other do not march in step."""
+    longest = SHORTEST_PAUSE
+    while True:
+        yield random.uniform(longest / 2, longest)
+        longest = min(longest * 1.5, LONGEST_PAUSE)

@@ -1,0 +1,248 @@
+"""SqliteQueue: the queue port in a file, on the tasks that the store of the same file commits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from outlast.errors import Fenced, NotFound, QueueClosed
+from outlast.model.checks import check_delay, check_task
+from outlast.model.claim import Claim, check_ttl
+from outlast.model.ids import check_name
+from outlast.model.query import check_limit
+from outlast.model.task import DeadTask, Delivery, Task
+from outlast.model.times import from_micros
+from outlast.ports.clock import Clock
+from outlast.ports.notifier import Notifier
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.stores.sqlite.connection import Connect, Connection, Synchronous, connect, scalar
+from outlast.stores.sqlite.database import MANY, Database
+from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.rows import micros
+from outlast.stores.sqlite.session import Session
+from outlast.stores.sqlite.tasks import (
+    DeadTaskRow,
+    TaskRow,
+    find_available,
+    find_task,
+    insert_tasks,
+    lease,
+    to_task,
+)
+
+COUNT_CHANGES = query("count_changes")
+COUNT_READY = query("count_ready")
+RENEW_TASK = query("renew_task")
+RETURN_TASK = query("return_task")
+DELETE_TASK = query("delete_task")
+BURY_TASK = query("bury_task")
+LOAD_DEAD_TASKS = query("load_dead_tasks")
+FIND_DEAD_TASKS = query("find_dead_tasks")
+REDRIVE_TASK = query("redrive_task")
+PURGE_TASK = query("purge_task")
+
+
+class SqliteQueue(Queue):
+    """Named queues in a file. `SqliteStore.queue` gives the one that shares the store's database;
+    with a path or URL it stands on its own. Options as for `SqliteStore`."""
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str] | Database,
+        *,
+        clock: Clock | None = None,
+        notifier: Notifier | None = None,
+        max_attempts: int = DEFAULT_ATTEMPTS,
+        poll: float = POLL_SECONDS,
+        synchronous: Synchronous = "full",
+        inline: bool = True,
+        network_storage: bool = False,
+        connect: Connect = connect,
+    ) -> None:
+        super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
+        if isinstance(location, Database):
+            self._session = Session(location, QueueClosed, borrowed=True)
+        else:
+            database = Database(
+                location,
+                synchronous=synchronous,
+                inline=inline,
+                network_storage=network_storage,
+                connect=connect,
+            )
+            self._session = Session(database, QueueClosed)
+
+    async def open(self) -> None:
+        await self._session.open()
+
+    async def close(self) -> None:
+        await self._session.close()
+        self.notifier.ring()
+
+    async def enqueue(
+        self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
+    ) -> int:
+        check_name(queue, "queue name")
+        check_delay(delay)
+        tasks = [msgspec.structs.replace(task, queue=queue) for task in tasks]
+        for task in tasks:
+            check_task(task)
+
+        def work(db: Connection) -> int:
+            now = self.clock.now()
+            before = scalar(db, COUNT_CHANGES)
+            later = micros(now + timedelta(seconds=delay))
+            insert_tasks(db, tasks, now=micros(now), earliest=later)
+            return int(scalar(db, COUNT_CHANGES) - before)
+
+        added = await self._session.write(work, rows=len(tasks), timeout=timeout)
+        self.notifier.ring()
+        return added
+
+    async def take(
+        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
+    ) -> Delivery | None:
+        check_name(queue, "queue name")
+        check_name(owner, "owner")
+        check_ttl(visibility)
+        # Looking first costs little, and keeps those who poll for work away from the lock.
+        if not await self._session.read(
+            lambda db: find_available(db, queue, self.clock.now(), 1), timeout=timeout
+        ):
+            return None
+
+        def work(db: Connection) -> Delivery | None:
+            now = self.clock.now()
+            while found := find_available(db, queue, now, 1):
+                task = found[0]
+                if task.attempt < self.max_attempts:
+                    task.attempt += 1
+                    claim = lease(db, task, owner, visibility, now)
+                    return Delivery(to_task(task), claim)
+                _bury(db, task, f"no success in {task.attempt} attempts", now)
+            return None
+
+        return await self._session.write(work, timeout=timeout)
+
+    async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
+        await self._with_task(claim, _delete, timeout)
+
+    async def nack(
+        self,
+        claim: Claim,
+        *,
+        requeue: bool = True,
+        delay: float = 0.0,
+        drop: bool = False,
+        reason: str = "rejected",
+        timeout: float | None = None,
+    ) -> None:
+        check_delay(delay)
+
+        def work(db: Connection, task: TaskRow) -> None:
+            now = self.clock.now()
+            if requeue and task.attempt < self.max_attempts:
+                db.execute(RETURN_TASK, (micros(now + timedelta(seconds=delay)), task.key))
+            elif drop and not requeue:
+                _delete(db, task)
+            else:
+                _bury(db, task, reason, now)
+
+        await self._with_task(claim, work, timeout)
+        self.notifier.ring()
+
+    async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
+        check_ttl(seconds)
+        until = self.clock.now() + timedelta(seconds=seconds)
+
+        def work(db: Connection, task: TaskRow) -> None:
+            db.execute(RENEW_TASK, (micros(until), task.key))
+
+        await self._with_task(claim, work, timeout)
+        return msgspec.structs.replace(claim, expires_at=until)
+
+    async def len(self, queue: str, *, timeout: float | None = None) -> int:
+        check_name(queue, "queue name")
+        return await self._session.read(
+            lambda db: int(scalar(db, COUNT_READY, _at(queue, self.clock.now()))),
+            timeout=timeout,
+            inline=False,
+        )
+
+    async def dead(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[DeadTask]:
+        check_limit(limit)
+        rows = await self._session.read_page(
+            lambda db, limit: db.execute(LOAD_DEAD_TASKS, (queue, limit)).fetchall(),
+            limit=limit,
+            timeout=timeout,
+        )
+        dead = [DeadTaskRow(*row) for row in rows]
+        return [DeadTask(to_task(row), row.reason, from_micros(row.died_at)) for row in dead]
+
+    async def redrive(
+        self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
+    ) -> int:
+        def work(db: Connection) -> int:
+            now = micros(self.clock.now())
+            keys = _chosen(db, queue, task_ids)
+            for key in keys:
+                db.execute(REDRIVE_TASK, {"key": key, "now": now})
+                db.execute(PURGE_TASK, (key,))
+            return len(keys)
+
+        count = await self._session.write(work, rows=MANY, timeout=timeout)
+        self.notifier.ring()
+        return count
+
+    async def purge(
+        self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
+    ) -> int:
+        def work(db: Connection) -> int:
+            keys = _chosen(db, queue, task_ids)
+            db.executemany(PURGE_TASK, [(key,) for key in keys])
+            return len(keys)
+
+        return await self._session.write(work, rows=MANY, timeout=timeout)
+
+    async def _with_task(
+        self, claim: Claim, work: Callable[[Connection, TaskRow], None], timeout: float | None
+    ) -> None:
+        """Do something with a task, if the claim still holds it."""
+
+        def checked(db: Connection) -> None:
+            task = find_task(db, claim)
+            if task is None:
+                raise NotFound("task", claim.task_id or "")
+            if task.owner is None or task.token != claim.token:
+                raise Fenced(claim.subject, token=claim.token, current=task.token)
+            work(db, task)
+
+        await self._session.write(checked, timeout=timeout)
+
+
+def _at(queue: str, now: datetime) -> dict[str, object]:
+    return {"queue": queue, "now": micros(now)}
+
+
+def _delete(db: Connection, task: TaskRow) -> None:
+    db.execute(DELETE_TASK, (task.key,))
+
+
+def _bury(db: Connection, task: TaskRow, reason: str, now: datetime) -> None:
+    db.execute(BURY_TASK, {"key": task.key, "reason": reason, "now": micros(now)})
+    _delete(db, task)
+
+
+def _chosen(db: Connection, queue: str, task_ids: Collection[str] | None) -> list[int]:
+    # Chosen in Python: a list of ids has no place among the parameters of a statement, and
+    # json_each cuts text at a NUL.
+    return [
+        key
+        for key, id in db.execute(FIND_DEAD_TASKS, (queue,)).fetchall()
+        if task_ids is None or id in task_ids
+    ]

@@ -1,0 +1,91 @@
+"""The tables and how they came to be: numbered files in migrations/, applied in order, never back.
+
+Two numbers in the head of the file say what it is: `application_id` that it is ours, and
+`user_version` how many migrations it has seen. Both are read in one snapshot and, before anything
+is changed, once more under the writer's lock: several processes may open a new file at once.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from outlast.errors import NotAStore, SchemaTooNew
+from outlast.stores.sqlite.connection import Connection, scalar
+
+APPLICATION_ID = 0x6F75746C  # "outl"
+
+
+class Migration(NamedTuple):
+    """One step: its number, and its statements."""
+
+    version: int
+    statements: tuple[str, ...]
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """All steps, in order."""
+    found = []
+    for file in files(__package__).joinpath("migrations").iterdir():
+        number, _, rest = file.name.partition("_")
+        if rest.endswith(".sql"):
+            found.append(Migration(int(number), _split(file.read_text(encoding="utf-8"))))
+    return tuple(sorted(found))
+
+
+def latest() -> int:
+    """The version that this outlast writes."""
+    return migrations()[-1].version
+
+
+def version_of(connection: Connection, path: Path) -> int:
+    """The version of the file: 0 for an empty one. Refuses what is not ours, or newer than us."""
+    connection.execute("BEGIN")
+    try:
+        application = scalar(connection, "PRAGMA application_id")
+        version = scalar(connection, "PRAGMA user_version")
+        tables = scalar(connection, "SELECT count(*) FROM sqlite_master")
+    finally:
+        connection.execute("COMMIT")
+    if application != APPLICATION_ID and (application or version or tables):
+        raise NotAStore(
+            f"{path} is a SQLite database, but not an outlast store (application id "
+            f"{application:#x}, {tables} tables and indexes): choose another file"
+        )
+    if version > latest():
+        raise SchemaTooNew(
+            f"{path} has schema {version}, and this outlast knows {latest()}: a newer one has "
+            "written it. Upgrade outlast in this process"
+        )
+    return int(version)
+
+
+def migrate(connection: Connection, path: Path) -> None:
+    """Bring the file up to date. Raises the driver's busy error if somebody else is writing; then
+    nothing has changed, and the caller tries again."""
+    version = version_of(connection, path)
+    # The mode is kept in the file, and cannot be set inside a transaction.
+    connection.execute("PRAGMA journal_mode = wal").fetchall()
+    if version == latest():
+        return
+    for migration in migrations():
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if scalar(connection, "PRAGMA user_version") < migration.version:
+                for statement in migration.statements:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {migration.version}")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+
+def _split(script: str) -> tuple[str, ...]:
+    # Statements end at a line's end: migrations keep to that, so that no parser is needed here.
+    code = "\n".join(line for line in script.splitlines() if not line.lstrip().startswith("--"))
+    return tuple(part.strip() for part in code.split(";\n") if part.strip())

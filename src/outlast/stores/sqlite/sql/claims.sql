@@ -1,0 +1,56 @@
+-- Who may advance a run.
+
+-- name: find_shelves
+-- The workflows that have free runs with a time to become runnable, and the earliest of these
+-- times. SQLite has no skip scan without statistics; the recursion is one: two seeks a workflow.
+WITH RECURSIVE shelf (workflow) AS (
+    SELECT min(workflow) FROM runs WHERE runnable_at IS NOT NULL AND owner IS NULL
+    UNION ALL
+    SELECT (
+        SELECT min(workflow) FROM runs
+        WHERE runnable_at IS NOT NULL AND owner IS NULL AND workflow > shelf.workflow
+    )
+    FROM shelf
+    WHERE shelf.workflow IS NOT NULL
+)
+SELECT shelf.workflow,
+       (SELECT min(runnable_at) FROM runs
+        WHERE runnable_at IS NOT NULL AND owner IS NULL AND workflow = shelf.workflow)
+FROM shelf
+WHERE shelf.workflow IS NOT NULL;
+
+-- name: find_runnable
+SELECT runnable_at, id, key
+FROM runs
+WHERE workflow = :workflow AND runnable_at IS NOT NULL AND runnable_at <= :now AND owner IS NULL
+  AND status NOT IN ('completed', 'failed', 'cancelled')
+ORDER BY runnable_at, id
+LIMIT :limit;
+
+-- name: find_expired_claims
+-- Runs whose owner let its lease run out. They stay owned until somebody takes them: the old owner
+-- may still write if nobody does. `runnable_at` is judged by the caller, who filters by workflow.
+SELECT runnable_at, id, key, workflow
+FROM runs
+WHERE owner IS NOT NULL AND claimed_until <= :now AND runnable_at <= :now
+  AND status NOT IN ('completed', 'failed', 'cancelled');
+
+-- name: find_claimable
+SELECT runnable_at, id, key, workflow
+FROM runs
+WHERE id = :id AND status NOT IN ('completed', 'failed', 'cancelled')
+  AND (owner IS NULL OR claimed_until IS NULL OR claimed_until <= :now);
+
+-- name: claim_runs
+UPDATE runs SET owner = ?, token = ?, claimed_until = ? WHERE key = ?;
+
+-- name: renew_runs
+UPDATE runs SET claimed_until = ? WHERE key = ?;
+
+-- name: release_runs
+UPDATE runs SET owner = NULL, claimed_until = NULL WHERE key = ?;
+
+-- name: find_next_takeover
+SELECT min(max(runnable_at, claimed_until))
+FROM runs
+WHERE owner IS NOT NULL AND runnable_at IS NOT NULL;

@@ -1,0 +1,46 @@
+-- Which runs. Each query walks one index from the newest on and stops at the limit; a search that
+-- spans several (workflow, status) files merges their newest in Python, because SQL without
+-- LATERAL cannot limit each file by itself.
+
+-- name: find_files
+WITH RECURSIVE named (workflow) AS (
+    SELECT min(workflow) FROM runs
+    UNION ALL
+    SELECT (SELECT min(workflow) FROM runs WHERE workflow > named.workflow)
+    FROM named
+    WHERE named.workflow IS NOT NULL
+)
+SELECT workflow FROM named WHERE workflow IS NOT NULL;
+
+-- name: find_newest
+SELECT created_at, id, key, workflow, status, parent
+FROM runs
+WHERE (created_at, id) < (:created_at, :id)
+ORDER BY created_at DESC, id DESC
+LIMIT :limit;
+
+-- name: find_filed
+SELECT created_at, id, key, workflow, status, parent
+FROM runs
+WHERE workflow = :workflow AND status = :status AND (created_at, id) < (:created_at, :id)
+ORDER BY created_at DESC, id DESC
+LIMIT :limit;
+
+-- name: find_children
+SELECT created_at, id, key, workflow, status, parent
+FROM runs
+WHERE parent = :parent AND (created_at, id) < (:created_at, :id)
+ORDER BY created_at DESC, id DESC
+LIMIT :limit;
+
+-- name: find_attributed
+-- CROSS JOIN keeps the order of the index: only runs of the same microsecond are sorted.
+SELECT r.created_at, r.id, r.key, r.workflow, r.status, r.parent
+FROM attributes AS a CROSS JOIN runs AS r ON r.key = a.run_key
+WHERE a.name = :name AND a.value = :value AND a.created_at <= :created_at
+  AND (r.created_at, r.id) < (:created_at, :id)
+ORDER BY a.created_at DESC, r.id DESC
+LIMIT :limit;
+
+-- name: has_attribute
+SELECT 1 FROM attributes WHERE run_key = ? AND name = ? AND value = ?;

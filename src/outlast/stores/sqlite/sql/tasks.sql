@@ -1,0 +1,133 @@
+-- Tasks, handed out under a lease. `rows.TaskRow` has the same order of columns.
+
+-- name: insert_tasks
+INSERT INTO tasks (queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
+                   metadata, enqueued_at, input, ready_at, token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
+ON CONFLICT (run_id, id, queue) DO NOTHING;
+
+-- name: count_changes
+-- Rows that this connection has written so far: the difference tells how many were new.
+SELECT total_changes();
+
+-- name: find_task
+SELECT key, queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
+       metadata, enqueued_at, input, ready_at, token, owner, claimed_until
+FROM tasks
+WHERE run_id = ? AND id = ? AND queue = ?;
+
+-- name: load_task
+SELECT key, queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
+       metadata, enqueued_at, input, ready_at, token, owner, claimed_until
+FROM tasks
+WHERE key = ?;
+
+-- name: find_available_task_of_run
+SELECT key, queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
+       metadata, enqueued_at, input, ready_at, token, owner, claimed_until
+FROM tasks
+WHERE run_id = :run_id AND id = :id AND ready_at <= :now
+  AND (owner IS NULL OR claimed_until <= :now)
+ORDER BY key
+LIMIT 1;
+
+-- name: find_level
+-- The smallest priority from a given one on that has free tasks: with it a search skips what is
+-- delayed, instead of walking past it.
+SELECT min(priority) FROM tasks WHERE owner IS NULL AND queue = :queue AND priority >= :priority;
+
+-- name: find_queues
+WITH RECURSIVE named (queue) AS (
+    SELECT min(queue) FROM tasks WHERE owner IS NULL
+    UNION ALL
+    SELECT (SELECT min(queue) FROM tasks WHERE owner IS NULL AND queue > named.queue)
+    FROM named
+    WHERE named.queue IS NOT NULL
+)
+SELECT queue FROM named WHERE queue IS NOT NULL
+UNION
+SELECT queue FROM tasks WHERE owner IS NOT NULL;
+
+-- name: find_ready
+SELECT priority, ready_at, key
+FROM tasks
+WHERE owner IS NULL AND queue = :queue AND priority = :priority AND ready_at <= :now
+ORDER BY ready_at, key
+LIMIT :limit;
+
+-- name: find_expired_tasks
+-- Tasks whose lease ran out are ready again, in their old place in the order. As long as nobody
+-- takes them, the old owner may still finish them, so they keep owner and token.
+SELECT priority, ready_at, key
+FROM tasks
+WHERE owner IS NOT NULL AND queue = :queue AND claimed_until <= :now AND ready_at <= :now
+ORDER BY priority, ready_at, key
+LIMIT :limit;
+
+-- name: count_ready
+SELECT (SELECT count(*) FROM tasks
+        WHERE owner IS NULL AND queue = :queue AND ready_at <= :now)
+     + (SELECT count(*) FROM tasks
+        WHERE owner IS NOT NULL AND queue = :queue AND claimed_until <= :now AND ready_at <= :now);
+
+-- name: claim_task
+UPDATE tasks SET owner = ?, token = ?, claimed_until = ?, attempt = ? WHERE key = ?;
+
+-- name: renew_task
+UPDATE tasks SET claimed_until = ? WHERE key = ?;
+
+-- name: release_task
+UPDATE tasks SET owner = NULL, claimed_until = NULL WHERE key = ?;
+
+-- name: return_task
+UPDATE tasks SET owner = NULL, claimed_until = NULL, ready_at = ? WHERE key = ?;
+
+-- name: delete_task
+DELETE FROM tasks WHERE key = ?;
+
+-- name: finish_tasks
+-- Their claims have been checked, in the same transaction.
+DELETE FROM tasks WHERE run_id = ? AND id = ? AND queue = ?;
+
+-- name: drop_tasks
+DELETE FROM tasks WHERE run_id = ? AND id = ?;
+
+-- name: drop_dead_tasks
+DELETE FROM dead_tasks WHERE run_id = ? AND id = ?;
+
+-- name: bury_task
+-- A task that dies a second time keeps its place in the order in which the dead are brought back.
+INSERT INTO dead_tasks (queue, run_id, id, uid, kind, name, step, definition, priority, run_at,
+                        attempt, metadata, enqueued_at, input, reason, died_at)
+SELECT queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt, metadata,
+       enqueued_at, input, :reason, :now
+FROM tasks
+WHERE key = :key
+ON CONFLICT (run_id, id, queue) DO UPDATE
+SET uid = excluded.uid, kind = excluded.kind, name = excluded.name, step = excluded.step,
+    definition = excluded.definition, priority = excluded.priority, run_at = excluded.run_at,
+    attempt = excluded.attempt, metadata = excluded.metadata, enqueued_at = excluded.enqueued_at,
+    input = excluded.input, reason = excluded.reason, died_at = excluded.died_at;
+
+-- name: load_dead_tasks
+SELECT queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt, metadata,
+       enqueued_at, input, reason, died_at
+FROM dead_tasks
+WHERE queue = ?
+ORDER BY died_at, id, key
+LIMIT ?;
+
+-- name: find_dead_tasks
+SELECT key, id FROM dead_tasks WHERE queue = ? ORDER BY key;
+
+-- name: redrive_task
+INSERT INTO tasks (queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
+                   metadata, enqueued_at, input, ready_at, token)
+SELECT queue, run_id, id, uid, kind, name, step, definition, priority, run_at, 0, metadata,
+       enqueued_at, input, :now, 0
+FROM dead_tasks
+WHERE key = :key
+ON CONFLICT (run_id, id, queue) DO NOTHING;
+
+-- name: purge_task
+DELETE FROM dead_tasks WHERE key = ?;

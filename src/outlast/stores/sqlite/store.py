@@ -1,0 +1,161 @@
+"""SqliteStore: the store port in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from outlast.model.checks import check_after
+from outlast.model.claim import Claim, ClaimedRun, check_ttl
+from outlast.model.commit import Commit, Outcome
+from outlast.model.event import Event
+from outlast.model.ids import check_id, check_name
+from outlast.model.query import Page, RunQuery, check_limit
+from outlast.model.run import Run
+from outlast.ports.capability import ALL_CAPABILITIES, Capability
+from outlast.stores.sqlite import claims as claiming
+from outlast.stores.sqlite import finding
+from outlast.stores.sqlite.committing import commit_all, rows_of
+from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.details import SqliteDetails
+from outlast.stores.sqlite.faults import Collision
+from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.queue import SqliteQueue
+from outlast.stores.sqlite.rows import to_events
+
+LOAD_HISTORY = query("load_history")
+EVERYTHING = 2**62
+
+
+class SqliteStore(SqliteDetails):
+    """Everything in one file: ``SqliteStore("sqlite:///orders.db")``.
+
+    Safe to use from several threads, event loops and processes at once. `synchronous` is "full"
+    (a commit survives a power loss) or "normal" (it survives a crash of the process). `inline`
+    allows small reads and fast commits in the event loop; False sends all to threads. The file is
+    refused on a network filesystem unless `network_storage` says that you know better.
+    """
+
+    capabilities = ALL_CAPABILITIES - {Capability.OWNER_GONE}
+
+    async def open(self) -> None:
+        await self._session.open()
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    def queue(self) -> SqliteQueue:
+        return SqliteQueue(self._session.database, clock=self.clock, notifier=self.notifier)
+
+    def describe(self) -> dict[str, object]:
+        """Version of SQLite and whether it has the WAL-reset race, modes, sizes, schema."""
+        return self._session.database.describe()
+
+    async def fold(self, *, timeout: float | None = None) -> bool:
+        """Fold the write-ahead log into the file now, as before a copy of it is made; whether no
+        reader held that up. It happens by itself when the log has grown."""
+        await self.open()
+        return await self._session.database.fold(timeout=timeout)
+
+    # -- the one write ------------------------------------------------------------------------
+
+    async def commit(
+        self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Outcome]:
+        self.check(commits, atomic=atomic)
+        rows = rows_of(commits)
+
+        def work(db: Connection, *, careful: bool = False) -> list[Outcome]:
+            return commit_all(db, commits, self.clock.now(), atomic=atomic, careful=careful)
+
+        try:
+            outcomes = await self._session.write(work, rows=rows, timeout=timeout)
+        except Collision:
+            # An event id is recorded already. Nothing was written: look which, and go on.
+            outcomes = await self._session.write(
+                lambda db: work(db, careful=True), rows=rows, timeout=timeout
+            )
+        self.announce(commits)
+        return outcomes
+
+    # -- reads --------------------------------------------------------------------------------
+
+    async def find_one(self, run_id: str, *, timeout: float | None = None) -> Run | None:
+        check_id(run_id, child=True)
+        return await self._session.read(lambda db: finding.find_one(db, run_id), timeout=timeout)
+
+    async def history(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> list[Event]:
+        check_id(run_id, child=True)
+        check_after(after)
+        if limit is not None:
+            check_limit(limit)
+
+        def rows(db: Connection, limit: int) -> list[Any]:
+            return db.execute(LOAD_HISTORY, (run_id, after, limit)).fetchall()
+
+        found = await self._session.read_page(
+            rows, limit=EVERYTHING if limit is None else limit, timeout=timeout
+        )
+        return to_events(run_id, found)
+
+    async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
+        query.check()
+        return await self._session.read(
+            lambda db: finding.find(db, query), timeout=timeout, inline=False
+        )
+
+    # -- claims -------------------------------------------------------------------------------
+
+    async def claim_runs(
+        self,
+        owner: str,
+        ttl: float,
+        *,
+        limit: int = 1,
+        workflows: Collection[str] | None = None,
+        run_ids: Collection[str] | None = None,
+        timeout: float | None = None,
+    ) -> list[ClaimedRun]:
+        check_name(owner, "owner")
+        check_ttl(ttl)
+        check_limit(limit)
+        wish = claiming.Wish(limit, workflows, run_ids)
+        # Looking first costs little, and keeps those who poll for work away from the lock.
+        found = await self._session.read(
+            lambda db: claiming.find_claimable(db, wish, self.clock.now()), timeout=timeout
+        )
+        if not found:
+            return []
+        return await self._session.write(
+            lambda db: claiming.claim_runs(db, wish, owner, ttl, self.clock.now()),
+            rows=2 * len(found),
+            timeout=timeout,
+        )
+
+    async def renew(
+        self, claims: Sequence[Claim], ttl: float, *, timeout: float | None = None
+    ) -> list[Claim | None]:
+        check_ttl(ttl)
+        return await self._session.write(
+            lambda db: claiming.renew(db, claims, ttl, self.clock.now()),
+            rows=len(claims),
+            timeout=timeout,
+        )
+
+    async def release(self, claims: Sequence[Claim], *, timeout: float | None = None) -> list[bool]:
+        released = await self._session.write(
+            lambda db: claiming.release(db, claims), rows=len(claims), timeout=timeout
+        )
+        self.notifier.ring()
+        return released
+
+    async def next_runnable_at(self, *, timeout: float | None = None) -> datetime | None:
+        return await self._session.read(claiming.next_runnable_at, timeout=timeout)

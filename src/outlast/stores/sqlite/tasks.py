@@ -1,0 +1,227 @@
+"""Tasks: rows that are leased, returned, buried. The store and the queue work on the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from outlast.model.claim import Claim
+from outlast.model.task import Task
+from outlast.model.times import from_micros
+from outlast.stores.sqlite.book import Counters
+from outlast.stores.sqlite.connection import Connection, scalar
+from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.rows import (
+    metadata_of,
+    micros,
+    micros_or_none,
+    moment,
+    payload,
+    raw,
+    text,
+)
+
+INSERT_TASKS = query("insert_tasks")
+FIND_TASK = query("find_task")
+LOAD_TASK = query("load_task")
+FIND_AVAILABLE_TASK_OF_RUN = query("find_available_task_of_run")
+FIND_LEVEL = query("find_level")
+FIND_QUEUES = query("find_queues")
+FIND_READY = query("find_ready")
+FIND_EXPIRED_TASKS = query("find_expired_tasks")
+CLAIM_TASK = query("claim_task")
+FINISH_TASKS = query("finish_tasks")
+DROP_TASKS = query("drop_tasks")
+DROP_DEAD_TASKS = query("drop_dead_tasks")
+
+SMALLEST, LARGEST = -(2**63), 2**63 - 1
+
+
+class TaskRow(Struct):
+    """A row of `tasks`, in the order of its columns."""
+
+    key: int
+    queue: str
+    run_id: str
+    id: str
+    uid: str
+    kind: str
+    name: str
+    step: str
+    definition: str
+    priority: int
+    run_at: int | None
+    attempt: int
+    metadata: str | None
+    enqueued_at: int
+    input: bytes | None
+    ready_at: int
+    token: int
+    owner: str | None
+    claimed_until: int | None
+
+
+def insert_tasks(connection: Connection, tasks: Sequence[Task], *, now: int, earliest: int) -> None:
+    """Add tasks that are not handed out before `earliest`; those that are there stay."""
+    rows = [
+        (
+            task.queue,
+            task.run_id,
+            task.id,
+            task.uid,
+            task.kind,
+            task.name,
+            task.step,
+            task.definition,
+            task.priority,
+            micros_or_none(task.run_at),
+            task.attempt,
+            text(task.metadata) if task.metadata else None,
+            now,
+            payload(task.input),
+            earliest if task.run_at is None else max(micros(task.run_at), earliest),
+        )
+        for task in tasks
+    ]
+    connection.executemany(INSERT_TASKS, rows)
+
+
+def drop_tasks(connection: Connection, tasks: Sequence[tuple[str, str]]) -> None:
+    """Remove tasks by run and id, wherever they stand, whoever holds them."""
+    connection.executemany(DROP_TASKS, tasks)
+    connection.executemany(DROP_DEAD_TASKS, tasks)
+
+
+def finish_tasks(connection: Connection, claims: Sequence[Claim]) -> None:
+    """Remove the tasks that claims hold, and no others of the same name in other queues."""
+    connection.executemany(
+        FINISH_TASKS,
+        [(claim.run_id, claim.task_id or "", claim.queue or "") for claim in claims],
+    )
+
+
+def find_task(connection: Connection, claim: Claim) -> TaskRow | None:
+    """The task that a claim is about, held or not."""
+    key = (claim.run_id, claim.task_id or "", claim.queue or "")
+    rows = connection.execute(FIND_TASK, key).fetchall()
+    return TaskRow(*rows[0]) if rows else None
+
+
+def find_held(connection: Connection, claim: Claim) -> TaskRow | None:
+    """The task that a claim still holds, or None if it was lost."""
+    task = find_task(connection, claim)
+    held = task is not None and task.owner is not None and task.token == claim.token
+    return task if held else None
+
+
+def claim_task(
+    connection: Connection, run_id: str, task_id: str, owner: str, ttl: float | None, now: datetime
+) -> Claim | None:
+    """Claim one task of a run, if it is to be had."""
+    parameters = {"run_id": run_id, "id": task_id, "now": micros(now)}
+    rows = connection.execute(FIND_AVAILABLE_TASK_OF_RUN, parameters).fetchall()
+    if not rows:
+        return None
+    task = TaskRow(*rows[0])
+    return lease(connection, task, owner, ttl, now)
+
+
+def lease(
+    connection: Connection, task: TaskRow, owner: str, ttl: float | None, now: datetime
+) -> Claim:
+    """Claim a task, with the attempt that `task` says. Without `ttl` for good."""
+    counters = Counters(connection)
+    token = counters.next_token()
+    counters.save()
+    until = None if ttl is None else now + timedelta(seconds=ttl)
+    connection.execute(CLAIM_TASK, (owner, token, micros_or_none(until), task.attempt, task.key))
+    return Claim(
+        owner=owner,
+        token=token,
+        claimed_at=now,
+        expires_at=until,
+        run_id=task.run_id,
+        uid=task.uid,
+        task_id=task.id,
+        queue=task.queue,
+    )
+
+
+def find_available(
+    connection: Connection, queue: str | None, now: datetime, limit: int
+) -> list[TaskRow]:
+    """Tasks that are due and unclaimed, in the order in which they should be done."""
+    queues = [queue]
+    if queue is None:
+        queues = [name for (name,) in connection.execute(FIND_QUEUES).fetchall()]
+    places = [
+        place for name in queues for place in _available_in(connection, name, micros(now), limit)
+    ]
+    rows = [
+        connection.execute(LOAD_TASK, (key,)).fetchall()[0] for _, _, key in sorted(places)[:limit]
+    ]
+    return [TaskRow(*row) for row in rows]
+
+
+def _available_in(
+    connection: Connection, queue: str | None, now: int, limit: int
+) -> list[tuple[int, int, int]]:
+    """The first `limit` places in a queue, as (priority, ready at, key), in no order."""
+    parameters = {"queue": queue, "now": now, "limit": limit}
+    places = connection.execute(FIND_EXPIRED_TASKS, parameters).fetchall()
+    free = 0
+    level = SMALLEST
+    while free < limit:
+        priority = scalar(connection, FIND_LEVEL, {"queue": queue, "priority": level})
+        if priority is None:
+            break
+        ready = connection.execute(FIND_READY, {**parameters, "priority": priority}).fetchall()
+        places += ready
+        free += len(ready)
+        if priority == LARGEST:
+            break
+        level = priority + 1
+    return places
+
+
+def to_task(row: TaskRow | DeadTaskRow) -> Task:
+    """The task of a row."""
+    return Task(
+        id=row.id,
+        queue=row.queue,
+        kind=row.kind,
+        name=row.name,
+        run_id=row.run_id,
+        uid=row.uid,
+        step=row.step,
+        definition=row.definition,
+        input=raw(row.input),
+        priority=row.priority,
+        run_at=moment(row.run_at),
+        attempt=row.attempt,
+        metadata=metadata_of(row.metadata),
+        enqueued_at=from_micros(row.enqueued_at),
+    )
+
+
+class DeadTaskRow(Struct):
+    """A row of `dead_tasks`, in the order of its columns without the key."""
+
+    queue: str
+    run_id: str
+    id: str
+    uid: str
+    kind: str
+    name: str
+    step: str
+    definition: str
+    priority: int
+    run_at: int | None
+    attempt: int
+    metadata: str | None
+    enqueued_at: int
+    input: bytes | None
+    reason: str
+    died_at: int

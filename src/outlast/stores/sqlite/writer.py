@@ -1,0 +1,135 @@
+"""Writer: one transaction at a time, in the event loop as long as that is fast.
+
+A commit to a good disk takes a fraction of a millisecond, less than it takes to wake a thread and
+come back; one to a slow disk must not hold up the loop. So the writer watches how long its small
+transactions take. Above `SLOW` on average they go to the thread, and once in a while one is tried
+in the loop again.
+
+BEGIN IMMEDIATE takes the lock before anything is read, so that what is decided holds when it is
+written; and it is the only statement that can meet a lock of another process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from outlast.errors import Busy, OutlastError, StoreClosed, StoreFull, TimedOut, UnknownOutcome
+from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.lane import Job, Lane, Work
+from outlast.stores.sqlite.log import Log
+
+T = TypeVar("T")
+
+SLOW = 0.002
+PROBE_SECONDS = 1.0
+WEIGHT = 0.2  # of the last commit in the average
+SPIKE = 4 * SLOW  # more than this counts as this: one hiccup of the disk is no reason to leave
+
+
+class Writer(Lane):
+    """The one connection of this process that writes."""
+
+    def __init__(self, connection: Connection, path: Path, log: Log) -> None:
+        self.pace = 0.0
+        self._log = log
+        self._probe_at = 0.0
+        self._folding = threading.Event()
+        super().__init__(connection, path)
+
+    async def run(self, work: Work[T], *, inline: bool, timeout: float | None) -> T:
+        inline = inline and self._is_fast() and not self._log.is_overfull()
+        return await super().run(work, inline=inline, timeout=timeout)
+
+    def attempt(self, work: Work[T], job: Job | None = None) -> T:
+        if job is not None and self._log.is_overfull():
+            self._make_room()
+        started = time.perf_counter()
+        self._begin()
+        if job is not None and not job.begin():
+            self._roll_back()
+            raise TimedOut("given up")  # nobody is there to hear it
+        try:
+            result = work(self.connection)
+        except BaseException as error:
+            self._roll_back()
+            if isinstance(error, Exception):
+                raise self.fault(error) from error
+            raise
+        self._commit()
+        if job is None:
+            self._measure(time.perf_counter() - started)
+        self._fold_if_due()
+        return result
+
+    def close(self) -> None:
+        super().close()
+        self._log.close()
+
+    def _begin(self) -> None:
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+        except Exception as error:
+            raise self.fault(error) from error
+
+    def _commit(self) -> None:
+        try:
+            self.connection.execute("COMMIT")
+        except Exception as error:
+            self._roll_back()
+            fault = self.fault(error)
+            if isinstance(fault, (Busy, StoreFull)) or not isinstance(fault, OutlastError):
+                raise fault from error
+            # The last page may have reached the log although its sync failed: after a crash,
+            # recovery would find it.
+            raise UnknownOutcome(f"COMMIT failed: {fault}") from error
+
+    def _roll_back(self) -> None:
+        try:
+            self.connection.execute("ROLLBACK")
+        except Exception as error:
+            # After some errors SQLite has rolled back by itself, and says that there is nothing.
+            if self.fault(error) is error:
+                raise
+
+    def _is_fast(self) -> bool:
+        return self.pace < SLOW or time.monotonic() >= self._probe_at
+
+    def _measure(self, seconds: float) -> None:
+        if self.pace < SLOW:
+            self.pace += WEIGHT * (min(seconds, SPIKE) - self.pace)
+        else:
+            self.pace = seconds  # a probe: what was before is out of date
+        if self.pace >= SLOW:
+            self._probe_at = time.monotonic() + PROBE_SECONDS
+
+    # -- the log ------------------------------------------------------------------------------
+
+    def _fold_if_due(self) -> None:
+        if self._log.is_due() and not self._folding.is_set():
+            self._folding.set()
+            # The store may be closing: then whoever opens it next folds.
+            with suppress(StoreClosed):
+                self.post(Job(self._fold))
+
+    def _fold(self, _: Connection) -> bool:
+        self._folding.clear()
+        return self._log.fold()
+
+    def _make_room(self) -> None:
+        """Fold on behalf of a writer that may not add to the log before."""
+        self._begin()
+        try:
+            folded = self._log.fold()
+        except Exception as error:
+            raise self.fault(error) from error
+        finally:
+            self._roll_back()
+        if not folded:
+            raise Busy(
+                "the log is at its limit, and a reader in another process keeps it from being "
+                "folded: end long transactions of other programs on this file"
+            )

@@ -1,0 +1,22 @@
+"""What tests need: an app in memory on a clock that leaps, crashes everywhere, replay of stored
+histories; and for authors of stores and queues a clock that stands still, faults, a checker and the
+conformance kit."""
+
+from outlast.testing.clock import ManualClock
+from outlast.testing.conducting import At
+from outlast.testing.crash import CrashesDiffer, Sweep, crash_everywhere
+from outlast.testing.embedded import VirtualApp, app
+from outlast.testing.mortal import Crash
+from outlast.testing.virtual import VirtualClock
+
+__all__ = [
+    "At",
+    "Crash",
+    "CrashesDiffer",
+    "ManualClock",
+    "Sweep",
+    "VirtualApp",
+    "VirtualClock",
+    "app",
+    "crash_everywhere",
+]

@@ -1,0 +1,64 @@
+"""The ledger: which bodies of steps ran, in which process, and when. Kept outside the store, so
+that the two can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from outlast.engine.bodies import StepContext
+from outlast.testing.checker import Effect, Log
+
+
+class Execution(Struct, kw_only=True):
+    """One time that a body ran. `ended` is None if its process died meanwhile."""
+
+    process: str
+    run_id: str
+    uid: str
+    key: str
+    attempt: int
+    begun: int
+    ended: int | None = None
+
+
+class Ledger:
+    """All executions, in ticks of the clock that `log`, what the processes asked of the store,
+    is written in."""
+
+    def __init__(self) -> None:
+        self.log = Log()
+        self.executions: list[Execution] = []
+
+    @contextmanager
+    def body(self, process: str, context: StepContext) -> Iterator[None]:
+        """Around a body: a line that it runs. An error is an end too."""
+        line = Execution(
+            process=process,
+            run_id=context.run_id,
+            uid=context.uid,
+            key=context.key,
+            attempt=context.attempt,
+            begun=self.log.tick(),
+        )
+        self.executions.append(line)
+        try:
+            yield
+        finally:
+            line.ended = self.log.tick()
+
+    def effects(self) -> list[Effect]:
+        """The lines as the checker reads them."""
+        return [
+            Effect(run_id=line.run_id, step=line.key, begun=line.begun, ended=line.ended)
+            for line in self.executions
+        ]
+
+    def repeated(self) -> dict[tuple[str, str], list[Execution]]:
+        """What ran more than once, by run and key."""
+        found: dict[tuple[str, str], list[Execution]] = {}
+        for line in self.executions:
+            found.setdefault((line.run_id, line.key), []).append(line)
+        return {key: lines for key, lines in found.items() if len(lines) > 1}

@@ -1,0 +1,43 @@
+"""The model machine: any store against the memory store, call by call.
+
+::
+
+    TestMyStore = store_machine(lambda clock: MyStore(clock=clock), max_examples=150)
+
+Hypothesis invents sequences of calls (commits of every shape under right, stale and missing
+tokens, claims, time, sends, tasks, timers, deletion, searches, the same commit again …) and makes
+each of them on both stores. Answers and everything the stores then hold must be the same; a
+sequence that tells them apart is shrunk to a short one and printed as code.
+"""
+
+from __future__ import annotations
+
+import unittest
+
+from hypothesis import HealthCheck, settings
+
+from outlast.stores.memory import MemoryStore
+from outlast.testing.machine.rules import Rules
+from outlast.testing.machine.world import MakeStore
+
+__all__ = ["MakeStore", "Rules", "store_machine"]
+
+
+def store_machine(
+    make_store: MakeStore,
+    *,
+    max_examples: int = 100,
+    steps: int = 30,
+    left: MakeStore | None = None,
+) -> type[unittest.TestCase]:
+    """A test case that compares the stores of `make_store` with the memory store (or `left`)."""
+    makers = (left or (lambda clock: MemoryStore(clock=clock)), make_store)
+    machine: type[Rules] = type("StoreMachine", (Rules,), {"makers": makers})
+    case: type[unittest.TestCase] = machine.TestCase
+    case.settings = settings(  # type: ignore[attr-defined]
+        max_examples=max_examples,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    return case

@@ -1,0 +1,372 @@
+"""The rules: everything that a caller can do to a store, in any order."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, precondition, rule
+from msgspec.structs import replace
+
+from outlast.model.claim import Claim
+from outlast.model.commit import Commit, Creation
+from outlast.model.query import RunQuery
+from outlast.model.run import Status
+from outlast.model.task import Task
+from outlast.testing.machine.kitchen import Kitchen
+from outlast.testing.machine.recipes import (
+    ACTIVITIES,
+    FACTS,
+    ITEMS,
+    KEYS,
+    OWNERS,
+    QUEUES,
+    RECORDS,
+    RUNS,
+    SECONDS,
+    TASKS,
+    TIMERS,
+    TTLS,
+    WORKFLOWS,
+    Recipe,
+    births,
+    full_births,
+    mixed,
+    only,
+    runs,
+    statuses,
+    words,
+)
+from outlast.testing.machine.world import LEFT, RIGHT
+
+picks = st.integers(0, 40)
+owners = st.sampled_from(OWNERS)
+ttls = st.sampled_from(TTLS)
+queue_names = st.sampled_from(QUEUES)
+
+
+def _has_claims(machine: Kitchen) -> bool:
+    return bool(machine.claims or machine.task_claims)
+
+
+def _has_tasks(machine: Kitchen) -> bool:
+    return bool(machine.task_claims)
+
+
+class Writes(Kitchen):
+    """Commits, alone and in batches, and the same commit again."""
+
+    @initialize(records=st.lists(st.integers(0, len(RECORDS) - 1), min_size=4, max_size=4))
+    def begin(self, records: list[int]) -> None:
+        """Most sequences would spend half their length on runs that do not exist."""
+        recipes = [
+            Recipe(run=run, create=Creation.NEW, record=record)
+            for run, record in zip(("a", "a~1", "b", "c"), records, strict=True)
+        ]
+        self._submit(recipes)
+
+    @rule(recipe=births)
+    def start(self, recipe: Recipe) -> None:
+        self._submit([recipe])
+
+    @rule(recipe=full_births)
+    def start_with_everything(self, recipe: Recipe) -> None:
+        self._submit([recipe])
+
+    @rule(recipe=mixed)
+    def write(self, recipe: Recipe) -> None:
+        self._submit([recipe])
+
+    @rule(recipe=only("events", "repeat"))
+    def append(self, recipe: Recipe) -> None:
+        self._submit([recipe])
+
+    @rule(recipe=only("fold", "seen", "release", "runnable", "status"))
+    def park(self, recipe: Recipe) -> None:
+        self._submit([recipe])
+
+    @rule(recipe=only("tasks", "finish", "drops"))
+    def hand_out(self, recipe: Recipe) -> None:
+        self._submit([recipe])
+
+    @rule(
+        batch=st.lists(st.one_of(births, mixed), min_size=2, max_size=3, unique_by=lambda r: r.run),
+        atomic=st.booleans(),
+    )
+    def write_several(self, batch: list[Recipe], atomic: bool) -> None:
+        self._submit(batch, atomic=atomic)
+
+    @rule(pick=picks)
+    def write_again(self, pick: int) -> None:
+        """The same commits once more, as after a lost answer."""
+        left, right, atomic = self.sent[-1 - pick % min(len(self.sent), 4)]
+        batches = (left, right)
+        self.both(lambda side: self.stores[side].commit(batches[side], atomic=atomic))
+
+    @rule(run=runs, status=st.sampled_from([Status.CANCELLED, Status.FAILED]))
+    def terminate(self, run: str, status: Status) -> None:
+        self._submit([Recipe(run=run, token="none", force=True, status=status, events=1)])
+
+    def _submit(self, recipes: list[Recipe], *, atomic: bool = False) -> None:
+        cooked = [self.cooked(recipe) for recipe in recipes]
+        batches = [pair[LEFT] for pair in cooked], [pair[RIGHT] for pair in cooked]
+        self._send_off(*batches, atomic=atomic)
+
+    def _send_off(self, left: list[Commit], right: list[Commit], *, atomic: bool = False) -> None:
+        batches = (left, right)
+        self.sent.append((left, right, atomic))
+        self.both(lambda side: self.stores[side].commit(batches[side], atomic=atomic))
+
+    @invariant()
+    def nothing_differs(self) -> None:
+        self.compare()
+
+
+class Claims(Writes):
+    """Claims on runs and tasks, and time."""
+
+    @rule(
+        owner=owners,
+        ttl=ttls,
+        limit=st.integers(1, 3),
+        workflows=st.none() | st.sets(st.sampled_from([*WORKFLOWS, ""])),
+        run_ids=st.none() | st.sets(runs, min_size=1, max_size=3),
+    )
+    def claim(
+        self,
+        owner: str,
+        ttl: float,
+        limit: int,
+        workflows: set[str] | None,
+        run_ids: set[str] | None,
+    ) -> None:
+        answers = self.done(
+            lambda side: self.stores[side].claim_runs(
+                owner, ttl, limit=limit, workflows=workflows, run_ids=run_ids
+            )
+        )
+        if answers is not None:
+            pairs = zip(*answers, strict=True)
+            self.claims += [(left.claim, right.claim) for left, right in pairs]
+
+    @precondition(_has_claims)
+    @rule(pick=picks, ttl=ttls, tasks=st.booleans())
+    def renew(self, pick: int, ttl: float, tasks: bool) -> None:
+        if (held := self._pick(pick, tasks)) is not None:
+            self.both(lambda side: self.stores[side].renew([held[side]], ttl))
+
+    @precondition(_has_claims)
+    @rule(pick=picks, tasks=st.booleans())
+    def extend(self, pick: int, tasks: bool) -> None:
+        if (held := self._pick(pick, tasks)) is not None:
+            self.both(lambda side: self.stores[side].extend(held[side], timedelta(seconds=7)))
+
+    @precondition(_has_claims)
+    @rule(pick=picks, tasks=st.booleans())
+    def release(self, pick: int, tasks: bool) -> None:
+        if (held := self._pick(pick, tasks)) is not None:
+            self.both(lambda side: self.stores[side].release([held[side]]))
+
+    @rule(run=runs, task=st.sampled_from(TASKS), owner=owners, ttl=st.none() | ttls)
+    def claim_task(self, run: str, task: tuple[str, str], owner: str, ttl: float | None) -> None:
+        answers = self.done(lambda side: self.stores[side].claim_task(run, task[1], owner, ttl=ttl))
+        if answers is not None:
+            self._keep(*answers)
+
+    @precondition(_has_tasks)
+    @rule(pick=picks)
+    def finish_task(self, pick: int) -> None:
+        """As `save_task_result` does: under the claim on the task, without one on the run."""
+        if (held := self._pick(pick, True)) is not None and held[LEFT].run_id:
+            cooked = self.cooked(Recipe(run=held[LEFT].run_id, token="none", events=1))
+            own = zip(cooked, held, strict=True)
+            self._send_off(*([replace(one, uid=it.uid, finishes=(it,))] for one, it in own))
+
+    @rule(seconds=st.sampled_from(SECONDS))
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def _pick(self, pick: int, tasks: bool) -> tuple[Claim, Claim] | None:
+        pool = self.task_claims if tasks else self.claims
+        return pool[-1 - pick % len(pool)] if pool else None
+
+    def _keep(self, left: Claim | None, right: Claim | None) -> None:
+        if left is not None and right is not None:
+            self.task_claims.append((left, right))
+
+
+class Details(Claims):
+    """Inboxes, keys, facts, snapshots, deletion, retention, and the conveniences over them."""
+
+    @rule(
+        parcels=st.lists(
+            st.tuples(
+                st.sampled_from([*RUNS, "ghost"]),
+                st.sampled_from(ITEMS),
+                words("any", "any", "any", "right", "wrong"),
+            ),
+            min_size=1,
+            max_size=3,
+        ),
+        pick=st.none() | picks,
+    )
+    def send(self, parcels: list[tuple[str, str, str]], pick: int | None) -> None:
+        sends = [[self.parcel(*words, side) for words in parcels] for side in (LEFT, RIGHT)]
+        held = None if pick is None else self._pick(pick, True)
+        self.both(
+            lambda side: self.stores[side].send(
+                sends[side], finishes=[] if held is None else [held[side]]
+            )
+        )
+
+    @rule(name=st.sampled_from(KEYS), run=st.none() | runs, value=st.sampled_from(["v1", "v2"]))
+    def remember(self, name: tuple[str, str], run: str | None, value: str) -> None:
+        self.both(lambda side: self.stores[side].remember(*name, value, run_id=run))
+
+    @rule(fact=st.sampled_from(FACTS), drop=st.booleans())
+    def facts(self, fact: Any, drop: bool) -> None:
+        if drop:
+            self.both(lambda side: self.stores[side].drop_fact(fact.hash))
+        else:
+            self.both(lambda side: self.stores[side].put_fact(fact))
+
+    @rule(run=runs)
+    def drop_snapshot(self, run: str) -> None:
+        self.both(lambda side: self.stores[side].drop_snapshot(run))
+
+    @rule(run=runs, timer=st.sampled_from(TIMERS))
+    def fire(self, run: str, timer: str) -> None:
+        token = self.token("current", run)
+        self.both(lambda side: self.stores[side].mark_timer_fired(run, timer, token=token[side]))
+
+    @rule(id=st.sampled_from([*ACTIVITIES, "none"]), seconds=st.sampled_from([0.0, 50.0]))
+    def look_around(self, id: str, seconds: float) -> None:
+        now = self.clock.now() + timedelta(seconds=seconds)
+        self.both(lambda side: self.stores[side].find_activity(id))
+        self.both(lambda side: self.stores[side].due_timers(now=now, limit=2))
+        self.both(lambda side: self.stores[side].find_available_tasks(queue="slow"))
+        self.both(lambda side: self.stores[side].snapshot_ids(after="a", limit=1))
+
+    @rule(run=runs, number=st.integers(0, len(RECORDS) - 1), stale=st.booleans())
+    def save(self, run: str, number: int, stale: bool) -> None:
+        record = self.record(run, number, "park", Status.RUNNING)
+        here = self.dumps[LEFT].runs.get(run)
+        revision = None if here is None else here.run.revision - stale
+        token = self.token("current", run)
+        self.both(lambda side: self.stores[side].save(record, revision=revision, token=token[side]))
+
+    @rule(run=runs, count=st.integers(0, 2), expected=st.none() | st.integers(0, 3))
+    def append_plainly(self, run: str, count: int, expected: int | None) -> None:
+        events = [self.event(run) for _ in range(count)]
+        token = self.token("current", run)
+        self.both(
+            lambda side: self.stores[side].append(run, events, expected=expected, token=token[side])
+        )
+
+    @rule(places=st.lists(st.tuples(runs, st.integers(1, 3)), max_size=3))
+    def append_numbered(self, places: list[tuple[str, int]]) -> None:
+        events = [replace(self.event(run), sequence=number) for run, number in places]
+        self.both(lambda side: self.stores[side].append_events(events))
+
+    @rule(run=st.sampled_from([*RUNS, "ghost"]))
+    def delete(self, run: str) -> None:
+        self.both(lambda side: self.stores[side].delete(run))
+
+    @rule(
+        seconds=st.sampled_from([0.0, -1.0, 100.0]),
+        status=st.sets(statuses, max_size=2),
+        limit=st.integers(1, 2),
+    )
+    def expire(self, seconds: float, status: set[Status], limit: int) -> None:
+        before = self.clock.now() - timedelta(seconds=seconds)
+        self.both(lambda side: self.stores[side].expire(before, status=status, limit=limit))
+
+    @rule(
+        workflow=st.none() | st.sampled_from(WORKFLOWS),
+        status=st.frozensets(statuses, max_size=2),
+        parent=st.none() | st.none() | st.sampled_from(["a", "b"]),
+        attributes=st.sampled_from(
+            [{}, {}, {"n": 1}, {"n": True}, {"n": 1.0}, {"s": "1", "n": True}]
+        ),
+        limit=st.integers(1, 3),
+    )
+    def find(self, **filters: Any) -> None:
+        query = RunQuery(**filters)
+        self.both(lambda side: self._pages(side, query))
+
+    async def _pages(self, side: int, query: RunQuery) -> list[list[str]]:
+        pages: list[list[str]] = []
+        while True:
+            page = await self.stores[side].find(query)
+            pages.append([run.id for run in page.items])
+            if page.next is None:
+                return pages
+            query = replace(query, after=page.next)
+
+    @rule(really=st.sampled_from([False, False, False, True]))
+    def reopen(self, really: bool) -> None:
+        """Close and open again: nothing is lost and nothing comes back."""
+        if not really:
+            return
+
+        async def again(side: int) -> None:
+            await self.queues[side].close()
+            await self.stores[side].close()
+            await self.stores[side].open()
+            await self.queues[side].open()
+
+        self.both(again)
+
+
+class Rules(Details):
+    """The queue of the store, too."""
+
+    @rule(
+        name=queue_names,
+        ids=st.lists(st.sampled_from(["q1", "q2", "q3"]), min_size=1, max_size=2),
+        run=st.sampled_from(["", "", "a"]),
+        delay=st.sampled_from([0.0, 0.0, 10.0]),
+        priority=st.sampled_from([0, 0, -1]),
+    )
+    def enqueue(self, name: str, ids: list[str], run: str, delay: float, priority: int) -> None:
+        tasks = [Task(id=f"{name}-{id}", run_id=run, priority=priority) for id in ids]
+        self.both(lambda side: self.queues[side].enqueue(name, tasks, delay=delay))
+
+    @rule(name=queue_names, owner=owners, visibility=ttls)
+    def take(self, name: str, owner: str, visibility: float) -> None:
+        answers = self.done(
+            lambda side: self.queues[side].take(name, owner=owner, visibility=visibility)
+        )
+        if answers is not None:
+            self._keep(*(None if one is None else one.claim for one in answers))
+
+    @precondition(_has_tasks)
+    @rule(pick=picks)
+    def ack(self, pick: int) -> None:
+        if (held := self._pick(pick, True)) is not None:
+            self.both(lambda side: self.queues[side].ack(held[side]))
+
+    @precondition(_has_tasks)
+    @rule(
+        pick=picks,
+        delay=st.sampled_from([0.0, 0.0, 10.0]),
+        requeue=st.booleans(),
+        drop=st.booleans(),
+    )
+    def nack(self, pick: int, **how: Any) -> None:
+        if (held := self._pick(pick, True)) is not None:
+            self.both(lambda side: self.queues[side].nack(held[side], **how))
+
+    @precondition(_has_tasks)
+    @rule(pick=picks, seconds=ttls)
+    def keep(self, pick: int, seconds: float) -> None:
+        if (held := self._pick(pick, True)) is not None:
+            self.both(lambda side: self.queues[side].extend(held[side], seconds))
+
+    @rule(name=queue_names, ids=st.none() | st.just(["default-q1", "t1"]), purge=st.booleans())
+    def raise_the_dead(self, name: str, ids: list[str] | None, purge: bool) -> None:
+        if purge:
+            self.both(lambda side: self.queues[side].purge(name, ids))
+        else:
+            self.both(lambda side: self.queues[side].redrive(name, ids))

@@ -1,0 +1,93 @@
+"""WrappedStore: a store around another, through which every call of the port can be seen.
+
+The primitives of `StoreCore` are passed on one by one through `around`; the conveniences (append,
+save, record …) are inherited, so that they too run over the wrapped primitives. Subclass it and
+override `around` to fail, to record, to measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from outlast.ports.core import StoreCore
+from outlast.ports.queue import Queue
+from outlast.ports.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+def _through(primitive: F) -> F:
+    """The same method, which asks `around` and then the store inside."""
+    name = primitive.__name__
+
+    @wraps(primitive, updated=())  # its __dict__ says that it is abstract
+    async def passed_on(self: WrappedStore, *args: Any, **kwargs: Any) -> Any:
+        async def call() -> Any:
+            return await getattr(self.inner, name)(*args, **kwargs)
+
+        return await self.around(name, call, args, kwargs)
+
+    return cast("F", passed_on)
+
+
+class WrappedStore(Store):
+    """A store that passes everything on to `inner`. It is opened and closed with it."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(clock=inner.clock)
+        self.inner = inner
+        self.notifier = inner.notifier
+        self.durability = inner.durability
+        self.capabilities = inner.capabilities  # type: ignore[misc]
+
+    async def around(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        """What to do with one call of the primitive `name`. Here: just do it."""
+        return await call()
+
+    async def open(self) -> None:
+        await self.inner.open()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    def queue(self) -> Queue:
+        return self.inner.queue()
+
+    now = _through(StoreCore.now)
+    commit = _through(StoreCore.commit)
+    find_one = _through(StoreCore.find_one)
+    history = _through(StoreCore.history)
+    claim_runs = _through(StoreCore.claim_runs)
+    renew = _through(StoreCore.renew)
+    release = _through(StoreCore.release)
+    next_runnable_at = _through(StoreCore.next_runnable_at)
+    owner_gone = _through(StoreCore.owner_gone)
+    find = _through(StoreCore.find)
+    send = _through(StoreCore.send)
+    inbox = _through(StoreCore.inbox)
+    claim_task = _through(StoreCore.claim_task)
+    find_available_tasks = _through(StoreCore.find_available_tasks)
+    timers = _through(StoreCore.timers)
+    due_timers = _through(StoreCore.due_timers)
+    entries = _through(StoreCore.entries)
+    activities = _through(StoreCore.activities)
+    find_activity = _through(StoreCore.find_activity)
+    find_snapshot = _through(StoreCore.find_snapshot)
+    drop_snapshot = _through(StoreCore.drop_snapshot)
+    snapshot_ids = _through(StoreCore.snapshot_ids)
+    find_fact = _through(StoreCore.find_fact)
+    put_fact = _through(StoreCore.put_fact)
+    drop_fact = _through(StoreCore.drop_fact)
+    remember = _through(StoreCore.remember)
+    recall = _through(StoreCore.recall)
+    delete = _through(StoreCore.delete)
+    expire = _through(StoreCore.expire)

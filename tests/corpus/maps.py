@@ -1,0 +1,168 @@
+"""Maps: one step over many items, one record for all of them."""
+
+from __future__ import annotations
+
+import outlast
+from outlast.errors import MapFailed, StepFailed
+from tests.corpus.case import Case
+from tests.corpus.stage import stage, takes
+
+
+@outlast.step
+async def square(number: int) -> int:
+    await takes(10 - number)
+    return number * number
+
+
+@outlast.step(name="square")
+def square_in_thread(number: int) -> int:
+    return number * number
+
+
+@outlast.step
+async def odd_only(number: int) -> int:
+    await takes(number)
+    if number % 2 == 0:
+        raise ValueError(f"{number} is even")
+    return number
+
+
+@outlast.step(retry=outlast.Retry(attempts=5, delay=60))
+async def flaky(number: int) -> int:
+    stage().seen.append(number)
+    if stage().seen.count(number) < 3:
+        raise ConnectionError("again")
+    return number
+
+
+@outlast.workflow
+async def maps() -> list[int]:
+    return await outlast.map(square, range(5), concurrency=3)
+
+
+@outlast.workflow
+def maps_sync() -> list[int]:
+    return outlast.map(square_in_thread, range(5), concurrency=3)  # type: ignore[return-value]
+
+
+@outlast.workflow
+async def maps_nothing() -> list[int]:
+    return await outlast.map(square, [])
+
+
+@outlast.workflow
+async def a_map_fails() -> str:
+    try:
+        await outlast.map(odd_only, [1, 3, 4, 5, 7])
+    except MapFailed as failure:
+        return f"{failure.index}: {failure.error}"
+    return "never"
+
+
+@outlast.workflow
+async def tolerates_two() -> list[str]:
+    results = await outlast.map(odd_only, [1, 2, 3, 4, 5], tolerate=2)
+    return [type(r).__name__ if isinstance(r, StepFailed) else str(r) for r in results]
+
+
+@outlast.workflow
+async def three_are_enough() -> int:
+    results = await outlast.map(square, range(9), concurrency=9, enough=3)
+    return sum(result is not None for result in results)
+
+
+@outlast.workflow
+async def none_are_enough() -> list[int]:
+    return await outlast.map(square, range(9), enough=0)
+
+
+@outlast.workflow
+async def maps_stubbornly() -> list[int]:
+    return await outlast.map(flaky, [1, 2])
+
+
+@outlast.workflow
+async def maps_thousands() -> int:
+    results = await outlast.map(square_in_thread, range(2_000), concurrency=100)
+    await outlast.sleep(hours=1)
+    return sum(results) if results == sorted(results) else -1
+
+
+CASES = [
+    Case(
+        maps,
+        """
+        workflow.started
+        map.started map:square
+        """,
+        [0, 1, 4, 9, 16],
+    ),
+    Case(
+        maps_sync,
+        """
+        workflow.started
+        map.started map:square
+        """,
+        [0, 1, 4, 9, 16],
+    ),
+    Case(
+        maps_nothing,
+        """
+        workflow.started
+        map.started map:square
+        map.completed map:square
+        workflow.completed
+        """,
+        [],
+    ),
+    Case(
+        a_map_fails,
+        """
+        workflow.started
+        map.started map:odd_only
+        """,
+        "2: ValueError: 4 is even",
+    ),
+    Case(
+        tolerates_two,
+        """
+        workflow.started
+        map.started map:odd_only
+        """,
+        ["1", "StepFailed", "3", "StepFailed", "5"],
+    ),
+    Case(
+        three_are_enough,
+        """
+        workflow.started
+        map.started map:square
+        """,
+        3,
+    ),
+    Case(
+        none_are_enough,
+        """
+        workflow.started
+        map.started map:square
+        map.completed map:square
+        workflow.completed
+        """,
+        [None] * 9,
+    ),
+    Case(
+        maps_stubbornly,
+        """
+        workflow.started
+        map.started map:flaky
+        """,
+        [1, 2],
+    ),
+    Case(
+        maps_thousands,
+        """
+        workflow.started
+        map.started map:square
+        """,
+        sum(n * n for n in range(2_000)),
+    ),
+]

@@ -1,0 +1,42 @@
+"""`./dev mutants [WORD …] [-j JOBS]`: break the code in every known way; exit 1 if one survives.
+
+With words only those mutants whose name or file contains one of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from outlast.testing.mutation import Report, Verdict, hunt
+from tests.mutants import ROOT, every
+
+
+def main(argv: list[str]) -> int:
+    """Hunt, print a table as results come in, and sum up."""
+    parser = argparse.ArgumentParser(prog="./dev mutants", description=__doc__)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("-j", "--jobs", type=int, default=2)
+    options = parser.parse_args(argv)
+    chosen = [
+        mutant
+        for mutant in every()
+        if not options.words
+        or any(word in f"{mutant.name} {mutant.file}" for word in options.words)
+    ]
+    begun = time.monotonic()
+    reports: list[Report] = []
+    for report in hunt(chosen, ROOT, jobs=options.jobs):
+        print(report, flush=True)
+        reports.append(report)
+    alive = [report for report in reports if report.verdict is not Verdict.KILLED]
+    seconds = time.monotonic() - begun
+    print(f"\n{len(reports) - len(alive)} of {len(reports)} mutants killed in {seconds:.0f} s")
+    for report in alive:
+        print(f"  {report}")
+    return 1 if alive or not reports else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

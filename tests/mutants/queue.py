@@ -1,0 +1,270 @@
+"""The queue, broken."""
+
+from __future__ import annotations
+
+from outlast.testing.mutation import Mutant
+
+FILE = "stores/memory/queue.py"
+TABLES = "stores/memory/tables.py"
+PORT = "ports/queue.py"
+TESTS = ("tests/conformance/test_queue_memory.py",)
+
+MUTANTS = [
+    Mutant(
+        "ack without fence",
+        TABLES,
+        "queued.owner is not None and queued.token == claim.token",
+        "queued.owner is not None",
+        TESTS,
+    ),
+    Mutant(
+        "a claim given back still counts",
+        TABLES,
+        "queued is not None and queued.owner is not None and queued.token == claim.token",
+        "queued is not None and queued.token == claim.token",
+        TESTS,
+    ),
+    Mutant(
+        "attempts are not counted",
+        FILE,
+        "attempt=queued.task.attempt + 1)",
+        "attempt=1)",
+        TESTS,
+    ),
+    Mutant(
+        "attempts are not bounded",
+        FILE,
+        "                if queued.task.attempt >= self.max_attempts:",
+        "                if queued.task.attempt >= 10 * self.max_attempts:",
+        TESTS,
+    ),
+    Mutant(
+        "one attempt too few",
+        FILE,
+        "                if queued.task.attempt >= self.max_attempts:",
+        "                if queued.task.attempt + 1 >= self.max_attempts:",
+        TESTS,
+    ),
+    Mutant(
+        "a poison task ends the search",
+        FILE,
+        "                    continue\n",
+        "                    return None\n",
+        TESTS,
+    ),
+    Mutant(
+        "an expired lease is not redelivered",
+        TABLES,
+        "(self.claimed_until is None or self.claimed_until > now)",
+        "True",
+        TESTS,
+    ),
+    Mutant(
+        "a task in flight is handed out",
+        TABLES,
+        "        return not held and self.ready_at <= now",
+        "        return self.ready_at <= now",
+        TESTS,
+    ),
+    Mutant(
+        "a task is handed out before its time",
+        TABLES,
+        "        return not held and self.ready_at <= now",
+        "        return not held",
+        TESTS,
+    ),
+    Mutant(
+        "dead letters are dropped",
+        FILE,
+        "    tables.dead[task.queue, task.run_id, task.id] = DeadTask(task, reason, now)",
+        "    del reason, now",
+        TESTS,
+    ),
+    Mutant(
+        "a rejected task is put back",
+        FILE,
+        "            if requeue and queued.task.attempt < self.max_attempts:",
+        "            if not drop and queued.task.attempt < self.max_attempts:",
+        TESTS,
+    ),
+    Mutant(
+        "the last attempt is put back",
+        FILE,
+        "            if requeue and queued.task.attempt < self.max_attempts:",
+        "            if requeue:",
+        TESTS,
+    ),
+    Mutant(
+        "a dropped task is buried",
+        FILE,
+        "            elif drop and not requeue:",
+        "            elif drop and requeue:",
+        TESTS,
+    ),
+    Mutant(
+        "the delay of a nack is ignored",
+        FILE,
+        "                queued.ready_at = now + timedelta(seconds=delay)",
+        "                queued.ready_at = now",
+        TESTS,
+    ),
+    Mutant(
+        "a returned task jumps the queue",
+        FILE,
+        "                queued.ready_at = now + timedelta(seconds=delay)",
+        "                queued.ready_at += timedelta(seconds=delay)",
+        TESTS,
+    ),
+    Mutant(
+        "len counts what is in flight",
+        FILE,
+        "                queued.task.queue == queue and queued.available(now)\n                for",
+        "                queued.task.queue == queue and queued.ready_at <= now\n                for",
+        TESTS,
+    ),
+    Mutant(
+        "len counts all queues",
+        FILE,
+        "                queued.task.queue == queue and queued.available(now)\n                for",
+        "                queued.available(now)\n                for",
+        TESTS,
+    ),
+    Mutant(
+        "priorities are ignored",
+        FILE,
+        "            key=lambda queued: (queued.task.priority, queued.ready_at, queued.order),",
+        "            key=lambda queued: (queued.ready_at, queued.order),",
+        TESTS,
+    ),
+    Mutant(
+        "arrival counts before readiness",
+        FILE,
+        "            key=lambda queued: (queued.task.priority, queued.ready_at, queued.order),",
+        "            key=lambda queued: (queued.task.priority, queued.order),",
+        TESTS,
+    ),
+    Mutant(
+        "arrival does not count",
+        FILE,
+        "            key=lambda queued: (queued.task.priority, queued.ready_at, queued.order),",
+        "            key=lambda queued: (queued.task.priority, queued.ready_at, queued.task.id),",
+        TESTS,
+    ),
+    Mutant(
+        "a waiting task is overwritten",
+        TABLES,
+        "        if key in self.tasks:\n            return False\n",
+        "        self.tasks.pop(key, None)\n",
+        TESTS,
+    ),
+    Mutant(
+        "delay is ignored",
+        FILE,
+        "        later = now + timedelta(seconds=delay)",
+        "        later = now",
+        TESTS,
+    ),
+    Mutant(
+        "run_at is ignored",
+        FILE,
+        "max(later, task.run_at or now)",
+        "later",
+        TESTS,
+    ),
+    Mutant(
+        "enqueue keeps the good half",
+        FILE,
+        "        for task in stamped:\n            check_task(task)\n        later",
+        "        stamped = [task for task in stamped if len(task.input or b'') < 9_000_000]\n"
+        "        later",
+        TESTS,
+    ),
+    Mutant(
+        "extend adds to the lease",
+        FILE,
+        "            queued.claimed_until = self.clock.now() + timedelta(seconds=seconds)",
+        "            queued.claimed_until = (queued.claimed_until or self.clock.now()) + timedelta(\n"
+        "                seconds=seconds\n            )",
+        TESTS,
+    ),
+    Mutant(
+        "extend only says so",
+        FILE,
+        "            queued.claimed_until = self.clock.now() + timedelta(seconds=seconds)",
+        "            self.clock.now()",
+        TESTS,
+    ),
+    Mutant(
+        "redrive keeps the attempts",
+        FILE,
+        "    tables.add_task(msgspec.structs.replace(task, attempt=0), now)",
+        "    tables.add_task(task, now)",
+        TESTS,
+    ),
+    Mutant(
+        "an empty selection is all",
+        FILE,
+        "(task_ids is None or dead.task.id in task_ids)",
+        "(not task_ids or dead.task.id in task_ids)",
+        TESTS,
+    ),
+    Mutant(
+        "purge takes other queues along",
+        FILE,
+        "        if dead.task.queue == queue and (task_ids",
+        "        if (task_ids",
+        TESTS,
+    ),
+    Mutant(
+        "the newest dead first",
+        FILE,
+        "key=lambda one: (one.died_at, one.task.id))[:limit]",
+        "key=lambda one: (one.died_at, one.task.id), reverse=True)[:limit]",
+        TESTS,
+    ),
+    Mutant(
+        "an enqueue does not ring",
+        FILE,
+        "        self.notifier.ring()\n        return added",
+        "        return added",
+        TESTS,
+    ),
+    Mutant(
+        "a nack does not ring",
+        FILE,
+        "                _bury(tables, queued, reason, now)\n        self.notifier.ring()",
+        "                _bury(tables, queued, reason, now)",
+        TESTS,
+    ),
+    Mutant(
+        "close does not wake",
+        FILE,
+        "        self._closed = True\n        self.notifier.ring()",
+        "        self._closed = True",
+        TESTS,
+    ),
+    Mutant(
+        "a closed queue goes on",
+        FILE,
+        "            if self._closed:\n",
+        "            if self._closed and self._tables.tasks:\n",
+        TESTS,
+    ),
+    Mutant(
+        "waiting never ends",
+        PORT,
+        "            if delivery is not None or left <= 0:",
+        "            if delivery is not None or left <= -100:",
+        TESTS,
+    ),
+    Mutant(
+        "a ring before the wait is missed",
+        PORT,
+        "            rings = self.notifier.rings\n            delivery = await self.take("
+        "queue, owner=owner, visibility=visibility, timeout=timeout)\n",
+        "            delivery = await self.take("
+        "queue, owner=owner, visibility=visibility, timeout=timeout)\n"
+        "            rings = self.notifier.rings\n",
+        TESTS,
+    ),
+]
