@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from outlast.errors import Conflict, DuplicateEvent, Fenced, StoreClosed
+from outlast.errors import DuplicateEvent, StoreClosed
 from outlast.model import Claim, Commit, Committed, Event, Outcome, Run
 from outlast.model.checks import check_after
 from outlast.model.claim import ClaimedRun, check_ttl
@@ -51,14 +51,12 @@ class MinimalStore(Store):
     ) -> list[Outcome]:
         self.check(commits, atomic=atomic)
         with self._locked():
-            return [self._decided(commit) or self._written(deepcopy(commit)) for commit in commits]
+            done = [self._decided(commit) or self._written(deepcopy(commit)) for commit in commits]
+        self.announce(commits)
+        return done
 
     def _decided(self, commit: Commit) -> Outcome | None:
-        run, id = self._runs.get(commit.run_id), commit.run_id
-        if run is None and commit.create is not None:  # a run to be: at sequence 0, and nobody's
-            if expected := commit.expected or commit.revision:
-                return Conflict(id, expected=expected, actual=0)
-            return None if commit.token is None else Fenced(id, token=commit.token, current=0)
+        run = self._runs.get(commit.run_id)
         head = None if run is None else _head(run)
         return again(commit, head) or refusal(commit, head) or self._duplicate(commit)
 

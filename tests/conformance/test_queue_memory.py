@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from outlast.errors import InvalidValue
+from outlast.model.task import Delivery, Task
 from outlast.ports.queue import Queue
 from outlast.stores.memory import MemoryQueue, MemoryStore
 from outlast.testing.clock import ManualClock
@@ -27,6 +30,27 @@ class TestMemoryQueue(QueueConformance):
         """A queue that never delivers is a mistake in its construction."""
         with pytest.raises(InvalidValue):
             MemoryQueue(max_attempts=0)
+
+
+class Slow(MemoryQueue):
+    """A queue whose answer takes its time on the way back, as over a network."""
+
+    async def take(self, *args: Any, **kwargs: Any) -> Delivery | None:
+        """Look, and let others go first before the caller hears of it."""
+        found = await super().take(*args, **kwargs)
+        await asyncio.sleep(0)
+        return found
+
+
+@pytest.mark.proves("M-12")
+async def test_what_comes_between_looking_and_waiting_is_noticed() -> None:
+    """A task enqueued while "nothing" is on its way wakes the one who then begins to wait."""
+    queue = Slow(clock=ManualClock())
+    waiting = asyncio.ensure_future(queue.dequeue("work", wait=60))
+    await asyncio.sleep(0)  # it has looked; the answer is on its way
+    await queue.enqueue("work", [Task(id="a")])
+    delivery = await asyncio.wait_for(waiting, 30)
+    assert delivery is not None
 
 
 class TestQueueOfMemoryStore(QueueConformance):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from outlast.api import Workflow
 from outlast.model import Event
+from outlast.model.event import EventType
 from outlast.model.payloads import (
     MapProgress,
     StepFailed,
@@ -22,6 +23,10 @@ from outlast.model.payloads import (
 
 if TYPE_CHECKING:
     from tests.corpus.stage import Stage
+
+
+RUN = "run"
+"""The id of the run that a case is about."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ class Case:
     """Branches run side by side: after a crash their events may come in another order."""
     bodies: int | None = None
     """How many attempts of steps run, if nothing crashes; None: as many as have completed."""
+    notes: list[str] | None = None
+    """What steps have noted on the stage, in order, if nothing crashes."""
     after_crash: tuple[Any, ...] = ()
     """Other outcomes that a process which died at the wrong moment may leave."""
 
@@ -80,8 +87,14 @@ def lines(text: str) -> list[str]:
 
 
 def told(history: Iterable[Event]) -> list[str]:
-    """A recorded history, in the same form."""
-    return [f"{event.type} {event.step_name}".rstrip() for event in history]
+    """A recorded history, in the same form. How the results of a map are bundled depends on how
+    fast the store is: several lines of progress are told as one."""
+    lines: list[str] = []
+    for event in history:
+        line = f"{event.type} {event.step_name}".rstrip()
+        if event.type != EventType.MAP_PROGRESS or line != lines[-1]:
+            lines.append(line)
+    return lines
 
 
 def without_repeats(history: Iterable[Event]) -> list[str]:

@@ -6,8 +6,8 @@ import asyncio
 
 import outlast
 from outlast.errors import ChildFailed
-from tests.corpus.case import Cancelled, Case
-from tests.corpus.stage import RUN, Stage, takes
+from tests.corpus.case import RUN, Cancelled, Case
+from tests.corpus.stage import Stage, takes
 
 
 @outlast.step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import outlast
 from outlast.errors import MapFailed, StepFailed
 from tests.corpus.case import Case
-from tests.corpus.stage import stage, takes
+from tests.corpus.stage import notes, takes
 
 
 @outlast.step
@@ -29,8 +29,8 @@ async def odd_only(number: int) -> int:
 
 @outlast.step(retry=outlast.Retry(attempts=5, delay=60))
 async def flaky(number: int) -> int:
-    stage().seen.append(number)
-    if stage().seen.count(number) < 3:
+    notes().append(number)
+    if notes().count(number) < 3:
         raise ConnectionError("again")
     return number
 
@@ -46,8 +46,10 @@ def maps_sync() -> list[int]:
 
 
 @outlast.workflow
-async def maps_nothing() -> list[int]:
-    return await outlast.map(square, [])
+async def maps_nothing() -> list[str]:
+    before = outlast.now()
+    squares = await outlast.map(square, [])
+    return [f"{squares} in {outlast.now() - before}"]
 
 
 @outlast.workflow
@@ -72,7 +74,7 @@ async def three_are_enough() -> int:
 
 
 @outlast.workflow
-async def none_are_enough() -> list[int]:
+async def none_are_enough() -> list[int | None]:
     return await outlast.map(square, range(9), enough=0)
 
 
@@ -94,6 +96,9 @@ CASES = [
         """
         workflow.started
         map.started map:square
+        map.progress map:square
+        map.completed map:square
+        workflow.completed
         """,
         [0, 1, 4, 9, 16],
     ),
@@ -102,6 +107,9 @@ CASES = [
         """
         workflow.started
         map.started map:square
+        map.progress map:square
+        map.completed map:square
+        workflow.completed
         """,
         [0, 1, 4, 9, 16],
     ),
@@ -113,21 +121,28 @@ CASES = [
         map.completed map:square
         workflow.completed
         """,
-        [],
+        ["[] in 0:00:00"],
     ),
     Case(
         a_map_fails,
         """
         workflow.started
         map.started map:odd_only
+        map.progress map:odd_only
+        map.failed map:odd_only
+        workflow.completed
         """,
         "2: ValueError: 4 is even",
+        bodies=5,
     ),
     Case(
         tolerates_two,
         """
         workflow.started
         map.started map:odd_only
+        map.progress map:odd_only
+        map.completed map:odd_only
+        workflow.completed
         """,
         ["1", "StepFailed", "3", "StepFailed", "5"],
     ),
@@ -136,8 +151,12 @@ CASES = [
         """
         workflow.started
         map.started map:square
+        map.progress map:square
+        map.completed map:square
+        workflow.completed
         """,
         3,
+        bodies=9,
     ),
     Case(
         none_are_enough,
@@ -154,14 +173,23 @@ CASES = [
         """
         workflow.started
         map.started map:flaky
+        map.progress map:flaky
+        map.completed map:flaky
+        workflow.completed
         """,
         [1, 2],
+        bodies=6,
     ),
     Case(
         maps_thousands,
         """
         workflow.started
         map.started map:square
+        map.progress map:square
+        map.completed map:square
+        timer.started timer
+        timer.fired timer
+        workflow.completed
         """,
         sum(n * n for n in range(2_000)),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import outlast
 from outlast.errors import StepFailed
 from tests.corpus.case import Case, Failed
-from tests.corpus.stage import stage, takes
+from tests.corpus.stage import notes, takes
 
 
 @outlast.step
@@ -64,8 +64,8 @@ async def nothing_to_do() -> str:
 
 def fails_so_often(times: int) -> None:
     """Raise the first `times` times that anybody calls this on the stage."""
-    if len(stage().seen) < times:
-        stage().seen.append("failed")
+    if len(notes()) < times:
+        notes().append("failed")
         raise ConnectionError("not yet")
 
 
@@ -186,7 +186,7 @@ async def goes_on_where_it_was() -> int:
 
 @outlast.step(retry=outlast.Retry(attempts=5, delay=600))
 async def tells_its_key() -> int:
-    keys = stage().seen
+    keys = notes()
     keys.append(outlast.step_info().idempotency_key)
     if len(keys) < 3:
         raise ConnectionError("again, please")

@@ -7,7 +7,7 @@ import asyncio
 import outlast
 from outlast.errors import ScopeFailed, StepFailed
 from tests.corpus.case import Case, Failed
-from tests.corpus.stage import Stage, stage, takes
+from tests.corpus.stage import Stage, notes, takes
 
 
 @outlast.step
@@ -22,7 +22,7 @@ async def refuse() -> None:
 
 def note(line: str) -> None:
     """Note that workflow code has passed here. It has no effect of its own, but a test sees it."""
-    stage().seen.append(line)
+    notes().append(line)
 
 
 # -- branch ---------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ CHOOSES = """
 
 @outlast.workflow
 async def a_choice_is_kept() -> str:
-    first = outlast.branch("luck", str(len(stage().seen)))
+    first = outlast.branch("luck", str(len(notes())))
     note("here")
     await outlast.sleep(hours=1)
     return first

@@ -11,8 +11,8 @@ from msgspec import Raw, Struct
 import outlast
 from outlast.errors import SignalTimeout
 from outlast.model import Run, Status
-from tests.corpus.case import Case
-from tests.corpus.stage import RUN, Stage, takes
+from tests.corpus.case import RUN, Case
+from tests.corpus.stage import Stage, takes
 
 HOUR = 3600
 
@@ -170,7 +170,7 @@ async def waits_an_hour() -> str:
 
 
 async def is_in_time(stage: Stage) -> None:
-    await stage.passes(HOUR / 2)
+    await takes(HOUR / 2)
     await stage.signal("answer", "in time")
 
 

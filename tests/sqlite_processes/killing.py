@@ -2,10 +2,10 @@
 
 ::
 
-    parent ── "go" ──▶ writer ── claim, commit, commit … ──▶ one SQLite file
-      ▲                  │ └── ledger: "asked …" before, "done …" after each commit, synced
-      └── one byte per acknowledged commit ──┘
-      └── after a random number of them: kill -9 of a random writer, and a new one in its place
+    writer ── claim, commit, commit … ──▶ one SQLite file
+      │ └── ledger: "asked …" before, "done …" after each commit, synced
+      └── a word for each acknowledged commit ──▶ parent: after a random number of them,
+                                 kill -9 of a random writer, and a new one in its place
 
 The writers share the runs: each claims some for a short lease, appends a few commits to each by way
 of a journal, so that commits of several runs travel together, and gives them back. A run whose
@@ -36,7 +36,7 @@ from outlast.model.claim import ClaimedRun
 from outlast.model.times import NOW
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.checker import Dump, Evidence, Fate, Op, check, dump
-from tests.sqlite_processes.crew import Crew, Member
+from tests.sqlite_processes.crew import Member
 
 LEASE = 0.5
 HELD = 6
@@ -79,22 +79,22 @@ def write_and_kill(
     acked = kills = hired = 0
     crew: list[Member] = []
     next_kill = chance.randint(*between)
-    while acked < commits:
-        while len(crew) < writers:
-            member = Crew().hire(_write, path, str(folder), hired)
-            hired += 1
-            member.pipe.send("go")
-            crew.append(member)
-        for pipe in wait([member.pipe for member in crew]):
-            assert isinstance(pipe, Pipe)
-            assert pipe.recv() == "acked", "a writer ended by itself"
-            acked += 1
-        if acked >= next_kill and acked < commits:
-            crew.pop(chance.randrange(len(crew))).kill()
-            kills += 1
-            next_kill = acked + chance.randint(*between)
-    for member in crew:
-        member.kill()
+    try:
+        while acked < commits:
+            while len(crew) < writers:
+                crew.append(Member(_write, (path, str(folder), hired)))
+                hired += 1
+            for pipe in wait([member.pipe for member in crew]):
+                assert isinstance(pipe, Pipe)
+                pipe.recv()  # EOFError: a writer has died by itself, and said on stderr why
+                acked += 1
+            if acked >= next_kill:
+                crew.pop(chance.randrange(len(crew))).kill()
+                kills += 1
+                next_kill = acked + chance.randint(*between)
+    finally:
+        for member in crew:
+            member.kill()
     return _judge(path, folder, kills + len(crew))
 
 
@@ -108,7 +108,6 @@ async def _prepare(path: str, run_ids: list[str]) -> None:
 
 
 def _write(pipe: Pipe, path: str, folder: str, writer: int) -> None:
-    pipe.recv()
     asyncio.run(_Writer(pipe, path, folder, writer).work())
 
 

@@ -7,6 +7,7 @@ from outlast.testing.conducting import At
 from outlast.testing.crash import CrashesDiffer, Sweep, crash_everywhere
 from outlast.testing.embedded import VirtualApp, app
 from outlast.testing.mortal import Crash
+from outlast.testing.replaying import Replayed, assert_replays, replay
 from outlast.testing.virtual import VirtualClock
 
 __all__ = [
@@ -14,9 +15,12 @@ __all__ = [
     "Crash",
     "CrashesDiffer",
     "ManualClock",
+    "Replayed",
     "Sweep",
     "VirtualApp",
     "VirtualClock",
     "app",
+    "assert_replays",
     "crash_everywhere",
+    "replay",
 ]

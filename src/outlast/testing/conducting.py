@@ -166,9 +166,7 @@ class _Conductor:
         run = await self._store.find_one(self._scenario.id)
         if run is None or run.status.terminal:
             return False
-        return run.status is Status.PAUSED or waits_for_somebody(
-            await self._store.history(run.id)
-        )
+        return run.status is Status.PAUSED or waits_for_somebody(await self._store.history(run.id))
 
     async def _at(self, timed: At) -> None:
         await self._clock.sleep(timed.seconds)
@@ -184,9 +182,7 @@ class _Conductor:
 
     async def _conducted(self) -> Conducted:
         final = await dump(self._store)
-        evidence = Evidence(
-            dumps=[final], ops=self._ledger.log.ops, effects=self._ledger.effects()
-        )
+        evidence = Evidence(dumps=[final], ops=self._ledger.log.ops, effects=self._ledger.effects())
         observed = None
         if self._scenario.observe is not None:
             observed = await _maybe_await(self._scenario.observe())

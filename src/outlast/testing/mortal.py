@@ -73,10 +73,12 @@ class Process:
         self._virtual = clock
 
     def die(self) -> None:
-        """Nothing of it moves from now on."""
+        """Nothing of it moves from now on, but for what is in threads: nobody can stop those, and
+        the clock waits for them."""
         self.dead = True
         for work in list(self._works):
-            self._virtual.drop(work)
+            if not work.elsewhere:
+                self._virtual.drop(work)
 
     async def bury(self) -> None:
         """Take what is left of it out of memory; its ``finally`` blocks run now, in vain."""

@@ -28,18 +28,8 @@ if not outlast.__file__.startswith(sys.argv[1]):
     sys.exit(f"the tests would run on {outlast.__file__}, not on the copy in {sys.argv[1]}")
 sys.exit(pytest.main(sys.argv[2:]))
 """
-OPTIONS = (
-    "-x",
-    "-q",
-    "--no-header",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:xdist",
-    "-o",
-    "timeout=30",
-)
-FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", re.MULTILINE)
+OPTIONS = ("-x", "-q", "--no-header", "-p", "no:xdist", "-o", "timeout=30")
+FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 KILLED, NOTHING_FAILED = 1, 0
 
 
@@ -119,7 +109,8 @@ def run(mutant: Mutant, root: Path, *, timeout: float = 600.0) -> Report:
             mutant.apply(sources / "outlast")
         except ValueError as error:
             return Report(mutant, Verdict.INVALID, str(error))
-        command = [sys.executable, "-B", "-c", RUN, str(sources), *OPTIONS, *mutant.tests]
+        options = [*OPTIONS, "-o", f"cache_dir={folder}/cache"]
+        command = [sys.executable, "-B", "-c", RUN, str(sources), *options, *mutant.tests]
         environment = os.environ | {"PYTHONPATH": str(sources)}
         try:
             result = subprocess.run(

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import NamedTuple, TypeVar
 
@@ -197,21 +198,15 @@ class Database:
     def _connection(self, on_failure: ExitStack) -> Connection:
         connection = self._connect(str(self.path))
         on_failure.callback(connection.close)
-        configure(connection, synchronous=self.synchronous, log_limit=self._limits[0])
+        limit = self._limits[0]
+        _patiently(lambda: configure(connection, synchronous=self.synchronous, log_limit=limit))
         return connection
 
     def _prepare(self, connection: Connection) -> None:
         """Bring the schema up to date, waiting for others who do the same."""
-        deadline = time.monotonic() + OPEN_SECONDS
-        for pause in pauses():
-            try:
-                schema.migrate(connection, self.path)
-                break
-            except Exception as error:
-                if not is_busy(error) or time.monotonic() > deadline:
-                    raise
-            threading.Event().wait(pause)
-        if (mode := scalar(connection, "PRAGMA journal_mode")) != "wal":
+        _patiently(lambda: schema.migrate(connection, self.path))
+        mode = _patiently(lambda: scalar(connection, "PRAGMA journal_mode"))
+        if mode != "wal":
             raise UnsafeStorage(
                 f"{self.path} stays in journal mode {mode!r} where WAL is needed: the filesystem "
                 "has no shared memory; use a local disk"
@@ -226,6 +221,20 @@ class Database:
                 raise
         else:
             connection.execute("ROLLBACK")
+
+
+def _patiently(act: Callable[[], T]) -> T:
+    """What `act` gives, once no other process is in the way: one that changes the schema, or one
+    that reads the log anew because the last who had it open was killed."""
+    deadline = time.monotonic() + OPEN_SECONDS
+    for pause in pauses():
+        try:
+            return act()
+        except Exception as error:
+            if not is_busy(error) or time.monotonic() > deadline:
+                raise
+        threading.Event().wait(pause)
+    raise AssertionError("pauses have no end")
 
 
 def _check_version(connection: Connection) -> str:

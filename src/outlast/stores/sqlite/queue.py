@@ -28,6 +28,7 @@ from outlast.stores.sqlite.tasks import (
     TaskRow,
     find_available,
     find_task,
+    has_available,
     insert_tasks,
     lease,
     to_task,
@@ -110,7 +111,7 @@ class SqliteQueue(Queue):
         check_ttl(visibility)
         # Looking first costs little, and keeps those who poll for work away from the lock.
         if not await self._session.read(
-            lambda db: find_available(db, queue, self.clock.now(), 1), timeout=timeout
+            lambda db: has_available(db, queue, self.clock.now()), timeout=timeout
         ):
             return None
 

@@ -159,10 +159,17 @@ def find_available(
     places = [
         place for name in queues for place in _available_in(connection, name, micros(now), limit)
     ]
-    rows = [
-        connection.execute(LOAD_TASK, (key,)).fetchall()[0] for _, _, key in sorted(places)[:limit]
+    # Outside a transaction a task may be gone by now: another process was faster.
+    return [
+        TaskRow(*row)
+        for _, _, key in sorted(places)[:limit]
+        for row in connection.execute(LOAD_TASK, (key,)).fetchall()
     ]
-    return [TaskRow(*row) for row in rows]
+
+
+def has_available(connection: Connection, queue: str, now: datetime) -> bool:
+    """Whether there is a task that is due and unclaimed."""
+    return bool(_available_in(connection, queue, micros(now), 1))
 
 
 def _available_in(

@@ -1,0 +1,88 @@
+"""What the store is measured against: a loop in Python's sqlite3 that does the same inserts.
+
+The file is made by the store itself, so tables and indexes are the same, and so are the pragmas
+(`outlast.stores.sqlite.connection.configure`) but one: the loop leaves checkpoints to SQLite, at
+the same size of the log at which the store folds it. Rows are made beforehand. There are two loops:
+
+- *events*: for each append its rows go into `events` with `executemany`. Nothing is checked; two
+  writers would spoil each other's histories.
+- *fenced*: besides, one UPDATE of the row in `runs`, on condition of its token and its sequence,
+  which must hit: the least that a store with one writer per run can do.
+
+Each with a transaction (BEGIN IMMEDIATE … COMMIT) per append or per hundred appends.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from outlast.model import Event, new_id
+from outlast.stores.sqlite.connection import configure, connect
+from outlast.stores.sqlite.log import LIMIT
+from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.rows import event_rows
+
+PAGE = 4096
+INSERT = query("insert_events")
+ADVANCE = """
+UPDATE runs SET sequence = ?, revision = revision + 1, commit_id = ?, updated_at = ?
+WHERE key = ? AND token = ? AND sequence = ?
+"""
+
+
+class Append(NamedTuple):
+    """One append, made ready: the rows of its events, and the parameters of the fence."""
+
+    rows: list[tuple[Any, ...]]
+    fence: tuple[Any, ...]
+
+
+class BareLoop:
+    """A connection set up like the store's own, to a file that the store has made."""
+
+    def __init__(self, path: str) -> None:
+        connection = connect(path)
+        assert isinstance(connection, sqlite3.Connection)
+        configure(connection, synchronous="full", log_limit=LIMIT)
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LIMIT // PAGE}").fetchall()
+        self._connection = connection
+        self._key = 1_000_000  # beyond those of the store
+
+    def prepare(self, appends: Sequence[Sequence[Event]]) -> list[Append]:
+        """A run of its own and all its appends as rows."""
+        self._key += 1
+        key, now, sequence = self._key, time.time_ns() // 1000, 0
+        self._connection.execute(
+            query("insert_runs"),
+            (
+                key, f"bare-{key}", new_id(), "bench", None, "running", None, None, None, "bench",
+                key, now * 2, 0, 0, "", 0, now, now, None,
+            ),
+        )  # fmt: skip
+        ready = []
+        for events in appends:
+            rows = event_rows(events, key=key, after=sequence, token=key, now=now)
+            after = sequence + len(rows)
+            ready.append(Append(rows, (after, new_id(), now, key, key, sequence)))
+            sequence = after
+        return ready
+
+    def run(self, appends: list[Append], *, per_transaction: int, fenced: bool) -> float:
+        """Do them one after the other; the seconds it took."""
+        execute, executemany = self._connection.execute, self._connection.executemany
+        begun = time.perf_counter()
+        for start in range(0, len(appends), per_transaction):
+            execute("BEGIN IMMEDIATE")
+            for rows, fence in appends[start : start + per_transaction]:
+                if fenced and execute(ADVANCE, fence).rowcount != 1:
+                    raise AssertionError("fenced")
+                executemany(INSERT, rows)
+            execute("COMMIT")
+        return time.perf_counter() - begun
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._connection.close()
