@@ -2,7 +2,8 @@
 
 The file is made by the store itself, so tables and indexes are the same, and so are the pragmas
 (`outlast.stores.sqlite.connection.configure`) but one: the loop leaves checkpoints to SQLite, at
-the same size of the log at which the store folds it. Rows are made beforehand. There are two loops:
+the same size of the log at which the store folds it. It writes the same rows in the same order: as
+many runs as there are callers, in turn. Rows are made beforehand. There are two loops:
 
 - *events*: for each append its rows go into `events` with `executemany`. Nothing is checked; two
   writers would spoil each other's histories.
@@ -51,10 +52,23 @@ class BareLoop:
         self._connection = connection
         self._key = 1_000_000  # beyond those of the store
 
-    def prepare(self, appends: Sequence[Sequence[Event]]) -> list[Append]:
-        """A run of its own and all its appends as rows."""
+    def prepare(self, script: Sequence[Sequence[Sequence[Event]]]) -> list[Append]:
+        """Runs of its own, one for each list of appends, and the appends as rows: the first of
+        each run, then the second of each, as callers who take turns would write them."""
+        now = time.time_ns() // 1000
+        keys = [self._begin_run(now) for _ in script]
+        ready, sequence = [], 0
+        for turn in zip(*script, strict=True):
+            for key, events in zip(keys, turn, strict=True):
+                rows = event_rows(events, key=key, after=sequence, token=key, now=now)
+                fence = (sequence + len(rows), new_id(), now, key, key, sequence)
+                ready.append(Append(rows, fence))
+            sequence += len(turn[0])
+        return ready
+
+    def _begin_run(self, now: int) -> int:
         self._key += 1
-        key, now, sequence = self._key, time.time_ns() // 1000, 0
+        key = self._key
         self._connection.execute(
             query("insert_runs"),
             (
@@ -62,13 +76,7 @@ class BareLoop:
                 key, now * 2, 0, 0, "", 0, now, now, None,
             ),
         )  # fmt: skip
-        ready = []
-        for events in appends:
-            rows = event_rows(events, key=key, after=sequence, token=key, now=now)
-            after = sequence + len(rows)
-            ready.append(Append(rows, (after, new_id(), now, key, key, sequence)))
-            sequence = after
-        return ready
+        return key
 
     def run(self, appends: list[Append], *, per_transaction: int, fenced: bool) -> float:
         """Do them one after the other; the seconds it took."""

@@ -20,49 +20,23 @@ import gc
 import json
 import os
 import resource
-import statistics
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
+from bench._appends import an_event, measure_appends, script
 from bench._bare import BareLoop
-from outlast.engine.journal import Journal
-from outlast.model import Commit, Event, Hold, Run, Task, new_id
+from bench._table import Line, as_json, in_words
+from outlast.model import Commit, Run, Task
 from outlast.model.times import EPOCH
 from outlast.stores.sqlite import SqliteStore
 
 CACHE = Path(__file__).parents[1] / ".cache" / "bench"
-CALLERS = (1, 16, 128)
-APPENDS = {  # how many, by events in each and callers: enough for some tenths of a second
-    1: {1: 400, 16: 1_600, 128: 6_400},
-    10: {1: 300, 16: 800, 128: 2_560},
-    100: {1: 100, 16: 320, 128: 640},
-}
 PARTS = ("append", "history", "stream", "queue")
-
-
-class Line(NamedTuple):
-    """One line of the table. `aim` is what the ratio must reach, None if nothing was asked."""
-
-    name: str
-    unit: str
-    values: list[float]
-    against: list[float] | None = None
-    what: str = ""
-    aim: float | None = None
-
-    @property
-    def ratios(self) -> list[float]:
-        """Ours in terms of theirs, round by round."""
-        return [
-            ours / theirs for ours, theirs in zip(self.values, self.against or [], strict=False)
-        ]
 
 
 def main(argv: list[str]) -> int:
@@ -77,7 +51,7 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         lines = asyncio.run(_measure(Path(folder), options))
     if options.json:
-        results = {line.name: _as_json(line) for line in lines}
+        results = {line.name: as_json(line) for line in lines}
         options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     return 0
 
@@ -89,7 +63,7 @@ async def _measure(folder: Path, options: argparse.Namespace) -> list[Line]:
             if part == "append":
                 async with SqliteStore(folder / "bare.db"):  # makes the tables
                     bare = BareLoop(str(folder / "bare.db"))
-                found = await _appends(store, bare, options.rounds)
+                found = await measure_appends(store, bare, options.rounds)
                 bare.close()
             elif part == "history":
                 found = await _histories(store, options.rounds)
@@ -98,94 +72,9 @@ async def _measure(folder: Path, options: argparse.Namespace) -> list[Line]:
             else:
                 found = await _tasks(store, options.rounds)
         for line in found:
-            print(_in_words(line), flush=True)
+            print(in_words(line), flush=True)
         lines += found
     return lines
-
-
-# -- appends --------------------------------------------------------------------------------------
-
-
-async def _appends(store: SqliteStore, bare: BareLoop, rounds: int) -> list[Line]:
-    """Events per second, ours by number of callers, bare by appends per transaction."""
-    lines = []
-    for size, counts in APPENDS.items():
-        speeds: dict[str, list[float]] = {}
-        for _ in range(rounds):
-            for callers in CALLERS:
-                seconds, events = await _append(store, callers, counts[callers], size)
-                speeds.setdefault(f"{callers}", []).append(events / seconds)
-                for fenced in (False, True):
-                    if callers == 16:
-                        continue
-                    per = 1 if callers == 1 else 100
-                    appends = bare.prepare(_events("bare", counts[callers], size))
-                    gc.collect()
-                    seconds = bare.run(appends, per_transaction=per, fenced=fenced)
-                    name = f"bare {per} {fenced}"
-                    speeds.setdefault(name, []).append(size * len(appends) / seconds)
-        for callers in CALLERS:
-            per = 1 if callers == 1 else 100
-            aim = {1: 1 / 1.5, 128: 0.6}.get(callers)
-            for fenced, what in ((False, "events alone"), (True, "events and fence")):
-                lines.append(
-                    Line(
-                        f"append, {callers} callers, {size} events a commit, against {what}",
-                        "events/s",
-                        speeds[f"{callers}"],
-                        speeds[f"bare {per} {fenced}"],
-                        f"bare loop, {what}, {per} appends a transaction",
-                        aim,
-                    )
-                )
-    return lines
-
-
-async def _append(store: SqliteStore, callers: int, appends: int, size: int) -> tuple[float, int]:
-    """Seconds for so many appends by so many callers, and the number of events."""
-    scripts = [await _script(store, appends // callers, size) for _ in range(callers)]
-    journal = Journal(store)
-
-    async def call(commits: list[Commit]) -> None:
-        for commit in commits:
-            await journal.commit(commit)
-
-    gc.collect()
-    begun = time.perf_counter()
-    await asyncio.gather(*(call(commits) for commits in scripts))
-    return time.perf_counter() - begun, sum(map(len, scripts)) * size
-
-
-async def _script(store: SqliteStore, appends: int, size: int) -> list[Commit]:
-    """A new run under a claim, and what its caller is going to commit."""
-    run = Run(id=new_id(), workflow="bench")
-    begin = Commit(run_id=run.id, create=run, hold=Hold("bench", 3600.0))
-    token = (await Journal(store).commit(begin)).token
-    return [
-        Commit(
-            run_id=run.id,
-            uid=run.uid,
-            expected=number * size,
-            token=token,
-            events=tuple(events),
-        )
-        for number, events in enumerate(_events(run.id, appends, size))
-    ]
-
-
-def _events(run_id: str, appends: int, size: int) -> list[list[Event]]:
-    return [[_event(run_id, number) for number in range(size)] for _ in range(appends)]
-
-
-def _event(run_id: str, number: int) -> Event:
-    data = b'{"step": "charge-card", "attempt": 1, "number": %d}' % number
-    return Event(
-        type="step.completed",
-        run_id=run_id,
-        step_name="charge-card",
-        data=Raw(data),
-        output=Raw(b'{"receipt": "r-123", "cents": 1999}'),
-    )
 
 
 # -- histories ------------------------------------------------------------------------------------
@@ -213,7 +102,7 @@ async def _histories(store: SqliteStore, rounds: int) -> list[Line]:
     for length, runs in ((20, 500), (1_000, 40)):
         ids = []
         for _ in range(runs):
-            [commit] = await _script(store, 1, length)
+            [commit] = await script(store, 1, length)
             await store.commit([commit])
             ids.append(commit.run_id)
         texts = [msgspec.json.encode(await store.history(id)) for id in ids]
@@ -225,12 +114,13 @@ async def _histories(store: SqliteStore, rounds: int) -> list[Line]:
             for id in ids:
                 await store.history(id)
             ours.append(length * runs / (time.perf_counter() - begun))
+            gc.collect()
             begun = time.perf_counter()
             for text in texts:
                 decode(text)
             alone.append(length * runs / (time.perf_counter() - begun))
         lines.append(
-            Line(f"history, {length} events", "events/s", ours, alone, "msgspec alone", 0.5)
+            Line(f"history, {length} events", "events/s", ours, alone, "msgspec alone:", 0.5)
         )
     return lines
 
@@ -243,7 +133,7 @@ async def _stream(store: SqliteStore, events: int) -> list[Line]:
     run_id, size = "long", 5_000
     await store.commit([Commit(run_id=run_id, create=Run(id=run_id))])
     for start in range(0, events, size):
-        chunk = tuple(_event(run_id, n) for n in range(min(size, events - start)))
+        chunk = tuple(an_event(run_id, n) for n in range(min(size, events - start)))
         await store.commit([Commit(run_id=run_id, expected=start, events=chunk)])
         del chunk
     gc.collect()
@@ -292,30 +182,3 @@ async def _tasks(store: SqliteStore, rounds: int) -> list[Line]:
             await queue.ack(delivery.claim)
         speeds.append(len(tasks) / (time.perf_counter() - begun))
     return [Line("queue, enqueue + take + ack", "tasks/s", speeds)]
-
-
-# -- telling --------------------------------------------------------------------------------------
-
-
-def _in_words(line: Line) -> str:
-    text = f"{line.name:62} {_spread(line.values):>26} {line.unit}"
-    if line.against:
-        ratio = statistics.median(line.ratios)
-        text += f"   {line.what}: {_spread(line.against)}   ratio {ratio:.2f}"
-        if line.aim is not None:
-            text += f" (aim {line.aim:.2f}: {'reached' if ratio >= line.aim else 'MISSED'})"
-    return text
-
-
-def _spread(values: Sequence[float]) -> str:
-    text = f"{statistics.median(values):,.0f}" if max(values) >= 100 else f"{values[0]:.1f}"
-    return text if len(values) == 1 else f"{text} ({min(values):,.0f}–{max(values):,.0f})"
-
-
-def _as_json(line: Line) -> dict[str, object]:
-    return {
-        "value": statistics.median(line.values),
-        "unit": line.unit,
-        "against": statistics.median(line.against) if line.against else None,
-        "ratio": statistics.median(line.ratios) if line.against else None,
-    }

@@ -331,7 +331,7 @@ def now() -> datetime:
 def random() -> _random.Random:
     """A source of random numbers that gives the same ones in every replay."""
     run = _execution("random")
-    return _random.Random(f"{run.uid}/{run.scope.key('random')}")
+    return _random.Random(f"{run.seed}/{run.scope.key('random')}")
 
 
 def uuid4() -> _uuid.UUID:

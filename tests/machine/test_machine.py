@@ -2,7 +2,66 @@
 
 from __future__ import annotations
 
-from outlast.stores.memory import MemoryStore
-from outlast.testing.machine import store_machine
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-TestMemoryAgainstItself = store_machine(lambda clock: MemoryStore(clock=clock), max_examples=30)
+import pytest
+from hypothesis import Phase
+
+from outlast.stores.memory import MemoryStore
+from outlast.testing.clock import ManualClock
+from outlast.testing.machine import store_machine
+from tests.machine.sick import SICK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outlast.ports import Store
+
+EXAMPLES = 150
+
+
+def test_memory_against_itself() -> None:
+    """The comparison itself sees no difference where there is none."""
+    check(store_machine(lambda clock: MemoryStore(clock=clock), max_examples=20))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.proves("I1", "I5", "I6", "I11", "I12", "I13", "I16", "I18", "I25", "K-08", "C-28")
+@pytest.mark.skipif(find_spec("outlast.stores.sqlite") is None, reason="there is no SQLite store")
+def test_sqlite_against_memory() -> None:
+    """Whatever is asked of both, the SQLite store answers and holds what the memory store does."""
+    check(store_machine(sqlite_store, max_examples=EXAMPLES))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("sick", SICK)
+def test_a_sick_store_is_found_out(sick: type[MemoryStore]) -> None:
+    """The machine reaches the places where stores go wrong: otherwise its silence says little."""
+    machine = store_machine(
+        lambda clock: sick(clock=clock),
+        max_examples=1000,
+        phases=[Phase.generate],
+        derandomize=True,
+        database=None,
+        report_multiple_bugs=False,
+    )
+    with pytest.raises(AssertionError, match=r"differ|greater"):
+        check(machine)
+
+
+def check(case: type) -> None:
+    """Run a test case of the machine."""
+    case("runTest").runTest()
+
+
+@contextmanager
+def sqlite_store(clock: ManualClock) -> Iterator[Store]:
+    """A store in a file of its own."""
+    from outlast.stores.sqlite import SqliteStore
+
+    with TemporaryDirectory() as folder:
+        yield SqliteStore(Path(folder) / "outlast.db", clock=clock)

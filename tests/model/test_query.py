@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -94,10 +95,8 @@ def test_what_is_no_cursor_is_refused(cursor: str) -> None:
 @given(st.text())
 def test_no_text_crashes_the_reader_of_cursors(text: str) -> None:
     """It is a cursor, or `InvalidValue`."""
-    try:
+    with suppress(InvalidValue):
         parse_cursor(text)
-    except InvalidValue as error:
-        assert str(error)
 
 
 @pytest.mark.proves("I28")

@@ -38,7 +38,8 @@ def test_a_users_tests_get_the_fixtures(tmp_path: Path) -> None:
     """With the plugin loaded, a test asks for an app and a clock by name."""
     (tmp_path / "test_user.py").write_text(USER_TEST, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "outlast.testing.plugin"]
-    options = ["-p", "pytest_asyncio.plugin", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider"]
+    options = ["-p", "pytest_asyncio.plugin", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
+    options += ["-o", "asyncio_default_fixture_loop_scope=function"]
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [*command, *options, "-W", "error", str(tmp_path)],

@@ -16,6 +16,7 @@ import msgspec
 
 from outlast.engine.bodies import Bodies
 from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.digest import load_digest
 from outlast.engine.drive import Drive
 from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
@@ -132,7 +133,13 @@ class Engine:
             attributes=attributes or {},
             runnable_at=NOW,
         )
-        execution = Execution(workflow, run_id=run_id, uid=run.uid, codec=self._codec)
+        execution = Execution(
+            workflow,
+            run_id=run_id,
+            uid=run.uid,
+            codec=self._codec,
+            digest=await load_digest(self._store, run),
+        )
         started = WorkflowStarted(
             workflow_name=workflow.name, version=workflow.version, input=input
         )
@@ -177,10 +184,12 @@ class Engine:
     async def _resume(self, claimed: ClaimedRun) -> None:
         run, claim = claimed.run, claimed.claim
         workflow = self.workflows[run.workflow]
-        history = await self._store.history(run.id)
-        execution = Execution(workflow, run_id=run.id, uid=run.uid, codec=self._codec)
+        digest = await load_digest(self._store, run)
+        execution = Execution(
+            workflow, run_id=run.id, uid=run.uid, codec=self._codec, digest=digest
+        )
         try:
-            execution.replay(history)
+            execution.replay(digest.events)
             self._count_interruptions(execution)
         except (Mismatch, Undecodable) as problem:
             execution.evict()

@@ -22,6 +22,7 @@ from typing import Any
 from msgspec import Raw
 
 from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.digest import Digest
 from outlast.engine.draft import Draft
 from outlast.engine.loop import RunLoop
 from outlast.engine.operations.compensation import Undoing
@@ -62,7 +63,13 @@ class Execution:
     """The code of one run, its open operations, and what is not yet durable."""
 
     def __init__(
-        self, workflow: WorkflowDefinition, *, run_id: str, uid: str, codec: Codec
+        self,
+        workflow: WorkflowDefinition,
+        *,
+        run_id: str,
+        uid: str,
+        codec: Codec,
+        digest: Digest | None = None,
     ) -> None:
         self.workflow = workflow
         self.run_id = run_id
@@ -72,6 +79,7 @@ class Execution:
         self.open: dict[str, Operation] = {}
         self.launches: list[Operation] = []
         self.draft = Draft()
+        self.digest = digest or Digest()
         self.past = Past()
         self.loop = _WorkflowLoop(self)
         self.evicted = False

@@ -13,9 +13,9 @@ in every replay.
 from __future__ import annotations
 
 import asyncio
-import weakref
+import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -23,6 +23,11 @@ from outlast.engine.scope import Scope, current_scope
 from outlast.errors import WorkflowMisuse
 
 T = TypeVar("T")
+
+MAX_CALLBACKS = 2_000_000
+"""So many in a row, without ever coming to rest, are an endless loop."""
+MAX_CLOSINGS = 1_000
+"""How often code that is thrown out may catch that and wait again."""
 
 
 class RunLoop:
@@ -32,7 +37,10 @@ class RunLoop:
         self._ready: deque[asyncio.Handle] = deque()
         self._time = 0.0
         self._as_loop = cast(asyncio.AbstractEventLoop, self)
-        self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        # Held until they are done: one that waits for nothing is garbage otherwise, and collecting
+        # it would run its ``finally`` blocks at a time of its own.
+        self._tasks: dict[asyncio.Task[Any], Context] = {}
+        self._closing = False
         self.root = Scope()
 
     # -- for the engine -----------------------------------------------------------------------
@@ -40,30 +48,63 @@ class RunLoop:
     def drain(self, now: float) -> None:
         """Let the code run at time `now` until nothing is ready."""
         self._time = now
-        outside = asyncio._get_running_loop()
-        asyncio._set_running_loop(self._as_loop)
+        outside = self._enter()
         try:
-            while self._ready:
+            for _ in range(MAX_CALLBACKS):
+                if not self._ready:
+                    return
                 handle = self._ready.popleft()
                 if not handle.cancelled():
-                    handle._run()
+                    try:
+                        handle._run()
+                    except SystemExit:
+                        continue  # the task that raised it has it as its outcome
         finally:
-            asyncio._set_running_loop(outside)
+            self._leave(outside)
+        raise WorkflowMisuse(
+            "workflow code goes round in a loop that waits for nothing, such as asyncio.sleep(0): "
+            "await a step, a signal or a timer in it"
+        )
 
     def close_tasks(self) -> None:
         """Unwind all code that is still on this loop, without cancelling it: cancellation is
         something that workflow code may see and act on, eviction is not."""
+        self._closing = True
         self._ready.clear()
-        outside = asyncio._get_running_loop()
-        asyncio._set_running_loop(self._as_loop)
+        outside = self._enter()
         try:
-            for task in list(self._tasks):
+            for task, context in list(self._tasks.items()):
                 if not task.done():
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
-                    _unwind(task)
+                    _unwind(task, context)
         finally:
-            self._ready.clear()
-            asyncio._set_running_loop(outside)
+            self._leave(outside)
+        self._ready.clear()
+        self._tasks.clear()
+
+    def _enter(self) -> tuple[Any, Any]:
+        """Become the loop that is running, and that closes async generators left open."""
+        outside = asyncio._get_running_loop(), sys.get_asyncgen_hooks()
+        asyncio._set_running_loop(self._as_loop)
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_generator)
+        return outside
+
+    def _leave(self, outside: tuple[Any, Any]) -> None:
+        loop, hooks = outside
+        sys.set_asyncgen_hooks(*hooks)
+        asyncio._set_running_loop(loop)
+
+    def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Its ``finally`` belongs to the workflow, like all its code: on the program's own loop
+        the steps in it would be just functions."""
+        if not self._closing:
+            self.create_task(generator.aclose())
+            return
+        outside = self._enter()
+        try:
+            _exhaust(generator.aclose())
+        finally:
+            self._leave(outside)
 
     # -- what workflow code may use -----------------------------------------------------------
 
@@ -126,7 +167,8 @@ class RunLoop:
         context = context or copy_context()
         context.run(current_scope.set, scope)
         task = asyncio.Task(coro, loop=self._as_loop, name=name, context=context)
-        self._tasks.add(task)
+        self._tasks[task] = context
+        task.add_done_callback(self._tasks.pop)
         return task
 
     def get_debug(self) -> bool:
@@ -166,10 +208,26 @@ class _DurableHandle(asyncio.TimerHandle):
             self.cancel_timer()
 
 
-def _unwind(task: asyncio.Task[Any]) -> None:
+def _unwind(task: asyncio.Task[Any], context: Context) -> None:
+    """Close code until it is closed: a ``finally`` of asyncio's own, such as a TaskGroup's, waits
+    once more, and whatever is left half open would be closed by the garbage collector, where the
+    steps in it are just functions."""
     coroutine = task.get_coro()
-    try:
-        if coroutine is not None:
-            coroutine.close()
-    except BaseException:  # noqa: BLE001 - user code is thrown out: nobody is there to hear it
+    for _ in range(MAX_CLOSINGS):
+        try:
+            if coroutine is not None:
+                context.run(coroutine.close)
+        except RuntimeError:
+            continue  # it has waited once more; or it raised that, and is closed now
+        except BaseException:  # noqa: BLE001 - code is thrown out: nobody is there to hear it
+            return
         return
+
+
+def _exhaust(closing: Coroutine[Any, Any, None]) -> None:
+    """Run what closes an async generator to its end, whatever it waits for."""
+    for _ in range(MAX_CLOSINGS):
+        try:
+            closing.send(None)
+        except BaseException:  # noqa: BLE001 - code is thrown out: nobody is there to hear it
+            return

@@ -2,7 +2,8 @@
 
 Most of history is met event by event. But a choice is asked for and used in the same breath, and
 the inside of a finished scope or of a finished loop iteration is not run again: so these are looked
-up ahead, by key.
+up ahead, by key. Where something inside may have to be undone later, it is run again all the same,
+because only the code knows how.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outlast.model.event import Event, EventType
-from outlast.model.payloads import BranchEvaluated, LoopIterated, payload_of
+from outlast.model.payloads import (
+    BranchEvaluated,
+    LoopIterated,
+    ScopeCompleted,
+    ScopeFailed,
+    payload_of,
+)
 
 _CLOSED = {EventType.SCOPE_COMPLETED, EventType.SCOPE_FAILED}
 
@@ -29,11 +36,17 @@ class Past:
                 assert isinstance(payload, BranchEvaluated)
                 self.choices[event.step_name] = payload.choice
             elif event.type in _CLOSED:
-                self.closed_scopes.add(event.step_name)
+                payload = payload_of(event)
+                assert isinstance(payload, ScopeCompleted | ScopeFailed)
+                if not payload.undoable:
+                    self.closed_scopes.add(event.step_name)
             elif event.type == EventType.LOOP_ITERATED:
                 payload = payload_of(event)
                 assert isinstance(payload, LoopIterated)
-                self.iterations[event.step_name] = payload.iteration
+                if payload.undoable:
+                    self.iterations.pop(event.step_name, None)
+                else:
+                    self.iterations[event.step_name] = payload.iteration
 
     def advance(self, event: Event) -> None:
         """`event` is being taken in: one less to come."""

@@ -81,6 +81,11 @@ def next_commit(
     if end is not None:
         draft.events.append(to_event(end, run_id=run.id, timestamp=execution.now))
         sends += _farewells(execution, run, end)
+    digest = execution.digest
+    digest.add(draft.events)
+    snapshot = None
+    if digest.is_due and end is None:
+        snapshot = digest.snapshot(run, sequence + len(draft.events), execution.now)
     return Commit(
         run_id=run.id,
         uid=claim.uid or None,
@@ -94,6 +99,7 @@ def next_commit(
         sends=tuple(sends),
         starts=tuple(draft.starts),
         facts=tuple(draft.facts),
+        snapshot=snapshot,
     )
 
 

@@ -182,19 +182,25 @@ class ScopeStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ScopeCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """`undoable` says that something inside has a compensation: a replay then runs it again."""
+
     output: Raw
+    undoable: bool = False
 
 
 class ScopeFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
     error: str
     error_type: str = ""
+    undoable: bool = False
 
 
 class LoopIterated(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """The state after a finished iteration: a replay begins from the last one."""
+    """The state after a finished iteration: a replay begins from the last one, unless something
+    so far is `undoable`."""
 
     iteration: int
     state: Raw
+    undoable: bool = False
 
 
 class UpdateAccepted(Payload, frozen=True, kw_only=True, omit_defaults=True):

@@ -78,7 +78,7 @@ class ChildRun(Operation):
     def enact(self, execution: Execution, said: Payload) -> None:
         if isinstance(said, ChildSpawned):
             execution.draft.starts.append(self._start())
-        elif isinstance(said, OperationAbandoned):
+        elif isinstance(said, OperationAbandoned) and self.parent_close is ParentClose.CANCEL:
             execution.draft.sends.append(self.cancel("its parent no longer waits for it"))
 
     def apply(self, event: Event, payload: Payload) -> bool:

@@ -1,9 +1,10 @@
 """Compensation: when a run fails or is cancelled, what its steps did is undone in reverse.
 
 A step with a compensation is registered when its completion is delivered, so the order is the
-order of history. Undoing is a coroutine of our own that takes the place of the user's: each undo is
-a step with the key ``undo/<the step's key>``, recorded, retried and resumed like any other. A
-cancel does not reach it, and one undo that fails for good does not keep the others from running.
+order of history; so is each item of a map. Undoing is a coroutine of our own that takes the place
+of the user's: each undo is a step with the key ``undo/<the step's key>``, recorded, retried and
+resumed like any other. A cancel does not reach it, and one undo that fails for good, or that does
+not fit the result, does not keep the others from running.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from outlast.engine.operations.step import StepCall
-from outlast.errors import StepFailed
+from outlast.errors import OutlastError, StepFailed
 from outlast.model.payloads import (
     CompensationCompleted,
     CompensationFailed,
@@ -33,11 +34,14 @@ class Undoing:
         self._registered: list[tuple[str, StepDefinition, Any]] = []
         self.begun = False
 
-    def register(self, call: StepCall, result: Any) -> None:
+    def register(self, key: str, step: StepDefinition, result: Any) -> None:
         """A step has completed; if it has a compensation, remember what to undo."""
-        undo = call.step.compensation
-        if undo is not None and not self.begun:
-            self._registered.append((call.key, undo, result))
+        if step.compensation is not None and not self.begun:
+            self._registered.append((key, step.compensation, result))
+
+    def inside(self, path: str) -> bool:
+        """Whether something below `path` would have to be undone."""
+        return any(key.startswith(f"{path}/") for key, _, _ in reversed(self._registered))
 
     def begin(self, main: asyncio.Task[Any]) -> Coroutine[Any, Any, Any] | None:
         """The coroutine that undoes a run whose code has ended, or None if nothing is to be."""
@@ -57,13 +61,13 @@ class Undoing:
         execution.say("undo", CompensationStarted(trigger_step=trigger, steps_to_undo=keys))
         done, failed = [], 0
         for key, undo, result in steps:
-            call = StepCall(execution, undo, (result,), {}, name=key)
             try:
-                await execution.answer(call)
+                await execution.answer(StepCall(execution, undo, (result,), {}, name=key))
                 done.append(key)
-            except StepFailed as failure:
+            except OutlastError as failure:
                 failed += 1
-                failure_of = CompensationFailed(failed_step=key, error=failure.error)
+                text = failure.error if isinstance(failure, StepFailed) else str(failure)
+                failure_of = CompensationFailed(failed_step=key, error=text)
                 execution.say(f"undo/{key}", failure_of)
         if not failed:
             execution.say("undo", CompensationCompleted(steps_compensated=done))

@@ -69,6 +69,7 @@ class MapCall(Operation):
                 self.allowed = max(self.allowed, progress.started)
                 self.results.update(zip(progress.completed, progress.results, strict=True))
                 self.failed.update(progress.failed)
+                self._register(progress.completed)
                 self.interruptions = self.interruptions + 1 if progress.interrupted else 0
             case MapCompleted():
                 self.resolve(self._values())
@@ -77,6 +78,14 @@ class MapCall(Operation):
                 self.reject(MapFailed(self.key, index, error))
                 return True
         return False
+
+    def _register(self, completed: Sequence[int]) -> None:
+        if self.step.compensation is None:
+            return
+        signature, codec = self.step.signature, self._execution.codec
+        for index in completed:
+            result = signature.decode_result(codec, self.results[index])
+            self._execution.undoing.register(f"{self.key}[{index}]", self.step, result)
 
     @property
     def open_items(self) -> list[int]:

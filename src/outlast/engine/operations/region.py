@@ -66,19 +66,21 @@ async def run_scope(
     region.future = execution.loop.create_future()
     execution.ask(region)
     if region.key in execution.past.closed_scopes:
-        return await region.future
+        return await _recorded(region.future)
     outside = current_scope.set(Scope(f"{region.key}/"))
     try:
         value = await body(*args, **kwargs)
         output = signature.encode_result(execution.codec, value)
-        execution.say(region.key, ScopeCompleted(output=output))
+        undoable = execution.undoing.inside(region.key)
+        execution.say(region.key, ScopeCompleted(output=output, undoable=undoable))
     except asyncio.CancelledError:
         execution.abandon(region)
         raise
     except Exception as error:
-        text = str(error) or type(error).__name__
-        execution.say(region.key, Failed(error=text, error_type=type(error).__name__))
-        raise ScopeFailed(region.key, text, type(error).__name__) from error
+        text, kind = str(error) or type(error).__name__, type(error).__name__
+        undoable = execution.undoing.inside(region.key)
+        execution.say(region.key, Failed(error=text, error_type=kind, undoable=undoable))
+        raise ScopeFailed(region.key, text, kind) from error
     finally:
         current_scope.reset(outside)
     return signature.decode_result(execution.codec, output)
@@ -115,7 +117,7 @@ async def run_loop(
         last = Iterations(key)
         last.future = execution.loop.create_future()
         execution.open[key] = last
-        recorded: LoopIterated = await last.future
+        recorded: LoopIterated = await _recorded(last.future)
         state = signature.decode_first(execution.codec, recorded.state)
     while True:
         outside = current_scope.set(Scope(f"{key}/{iteration}/"))
@@ -128,4 +130,18 @@ async def run_loop(
         encoded: Raw
         encoded, state = signature.roundtrip_first(execution.codec, result)
         iteration += 1
-        execution.say(key, LoopIterated(iteration=iteration, state=encoded))
+        undoable = execution.undoing.inside(key)
+        execution.say(key, LoopIterated(iteration=iteration, state=encoded, undoable=undoable))
+
+
+async def _recorded(future: asyncio.Future[Any]) -> Any:
+    """Await what history holds. If the code was cancelled on the way there, that was dealt with
+    inside, since there was an end: it is no concern of those outside now."""
+    while not future.done():
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError:
+            continue
+        except Exception:  # noqa: BLE001 - it is raised below
+            break
+    return future.result()

@@ -62,13 +62,12 @@ class StepCall(Operation):
                 self.failures += 1
                 self.retry_at = retry_at or event.timestamp
             case Failed(error=error, error_type=error_type, attempt=attempt):
-                self._execution.failed_step = self.key
                 self.reject(StepFailed(self.key, error, attempt, error_type))
                 return True
             case StepCompleted():
                 codec = self._execution.codec
                 value = self.step.signature.decode_result(codec, event.output or Raw(b"null"))
-                self._execution.undoing.register(self, value)
+                self._execution.undoing.register(self.key, self.step, value)
                 self.resolve(value)
                 return True
         return False

@@ -166,6 +166,8 @@ class Decisions(StoreContract):
         assert (refusal.expected, refusal.actual) == (5, 0)
         upsert = msgspec.structs.replace(gap, creation=Creation.UPSERT)
         assert (await refused(store, upsert, Conflict)).actual == 0
+        unread = msgspec.structs.replace(upsert, expected=None, revision=2)
+        assert (await refused(store, unread, Conflict)).what == "revision"
         assert not await store.exists("r")
 
     @pytest.mark.proves("C-12")

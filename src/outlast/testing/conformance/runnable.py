@@ -217,6 +217,18 @@ class WakeUps(StoreContract, needs=(Capability.INBOX,)):
         await deliver(store, signal("r"))
         assert await claimed_ids(store) == ["r"]
 
+    @pytest.mark.proves("C-17")
+    async def test_a_folded_item_does_not_keep_a_run_awake(self, store: Store) -> None:
+        """What was folded does not wait any more, whatever the owner says it has seen."""
+        await begin_runnable(store, "r")
+        claim = await take(store, "r")
+        await deliver(store, signal("r"))
+        park = Commit(
+            run_id="r", token=claim.token, folds=(1,), change=Change(runnable_at=None), release=True
+        )
+        assert not (await done(store, park)).still_runnable
+        assert await claimed_ids(store) == []
+
     @pytest.mark.proves("I16", "C-17")
     async def test_folding_one_item_does_not_hide_the_next(self, store: Store) -> None:
         """Between looking and parking a second item may come: it counts as unseen."""

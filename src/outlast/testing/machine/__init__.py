@@ -13,6 +13,7 @@ sequence that tells them apart is shrunk to a short one and printed as code.
 from __future__ import annotations
 
 import unittest
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 
@@ -24,14 +25,11 @@ __all__ = ["MakeStore", "Rules", "store_machine"]
 
 
 def store_machine(
-    make_store: MakeStore,
-    *,
-    max_examples: int = 100,
-    steps: int = 30,
-    left: MakeStore | None = None,
+    make_store: MakeStore, *, max_examples: int = 100, steps: int = 30, **options: Any
 ) -> type[unittest.TestCase]:
-    """A test case that compares the stores of `make_store` with the memory store (or `left`)."""
-    makers = (left or (lambda clock: MemoryStore(clock=clock)), make_store)
+    """A test case that compares the stores of `make_store` with the memory store. `options` are
+    settings of Hypothesis."""
+    makers = (lambda clock: MemoryStore(clock=clock), make_store)
     machine: type[Rules] = type("StoreMachine", (Rules,), {"makers": makers})
     case: type[unittest.TestCase] = machine.TestCase
     case.settings = settings(  # type: ignore[attr-defined]
@@ -39,5 +37,6 @@ def store_machine(
         stateful_step_count=steps,
         deadline=None,
         suppress_health_check=list(HealthCheck),
+        **options,
     )
     return case

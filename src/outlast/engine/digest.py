@@ -1,0 +1,135 @@
+"""Digest: the part of a history that a replay still needs, and the snapshot that is made of it.
+
+What is inside a finished scope or a past iteration of a loop is never run again, and the input of a
+step is only looked at when it starts; so a replay needs less than all of history. The digest is
+kept while the run is in memory, and written as a snapshot when what has come since the last one
+outgrows it: a long run writes its digest a few times, not once per event. A snapshot saves reading.
+It is a cache: one that is missing or cannot be read costs a look at the whole history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec import Raw, Struct
+
+from outlast.engine.past import Past
+from outlast.errors import Undecodable
+from outlast.model.event import Event, EventType
+from outlast.model.payloads import StepStarted, payload_of
+from outlast.model.run import Run
+from outlast.model.snapshot import Snapshot
+from outlast.model.times import from_micros, to_micros
+from outlast.model.wire import to_json
+from outlast.ports.capability import Capability
+from outlast.ports.store import Store
+
+SHORTEST = 256
+"""A history shorter than this is read faster than a snapshot is looked for."""
+
+CODEC = "digest-1"
+
+
+class Digest:
+    """The events that a replay of one run needs, up to a sequence."""
+
+    def __init__(
+        self, events: Sequence[Event] = (), *, snapshotted: int = 0, writes: bool = False
+    ) -> None:
+        self.events = list(events)
+        self._snapshotted = snapshotted
+        self._writes = writes
+
+    def add(self, events: Sequence[Event]) -> None:
+        """These have become part of the history."""
+        self.events.extend(events)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it has outgrown its last snapshot, on a store that keeps snapshots."""
+        grown = len(self.events) - self._snapshotted
+        return self._writes and grown >= max(SHORTEST, self._snapshotted)
+
+    def snapshot(self, run: Run, sequence: int, now: datetime) -> Snapshot:
+        """What is needed of the history up to `sequence`; the rest is forgotten here too."""
+        past = Past(self.events)
+        self.events = [event for event in self.events if not past.skips(event)]
+        self._snapshotted = len(self.events)
+        lines = [_line(event) for event in self.events]
+        return Snapshot(
+            run_id=run.id,
+            sequence=sequence,
+            data=msgspec.json.encode(lines),
+            definition=run.definition,
+            codec=CODEC,
+            created_at=now,
+        )
+
+
+async def load_digest(store: Store, run: Run) -> Digest:
+    """What a replay of `run` needs: its snapshot and the events after it, or all events. Nothing
+    is read for a run that has no history yet."""
+    writes = Capability.SNAPSHOTS in store.capabilities
+    if writes and run.sequence >= SHORTEST:
+        try:
+            snapshot = await store.find_snapshot(run.id)
+            if snapshot is not None and snapshot.codec == CODEC:
+                known = _read(snapshot)
+                digest = Digest(known, snapshotted=len(known), writes=True)
+                digest.add(await store.history(run.id, after=snapshot.sequence))
+                return digest
+        except Undecodable:
+            pass  # a cache: the history has it all
+    return Digest(await store.history(run.id) if run.sequence else (), writes=writes)
+
+
+class _Line(Struct, omit_defaults=True):
+    """An event in short: t type, k key, a at, n number, d data, o output."""
+
+    t: str
+    a: int
+    n: int = 0
+    k: str = ""
+    d: Raw = Raw(b"{}")
+    o: list[Raw] = []
+
+
+_DECODER = msgspec.json.Decoder(list[_Line])
+
+
+def _line(event: Event) -> _Line:
+    data = event.data
+    if event.type == EventType.STEP_STARTED:
+        payload = payload_of(event)
+        assert isinstance(payload, StepStarted)
+        data = Raw(to_json(StepStarted(attempt=payload.attempt)))
+    return _Line(
+        t=event.type,
+        a=to_micros(event.timestamp),
+        n=event.sequence,
+        k=event.step_name,
+        d=data,
+        o=[] if event.output is None else [event.output],
+    )
+
+
+def _read(snapshot: Snapshot) -> list[Event]:
+    try:
+        lines = _DECODER.decode(snapshot.data)
+    except msgspec.DecodeError as error:
+        raise Undecodable(f"the snapshot of run {snapshot.run_id!r} is damaged: {error}") from error
+    return [
+        Event(
+            type=line.t,
+            run_id=snapshot.run_id,
+            id="",
+            sequence=line.n,
+            step_name=line.k,
+            data=line.d,
+            output=line.o[0] if line.o else None,
+            timestamp=from_micros(line.a),
+        )
+        for line in lines
+    ]

@@ -1,0 +1,77 @@
+"""Snapshots of long runs: a replay needs less than all of history, and a bad one costs nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+import outlast
+from outlast.engine.digest import SHORTEST
+from outlast.stores.memory import MemoryStore
+from outlast.testing.clock import ManualClock
+from tests.engine.test_slice import settle
+
+
+@outlast.step
+async def add(number: int) -> int:
+    return number + 1
+
+
+async def count_up(number: int) -> int | outlast.Stop[int]:
+    if number == 500:
+        return outlast.Stop(number)
+    return await add(number)
+
+
+@outlast.workflow
+async def counts(start: int) -> int:
+    total = await outlast.loop(count_up, start)
+    await outlast.sleep(3600)
+    return total + await add(1)
+
+
+async def asleep(store: MemoryStore) -> None:
+    async with outlast.App(store, workflows=[counts]) as app:
+        await app.start(counts, 0, id="count")
+        while (await app.get("count")).status != "waiting":
+            await settle()
+
+
+@pytest.mark.proves("R-19", "R-11", "S-16")
+async def test_a_long_loop_goes_on_from_its_snapshot() -> None:
+    """A run of 500 iterations has a snapshot that leaves the finished ones out, and a fresh
+    engine finishes it from there."""
+    store = MemoryStore(clock=ManualClock())
+    await asleep(store)
+    snapshot = await store.load_snapshot("count")
+    run = await store.get("count")
+    assert SHORTEST < snapshot.sequence <= run.sequence
+    assert len(msgspec.json.decode(snapshot.data)) < 20
+    reads: list[int] = []
+    whole = store.history
+
+    async def watched(run_id: str, *, after: int = 0, **rest: object) -> object:
+        reads.append(after)
+        return await whole(run_id, after=after)
+
+    store.history = watched  # type: ignore[assignment,method-assign]
+    async with outlast.App(store, workflows=[counts]) as app:
+        assert isinstance(store.clock, ManualClock)
+        store.clock.advance(3600)
+        assert await app.handle("count").result() == 502
+    assert reads == [snapshot.sequence]
+
+
+@pytest.mark.proves("I13", "S28")
+async def test_a_damaged_snapshot_is_not_needed() -> None:
+    """A snapshot that cannot be read is left aside and the whole history is replayed."""
+    store = MemoryStore(clock=ManualClock())
+    await asleep(store)
+    good = await store.load_snapshot("count")
+    token = (await store.get("count")).token
+    bad = msgspec.structs.replace(good, data=b"[{")
+    await store.save_snapshot(bad, token=token)
+    async with outlast.App(store, workflows=[counts]) as app:
+        assert isinstance(store.clock, ManualClock)
+        store.clock.advance(3600)
+        assert await app.handle("count").result() == 502
