@@ -8,16 +8,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw
 
 from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.operations.child import cancel_child
+from outlast.engine.replanting import (
+    before_failure,
+    before_step,
+    open_children,
+    restarted,
+    seeded,
+)
 from outlast.engine.turn import child_outcome
-from outlast.errors import InvalidValue, NotFound, RunCancelled, RunFailed
+from outlast.errors import (
+    InvalidValue,
+    NotFound,
+    RunCancelled,
+    RunFailed,
+    Undecodable,
+    WorkflowMisuse,
+)
 from outlast.model.commit import Commit, Creation
-from outlast.model.event import Event, EventType
+from outlast.model.event import Event
 from outlast.model.ids import check_id, check_name, new_id
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.payloads import WorkflowCancelled, to_event
@@ -163,24 +179,33 @@ class Client:
     async def resume(self, run_id: str, value: Any = None) -> None:
         """Answer a halt with a value, let a paused run go on, or try a mismatched one again."""
         run = await self._store.get(run_id)
-        if run.status is Status.PAUSED:
+        if run.status is Status.PAUSED or run.wait_kind == "mismatch":
             await self._send(run_id, Item(kind="unpause"))
-        else:
+        elif run.halt_data is not None or run.status.terminal:
             data = self._codec.encode(value, where="resume value")
             await self._send(run_id, Item(kind="resume", data=data))
+        else:
+            raise InvalidValue(
+                f"run {run_id!r} is {run.status}: only a halted or paused run can be resumed. "
+                "Send a signal if it waits for one"
+            )
 
     async def terminate(self, run_id: str, reason: str = "terminated") -> None:
         """End a run now, whoever holds it and whatever it is: its code sees nothing of it."""
         run = await self._store.get(run_id)
         end = WorkflowCancelled(reason=reason)
-        sends = () if run.parent is None else (child_outcome(run, end),)
+        sends = [] if run.parent is None else [child_outcome(run, end)]
+        with suppress(Undecodable):
+            for child in open_children(await self._store.history(run_id)).values():
+                if not child.parent_close:
+                    sends.append(cancel_child(child.child_run_id, run.uid, "its parent has ended"))
         commit = Commit(
             run_id=run_id,
             uid=run.uid,
             force=True,
             events=(to_event(end, run_id=run_id),),
             change=Change(status=Status.CANCELLED, error=reason, wait_kind=None),
-            sends=sends,
+            sends=tuple(sends),
         )
         accepted((await self._store.commit([commit]))[0])
         self._poke(run_id)
@@ -195,18 +220,28 @@ class Client:
         if run.status is not Status.FAILED:
             raise InvalidValue(f"run {run_id!r} is {run.status}: only a failed run can be retried")
         history = await self._store.history(run_id)
-        kept = before_step(history, run.recover_to)
+        kept = before_failure(history, run.recover_to)
         await self._replant(run, kept, run_id=run_id, replace=run.uid)
         return RunHandle(self, run_id)
 
-    async def fork(self, run_id: str, step: str, *, id: str | None = None) -> RunHandle[Any]:
-        """Begin a new run that shares another one's history up to where `step` was asked for."""
+    async def fork(
+        self,
+        run_id: str,
+        step: str,
+        *,
+        id: str | None = None,
+        input: dict[str, Any] | None = None,
+    ) -> RunHandle[Any]:
+        """Begin a new run that shares another one's history up to where `step` was asked for.
+        `input` are the arguments of the workflow, by name, that are to be other ones."""
         run = await self._store.get(run_id)
         history = await self._store.history(run_id)
         if not any(event.step_name == step for event in history):
             raise NotFound("step", step)
         fork_id = new_id() if id is None else check_id(id)
-        await self._replant(run, before_step(history, step), run_id=fork_id, replace=None)
+        kept = before_step(history, step)
+        edited = None if input is None else self._edited(run, input)
+        await self._replant(run, kept, run_id=fork_id, replace=None, input=edited)
         return RunHandle(self, fork_id)
 
     # -- how ----------------------------------------------------------------------------------
@@ -217,21 +252,45 @@ class Client:
             raise receipt
         self._poke(run_id)
 
+    def _edited(self, run: Run, input: dict[str, Any]) -> Raw:
+        workflow = self._workflows.get(run.workflow)
+        if workflow is None:
+            raise WorkflowMisuse(
+                f"the arguments of workflow {run.workflow!r} can only be edited where its code is: "
+                f"App(…, workflows=[{run.workflow}])"
+            )
+        args, kwargs = workflow.signature.decode_call(self._codec, run.input or Raw(b"{}"))
+        return workflow.signature.edit_call(self._codec, args, kwargs, input)
+
     async def _replant(
-        self, run: Run, events: list[Event], *, run_id: str, replace: str | None
+        self,
+        run: Run,
+        events: list[Event],
+        *,
+        run_id: str,
+        replace: str | None,
+        input: Raw | None = None,
     ) -> None:
         fresh = Run(
             id=run_id,
             workflow=run.workflow,
             version=run.version,
             definition=run.definition,
-            input=run.input,
+            input=input or run.input,
+            recover_to=run.recover_to if replace is not None else None,
             attributes=run.attributes,
             parent=run.parent if replace is not None else None,
+            queue=run.queue,
+            priority=run.priority,
             runnable_at=NOW,
         )
         copies = tuple(
-            msgspec.structs.replace(event, run_id=run_id, sequence=0, token=0) for event in events
+            msgspec.structs.replace(event, run_id=run_id, sequence=0, token=0)
+            for event in seeded(events, run, input)
+        )
+        starts = tuple(
+            restarted(run_id, key, child, self._workflows.get(child.workflow_name))
+            for key, child in open_children(events).items()
         )
         commit = Commit(
             run_id=run_id,
@@ -240,6 +299,7 @@ class Client:
             create=fresh,
             creation=Creation.NEW if replace is None else Creation.REPLACE,
             events=copies,
+            starts=starts,
         )
         accepted((await self._store.commit([commit]))[0])
 
@@ -254,21 +314,3 @@ async def _either(here: asyncio.Future[None], limit: Coroutine[Any, Any, None] |
         await asyncio.wait((here, sleeping), return_when=asyncio.FIRST_COMPLETED)
     finally:
         sleeping.cancel()
-
-
-def before_step(history: list[Event], step: str | None) -> list[Event]:
-    """The part of a history before `step` was asked for, and never its end. What was asked for in
-    the same breath goes too, because a replay asks for all of it again."""
-    endings = (
-        EventType.WORKFLOW_COMPLETED,
-        EventType.WORKFLOW_FAILED,
-        EventType.WORKFLOW_CANCELLED,
-    )
-    kept: list[Event] = []
-    for event in history:
-        if event.type in endings or event.type == EventType.COMPENSATION_STARTED:
-            break
-        if step is not None and event.step_name == step:
-            break
-        kept.append(event)
-    return kept

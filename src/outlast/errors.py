@@ -243,10 +243,11 @@ class ScopeFailed(RunError):
 class ChildFailed(RunError):
     """A child run failed or was cancelled. Raised where the parent awaits it."""
 
-    def __init__(self, child: str, error: str) -> None:
+    def __init__(self, child: str, error: str, key: str = "") -> None:
         super().__init__(f"child {child!r} failed: {error}")
         self.child = child
         self.error = error
+        self.key = key
 
 
 class MapFailed(RunError):

@@ -111,12 +111,13 @@ def chain(synchronous: Synchronous, seed: int, limit: int) -> Tally:
 
 async def _chain(synchronous: Synchronous, seed: int, limit: int) -> Tally:
     tally = Tally()
+    chance = random.Random(seed)
     before: list[Op] = []
     image: Image = {}
     for number in range(LIVES):
         life = Life(number, seed * LIVES + number, synchronous, before, image)
         await life.live()
-        heirs = []
+        sound = 0
         async for cut in life.cuts(limit):
             tally.cuts += 1
             tally.losing += bool(cut.lost)
@@ -128,8 +129,8 @@ async def _chain(synchronous: Synchronous, seed: int, limit: int) -> Tally:
                 write_image(kept, cut.image)
                 tally.messages.append(f"{kept.name}: {'; '.join(broken[:3])}")
             elif not cut.lost:
-                heirs.append(cut)
-        # The next life begins with what one of the cuts left, after some of the work was done.
-        heir = random.Random(seed).choice(heirs[len(heirs) // 2 :])
-        before, image = heir.known, heir.image
+                # The next life begins with what one of the cuts has left, each as likely.
+                sound += 1
+                if chance.random() < 1 / sound:
+                    before, image = cut.known, cut.image
     return tally

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import outlast
+from outlast import testing
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
@@ -21,7 +22,7 @@ ledger: dict[str, int] = {}
 entries: list[str] = []
 
 
-@outlast.step(retry=outlast.Retry(attempts=3, delay=60))
+@outlast.step(retry=outlast.Retry(attempts=3, delay=60, jitter=0))
 async def flaky(number: int) -> int:
     if outlast.step_info().attempt == 1:
         raise ConnectionError("not yet")
@@ -241,17 +242,29 @@ async def test_the_dead_clean_up_nothing() -> None:
         was = "taken" if taken else "free"
         taken.append("lock")
         try:
-            await outlast_clock_tick()
+            await testing.sleep(60)
             return was
         finally:
             taken.remove("lock")
-
-    async def outlast_clock_tick() -> None:
-        await asyncio.Event().wait() if not taken[1:] else None
 
     @outlast.workflow
     async def locked() -> str:
         return await locking()
 
-    with pytest.raises(CrashesDiffer, match="taken"):
+    with pytest.raises(CrashesDiffer, match="'\"free\"' became '\"taken\"'"):
         await crash_everywhere(locked, setup=taken.clear)
+
+
+async def test_a_step_that_never_ends_is_named() -> None:
+    """A sweep does not wait for ever for a body that hangs."""
+
+    @outlast.step
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    @outlast.workflow
+    async def hanging() -> None:
+        await hangs()
+
+    with pytest.raises(AssertionError, match="these steps do not end.*'hangs' of 'run'"):
+        await crash_everywhere(hanging)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import datetime
+from typing import TypeVar
 
 from msgspec import Raw
 
@@ -11,6 +13,7 @@ from outlast.engine.execution import Execution
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.halt import HaltWait
 from outlast.engine.operations.signal import Mailbox
+from outlast.errors import TryAgain
 from outlast.model.inbox import Item
 from outlast.model.payloads import (
     CancelRequested,
@@ -20,10 +23,13 @@ from outlast.model.payloads import (
     Payload,
 )
 from outlast.model.wire import from_json
+from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 
 PAGE = 1000
+PAUSES = (0.1, 0.5, 2.5)
 log = logging.getLogger("outlast.engine")
+T = TypeVar("T")
 
 
 class Inbox:
@@ -41,7 +47,10 @@ class Inbox:
         """Take in what has come since the last look."""
         while True:
             run_id = self._execution.run_id
-            items = await self._store.inbox(run_id, after=self.seen, limit=PAGE)
+            items = await patiently(
+                self._store.clock,
+                lambda: self._store.inbox(run_id, after=self.seen, limit=PAGE),
+            )
             for item in items:
                 self.seen = item.number
                 self._take(item)
@@ -61,6 +70,7 @@ class Inbox:
         now = self._store.clock.now()
         match item.kind:
             case "cancel":
+                self.paused = False  # what is done on the way out, and undone, cannot wait
                 if execution.main is not None and not execution.main.done():
                     execution.deliver(CancelRequested(reason=item.name), now)
             case "pause" | "unpause":
@@ -86,6 +96,17 @@ class Inbox:
     def _halt(self, key: str) -> HaltWait | None:
         halts = [op for op in self._execution.open.values() if isinstance(op, HaltWait)]
         return next((halt for halt in halts if key in ("", halt.key)), None)
+
+
+async def patiently(clock: Clock, read: Callable[[], Awaitable[T]]) -> T:
+    """Read, and read again if the store hiccups: giving the run up would cut off its steps."""
+    for pause in PAUSES:
+        try:
+            return await read()
+        except TryAgain as error:
+            log.warning("reading failed, trying again: %s", error)
+            await clock.sleep(pause)
+    return await read()
 
 
 def _child_payload(item: Item) -> Payload:

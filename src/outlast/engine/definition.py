@@ -74,6 +74,21 @@ class Signature:
             ) from error
         return bound.args, bound.kwargs
 
+    def edit_call(
+        self,
+        codec: Codec,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        changes: dict[str, Any],
+    ) -> Raw:
+        """The recorded form of a call with some arguments, by name, replaced by others."""
+        bound = self._parameters.bind(*args, **kwargs)
+        for name, value in changes.items():
+            if name not in self._parameters.parameters:
+                raise WorkflowMisuse(f"{self._name}() has no argument {name!r}")
+            bound.arguments[name] = value
+        return self.encode_call(codec, bound.args, bound.kwargs)[0]
+
     def encode_result(self, codec: Codec, value: Any) -> Raw:
         """The recorded form of a result."""
         return codec.encode(value, self._hints["return"], where=f"result of {self._name}")

@@ -19,20 +19,22 @@ from datetime import timedelta
 import msgspec
 from msgspec import Raw
 
-from outlast.engine.arrivals import Inbox
+from outlast.engine.arrivals import Inbox, patiently
 from outlast.engine.bodies import Bodies, Outcome, StepContext
 from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
 from outlast.engine.mapping import MapBodies
+from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.operation import Operation
 from outlast.engine.operations.signal import SignalWait
 from outlast.engine.operations.step import StepCall
 from outlast.engine.operations.timer import TimerWait
-from outlast.engine.turn import continued, ending, next_commit, next_wake
-from outlast.errors import Fenced, NotFound, RunClosed
+from outlast.engine.turn import continued, ending, next_commit, next_wake, parked
+from outlast.errors import Fenced, Mismatch, NotFound, RunClosed, Undecodable, WorkflowMisuse
 from outlast.model.claim import Claim
 from outlast.model.payloads import (
+    Payload,
     SignalTimeout,
     StepCompleted,
     StepProgress,
@@ -67,6 +69,7 @@ class Drive:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._maps: dict[str, MapBodies] = {}
         self._outcomes: list[tuple[StepCall, Outcome]] = []
+        self._found: list[tuple[ChildRun, Payload]] = []
         self._arrived = asyncio.Event()
         self._inbox = Inbox(store, execution)
         self._look = run.inbox > 0
@@ -79,11 +82,15 @@ class Drive:
     async def go(self) -> None:
         """Turn after turn."""
         try:
-            await self._take_arrivals()
-            while await self._turn():
-                self._begin_bodies()
-                await self._wait()
+            try:
                 await self._take_arrivals()
+                while await self._turn():
+                    self._begin_bodies()
+                    await self._wait()
+                    await self._take_arrivals()
+            except (Mismatch, Undecodable, WorkflowMisuse) as problem:
+                log.error("run %s is halted: %s", self._run.id, problem)
+                await self._journal.commit(parked(self.claim, self._sequence, problem))
         except (Fenced, RunClosed, NotFound) as lost:
             log.info("run %s is no longer ours: %s", self._run.id, lost)
         finally:
@@ -98,11 +105,11 @@ class Drive:
     async def _turn(self) -> bool:
         """Write what was gathered; False when the run has ended or left memory."""
         execution = self._execution
-        end = ending(execution)
-        if isinstance(end, WorkflowContinued):
-            await self._journal.commit(continued(execution, self._run, self.claim, end))
-            return False
         while True:
+            end = ending(execution)
+            if isinstance(end, WorkflowContinued):
+                await self._journal.commit(continued(execution, self._run, self.claim, end))
+                return False
             rests = end is None and self._rests()
             if end is None and not rests and execution.draft.empty:
                 return True
@@ -122,10 +129,9 @@ class Drive:
                 return False
             self._look = True
             await self._take_arrivals()
-            end = ending(execution)
 
     def _rests(self) -> bool:
-        if self._running or self._maps:
+        if self._running or not all(mapping.idle for mapping in self._maps.values()):
             return False
         if self._paused:
             return True
@@ -162,6 +168,10 @@ class Drive:
         outcomes, self._outcomes = self._outcomes, []
         for call, outcome in outcomes:
             self._take_outcome(call, outcome)
+        found, self._found = self._found, []
+        for child, answer in found:
+            if execution.open.get(child.key) is child:
+                execution.deliver(answer, self._clock.now(), key=child.key)
         for key, mapping in list(self._maps.items()):
             if mapping.deliver(execution, self._clock.now()):
                 del self._maps[key]
@@ -169,10 +179,12 @@ class Drive:
             self._look = False
             await self._inbox.read()
             self._paused = self._inbox.paused if self._inbox.paused is not None else self._paused
-        self._inbox.match(self._clock.now())
         if not self._paused:
+            self._inbox.match(self._clock.now())
             self._take_due()
             self._inbox.match(self._clock.now())
+        for key in [key for key, mapping in self._maps.items() if mapping.abandoned]:
+            self._maps.pop(key).stop()
 
     def _take_outcome(self, call: StepCall, outcome: Outcome) -> None:
         now = self._clock.now()
@@ -203,7 +215,7 @@ class Drive:
     def _begin_bodies(self) -> None:
         """Start what is durable now and was not before."""
         for mapping in self._maps.values():
-            mapping.go_on()
+            mapping.go_on(paused=self._paused)
         if self._paused:
             return
         launches, self._execution.launches = self._execution.launches, []
@@ -226,6 +238,8 @@ class Drive:
                 self._maps[operation.key] = MapBodies(
                     operation, self._bodies, context, self._arrived
                 )
+            case ChildRun(own_id=str()):
+                self._running[operation.key] = asyncio.create_task(self._look_for(operation))
 
     async def _run_body(self, call: StepCall) -> None:
         context = self._context(call.key, call.attempt, call.progress)
@@ -238,19 +252,37 @@ class Drive:
             self._running.pop(call.key, None)
             self._arrived.set()
 
+    async def _look_for(self, child: ChildRun) -> None:
+        """See what is there under an id that a child has of its own."""
+        try:
+            run = await patiently(self._clock, lambda: self._store.find_one(child.child_id))
+            answer = None if run is None else child.outcome_in(run)
+            if answer is not None:
+                self._found.append((child, answer))
+        finally:
+            self._running.pop(child.key, None)
+            self._arrived.set()
+
     def _context(self, key: str, attempt: int, progress: Raw | None) -> StepContext:
+        loop = asyncio.get_running_loop()
+
+        def report(details: Raw) -> None:
+            # A plain step is in a thread, and may live on there when its attempt is over.
+            loop.call_soon_threadsafe(self._report, key, attempt, details)
+
         return StepContext(
             run_id=self._run.id,
             uid=self.claim.uid,
             key=key,
             attempt=attempt,
             progress=progress,
-            report=lambda details: self._report(key, attempt, details),
+            report=report,
             codec=self._execution.codec,
         )
 
     def _report(self, key: str, attempt: int, details: Raw) -> None:
-        if key in self._execution.open:
+        call = self._execution.open.get(key)
+        if isinstance(call, StepCall) and call.attempt == attempt:
             progress = StepProgress(attempt=attempt, details=details)
             self._execution.deliver(progress, self._clock.now(), key=key)
             self._arrived.set()

@@ -20,16 +20,16 @@ from outlast.engine.digest import load_digest
 from outlast.engine.drive import Drive
 from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
+from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.step import StepCall
-from outlast.engine.retry import MAX_INTERRUPTIONS
-from outlast.engine.turn import ending, next_commit
-from outlast.errors import Mismatch, OutlastError, TryAgain, Undecodable
+from outlast.engine.turn import ending, next_commit, parked
+from outlast.errors import Mismatch, StoreFault, TryAgain, Undecodable, WorkflowMisuse
 from outlast.model.claim import Claim, ClaimedRun, Hold
-from outlast.model.commit import Commit, Creation
+from outlast.model.commit import Creation
 from outlast.model.ids import new_id
-from outlast.model.payloads import MapFailed, MapProgress, WorkflowStarted
-from outlast.model.run import Attribute, Change, Run, Status
+from outlast.model.payloads import WorkflowContinued, WorkflowStarted
+from outlast.model.run import Attribute, Run, Status
 from outlast.model.times import NOW
 from outlast.ports.clock import look_again_after
 from outlast.ports.codec import Codec
@@ -145,7 +145,8 @@ class Engine:
         )
         try:
             execution.deliver(started, self._clock.now())
-            rests = ending(execution) is not None
+            end = ending(execution)
+            rests = end is not None and not isinstance(end, WorkflowContinued)
             claim = Claim(owner=self.owner, token=0, claimed_at=self._clock.now())
             commit = next_commit(execution, run, claim, sequence=0, seen=0, rests=rests)
             commit = msgspec.structs.replace(
@@ -178,7 +179,11 @@ class Engine:
             self.owner, self._lease, limit=limit, workflows=self.workflows
         )
         for one in claimed:
-            await self._resume(one)
+            try:
+                await self._resume(one)
+            except Exception as error:  # noqa: BLE001 - one run must not hold up the others
+                # The store hands the run out again when its lease ends.
+                log.error("run %s could not be taken over: %r", one.run.id, error)
         return len(claimed)
 
     async def _resume(self, claimed: ClaimedRun) -> None:
@@ -190,52 +195,39 @@ class Engine:
         )
         try:
             execution.replay(digest.events)
-            self._count_interruptions(execution)
-        except (Mismatch, Undecodable) as problem:
+            self._count_interruptions(execution, run)
+        except (Mismatch, Undecodable, WorkflowMisuse) as problem:
             execution.evict()
             log.error("run %s is halted: %s", run.id, problem)
-            await self._halt(claim, run.sequence, problem)
+            await self._journal.commit(parked(claim, run.sequence, problem))
             return
         self._drive(execution, run, claim)
 
-    def _count_interruptions(self, execution: Execution) -> None:
-        """What was under way when the last owner died is counted, and tried again or given up."""
+    def _count_interruptions(self, execution: Execution, run: Run) -> None:
+        """What was under way when the last owner died is counted, and tried again or given up.
+        A run that was paused had nothing under way, and what a run is retried from begins anew."""
         now = self._clock.now()
         for operation in list(execution.open.values()):
             if operation in execution.launches or not operation.recorded:
                 continue
-            if isinstance(operation, StepCall) and operation.retry_at is None:
-                execution.deliver(operation.after_interruption(), now, key=operation.key)
-            elif isinstance(operation, MapCall):
-                if operation.interruptions + 1 >= MAX_INTERRUPTIONS:
-                    text = "the process died again and again while items ran"
-                    failed = MapFailed(failed_index=min(operation.open_items), error=text)
-                    execution.deliver(failed, now, key=operation.key)
-                else:
-                    progress = MapProgress(started=operation.allowed, interrupted=True)
-                    execution.deliver(progress, now, key=operation.key)
-                    execution.launches.append(operation)
-
-    async def _halt(self, claim: Claim, sequence: int, problem: OutlastError) -> None:
-        """Park a run that cannot be replayed, for somebody to mend the code and resume it."""
-        await self._journal.commit(
-            Commit(
-                run_id=claim.run_id,
-                uid=claim.uid,
-                token=claim.token,
-                expected=sequence,
-                change=Change(
-                    status=Status.HALTED,
-                    wait_kind="mismatch",
-                    error=str(problem),
-                    runnable_at=None,
-                ),
-                seen=2**62,
-                release=True,
-            )
-        )
+            if execution.open.get(operation.key) is not operation:
+                continue  # given up by the code, because another one was
+            key = operation.key
+            if isinstance(operation, ChildRun):
+                execution.launches.append(operation)
+            elif not isinstance(operation, StepCall | MapCall) or operation.due is not None:
+                continue
+            elif run.status is Status.PAUSED:
+                execution.launches.append(operation)
+            elif run.status is Status.PENDING and key == run.recover_to:
+                execution.deliver(operation.next_attempt(), now, key=key)
+            else:
+                execution.deliver(operation.after_interruption(), now, key=key)
 
     def _drive(self, execution: Execution, run: Run, claim: Claim) -> None:
+        stale = self._tasks.get(run.id)
+        if stale is not None:
+            stale.cancel()  # its claim is superseded: it could work, but never record anything
         drive = Drive(self._store, self._journal, self._bodies, execution, run, claim)
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
@@ -266,7 +258,7 @@ class Engine:
                 if claimed and claimed == room:
                     continue
                 pause = await self._idle_time(looked_at)
-            except TryAgain as error:
+            except (TryAgain, StoreFault) as error:
                 log.warning("claiming failed, trying again: %s", error)
             await self._store.notifier.wait(self._clock, pause, since=rings)
 
@@ -286,7 +278,7 @@ class Engine:
             drives = list(self._drives.values())
             try:
                 renewed = await self._store.renew([d.claim for d in drives], self._lease)
-            except TryAgain as error:
+            except (TryAgain, StoreFault) as error:
                 log.warning("renewing failed, trying again: %s", error)
                 continue
             for drive, claim in zip(drives, renewed, strict=True):

@@ -82,9 +82,9 @@ class Execution:
         self.digest = digest or Digest()
         self.past = Past()
         self.loop = _WorkflowLoop(self)
+        self.seed = uid
         self.evicted = False
         self.cancel_reason: str | None = None
-        self.failed_step: str | None = None
         self.undoing = Undoing(self)
         self._said: dict[tuple[str, str], tuple[Payload, Operation | None]] = {}
         self._main: asyncio.Task[Any] | None = None
@@ -131,6 +131,7 @@ class Execution:
             raise self._mismatch(event)
         if isinstance(payload, WorkflowStarted):
             self.now = event.timestamp
+            self.seed = payload.seed or self.uid
             self._begin(payload)
         elif isinstance(payload, CancelRequested):
             self.now = event.timestamp

@@ -12,6 +12,7 @@ from msgspec import Raw
 from outlast.engine.bodies import Bodies, Outcome, StepContext
 from outlast.engine.execution import Execution
 from outlast.engine.operations.map import MapCall
+from outlast.errors import OutlastError
 
 
 class MapBodies:
@@ -29,10 +30,25 @@ class MapBodies:
         self._running: set[asyncio.Task[None]] = set()
         self._results: dict[int, Raw] = {}
         self._failed: dict[int, str] = {}
-        self._fill()
+        self._paused = False
+        if call.is_over:
+            arrived.set()  # there is nothing to do: no items, or enough of them
+        else:
+            self._fill()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs, and all that has ended is recorded."""
+        return not (self._running or self._results or self._failed)
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the code no longer waits for it."""
+        return self._call.future is not None and self._call.future.cancelled()
 
     def stop(self) -> None:
         """Cancel what runs."""
+        self._paused = True
         for task in self._running:
             task.cancel()
 
@@ -53,14 +69,17 @@ class MapBodies:
             return True
         return False
 
-    def go_on(self) -> None:
-        """What was recorded is durable: begin what it allows."""
+    def go_on(self, *, paused: bool) -> None:
+        """What was recorded is durable: begin what it allows, unless the run is paused."""
         self._todo.extend(range(self._allowed, self._call.allowed))
         self._allowed = self._call.allowed
+        self._paused = paused
         self._fill()
 
     def _fill(self) -> None:
-        while self._todo and len(self._running) < self._call.concurrency:
+        while (
+            self._todo and not self._paused and len(self._running) < self._call.concurrency
+        ):
             task = asyncio.create_task(self._run(self._todo.popleft()))
             self._running.add(task)
             task.add_done_callback(self._over)
@@ -82,9 +101,12 @@ class MapBodies:
         """Try one item as often as its step's policy says. These retries wait in memory: a crash
         in between begins the item anew."""
         step, failures = self._call.step, 0
-        input, args, kwargs = step.signature.encode_call(
-            self._context.codec, (self._call.items[index],), {}
-        )
+        try:
+            input, args, kwargs = step.signature.encode_call(
+                self._context.codec, (self._call.items[index],), {}
+            )
+        except OutlastError as refused:
+            return Outcome(None, refused, 0)
         while True:
             context = replace(self._context, key=f"{self._call.key}[{index}]", attempt=failures + 1)
             outcome = await self._bodies.attempt(step, context, args, kwargs, input)

@@ -12,7 +12,8 @@ from outlast.engine.execution import Execution
 from outlast.engine.operations.child import ChildRun, ParentClose
 from outlast.engine.operations.halt import HaltWait
 from outlast.engine.operations.step import StepCall
-from outlast.errors import ContinueAsNew, OutlastError
+from outlast.errors import ChildFailed as ChildFailure
+from outlast.errors import ContinueAsNew, MapFailed, OutlastError, ScopeFailed, StepFailed
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Creation
 from outlast.model.inbox import Item, Send
@@ -39,22 +40,18 @@ def ending(execution: Execution) -> Payload | None:
         return None
     if main.cancelled():
         return WorkflowCancelled(reason=execution.cancel_reason or "the workflow cancelled itself")
-    error = main.exception()
-    if isinstance(error, ContinueAsNew):
-        signature = execution.workflow.signature
-        input, _, _ = signature.encode_call(execution.codec, error.args_, error.kwargs_)
-        return WorkflowContinued(input=input)
+    error, signature = main.exception(), execution.workflow.signature
     if isinstance(error, asyncio.CancelledError):
         return WorkflowCancelled(reason=execution.cancel_reason or str(error))
-    if error is not None:
-        kind = type(error).__name__
-        text = str(error) if isinstance(error, OutlastError) else f"{kind}: {error}"
-        return WorkflowFailed(error=text)
+    if error is not None and not isinstance(error, ContinueAsNew):
+        return WorkflowFailed(error=_told(error))
     try:
-        output = execution.workflow.signature.encode_result(execution.codec, main.result())
+        if error is not None:
+            input, _, _ = signature.encode_call(execution.codec, error.args_, error.kwargs_)
+            return WorkflowContinued(input=input)
+        return WorkflowCompleted(output=signature.encode_result(execution.codec, main.result()))
     except OutlastError as refused:
         return WorkflowFailed(error=str(refused))
-    return WorkflowCompleted(output=output)
 
 
 def next_wake(execution: Execution) -> datetime | None:
@@ -77,6 +74,8 @@ def next_commit(
     here any more: it is parked, and the claim is given back."""
     draft, execution.draft = execution.draft, Draft()
     end = ending(execution)
+    if isinstance(end, WorkflowContinued):
+        end = None  # that is a commit of its own, and comes next
     sends = list(draft.sends)
     if end is not None:
         draft.events.append(to_event(end, run_id=run.id, timestamp=execution.now))
@@ -105,7 +104,8 @@ def next_commit(
 
 def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinued) -> Commit:
     """The commit that ends this life and begins the next under the same id: what was sent and not
-    yet taken goes along."""
+    yet taken goes along, and so does what was published."""
+    draft = execution.draft
     started = WorkflowStarted(
         workflow_name=run.workflow, version=execution.workflow.version, input=end.input
     )
@@ -115,8 +115,11 @@ def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinu
         version=execution.workflow.version,
         definition=execution.workflow.hash,
         input=end.input,
+        ctx={**run.ctx, **draft.published},
         parent=run.parent,
-        attributes=run.attributes,
+        attributes={**run.attributes, **draft.attributes},
+        queue=run.queue,
+        priority=run.priority,
         runnable_at=NOW,
     )
     return Commit(
@@ -126,8 +129,25 @@ def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinu
         create=fresh,
         creation=Creation.REPLACE,
         carry_inbox=True,
-        folds=tuple(execution.draft.folds),
+        folds=tuple(draft.folds),
+        sends=(*draft.sends, *_cancels(execution)),
         events=(to_event(started, run_id=run.id, timestamp=execution.now),),
+    )
+
+
+def parked(claim: Claim, sequence: int, problem: OutlastError) -> Commit:
+    """The commit that parks a run which cannot go on with this code, for somebody to mend that
+    and resume it. What was sent to it waits."""
+    return Commit(
+        run_id=claim.run_id,
+        uid=claim.uid,
+        token=claim.token,
+        expected=sequence,
+        change=Change(
+            status=Status.HALTED, wait_kind="mismatch", error=str(problem), runnable_at=None
+        ),
+        seen=2**62,
+        release=True,
     )
 
 
@@ -145,16 +165,18 @@ def _change(
     current = steps[-1] if steps else UNSET
     ctx = {**run.ctx, **draft.published} if draft.published else UNSET
     attributes = {**run.attributes, **draft.attributes} if draft.attributes else UNSET
+    # A run that was parked for a mismatch, and goes on, has no error any more.
+    mended = None if run.error is not None else UNSET
     match end:
         case WorkflowCompleted(output=output):
             return Change(
-                status=Status.COMPLETED, result=output, wait_kind=None, halt_data=None,
-                ctx=ctx, attributes=attributes,
+                status=Status.COMPLETED, result=output, error=mended, wait_kind=None,
+                halt_data=None, ctx=ctx, attributes=attributes,
             )  # fmt: skip
         case WorkflowFailed(error=error):
             return Change(
                 status=Status.FAILED, error=error, wait_kind=None, halt_data=None,
-                recover_to=execution.failed_step, ctx=ctx, attributes=attributes,
+                recover_to=_failed_at(execution), ctx=ctx, attributes=attributes,
             )  # fmt: skip
         case WorkflowCancelled(reason=reason):
             return Change(
@@ -171,6 +193,7 @@ def _change(
         status, kind = Status.WAITING, _wait_kind(execution)
     return Change(
         status=status,
+        error=mended,
         wait_kind=kind,
         current_step=current,
         ctx=ctx,
@@ -188,18 +211,40 @@ def _wait_kind(execution: Execution) -> str | None:
 
 def _farewells(execution: Execution, run: Run, end: Payload) -> list[Send]:
     """What a run that ends tells others: its children that it no longer waits, its parent how it
-    went. A run that continues as new is not over yet."""
-    if isinstance(end, WorkflowContinued):
-        return []
-    children = [op for op in execution.open.values() if isinstance(op, ChildRun)]
-    sends = [
-        child.cancel("its parent has ended")
-        for child in children
-        if child.parent_close is ParentClose.CANCEL
-    ]
+    went."""
+    sends = _cancels(execution)
     if run.parent is not None:
         sends.append(child_outcome(run, end))
     return sends
+
+
+def _cancels(execution: Execution) -> list[Send]:
+    return [
+        child.cancel("its parent has ended")
+        for child in execution.open.values()
+        if isinstance(child, ChildRun) and child.parent_close is ParentClose.CANCEL
+    ]
+
+
+def _told(error: BaseException) -> str:
+    """An error in a line; those of a group one after the other."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_told(inner) for inner in error.exceptions)
+    return str(error) if isinstance(error, OutlastError) else f"{type(error).__name__}: {error}"
+
+
+def _failed_at(execution: Execution) -> str | None:
+    """The key of the step, map, child or scope whose failure ended the run, if one did."""
+    main = execution.main
+    error = main.exception() if main is not None and not main.cancelled() else None
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    match error:
+        case StepFailed(step=key) | MapFailed(key=key) | ChildFailure(key=key):
+            return key
+        case ScopeFailed(scope=key):
+            return key
+    return None
 
 
 def child_outcome(run: Run, end: Payload) -> Send:

@@ -16,6 +16,8 @@ import random
 import threading
 import time
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from outlast.errors import InvalidId
 
@@ -28,6 +30,7 @@ _FORBIDDEN = {":": "a colon", "{": "a brace", "}": "a brace"}
 
 _lock = threading.Lock()
 _random = random.Random(os.urandom(32))
+_time_ns = time.time_ns
 _last = 0
 
 
@@ -38,7 +41,7 @@ def new_id() -> str:
         # 48 bits of milliseconds, then 74 bits that start at random and only grow within one
         # millisecond: a step of up to 2^32 leaves neighbours unguessable enough to be distinct
         # between processes, and 2^41 of them before the milliseconds would be touched.
-        fresh = (time.time_ns() // 1_000_000) << 74
+        fresh = (_time_ns() // 1_000_000) << 74
         if fresh > _last:
             _last = fresh | _random.getrandbits(73)
         else:
@@ -47,6 +50,19 @@ def new_id() -> str:
     # version 7 and variant 2 stand between the three parts, as RFC 9562 has it
     text = f"{value >> 74 << 80 | 0x7 << 76 | (value >> 62 & 0xFFF) << 64 | 0x2 << 62 | value & _TAIL:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Make ids in this block that depend on `seed` alone, so that a simulation can be repeated:
+    what is made twice with one seed has the same ids, so let nothing of it outlive the block."""
+    global _random, _time_ns, _last
+    before = _random, _time_ns, _last
+    _random, _time_ns, _last = random.Random(seed), lambda: 0, 0
+    try:
+        yield
+    finally:
+        _random, _time_ns, _last = before
 
 
 def _reseed_after_fork() -> None:

@@ -28,6 +28,9 @@ class WorkflowStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     # An int in the first seed, a text later: both are read, and kept as they came.
     version: int | str
     input: Raw = NULL
+    # What random numbers derive from, if not from the run's own uid: a run that was planted from
+    # the history of another one has the luck of that one.
+    seed: str = ""
 
 
 class WorkflowCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,6 +85,8 @@ class ChildSpawned(Payload, frozen=True, kw_only=True, omit_defaults=True):
     child_run_id: str
     workflow_name: str
     input: Raw = NULL
+    # What becomes of it when its parent ends first; empty for cancel.
+    parent_close: str = ""
 
 
 class ChildCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):

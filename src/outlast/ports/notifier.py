@@ -35,7 +35,8 @@ class LocalNotifier:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rings = 0
-        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[bool]]] = set()
+        # Woken in the order in which they came, so that a simulation can be repeated.
+        self._waiting: dict[_Ticket, None] = {}
 
     @property
     def rings(self) -> int:
@@ -44,7 +45,7 @@ class LocalNotifier:
     def ring(self) -> None:
         with self._lock:
             self._rings += 1
-            waiting, self._waiting = self._waiting, set()
+            waiting, self._waiting = self._waiting, {}
         for loop, future in waiting:
             # A loop that was closed meanwhile has nobody left to wake.
             if not loop.is_closed():
@@ -57,15 +58,18 @@ class LocalNotifier:
         with self._lock:
             if self._rings != since:
                 return True
-            self._waiting.add(ticket)
+            self._waiting[ticket] = None
         pause = asyncio.ensure_future(clock.sleep(seconds))
         try:
             await asyncio.wait((rung, pause), return_when=asyncio.FIRST_COMPLETED)
             return rung.done()
         finally:
             with self._lock:
-                self._waiting.discard(ticket)
+                self._waiting.pop(ticket, None)
             pause.cancel()
+
+
+_Ticket = tuple[asyncio.AbstractEventLoop, "asyncio.Future[bool]"]
 
 
 def _wake(future: asyncio.Future[bool]) -> None:

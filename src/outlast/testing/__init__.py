@@ -8,7 +8,7 @@ from outlast.testing.crash import CrashesDiffer, Sweep, crash_everywhere
 from outlast.testing.embedded import VirtualApp, app
 from outlast.testing.mortal import Crash
 from outlast.testing.replaying import Replayed, assert_replays, replay
-from outlast.testing.virtual import VirtualClock
+from outlast.testing.virtual import VirtualClock, sleep
 
 __all__ = [
     "At",
@@ -23,4 +23,5 @@ __all__ = [
     "assert_replays",
     "crash_everywhere",
     "replay",
+    "sleep",
 ]

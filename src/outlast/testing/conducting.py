@@ -29,6 +29,7 @@ from outlast.testing.mortal import Process, Site
 from outlast.testing.virtual import VirtualClock
 
 MAX_LEAPS = 100_000
+MAX_BUSY_LEAPS = 100
 MAX_PROCESSES = 20
 
 Acting = Callable[[RunHandle[Any]], Awaitable[object] | object]
@@ -146,10 +147,14 @@ class _Conductor:
 
     async def _rests(self, process: Process, starting: asyncio.Task[None]) -> bool:
         """Go on until nothing more happens; False if the process dies before."""
+        patience = MAX_BUSY_LEAPS
         for _ in range(MAX_LEAPS):
             await self._clock.settle()
             if process.dead:
                 return False
+            patience = patience - 1 if self._clock.busy else MAX_BUSY_LEAPS
+            if not patience:
+                raise AssertionError(self._ledger.hanging())
             if starting.done():
                 await starting
             if self._waiting and await self._wants_action():
@@ -163,10 +168,15 @@ class _Conductor:
     # -- from outside -------------------------------------------------------------------------
 
     async def _wants_action(self) -> bool:
+        """Whether the run rests, with nothing unread that would wake it, and waits for somebody."""
         run = await self._store.find_one(self._scenario.id)
-        if run is None or run.status.terminal:
+        if run is None or run.status.terminal or run.owner is not None:
             return False
-        return run.status is Status.PAUSED or waits_for_somebody(await self._store.history(run.id))
+        if run.runnable_at is not None and run.runnable_at <= self._clock.now():
+            return False
+        if run.status is Status.PAUSED:
+            return True
+        return waits_for_somebody(await self._store.history(run.id))
 
     async def _at(self, timed: At) -> None:
         await self._clock.sleep(timed.seconds)

@@ -23,6 +23,10 @@ class Execution(Struct, kw_only=True):
     begun: int
     ended: int | None = None
 
+    def effect(self) -> Effect:
+        """The line as the checker reads it."""
+        return Effect(run_id=self.run_id, step=self.key, begun=self.begun, ended=self.ended)
+
 
 class Ledger:
     """All executions, in ticks of the clock that `log`, what the processes asked of the store,
@@ -51,10 +55,7 @@ class Ledger:
 
     def effects(self) -> list[Effect]:
         """The lines as the checker reads them."""
-        return [
-            Effect(run_id=line.run_id, step=line.key, begun=line.begun, ended=line.ended)
-            for line in self.executions
-        ]
+        return [line.effect() for line in self.executions]
 
     def repeated(self) -> dict[tuple[str, str], list[Execution]]:
         """What ran more than once, by run and key."""
@@ -62,3 +63,8 @@ class Ledger:
         for line in self.executions:
             found.setdefault((line.run_id, line.key), []).append(line)
         return {key: lines for key, lines in found.items() if len(lines) > 1}
+
+    def hanging(self) -> str:
+        """What to say of bodies that do not end."""
+        open = [f"{line.key!r} of {line.run_id!r}" for line in self.executions if not line.ended]
+        return f"these steps do not end, and nothing else happens: {', '.join(open)}"

@@ -53,12 +53,12 @@ class Ending(Struct, frozen=True, kw_only=True):
 
 def shape(history: Sequence[Event]) -> list[tuple[str, str]]:
     """A history up to attempts: (type, key) of all that is no attempt."""
-    return [(event.type, event.step_name) for event in history if not _is_attempt(event)]
+    return [(str(event.type), event.step_name) for event in history if not _is_attempt(event)]
 
 
 def unstable(one: Ending, other: Ending) -> set[str]:
     """The names of what differs between two undisturbed endings."""
-    return {name for name, _ in _changes(one, other, strict=False)}
+    return {name for name, _ in changes(one, other, strict=False)}
 
 
 def differences(
@@ -66,7 +66,7 @@ def differences(
 ) -> list[str]:
     """What a crash has changed, in sentences."""
     found = list(crashed.violations)
-    changes = _changes(plain.ending, crashed.ending, strict=strict)
+    changes = changes(plain.ending, crashed.ending, strict=strict)
     found += [text for name, text in changes if name not in ignore]
     if found:
         found += _suspects(plain, crashed)
@@ -77,7 +77,7 @@ def _run_ending(dumped: RunDump) -> RunEnding:
     run = dumped.run
     return RunEnding(
         workflow=run.workflow,
-        status=run.status,
+        status=run.status.value,
         result=_text(run.result),
         error=run.error or "",
         published={name: _text(value) for name, value in run.ctx.items()},
@@ -94,7 +94,7 @@ def _is_attempt(event: Event) -> bool:
     return event.type in ATTEMPTS
 
 
-def _changes(plain: Ending, other: Ending, *, strict: bool) -> Iterator[tuple[str, str]]:
+def changes(plain: Ending, other: Ending, *, strict: bool) -> Iterator[tuple[str, str]]:
     """(name, sentence) of each difference."""
     for id in sorted(plain.runs.keys() | other.runs.keys()):
         before, after = plain.runs.get(id), other.runs.get(id)
@@ -102,14 +102,14 @@ def _changes(plain: Ending, other: Ending, *, strict: bool) -> Iterator[tuple[st
             what = "is there now and was not" if before is None else "is not there"
             yield f"{id}", f"run {id!r} {what}"
         else:
-            yield from _run_changes(id, before, after, strict=strict)
+            yield from _runchanges(id, before, after, strict=strict)
     if plain.observed != other.observed:
         yield "observed", f"observed: {plain.observed!r} became {other.observed!r}"
     if plain.refused != other.refused:
         yield "refused", f"refused actions: {plain.refused!r} became {other.refused!r}"
 
 
-def _run_changes(
+def _runchanges(
     id: str, before: RunEnding, after: RunEnding, *, strict: bool
 ) -> Iterator[tuple[str, str]]:
     for name in ("status", "result", "error", "published", "attributes", "unread"):

@@ -22,7 +22,7 @@ from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.testing.checker import RecordingStore
 from outlast.testing.effects import Ledger
-from outlast.testing.virtual import VirtualClock, Work
+from outlast.testing.virtual import VirtualClock, Work, clock_of_step
 from outlast.testing.wrapping import WrappedStore
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Process:
         self.sites: list[str] = []
         self.struck: str | None = None
         self.dead = False
-        self.store = MortalStore(self, RecordingStore(store, ledger.log, name))
+        self.store = MortalStore(self, self.reach(RecordingStore(store, ledger.log, name)))
         self._doom = doom
         self._works: set[Work] = set()
         # Held for as long as the process is not buried: a task that waits for nothing is garbage,
@@ -71,6 +71,10 @@ class Process:
         self._app: App | None = None
         self._buried = False
         self._virtual = clock
+
+    def reach(self, store: Store) -> Store:
+        """What lies between it and the store: here, nothing."""
+        return store
 
     def die(self) -> None:
         """Nothing of it moves from now on, but for what is in threads: nobody can stop those, and
@@ -160,8 +164,10 @@ class MortalClock:
         with (
             process.working(elsewhere=elsewhere, patience=patience),
             process.ledger.body(process.name, body),
+            clock_of_step(self),
         ):
             yield
+        await process.alive()
 
     def watched(self, store: Store) -> Store:
         return store

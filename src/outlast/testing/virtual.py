@@ -37,6 +37,8 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, TypeVar
 
+from outlast.errors import WorkflowMisuse
+from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.testing.clock import START, ManualClock, wake
 from outlast.testing.wrapping import WrappedStore
@@ -64,6 +66,29 @@ class Work:
 
 
 _work: ContextVar[tuple[Work, ...]] = ContextVar("outlast_virtual_work", default=())
+
+
+_clock: ContextVar[Clock] = ContextVar("outlast_virtual_clock")
+
+
+async def sleep(seconds: float) -> None:
+    """Take so long, in a step under test, on the clock of the app that runs it."""
+    try:
+        clock = _clock.get()
+    except LookupError:
+        raise WorkflowMisuse("outlast.testing.sleep() works in a step on a virtual clock") from None
+    await clock.sleep(seconds)
+
+
+@contextmanager
+def clock_of_step(clock: Clock) -> Iterator[None]:
+    """Around the body of a step: the clock that `sleep` means."""
+    token = _clock.set(clock)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            _clock.reset(token)
 
 
 class VirtualClock(ManualClock):
@@ -157,9 +182,14 @@ class VirtualClock(ManualClock):
         self._under_way.discard(work)
         self._look_out()
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way that does not sleep on this clock."""
+        return any(not work.sleeping for work in self._under_way)
+
     @asynccontextmanager
     async def attempt(self, body: object, *, elsewhere: bool) -> AsyncIterator[None]:
-        with self.working(elsewhere=elsewhere, patience=self.patience):
+        with self.working(elsewhere=elsewhere, patience=self.patience), clock_of_step(self):
             yield
 
     def watched(self, store: Store) -> Store:

@@ -28,11 +28,17 @@ from outlast.model.payloads import (
     to_event,
 )
 from outlast.model.payloads import ChildFailed as Failed
-from outlast.model.run import Run
+from outlast.model.run import Run, Status
 from outlast.model.times import NOW
 
 if TYPE_CHECKING:
     from outlast.engine.execution import Execution
+
+
+def child_id_of(run_id: str, key: str) -> str:
+    """The id of the child that a run has asked for under `key`."""
+    # A key's colon has no place in an id.
+    return f"{run_id}{SEPARATOR}{key.replace(':', '.')}"
 
 
 class ParentClose(StrEnum):
@@ -40,6 +46,12 @@ class ParentClose(StrEnum):
 
     CANCEL = "cancel"
     ABANDON = "abandon"
+
+
+def cancel_child(child_id: str, parent_uid: str, reason: str) -> Send:
+    """The request of a parent to cancel its child."""
+    item = Item(kind="cancel", name=reason, id=f"cancel by {parent_uid}")
+    return Send(run_id=child_id, item=item)
 
 
 class ChildRun(Operation):
@@ -60,19 +72,21 @@ class ChildRun(Operation):
         self.parent_close = parent_close
         self._execution = execution
         self._workflow = workflow
-        self._own_id = None if id is None else check_id(id, "child id")
+        self.own_id = None if id is None else check_id(id, "child id")
         self.input, _, _ = workflow.signature.encode_call(execution.codec, args, kwargs)
 
     @property
     def child_id(self) -> str:
         """The id of the child run."""
-        # A key's colon has no place in an id.
-        own = self.key.replace(":", ".")
-        return self._own_id or f"{self._execution.run_id}{SEPARATOR}{own}"
+        return self.own_id or child_id_of(self._execution.run_id, self.key)
 
     def intent(self) -> Payload:
+        policy = "" if self.parent_close is ParentClose.CANCEL else self.parent_close.value
         return ChildSpawned(
-            child_run_id=self.child_id, workflow_name=self._workflow.name, input=self.input
+            child_run_id=self.child_id,
+            workflow_name=self._workflow.name,
+            input=self.input,
+            parent_close=policy,
         )
 
     def enact(self, execution: Execution, said: Payload) -> None:
@@ -83,20 +97,33 @@ class ChildRun(Operation):
 
     def apply(self, event: Event, payload: Payload) -> bool:
         match payload:
+            case ChildSpawned():
+                self._execution.launches.append(self)
             case ChildCompleted(output=output):
                 codec = self._execution.codec
                 result = self._workflow.signature.decode_result(codec, output or Raw(b"null"))
                 self.resolve(result)
                 return True
             case Failed(error=error):
-                self.reject(ChildFailed(self.child_id, error))
+                self.reject(ChildFailed(self.child_id, error, self.key))
                 return True
         return False
 
+    def outcome_in(self, run: Run) -> Payload | None:
+        """What a run that has the id of the child says about it, if that is not to be told by its
+        end. An id of its own may have been taken before, by somebody else or by this run."""
+        if run.parent != self._execution.run_id:
+            return Failed(child_run_id=run.id, error=f"run {run.id!r} exists and is another's")
+        match run.status:
+            case Status.COMPLETED:
+                return ChildCompleted(child_run_id=run.id, output=run.result)
+            case Status.FAILED | Status.CANCELLED:
+                return Failed(child_run_id=run.id, error=run.error or run.status)
+        return None
+
     def cancel(self, reason: str) -> Send:
         """The request to cancel the child."""
-        item = Item(kind="cancel", name=reason, id=f"cancel by {self._execution.uid}")
-        return Send(run_id=self.child_id, item=item)
+        return cancel_child(self.child_id, self._execution.uid, reason)
 
     def _start(self) -> Start:
         run = Run(

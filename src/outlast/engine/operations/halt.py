@@ -30,7 +30,6 @@ class HaltWait(Operation):
 
     def apply(self, event: Event, payload: Payload) -> bool:
         if isinstance(payload, HaltResumed):
-            codec = self._execution.codec
-            self.resolve(codec.decode(payload.value, self._type, where="resume value"))
+            self.answer(self._execution.codec, payload.value, self._type, "resume value")
             return True
         return False

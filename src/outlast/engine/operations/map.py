@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.operation import Operation
+from outlast.engine.retry import MAX_INTERRUPTIONS
 from outlast.errors import InvalidValue, MapFailed, StepFailed
 from outlast.model.event import Event
 from outlast.model.fact import Fact
@@ -71,6 +72,8 @@ class MapCall(Operation):
                 self.failed.update(progress.failed)
                 self._register(progress.completed)
                 self.interruptions = self.interruptions + 1 if progress.interrupted else 0
+                if not progress.completed and not progress.failed:
+                    self._execution.launches.append(self)  # taken up again by another process
             case MapCompleted():
                 self.resolve(self._values())
                 return True
@@ -86,6 +89,17 @@ class MapCall(Operation):
         for index in completed:
             result = signature.decode_result(codec, self.results[index])
             self._execution.undoing.register(f"{self.key}[{index}]", self.step, result)
+
+    def next_attempt(self) -> Payload:
+        """What to record when a map is taken up again that nothing was under way for."""
+        return MapProgress(started=self.allowed)
+
+    def after_interruption(self) -> Payload:
+        """What to record when the process died while items ran: that they go on, or the end."""
+        if self.interruptions + 1 < MAX_INTERRUPTIONS or not self.open_items:
+            return MapProgress(started=self.allowed, interrupted=True)
+        text = "the process died again and again while items ran"
+        return Failed(failed_index=min(self.open_items), error=text)
 
     @property
     def open_items(self) -> list[int]:
@@ -106,16 +120,24 @@ class MapCall(Operation):
             failed=list(failed.items()),
         )
 
+    @property
+    def is_over(self) -> bool:
+        """Whether what is recorded decides how it ends."""
+        done = len(self.results) + len(self.failed)
+        return (
+            len(self.failed) > self._tolerate
+            or len(self.results) >= self._enough
+            or done == len(self.items)
+        )
+
     def ending(self) -> Payload | None:
         """How the map ends, given what is recorded; None while it goes on."""
+        if not self.is_over:
+            return None
         if len(self.failed) > self._tolerate:
             index = list(self.failed)[self._tolerate]
             return Failed(failed_index=index, error=self.failed[index])
-        if len(self.results) >= self._enough or len(self.results) + len(self.failed) == len(
-            self.items
-        ):
-            return MapCompleted(results=self._recorded())
-        return None
+        return MapCompleted(results=self._recorded())
 
     def _window(self, done: int) -> int:
         return min(len(self.items), done + self.concurrency * AHEAD)

@@ -7,8 +7,12 @@ from abc import ABC, abstractmethod
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Raw
+
+from outlast.errors import Undecodable
 from outlast.model.event import Event
 from outlast.model.payloads import Payload
+from outlast.ports.codec import Codec
 
 if TYPE_CHECKING:
     from outlast.engine.execution import Execution
@@ -52,6 +56,14 @@ class Operation(ABC):
         """Hand the answer to the code, if it still waits."""
         if self.future is not None and not self.future.done():
             self.future.set_result(value)
+
+    def answer(self, codec: Codec, data: Raw | None, type: Any, where: str) -> None:
+        """Hand what somebody else has sent to the code, or the error that it is something else:
+        the code can ask again, and the sender cannot be told any more."""
+        try:
+            self.resolve(codec.decode(data or Raw(b"null"), type, where=where))
+        except Undecodable as misfit:
+            self.reject(misfit)
 
     def reject(self, error: BaseException) -> None:
         """Raise an error where the code waits, if it still does."""

@@ -10,8 +10,6 @@ from collections import deque
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw
-
 from outlast.engine.operations.operation import Operation
 from outlast.errors import SignalTimeout
 from outlast.model.event import Event
@@ -45,9 +43,7 @@ class SignalWait(Operation):
             case SignalWaiting(timeout_at=timeout_at):
                 self.timeout_at = timeout_at
             case SignalReceived(payload=data):
-                where = f"signal {self.signal!r}"
-                codec = self._execution.codec
-                self.resolve(codec.decode(data or Raw(b"null"), self._type, where=where))
+                self.answer(self._execution.codec, data, self._type, f"signal {self.signal!r}")
                 return True
             case TimedOut():
                 self.reject(SignalTimeout(self.signal))

@@ -188,7 +188,6 @@ class Book:
 
     def write(self) -> None:
         """Write back what has changed. The book can be used on."""
-        connection = self.connection
         new, advanced, moved = [], [], []
         for row in self._runs.values():
             if row is None or not (row.is_new or row.is_changed):
@@ -200,22 +199,20 @@ class Book:
             else:
                 advanced.append(_advanced(row))
             row.is_new = row.is_changed = row.is_moved = False
-        batches = [
-            (INSERT_RUNS, new),
-            (ADVANCE_RUNS, advanced),
-            (UPDATE_RUNS, moved),
-            (INSERT_DETAILS, self._details),
-            (INSERT_VALUES, self._values),
-            *((SET[name], values) for name, values in self._cold.items()),
-            (INSERT_EVENTS, self._events),
-        ]
-        for sql, rows in batches:
-            if len(rows) == 1:
-                connection.execute(sql, rows[0])
-            elif rows:
-                connection.executemany(sql, rows)
+        self._insert(INSERT_RUNS, new)
+        self._insert(ADVANCE_RUNS, advanced)
+        self._insert(UPDATE_RUNS, moved)
+        self._insert(INSERT_DETAILS, self._details)
+        self._insert(INSERT_VALUES, self._values)
+        for name, values in self._cold.items():
+            self._insert(SET[name], values)
+        self._insert(INSERT_EVENTS, self._events)
         self._details, self._values, self._cold, self._events = [], [], {}, []
         self.counters.save()
+
+    def _insert(self, sql: str, rows: list[Any]) -> None:
+        if rows:
+            self.connection.executemany(sql, rows)
 
     def _index(self, row: RunRow, attributes: dict[str, Attribute]) -> None:
         self.connection.executemany(

@@ -128,7 +128,7 @@ def _write(book: Book, commit: Commit) -> Committed:
             if child.is_terminal:
                 end_run(book, child)
     fired = write_parts(book, row, commit)
-    if was_open and row.is_terminal:
+    if was_open and (row.is_new or row.is_moved) and row.is_terminal:
         end_run(book, row)
     return Committed(
         run_id=commit.run_id,

@@ -217,9 +217,13 @@ class Database:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except Exception as error:
-            if not is_busy(error):
-                raise
-        else:
+            if is_busy(error):
+                return  # somebody is writing, so it can be written
+            raise
+        try:
+            # BEGIN alone does not tell: on a read-only database it means to read.
+            connection.execute(f"PRAGMA user_version = {schema.latest()}")
+        finally:
             connection.execute("ROLLBACK")
 
 

@@ -32,8 +32,9 @@ _SPARE_BYTES = 64 * 1024
 """A disk with less than this free is full: SQLite asks for a few pages at a time."""
 
 
-class Collision(Exception):
-    """A unique index refused a row. Internal: whoever inserts knows what it means."""
+class Collision(Undecodable):
+    """A unique index refused a row. Whoever inserts events knows what that means; for all others
+    the tables contradict each other."""
 
 
 def translate(error: Exception, path: Path) -> Exception | None:
@@ -61,6 +62,12 @@ def is_busy(error: Exception) -> bool:
     return code is not None and code & 0xFF in (BUSY, LOCKED, PROTOCOL)
 
 
+def is_harmless(error: Exception) -> bool:
+    """Whether a COMMIT that failed so has certainly left nothing behind."""
+    code = _code(error)
+    return code is not None and code & 0xFF in (BUSY, FULL)
+
+
 def _code(error: Exception) -> int | None:
     for name in ("sqlite_errorcode", "extendedresult"):
         code = getattr(error, name, None)
@@ -74,7 +81,7 @@ def _by_code(code: int, message: str, path: Path) -> Exception:
     if primary in (BUSY, LOCKED, PROTOCOL):
         return Busy(f"another process is writing to {path} ({message})")
     if primary == CONSTRAINT:
-        return Collision(message)
+        return Collision(f"the tables of {path} contradict each other ({message})")
     if primary == FULL or (primary == IOERR and _is_full(path)):
         return StoreFull(
             f"no space is left for {path} ({message}). Nothing of this write remains; "

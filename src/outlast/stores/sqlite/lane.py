@@ -42,9 +42,9 @@ _log = logging.getLogger("outlast.sqlite")
 class Job:
     """Something for a lane's thread to do."""
 
-    def __init__(self, work: Work[Any]) -> None:
+    def __init__(self, work: Work[Any], obstacle: str = "") -> None:
         self.work = work
-        self.obstacle = "its turn did not come"
+        self.obstacle = obstacle
         self._decided = threading.Lock()
 
     def begin(self) -> bool:
@@ -69,8 +69,8 @@ class Job:
 class AwaitedJob(Job):
     """A job that somebody in an event loop waits for."""
 
-    def __init__(self, work: Work[Any]) -> None:
-        super().__init__(work)
+    def __init__(self, work: Work[Any], obstacle: str) -> None:
+        super().__init__(work, obstacle)
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self._loop.create_future()
 
@@ -103,9 +103,11 @@ class AwaitedJob(Job):
 class Lane:
     """Runs functions on its connection, one at a time. This one is for reading."""
 
+    name = "reader"
+
     def __init__(self, connection: Connection, path: Path) -> None:
         self.connection = connection
-        self._path = path
+        self.path = path
         self._mutex = threading.Lock()
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._entrance = threading.Lock()
@@ -113,37 +115,41 @@ class Lane:
         # A daemon: a process that ends without `close` must not hang on a job that waits for a
         # lock. What was not acknowledged may be lost then, and the file is safe against that.
         self._thread = threading.Thread(
-            target=self._serve, name=f"outlast-{type(self).__name__.lower()}", daemon=True
+            target=self._serve, name=f"outlast-{self.name}", daemon=True
         )
         self._thread.start()
 
     async def run(self, work: Work[T], *, inline: bool, timeout: float | None) -> T:
         """What `work` returns. `inline` says that it is small enough for the loop."""
+        obstacle = "its turn did not come"
         if inline and self._mutex.acquire(blocking=False):
             try:
                 return self.attempt(work)
-            except Busy:
-                pass  # the thread waits for the lock
+            except Busy as busy:
+                obstacle = str(busy)  # the thread waits for it to go away
             finally:
                 self._mutex.release()
-        return await self._hop(work, timeout)
+        return await self._hop(AwaitedJob(work, obstacle), timeout)
 
     def attempt(self, work: Work[T], job: Job | None = None) -> T:
         """Try once, with the mutex held. `Busy` if a lock is taken; then nothing was done."""
         try:
-            return work(self.connection)
+            return self.perform(work, job)
         except Exception as error:
-            raise self.fault(error) from error
+            fault = translate(error, self.path)
+            if fault is None:
+                raise
+            raise fault from error
 
-    def fault(self, error: Exception) -> Exception:
-        """What to raise for `error`, which comes out of the connection or out of our own code."""
-        return translate(error, self._path) or error
+    def perform(self, work: Work[T], job: Job | None) -> T:
+        """Do it. A reader needs no more than this."""
+        return work(self.connection)
 
     def post(self, job: Job) -> None:
         """Leave a job for the thread."""
         with self._entrance:
             if self._closing.is_set():
-                raise StoreClosed(f"the store at {self._path} is closed")
+                raise StoreClosed(f"the store at {self.path} is closed")
             self._jobs.put(job)
 
     def close(self) -> None:
@@ -156,15 +162,13 @@ class Lane:
         with self._mutex:
             self.connection.close()
 
-    async def _hop(self, work: Work[T], timeout: float | None) -> T:
-        job = AwaitedJob(work)
+    async def _hop(self, job: AwaitedJob, timeout: float | None) -> Any:
         self.post(job)
         timer = None
         if timeout is not None:
             timer = asyncio.get_running_loop().call_later(max(timeout, 0), job.expire)
         try:
-            result: T = await job.future
-            return result
+            return await job.future
         finally:
             # If the caller was cancelled: what has not begun will not be done; what has begun
             # comes to its own end, and the caller cannot know which of the two it is.
@@ -185,7 +189,7 @@ class Lane:
     def _patiently(self, job: Job) -> object:
         for pause in pauses():
             if self._closing.is_set():
-                raise StoreClosed(f"the store at {self._path} was closed while this call waited")
+                raise StoreClosed(f"the store at {self.path} was closed while this call waited")
             if job.is_decided:
                 return None  # given up
             try:

@@ -36,6 +36,7 @@ class Log:
         self.limit = limit
         self.hard_limit = hard_limit
         self.folds = 0
+        self.is_overfull = False  # as of the last look
         self._path = f"{path}-wal"
         self._connection = connection
         self._again_at = 0
@@ -49,16 +50,14 @@ class Log:
             return 0
 
     def is_due(self) -> bool:
-        """Whether to fold now. After a fold that readers held up, not before it has grown."""
+        """Look whether to fold now. After a fold that readers held up, not before it has grown.
+        `is_overfull` then says whether writers have to wait for one."""
         size = self.size
+        self.is_overfull = size > self.hard_limit
         if size <= self.limit:
             self._again_at = 0
             return False
         return size >= self._again_at
-
-    def is_overfull(self) -> bool:
-        """Whether writers have to wait for a fold."""
-        return self.size > self.hard_limit
 
     def fold(self) -> bool:
         """Fold what no reader needs; whether that was all. Only ever under the writer's lock."""

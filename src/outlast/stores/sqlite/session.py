@@ -39,7 +39,8 @@ class Session:
 
     async def read(self, work: Work[T], *, timeout: float | None, inline: bool = True) -> T:
         """Read a row, or a few; with ``inline=False`` nobody knows how many."""
-        await self._make_ready()
+        if not self._is_open:
+            await self._make_ready()
         try:
             return await self.database.read(work, inline=inline, timeout=timeout)
         except StoreClosed as error:
@@ -57,14 +58,15 @@ class Session:
 
     async def write(self, work: Work[T], *, timeout: float | None, rows: int = 1) -> T:
         """Write about so many rows, in one transaction."""
-        await self._make_ready()
+        if not self._is_open:
+            await self._make_ready()
         try:
             return await self.database.write(work, rows=rows, timeout=timeout)
         except StoreClosed as error:
             raise self._error(str(error)) from error
 
     async def _make_ready(self) -> None:
-        if self._is_open or (self._borrowed and self.database.is_open and not self._is_closed):
+        if self._borrowed and self.database.is_open and not self._is_closed:
             return
         if self._is_closed or (self._borrowed and self.database.was_open):
             raise self._error(f"{self.database.path} is closed: open it again, or close it later")

@@ -17,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from outlast.errors import Busy, OutlastError, StoreClosed, StoreFull, TimedOut, UnknownOutcome
+from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome
 from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.faults import is_harmless
 from outlast.stores.sqlite.lane import Job, Lane, Work
 from outlast.stores.sqlite.log import Log
 
@@ -33,6 +34,8 @@ SPIKE = 4 * SLOW  # more than this counts as this: one hiccup of the disk is no 
 class Writer(Lane):
     """The one connection of this process that writes."""
 
+    name = "writer"
+
     def __init__(self, connection: Connection, path: Path, log: Log) -> None:
         self.pace = 0.0
         self._log = log
@@ -41,23 +44,21 @@ class Writer(Lane):
         super().__init__(connection, path)
 
     async def run(self, work: Work[T], *, inline: bool, timeout: float | None) -> T:
-        inline = inline and self._is_fast() and not self._log.is_overfull()
+        inline = inline and self._is_fast() and not self._log.is_overfull
         return await super().run(work, inline=inline, timeout=timeout)
 
-    def attempt(self, work: Work[T], job: Job | None = None) -> T:
-        if job is not None and self._log.is_overfull():
+    def perform(self, work: Work[T], job: Job | None) -> T:
+        if self._log.is_overfull and job is not None:
             self._make_room()
         started = time.perf_counter()
-        self._begin()
+        self.connection.execute("BEGIN IMMEDIATE")
         if job is not None and not job.begin():
             self._roll_back()
             raise TimedOut("given up")  # nobody is there to hear it
         try:
             result = work(self.connection)
-        except BaseException as error:
+        except BaseException:
             self._roll_back()
-            if isinstance(error, Exception):
-                raise self.fault(error) from error
             raise
         self._commit()
         if job is None:
@@ -69,31 +70,21 @@ class Writer(Lane):
         super().close()
         self._log.close()
 
-    def _begin(self) -> None:
-        try:
-            self.connection.execute("BEGIN IMMEDIATE")
-        except Exception as error:
-            raise self.fault(error) from error
-
     def _commit(self) -> None:
         try:
             self.connection.execute("COMMIT")
         except Exception as error:
             self._roll_back()
-            fault = self.fault(error)
-            if isinstance(fault, (Busy, StoreFull)) or not isinstance(fault, OutlastError):
-                raise fault from error
+            if is_harmless(error):
+                raise
             # The last page may have reached the log although its sync failed: after a crash,
             # recovery would find it.
-            raise UnknownOutcome(f"COMMIT failed: {fault}") from error
+            raise UnknownOutcome(f"COMMIT on {self.path} failed: {error}") from error
 
     def _roll_back(self) -> None:
-        try:
+        # After some errors SQLite has rolled back by itself, and says that there is nothing.
+        with suppress(Exception):
             self.connection.execute("ROLLBACK")
-        except Exception as error:
-            # After some errors SQLite has rolled back by itself, and says that there is nothing.
-            if self.fault(error) is error:
-                raise
 
     def _is_fast(self) -> bool:
         return self.pace < SLOW or time.monotonic() >= self._probe_at
@@ -121,11 +112,9 @@ class Writer(Lane):
 
     def _make_room(self) -> None:
         """Fold on behalf of a writer that may not add to the log before."""
-        self._begin()
+        self.connection.execute("BEGIN IMMEDIATE")
         try:
             folded = self._log.fold()
-        except Exception as error:
-            raise self.fault(error) from error
         finally:
             self._roll_back()
         if not folded:

@@ -28,13 +28,16 @@ def one_committer_per_token(case: Case) -> Iterator[Violation]:
 
 
 def _written_under_an_old_token(case: Case) -> Iterator[Violation]:
+    claims: dict[str, list[tuple[Op, Claim]]] = {}
+    for op, claim in _claims_on_runs(case):
+        claims.setdefault(claim.run_id, []).append((op, claim))
     for attempt in case.attempts:
         commit = attempt.commit
         if not attempt.fresh or commit.force or commit.creation is Creation.REPLACE:
             continue
-        for op, claim in _claims_on_runs(case):
+        for op, claim in claims.get(commit.run_id, ()):
             newer = commit.token is None or commit.token < claim.token
-            if claim.run_id == commit.run_id and claim.uid == attempt.uid and newer:
+            if claim.uid == attempt.uid and newer:
                 if op.ended < attempt.begun:
                     message = (
                         f"commit {commit.id!r} with token {commit.token} was accepted after "

@@ -10,6 +10,7 @@ from outlast.model import (
     Claim,
     Commit,
     Receipt,
+    Run,
     RunQuery,
     Status,
     Task,
@@ -110,6 +111,18 @@ class Deletion(StoreContract, needs=(Capability.DELETE,)):
         await store.delete("p")
         assert not any([await store.exists(id) for id in ("p", "p~2", "p~é", "p~10")])
         assert await store.exists("p2")
+
+    @pytest.mark.proves("I25", "I21")
+    async def test_a_large_tree_is_deleted(self, store: Store) -> None:
+        """A run with a thousand children goes with all of them."""
+        await begin(store, "p")
+        ids = [f"p~{n}" for n in range(1_000)]
+        await store.commit(
+            [Commit(run_id=id, create=Run(id=id, parent="p"), events=events(id, 1)) for id in ids]
+        )
+        assert await store.delete("p")
+        assert not any([await store.exists(id) for id in ("p", *ids)])
+        assert await store.history("p~999") == []
 
     @pytest.mark.proves("I17", "I25")
     async def test_a_run_is_deleted_whoever_holds_it(self, store: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec import Raw
 
 from outlast.errors import Fenced, RunClosed
 from outlast.model import (
@@ -13,6 +14,7 @@ from outlast.model import (
     Commit,
     Entry,
     Fact,
+    Hold,
     Run,
     Snapshot,
     Status,
@@ -100,6 +102,25 @@ class Endings(StoreContract):
         assert record.runnable_at is None
         assert await claimed_ids(store) == []
         await refused(store, Commit(run_id="r", events=events("r", 1)), RunClosed)
+
+    @pytest.mark.proves("M-45", "I12", "I18")
+    async def test_a_run_may_begin_and_end_in_one_commit(self, store: Store) -> None:
+        """A workflow without waits is one commit: its events, its result and its end."""
+        run = Run(id="r", runnable_at=NOW)
+        whole = Commit(
+            run_id="r",
+            expected=0,
+            create=run,
+            hold=Hold("worker", TTL),
+            events=events("r", 3),
+            change=Change(status=Status.COMPLETED, result=Raw(b"1")),
+        )
+        assert (await done(store, whole)).sequence == 3
+        record = await store.get("r")
+        assert (record.status, record.result) == (Status.COMPLETED, Raw(b"1"))
+        assert (record.owner, record.runnable_at) == (None, None)
+        assert record.ended_at is not None
+        assert await claimed_ids(store) == []
 
     @pytest.mark.proves("I18", "C-10")
     async def test_the_end_releases_the_claim(self, store: Store) -> None:

@@ -36,7 +36,8 @@ class Fencing(StoreContract):
         )
         refusal = await refused(store, late, Fenced)
         assert (refusal.token, refusal.current) == (old.token, new.token)
-        await done(store, Commit(run_id="r", token=new.token, events=events("r", 1)))
+        good = Commit(run_id="r", token=new.token, events=events("r", 1))
+        assert (await done(store, good)).token == new.token
 
     @pytest.mark.proves("C-28")
     async def test_an_expired_claim_that_nobody_took_can_commit(self, store: Store) -> None:

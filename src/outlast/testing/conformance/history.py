@@ -220,6 +220,17 @@ class Histories(StoreContract):
         found.clear()
         assert [one.metadata for one in await store.history("r")] == [{"trace": "1"}]
 
+    @pytest.mark.proves("K-05", "R-05", "I1")
+    async def test_a_long_history(self, store: Store) -> None:
+        """Thousands of events in one commit are numbered, read at once, and streamed."""
+        count = 9_000
+        await begin(store, "r", *events("r", count))
+        expected = list(range(1, count + 1))
+        assert [one.sequence for one in await store.history("r")] == expected
+        assert [one.sequence async for one in store.stream("r")] == expected
+        last = (await store.history("r", after=count - 1))[0]
+        assert bytes(last.data) == b'{"n":%d}' % count
+
     # -- stream -------------------------------------------------------------------------------
 
     @pytest.mark.proves("R-05", "R-16")

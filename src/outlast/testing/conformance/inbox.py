@@ -170,6 +170,21 @@ class Inboxes(StoreContract, needs=(Capability.INBOX,)):
         with pytest.raises(InvalidValue):
             await store.inbox("r", limit=0)
 
+    @pytest.mark.proves("I16", "C-17")
+    async def test_a_full_inbox(self, store: Store) -> None:
+        """More than a thousand items arrive in one call, are read in pages and folded in one."""
+        await begin(store, "r")
+        count = 1_200
+        receipts = await store.send([signal("r", f"{n}") for n in range(count)])
+        assert receipts == [Receipt(n) for n in range(1, count + 1)]
+        first = await store.inbox("r")
+        rest = await store.inbox("r", after=first[-1].number)
+        assert [one.name for one in [*first, *rest]] == [f"{n}" for n in range(count)]
+        assert len(first) == 1000
+        numbers = tuple(range(1, count + 1))
+        await done(store, Commit(run_id="r", folds=numbers, seen=count))
+        assert await store.inbox("r") == []
+
     # -- folding ------------------------------------------------------------------------------
 
     @pytest.mark.proves("I16", "I12", "C-17")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from outlast.errors import Fenced, InvalidValue
-from outlast.model import Commit
+from outlast.model import Commit, Run
 from outlast.ports import Store
 from outlast.testing.conformance.contract import StoreContract
 from outlast.testing.conformance.scenario import (
@@ -98,6 +98,19 @@ class Leases(StoreContract):
         assert third is not None
         assert (first.run_id, third.run_id) == ("a", "c")
         assert await store.renew([], TTL) == []
+
+    @pytest.mark.proves("S-14", "S-15")
+    async def test_a_thousand_claims_in_one_call(self, store: Store) -> None:
+        """A worker may claim, renew and release more runs at once than fit in a statement."""
+        ids = [f"r{n:04}" for n in range(1_200)]
+        for start in range(0, len(ids), 400):
+            chunk = ids[start : start + 400]
+            await store.commit([Commit(run_id=id, create=Run(id=id)) for id in chunk])
+        claimed = await store.claim_runs("w", TTL, run_ids=ids, limit=5000)
+        claims = [one.claim for one in claimed]
+        assert sorted(claim.run_id for claim in claims) == ids
+        assert None not in await store.renew(claims, TTL)
+        assert await store.release(claims) == [True] * len(ids)
 
     @pytest.mark.proves("I29")
     async def test_a_lease_is_judged_by_the_store(self, store: Store) -> None:

@@ -199,6 +199,17 @@ class WakeUps(StoreContract, needs=(Capability.INBOX,)):
         assert not (await done(store, fold)).still_runnable
         assert (await store.get("r")).owner is None
 
+    @pytest.mark.proves("I16", "C-17")
+    async def test_a_release_alone_is_held_back_too(self, store: Store) -> None:
+        """A commit that only gives its claim back keeps it if something new waits."""
+        await begin_runnable(store, "r")
+        claim = await take(store, "r")
+        await deliver(store, signal("r"))
+        assert (
+            await done(store, Commit(run_id="r", token=claim.token, release=True))
+        ).still_runnable
+        assert (await store.get("r")).owner == claim.owner
+
     @pytest.mark.proves("C-17")
     async def test_an_item_that_was_seen_does_not_keep_a_run_awake(self, store: Store) -> None:
         """An owner may leave an item in the inbox for later: it says that it has seen it."""

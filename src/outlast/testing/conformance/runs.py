@@ -35,6 +35,7 @@ FIELDS: list[tuple[str, object]] = [
     ("queue", "gpu"),
     ("priority", -5),
     ("runnable_at", FAR),
+    ("runnable_at", datetime.max.replace(tzinfo=UTC)),
 ]
 """A value for each field that a caller decides."""
 

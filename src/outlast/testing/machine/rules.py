@@ -141,11 +141,19 @@ class Claims(Writes):
         workflows: set[str] | None,
         run_ids: set[str] | None,
     ) -> None:
-        answers = self.done(
-            lambda side: self.stores[side].claim_runs(
-                owner, ttl, limit=limit, workflows=workflows, run_ids=run_ids
-            )
+        self._claim(owner, ttl, limit=limit, workflows=workflows, run_ids=run_ids)
+
+    @precondition(lambda self: bool(self.claims))
+    @rule(pick=picks, owner=owners)
+    def take_over(self, pick: int, owner: str) -> None:
+        """Somebody slept past the lease, and somebody else came: what zombies are made of."""
+        self.clock.advance(max(TTLS) + 1)
+        self._claim(
+            owner, TTLS[0], run_ids=[self.claims[-1 - pick % len(self.claims)][LEFT].run_id]
         )
+
+    def _claim(self, owner: str, ttl: float, **choice: Any) -> None:
+        answers = self.done(lambda side: self.stores[side].claim_runs(owner, ttl, **choice))
         if answers is not None:
             pairs = zip(*answers, strict=True)
             self.claims += [(left.claim, right.claim) for left, right in pairs]

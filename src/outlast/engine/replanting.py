@@ -1,0 +1,156 @@
+"""Replanting: part of a history as the beginning of another life, for retry and fork.
+
+A replay asks for everything again in the same order, so what is kept is always the beginning of a
+history; only what belongs to the failure itself is taken out of it. All of it is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Raw
+
+from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.operations.child import child_id_of
+from outlast.model.commit import Start
+from outlast.model.event import Event, EventType
+from outlast.model.payloads import (
+    ChildSpawned,
+    CompensationStarted,
+    MapProgress,
+    StepFailed,
+    StepStarted,
+    WorkflowStarted,
+    payload_of,
+    to_event,
+)
+from outlast.model.run import Run
+from outlast.model.times import NOW
+from outlast.model.wire import to_json
+
+_ENDINGS = frozenset(
+    {
+        EventType.WORKFLOW_COMPLETED,
+        EventType.WORKFLOW_FAILED,
+        EventType.WORKFLOW_CANCELLED,
+    }
+)
+_CHILD_OVER = frozenset(
+    {EventType.CHILD_COMPLETED, EventType.CHILD_FAILED, EventType.OPERATION_ABANDONED}
+)
+
+
+def before_step(history: Sequence[Event], step: str | None) -> list[Event]:
+    """The part of a history before `step` was asked for, and never its end. What was asked for in
+    the same breath goes too, because a replay asks for all of it again."""
+    kept: list[Event] = []
+    for event in history:
+        if event.type in _ENDINGS or event.type == EventType.COMPENSATION_STARTED:
+            break
+        if step is not None and event.step_name == step:
+            break
+        kept.append(event)
+    return kept
+
+
+def before_failure(history: Sequence[Event], failed: str | None) -> list[Event]:
+    """What was done before the step, map, child or scope `failed` ended a run. What was undone
+    was not done: a compensated run begins before the first step that it has undone."""
+    undone = _undone(history)
+    if undone:
+        first = next(event.step_name for event in history if event.step_name in undone)
+        return before_step(history, first)
+    kept = before_step(history, None)
+    if failed is None:
+        return kept
+    inside = f"{failed}/" if _opened_by(kept, failed) == EventType.SCOPE_STARTED else None
+    for position in reversed(range(len(kept))):
+        event = kept[position]
+        if event.step_name == failed or (inside and event.step_name.startswith(inside)):
+            if event.type == EventType.CHILD_FAILED:
+                return before_step(kept, event.step_name)
+            if _fails(event):
+                return [
+                    fresh
+                    for earlier in kept[:position]
+                    if (fresh := _without_attempts(earlier, event.step_name)) is not None
+                ]
+    return before_step(kept, failed)
+
+
+def seeded(events: Sequence[Event], run: Run, input: Raw | None) -> list[Event]:
+    """The same events as the beginning of another run, with the luck of `run`."""
+    started = payload_of(events[0])
+    assert isinstance(started, WorkflowStarted)
+    seed = started.seed or run.uid
+    fresh = msgspec.structs.replace(started, seed=seed, input=input or started.input)
+    first = msgspec.structs.replace(events[0], data=Raw(to_json(fresh)))
+    return [first, *events[1:]]
+
+
+def open_children(history: Sequence[Event]) -> dict[str, ChildSpawned]:
+    """The children that a history waits for, by key."""
+    found: dict[str, ChildSpawned] = {}
+    for event in history:
+        if event.type == EventType.CHILD_SPAWNED:
+            payload = payload_of(event)
+            assert isinstance(payload, ChildSpawned)
+            found[event.step_name] = payload
+        elif event.type in _CHILD_OVER:
+            found.pop(event.step_name, None)
+    return found
+
+
+def restarted(
+    run_id: str, key: str, spawned: ChildSpawned, workflow: WorkflowDefinition | None
+) -> Start:
+    """The start of a child that a replanted history waits for: nobody else will begin it."""
+    own = "" if "~" in spawned.child_run_id else spawned.child_run_id
+    run = Run(
+        id=own or child_id_of(run_id, key),
+        workflow=spawned.workflow_name,
+        version="" if workflow is None else workflow.version,
+        definition="" if workflow is None else workflow.hash,
+        input=spawned.input,
+        parent=run_id,
+        runnable_at=NOW,
+    )
+    started = WorkflowStarted(
+        workflow_name=run.workflow, version=run.version, input=spawned.input
+    )
+    return Start(run, (to_event(started, run_id=run.id),))
+
+
+def _undone(history: Sequence[Event]) -> set[str]:
+    for event in history:
+        if event.type == EventType.COMPENSATION_STARTED:
+            payload = payload_of(event)
+            assert isinstance(payload, CompensationStarted)
+            # The items of a map are undone one by one, but begin together.
+            return {key.partition("[")[0] for key in payload.steps_to_undo}
+    return set()
+
+
+def _opened_by(history: Sequence[Event], key: str) -> str | None:
+    return next((event.type for event in history if event.step_name == key), None)
+
+
+def _fails(event: Event) -> bool:
+    if event.type == EventType.MAP_FAILED:
+        return True
+    payload = payload_of(event) if event.type == EventType.STEP_FAILED else None
+    return isinstance(payload, StepFailed) and not payload.will_retry
+
+
+def _without_attempts(event: Event, failed: str) -> Event | None:
+    """An event as if what failed had just been asked for: with fresh attempts for all of it."""
+    if event.step_name != failed:
+        return event
+    match payload_of(event):
+        case StepStarted(attempt=attempt):
+            return event if attempt == 1 else None
+        case MapProgress(failed=items) as progress if items:
+            data = Raw(to_json(msgspec.structs.replace(progress, failed=[])))
+            return msgspec.structs.replace(event, data=data)
+    return None if event.type in (EventType.STEP_FAILED, EventType.STEP_PROGRESS) else event

@@ -1,0 +1,158 @@
+"""Weather: what a simulation's processes have to live through, drawn from a seed.
+
+Delays reorder everything that may be reordered. Faults lose requests and answers on the way to the
+store. A crash ends a process; a pause stops one for longer than its lease, so that it goes on as a
+zombie: others have taken over what it still believes to own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from outlast.ports.store import Store
+from outlast.testing.effects import Ledger
+from outlast.testing.faults import Fault, FaultyStore, Site
+from outlast.testing.mortal import Crash, Process
+from outlast.testing.virtual import VirtualClock
+
+FAULTS = {
+    Fault.REFUSED: 0.02,
+    Fault.LOST_REQUEST: 0.02,
+    Fault.LOST_ANSWER: 0.03,
+    Fault.DUPLICATED: 0.01,
+    Fault.DELAYED: 0.05,
+}
+
+
+@dataclass(frozen=True)
+class Climate:
+    """How rough it is. Rates are for each call of the store; `crashes` and `pauses` are how many
+    there are at most, so that no step is cut off more often than the engine puts up with; after
+    `calls` calls it is calm, and everything has to come to its end."""
+
+    processes: int = 2
+    delays: float = 0.2
+    longest_delay: float = 2.0
+    faults: Mapping[Fault, float] = field(default_factory=lambda: dict(FAULTS))
+    crash: float = 0.03
+    crashes: int = 1
+    pause: float = 0.02
+    pauses: int = 1
+    calls: int = 300
+
+
+CALM = Climate(processes=1, delays=0, faults={}, crash=0, pause=0)
+STORM = Climate()
+
+
+class Weather:
+    """What happens next. One for all processes of a simulation, which ask in turn."""
+
+    def __init__(self, seed: int, climate: Climate, clock: VirtualClock, lease: float) -> None:
+        self.clock = clock
+        self.climate = climate
+        self.trace: list[str] = []
+        self.crashes = 0
+        self.pauses = 0
+        self.faults = 0
+        self._random = random.Random(seed)
+        self._lease = lease
+        self._calls = climate.calls
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing bad happens any more."""
+        return self._calls <= 0
+
+    def clear_up(self) -> None:
+        """Be calm from now on."""
+        self._calls = 0
+
+    def note(self, who: str, what: str) -> None:
+        """Write a line of the trace. It has no ids and no addresses, so that two traces of one
+        seed are the same to the letter."""
+        self.trace.append(f"{self.clock.monotonic():.6f} {who}: {what}")
+
+    def delay(self) -> float:
+        """How long to wait before going on, in seconds."""
+        if self.is_calm or self._random.random() >= self.climate.delays:
+            return 0.0
+        # Mostly short, sometimes long.
+        return float(self._random.random() ** 4 * self.climate.longest_delay)
+
+    def crash(self) -> Crash | None:
+        """Whether the process dies at this call, and on which side of it."""
+        self._calls -= 1
+        if self.is_calm or self.crashes >= self.climate.crashes:
+            return None
+        if self._random.random() >= self.climate.crash:
+            return None
+        self.crashes += 1
+        return self._random.choice((Crash.BEFORE, Crash.AFTER))
+
+    def pause(self) -> float:
+        """How long the process stands still now, in seconds."""
+        if self.is_calm or self.pauses >= self.climate.pauses:
+            return 0.0
+        if self._random.random() >= self.climate.pause:
+            return 0.0
+        self.pauses += 1
+        return self._lease * self._random.uniform(0.5, 4.0)
+
+    def fault(self, site: Site) -> Fault | None:
+        """What goes wrong with a call (the plan of a `FaultyStore`)."""
+        if self.is_calm:
+            return None
+        dice = self._random.random()
+        for fault, rate in self.climate.faults.items():
+            if dice < rate:
+                self.faults += 1
+                return fault
+            dice -= rate
+        return None
+
+    def replacement(self) -> float:
+        """How long it takes until somebody starts another process."""
+        return self._random.uniform(0.0, self._lease)
+
+
+class WeatheredProcess(Process):
+    """A process out in the weather."""
+
+    def __init__(
+        self, store: Store, clock: VirtualClock, ledger: Ledger, weather: Weather, *, name: str
+    ) -> None:
+        self._weather = weather
+        self._still_until = 0.0
+        super().__init__(store, clock, ledger, name=name, doom=lambda *_: weather.crash())
+
+    def reach(self, store: Store) -> Store:
+        async def pause() -> None:
+            await self._weather.clock.sleep(self._weather.delay())
+
+        return FaultyStore(store, self._weather, pause=pause)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still."""
+        return not self.dead and self._still_until > self._weather.clock.monotonic()
+
+    def fate(self, what: str) -> Crash | None:
+        pause = self._weather.pause()
+        if pause:
+            self._still_until = self._weather.clock.monotonic() + pause
+        crash = super().fate(what)
+        told = f"{what}, {crash}" if crash else f"{what}, then still for {pause:.3f} s"
+        self._weather.note(self.name, told if crash or pause else what)
+        return crash
+
+    async def alive(self) -> None:
+        await super().alive()
+        clock = self._weather.clock
+        delay = self._weather.delay()
+        while delay > 0 or self.is_paused:
+            await clock.sleep(max(delay, self._still_until - clock.monotonic()))
+            await super().alive()
+            delay = 0.0
