@@ -6,11 +6,13 @@ import gc
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import NamedTuple
 
 
 class Line(NamedTuple):
-    """One line of the table. `aim` is what the ratio must reach, None if nothing was asked."""
+    """One line of the table. `aim` is what the ratio must reach, None if nothing was asked; a value
+    of `enough` will do as well."""
 
     name: str
     unit: str
@@ -18,6 +20,7 @@ class Line(NamedTuple):
     against: list[float] | None = None
     what: str = ""
     aim: float | None = None
+    enough: float = inf
 
     @property
     def ratios(self) -> list[float]:
@@ -34,7 +37,8 @@ def in_words(line: Line) -> str:
         ratio = statistics.median(line.ratios)
         text += f"   {line.what} {spread(line.against)}   ratio {ratio:.2f}"
         if line.aim is not None:
-            text += f" (aim {line.aim:.2f}: {'reached' if ratio >= line.aim else 'MISSED'})"
+            reached = ratio >= line.aim or statistics.median(line.values) >= line.enough
+            text += f" (aim {line.aim:.2f}: {'reached' if reached else 'MISSED'})"
     return text
 
 

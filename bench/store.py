@@ -47,13 +47,20 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--only", choices=PARTS, action="append", help="leave the rest out")
     parser.add_argument("--stream", type=int, default=1_000_000, help="events to stream")
     options = parser.parse_args(argv)
+    print(f"load of the machine: {_load()}; below 1, or the figures say little")
     CACHE.mkdir(parents=True, exist_ok=True)  # not /tmp, which may be memory
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         lines = asyncio.run(_measure(Path(folder), options))
+    print(f"load of the machine: {_load()}")
     if options.json:
         results = {line.name: as_json(line) for line in lines}
         options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     return 0
+
+
+def _load() -> str:
+    """How many processes want a core, over 1, 5 and 15 minutes."""
+    return ", ".join(f"{load:.1f}" for load in os.getloadavg()) + f" on {os.cpu_count()} cores"
 
 
 async def _measure(folder: Path, options: argparse.Namespace) -> list[Line]:
@@ -120,7 +127,9 @@ async def _histories(store: SqliteStore, rounds: int) -> list[Line]:
                 decode(text)
             alone.append(length * runs / (time.perf_counter() - begun))
         lines.append(
-            Line(f"history, {length} events", "events/s", ours, alone, "msgspec alone:", 0.5)
+            Line(
+                f"history, {length} events", "events/s", ours, alone, "msgspec alone:", 0.5, 250_000
+            )
         )
     return lines
 

@@ -203,21 +203,31 @@ async def _processes(
     while not world.done():
         code = then if processes and then else stage.case.workflows
         name = f"process {len(processes) + 1}"
-        process = Process(stage.store, stage.clock, stage.ledger, name=name, doom=doom)
+        process = _Process(stage.store, stage.clock, stage.ledger, name=name, doom=doom)
         processes.append(process)
         doom = None
         app = outlast.App(process.store, workflows=code)
         working = asyncio.create_task(_works(app, stage.case))
         process.runs(app, working)
-        while not (world.done() or process.dead):
-            change = asyncio.create_task(stage.store.change.wait())
-            await asyncio.wait((world, working, change), return_when=asyncio.FIRST_COMPLETED)
-            change.cancel()
-            if working.done():
-                working.result()
+        await asyncio.wait((world, working, process.death), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
         if not process.dead:
             await app.close()
     world.result()
+
+
+class _Process(Process):
+    """A process whose death can be waited for."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def die(self) -> None:
+        super().die()
+        if not self.death.done():
+            self.death.set_result(None)
 
 
 async def _works(app: outlast.App, case: Case) -> None:

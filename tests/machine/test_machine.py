@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from unittest import TestCase
 
 import pytest
 from hypothesis import Phase
 
 from outlast.stores.memory import MemoryStore
-from outlast.testing.clock import ManualClock
 from outlast.testing.machine import store_machine
 from tests.machine.sick import SICK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from outlast.ports import Store
+from tests.machine.stores import sqlite_store
 
 EXAMPLES = 150
 
@@ -53,15 +45,6 @@ def test_a_sick_store_is_found_out(sick: type[MemoryStore]) -> None:
         check(machine)
 
 
-def check(case: type) -> None:
+def check(case: type[TestCase]) -> None:
     """Run a test case of the machine."""
-    case("runTest").runTest()
-
-
-@contextmanager
-def sqlite_store(clock: ManualClock) -> Iterator[Store]:
-    """A store in a file of its own."""
-    from outlast.stores.sqlite import SqliteStore
-
-    with TemporaryDirectory() as folder:
-        yield SqliteStore(Path(folder) / "outlast.db", clock=clock)
+    case("runTest").debug()

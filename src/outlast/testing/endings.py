@@ -66,8 +66,8 @@ def differences(
 ) -> list[str]:
     """What a crash has changed, in sentences."""
     found = list(crashed.violations)
-    changes = changes(plain.ending, crashed.ending, strict=strict)
-    found += [text for name, text in changes if name not in ignore]
+    changed = changes(plain.ending, crashed.ending, strict=strict)
+    found += [text for name, text in changed if name not in ignore]
     if found:
         found += _suspects(plain, crashed)
     return found

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
@@ -47,7 +47,7 @@ from outlast.testing.weather import CALM, STORM, Climate, Weather, WeatheredProc
 
 P = ParamSpec("P")
 T = TypeVar("T")
-MAX_LEAPS = 20_000
+MAX_LEAPS = 2_000
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,7 @@ class _Simulation:
         self._options = options
         self._processes: list[WeatheredProcess] = []
         self._living: dict[WeatheredProcess, App] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._problems: list[str] = []
 
     async def run(self) -> Simulated:
@@ -170,13 +171,13 @@ class _Simulation:
                 for _ in range(self._weather.climate.processes):
                     await self._begin()
                 await self._until_over(worlds)
-                self._weather.clear_up()
-                for app in self._living.values():
-                    await asyncio.create_task(app.close())
-                simulated = await self._simulated()
-                for process in self._processes:
-                    process.die()
-                    await process.bury()
+            self._weather.clear_up()
+            for app in self._living.values():
+                await asyncio.create_task(app.close())
+            simulated = await self._simulated()
+            for process in self._processes:
+                process.die()
+                await process.bury()
         return simulated
 
     async def _until_over(self, worlds: list[asyncio.Task[None]]) -> None:
@@ -184,7 +185,7 @@ class _Simulation:
             await self._clock.settle()
             for process in [one for one in self._living if one.dead]:
                 del self._living[process]
-                asyncio.create_task(self._replace(process))  # noqa: RUF006 - the loop is ours
+                self._background(self._replace())
             for world in worlds:
                 if world.done():
                     await world
@@ -215,15 +216,16 @@ class _Simulation:
 
     async def _begin(self) -> None:
         name = f"process {len(self._processes) + 1}"
-        process = WeatheredProcess(
-            self._store, self._clock, self._ledger, self._weather, name=name
-        )
+        process = WeatheredProcess(self._store, self._clock, self._ledger, self._weather, name=name)
         workflows = {one.name: one for s in self._subjects for one in (s.workflow, *s.workflows)}
         app = App(process.store, workflows=workflows.values(), **self._options)
         process.runs(app, asyncio.create_task(self._live(process, app)))
         self._processes.append(process)
         self._living[process] = app
         self._weather.note(name, "begins")
+        mishap = self._weather.mishap()
+        if mishap is not None:
+            self._background(process.meet(*mishap))
 
     async def _live(self, process: WeatheredProcess, app: App) -> None:
         """What each process does: it starts the runs, as one before it may have done, and works."""
@@ -232,7 +234,9 @@ class _Simulation:
             while True:
                 try:
                     await process.alive()
-                    await app.start(subject.workflow, *subject.args, id=subject.id, **subject.kwargs)
+                    await app.start(
+                        subject.workflow, *subject.args, id=subject.id, **subject.kwargs
+                    )
                 except TryAgain:
                     await process.clock.sleep(1)
                     continue
@@ -240,7 +244,11 @@ class _Simulation:
                     pass  # in a later life, with other input
                 break
 
-    async def _replace(self, process: WeatheredProcess) -> None:
+    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+
+    async def _replace(self) -> None:
         await self._clock.sleep(self._weather.replacement())
         await self._begin()
 

@@ -59,8 +59,7 @@ def _unrecorded(final: Dump, executions: list[Execution]) -> list[str]:
         starts = {
             payload.attempt
             for event in dumped.events
-            if event.step_name == line.key
-            and isinstance(payload := payload_of(event), StepStarted)
+            if event.step_name == line.key and isinstance(payload := payload_of(event), StepStarted)
         }
         if line.attempt not in starts:
             found.append(f"{name} ran, and its start was never recorded")

@@ -24,26 +24,30 @@ FAULTS = {
     Fault.DUPLICATED: 0.01,
     Fault.DELAYED: 0.05,
 }
+MICROSECOND = 1e-6
 
 
 @dataclass(frozen=True)
 class Climate:
-    """How rough it is. Rates are for each call of the store; `crashes` and `pauses` are how many
-    there are at most, so that no step is cut off more often than the engine puts up with; after
-    `calls` calls it is calm, and everything has to come to its end."""
+    """How rough it is. Rates are for each call of the store, and `mishap` is for each process: that
+    something befalls it in its first `soon` seconds, whatever it is doing. `crashes` and `pauses`
+    are how many there are at most, so that steps are seldom cut off more often than the engine
+    puts up with. After `calls` calls it is calm, and everything has to come to its end."""
 
     processes: int = 2
     delays: float = 0.2
     longest_delay: float = 2.0
     faults: Mapping[Fault, float] = field(default_factory=lambda: dict(FAULTS))
-    crash: float = 0.03
-    crashes: int = 1
-    pause: float = 0.02
+    crash: float = 0.02
+    crashes: int = 2
+    pause: float = 0.01
     pauses: int = 1
+    mishap: float = 0.7
+    soon: float = 40.0
     calls: int = 300
 
 
-CALM = Climate(processes=1, delays=0, faults={}, crash=0, pause=0)
+CALM = Climate(processes=1, delays=0, faults={}, crash=0, pause=0, mishap=0)
 STORM = Climate()
 
 
@@ -85,19 +89,34 @@ class Weather:
     def crash(self) -> Crash | None:
         """Whether the process dies at this call, and on which side of it."""
         self._calls -= 1
-        if self.is_calm or self.crashes >= self.climate.crashes:
-            return None
-        if self._random.random() >= self.climate.crash:
+        if not self._befalls(self.climate.crash, self.crashes < self.climate.crashes):
             return None
         self.crashes += 1
         return self._random.choice((Crash.BEFORE, Crash.AFTER))
 
     def pause(self) -> float:
-        """How long the process stands still now, in seconds."""
-        if self.is_calm or self.pauses >= self.climate.pauses:
+        """How long the process stands still at this call, in seconds."""
+        if not self._befalls(self.climate.pause, self.pauses < self.climate.pauses):
             return 0.0
-        if self._random.random() >= self.climate.pause:
-            return 0.0
+        return self._stillness()
+
+    def mishap(self) -> tuple[float, float] | None:
+        """What will befall a process that begins: when, and for how long it stands still, or 0
+        if it dies."""
+        if not self._befalls(self.climate.mishap, True):
+            return None
+        when = self._random.random() * self.climate.soon
+        if self.pauses < self.climate.pauses and self._random.random() < 0.5:
+            return when, self._stillness()
+        if self.crashes < self.climate.crashes:
+            self.crashes += 1
+            return when, 0.0
+        return None
+
+    def _befalls(self, rate: float, allowed: bool) -> bool:
+        return allowed and not self.is_calm and self._random.random() < rate
+
+    def _stillness(self) -> float:
         self.pauses += 1
         return self._lease * self._random.uniform(0.5, 4.0)
 
@@ -137,12 +156,29 @@ class WeatheredProcess(Process):
     @property
     def is_paused(self) -> bool:
         """Whether it stands still."""
-        return not self.dead and self._still_until > self._weather.clock.monotonic()
+        left = self._still_until - self._weather.clock.monotonic()
+        return not self.dead and left > MICROSECOND
+
+    def stand_still(self, seconds: float) -> None:
+        """Make no call and see no time pass for so long."""
+        self._still_until = self._weather.clock.monotonic() + seconds
+
+    async def meet(self, when: float, still: float) -> None:
+        """Meet a mishap, wherever it is then."""
+        await self._weather.clock.sleep(when)
+        if self.dead or self._weather.is_calm:
+            return
+        if still:
+            self._weather.note(self.name, f"stands still for {still:.3f} s")
+            self.stand_still(still)
+        else:
+            self._weather.note(self.name, "dies")
+            self.die()
 
     def fate(self, what: str) -> Crash | None:
         pause = self._weather.pause()
         if pause:
-            self._still_until = self._weather.clock.monotonic() + pause
+            self.stand_still(pause)
         crash = super().fate(what)
         told = f"{what}, {crash}" if crash else f"{what}, then still for {pause:.3f} s"
         self._weather.note(self.name, told if crash or pause else what)

@@ -134,8 +134,7 @@ class Database:
 
     async def fold(self, *, timeout: float | None = None) -> bool:
         """Fold the log into the file now; whether no reader held it up."""
-        state = self._opened()
-        return await state.writer.run(lambda _: state.log.fold(), inline=False, timeout=timeout)
+        return await self._opened().writer.fold(timeout=timeout)
 
     def _opened(self) -> _Open:
         state = self._state

@@ -35,6 +35,7 @@ Work = Callable[[Connection], T]
 
 SHORTEST_PAUSE = 0.0002
 LONGEST_PAUSE = 0.01
+NO_OBSTACLE = "its turn did not come"
 
 _log = logging.getLogger("outlast.sqlite")
 
@@ -42,9 +43,8 @@ _log = logging.getLogger("outlast.sqlite")
 class Job:
     """Something for a lane's thread to do."""
 
-    def __init__(self, work: Work[Any], obstacle: str = "") -> None:
+    def __init__(self, work: Work[Any]) -> None:
         self.work = work
-        self.obstacle = obstacle
         self._decided = threading.Lock()
 
     def begin(self) -> bool:
@@ -62,24 +62,24 @@ class Job:
 
     def settle(self, result: object, error: Exception | None) -> None:
         """Called by the thread at the end. Nobody waits for this one."""
-        if error is not None:
-            _log.warning("a fold of the log failed, the next commit tries again: %s", error)
+        if error is not None and not isinstance(error, StoreClosed):
+            _log.warning("a fold of the log failed, the next commits try again: %s", error)
 
 
 class AwaitedJob(Job):
     """A job that somebody in an event loop waits for."""
 
-    def __init__(self, work: Work[Any], obstacle: str) -> None:
-        super().__init__(work, obstacle)
+    def __init__(self, work: Work[Any]) -> None:
+        super().__init__(work)
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self._loop.create_future()
 
-    def expire(self) -> None:
+    def expire(self, obstacle: str) -> None:
         """Called by the loop at the deadline."""
         if self.future.done():
             return
         if self.give_up():
-            self.future.set_exception(TimedOut(f"nothing was done in time: {self.obstacle}"))
+            self.future.set_exception(TimedOut(f"nothing was done in time: {obstacle}"))
         else:
             self.future.set_exception(
                 UnknownOutcome("the deadline passed while the write was on its way")
@@ -112,6 +112,7 @@ class Lane:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._entrance = threading.Lock()
         self._closing = threading.Event()
+        self._obstacle = NO_OBSTACLE
         # A daemon: a process that ends without `close` must not hang on a job that waits for a
         # lock. What was not acknowledged may be lost then, and the file is safe against that.
         self._thread = threading.Thread(
@@ -121,15 +122,15 @@ class Lane:
 
     async def run(self, work: Work[T], *, inline: bool, timeout: float | None) -> T:
         """What `work` returns. `inline` says that it is small enough for the loop."""
-        obstacle = "its turn did not come"
         if inline and self._mutex.acquire(blocking=False):
             try:
                 return self.attempt(work)
             except Busy as busy:
-                obstacle = str(busy)  # the thread waits for it to go away
+                self._obstacle = str(busy)  # the thread waits for it to go away
             finally:
                 self._mutex.release()
-        return await self._hop(AwaitedJob(work, obstacle), timeout)
+        result: T = await self.hop(AwaitedJob(work), timeout)
+        return result
 
     def attempt(self, work: Work[T], job: Job | None = None) -> T:
         """Try once, with the mutex held. `Busy` if a lock is taken; then nothing was done."""
@@ -162,11 +163,13 @@ class Lane:
         with self._mutex:
             self.connection.close()
 
-    async def _hop(self, job: AwaitedJob, timeout: float | None) -> Any:
+    async def hop(self, job: AwaitedJob, timeout: float | None) -> Any:
+        """What the job returns, done by the thread."""
         self.post(job)
         timer = None
         if timeout is not None:
-            timer = asyncio.get_running_loop().call_later(max(timeout, 0), job.expire)
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(max(timeout, 0), lambda: job.expire(self._obstacle))
         try:
             return await job.future
         finally:
@@ -182,6 +185,7 @@ class Lane:
             try:
                 with self._mutex:
                     result = self._patiently(job)
+                    self._obstacle = NO_OBSTACLE
             except Exception as caught:  # noqa: BLE001 (it belongs to the caller, in its thread)
                 error = caught
             job.settle(result, error)
@@ -197,7 +201,7 @@ class Lane:
             except Busy as busy:
                 if job.is_decided:
                     raise  # it had begun: this is how it ends
-                job.obstacle = str(busy)
+                self._obstacle = str(busy)
             self._closing.wait(pause)
         raise AssertionError("pauses have no end")
 

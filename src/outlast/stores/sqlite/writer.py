@@ -20,7 +20,7 @@ from typing import TypeVar
 from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.faults import is_harmless
-from outlast.stores.sqlite.lane import Job, Lane, Work
+from outlast.stores.sqlite.lane import AwaitedJob, Job, Lane, Work
 from outlast.stores.sqlite.log import Log
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Writer(Lane):
         return await super().run(work, inline=inline, timeout=timeout)
 
     def perform(self, work: Work[T], job: Job | None) -> T:
-        if self._log.is_overfull and job is not None:
+        if self._log.is_overfull and job is not None and job.work != self._fold:
             self._make_room()
         started = time.perf_counter()
         self.connection.execute("BEGIN IMMEDIATE")
@@ -98,6 +98,11 @@ class Writer(Lane):
             self._probe_at = time.monotonic() + PROBE_SECONDS
 
     # -- the log ------------------------------------------------------------------------------
+
+    async def fold(self, *, timeout: float | None) -> bool:
+        """Fold the log now; whether that was all of it."""
+        folded: bool = await self.hop(AwaitedJob(self._fold), timeout)
+        return folded
 
     def _fold_if_due(self) -> None:
         if self._log.is_due() and not self._folding.is_set():

@@ -78,13 +78,14 @@ class Concurrency(StoreContract):
         await begin(store, "r")
 
         async def write(name: str) -> None:
-            while True:
+            for _ in range(1_000):
                 last = await store.last_sequence("r")
                 try:
                     await patiently(store.append, "r", [event("r", id=name)], expected=last)
                 except Conflict:
-                    continue
-                return
+                    await asyncio.sleep(0)
+                else:
+                    return
 
         names = [f"event-{n}" for n in range(8)]
         await all_at_once(write(name) for name in names)

@@ -20,7 +20,15 @@ from outlast.model import (
 from outlast.model.checks import MAX_PAYLOAD_BYTES
 from outlast.ports import Capability, Store
 from outlast.testing.conformance.contract import StoreContract, needs
-from outlast.testing.conformance.scenario import begin, deliver, done, event, signal, unchanged
+from outlast.testing.conformance.scenario import (
+    begin,
+    deliver,
+    done,
+    event,
+    gathered,
+    signal,
+    unchanged,
+)
 
 PAYLOADS = {
     "order of keys": b'{"z":1,"a":2,"m":3}',
@@ -192,4 +200,5 @@ class Fidelity(StoreContract):
         """The limit is that of one value, not of a commit."""
         megabyte = Raw(b'"' + b"y" * 1_000_000 + b'"')
         await begin(store, "r", *(event("r", data=megabyte) for _ in range(20)))
-        assert sum([len(one.data) async for one in store.stream("r", page=5)]) == 20 * 1_000_002
+        found = await gathered(store.stream("r", page=5))
+        assert sum(len(one.data) for one in found) == 20 * 1_000_002

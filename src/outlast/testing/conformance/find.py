@@ -9,7 +9,7 @@ from outlast.model import Change, Commit, Run, RunQuery, Status
 from outlast.model.run import Attribute
 from outlast.ports import Capability, Store
 from outlast.testing.conformance.contract import StoreContract, needs
-from outlast.testing.conformance.scenario import begin, done, events, finish
+from outlast.testing.conformance.scenario import begin, done, events, finish, gathered
 
 
 class Finding(StoreContract, needs=(Capability.FIND,)):
@@ -173,13 +173,13 @@ class Finding(StoreContract, needs=(Capability.FIND,)):
             await begin(store, id, created_at=now)
         await self._in_turn(store, "d", "e", "f")
         expected = await store.run_ids()
-        pages, cursor = [], None
-        while True:
-            page = await store.find(RunQuery(limit=limit, after=cursor))
+        pages, query = list[list[str]](), RunQuery(limit=limit)
+        for _ in range(len(expected) + 1):
+            page = await store.find(query)
             pages.append([run.id for run in page.items])
-            cursor = page.next
-            if cursor is None:
+            if page.next is None:
                 break
+            query = RunQuery(limit=limit, after=page.next)
         assert [id for page_ids in pages for id in page_ids] == expected
         assert all(len(page_ids) == limit for page_ids in pages[:-1])
         assert pages[-1] != []
@@ -216,8 +216,8 @@ class Finding(StoreContract, needs=(Capability.FIND,)):
     async def test_find_all_turns_the_pages(self, store: Store) -> None:
         """`find_all` yields what all pages show."""
         await self._in_turn(store, *"abcdefg")
-        found = [run.id async for run in store.find_all(RunQuery(limit=3))]
-        assert found == list("gfedcba")
+        found = await gathered(store.find_all(RunQuery(limit=3)))
+        assert [run.id for run in found] == list("gfedcba")
 
     @pytest.mark.proves("D-10", "I13")
     async def test_what_is_found_is_the_record(self, store: Store) -> None:

@@ -140,6 +140,15 @@ async def commit_patiently(store: Store, commit: Commit) -> Outcome:
     raise AssertionError("the store stays busy: nobody gets on")
 
 
+async def gathered(found: AsyncIterator[T], *, most: int = 20_000) -> list[T]:
+    """All that an iterator yields. A store that never comes to an end fails, and does not hang."""
+    items: list[T] = []
+    async for item in found:
+        items.append(item)
+        assert len(items) <= most, "this goes on for ever: what comes next never advances"
+    return items
+
+
 @asynccontextmanager
 async def unchanged(store: Store, *run_ids: str) -> AsyncIterator[None]:
     """Whatever happens inside, the store holds the same before and after."""
@@ -153,7 +162,7 @@ async def everything(store: Store, *run_ids: str) -> dict[str, object]:
     can = store.capabilities
     found = await owned(store, *run_ids)
     if Capability.FIND in can:
-        found["runs"] = [run async for run in store.find_all(RunQuery())]
+        found["runs"] = await gathered(store.find_all(RunQuery()))
     if Capability.TASKS in can:
         found["tasks"] = await store.find_available_tasks(limit=1000)
     if Capability.TIMERS in can:

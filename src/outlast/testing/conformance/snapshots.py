@@ -18,6 +18,7 @@ from outlast.testing.conformance.scenario import (
     begin,
     done,
     events,
+    gathered,
     refused,
     take,
     unchanged,
@@ -155,7 +156,7 @@ class Snapshots(StoreContract, needs=(Capability.SNAPSHOTS,)):
         await store.save_snapshot(snapshot("r", 3, state))
         await store.append("r", events("r", 2))
         found = await store.load_snapshot("r")
-        rest = [bytes(one.data) async for one in store.stream("r", after=found.sequence)]
+        rest = [bytes(one.data) for one in await gathered(store.stream("r", after=found.sequence))]
         whole = b"".join(bytes(one.data) for one in await store.history("r"))
         assert found.data + b"".join(rest) == whole
 

@@ -97,8 +97,8 @@ class Threads(StoreContract):
 
         async def work(n: int) -> list[ClaimedRun]:
             claimed: list[ClaimedRun] = []
-            while haul := await patiently(store.claim_runs, f"w{n}", TTL, limit=3):
-                claimed += haul
+            for _ in ids:
+                claimed += await patiently(store.claim_runs, f"w{n}", TTL, limit=3)
             return claimed
 
         claimed = [one for own in await self._in_threads(work) for one in own]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 
 from outlast.stores.memory import MemoryStore
 from outlast.testing.machine.rules import Rules
@@ -25,12 +25,19 @@ __all__ = ["MakeStore", "Rules", "store_machine"]
 
 
 def store_machine(
-    make_store: MakeStore, *, max_examples: int = 100, steps: int = 30, **options: Any
+    make_store: MakeStore,
+    *,
+    max_examples: int = 100,
+    steps: int = 30,
+    seeded: int | None = None,
+    **options: Any,
 ) -> type[unittest.TestCase]:
-    """A test case that compares the stores of `make_store` with the memory store. `options` are
-    settings of Hypothesis."""
+    """A test case that compares the stores of `make_store` with the memory store. The same number
+    in `seeded` gives the same sequences; `options` are settings of Hypothesis."""
     makers = (lambda clock: MemoryStore(clock=clock), make_store)
     machine: type[Rules] = type("StoreMachine", (Rules,), {"makers": makers})
+    if seeded is not None:
+        seed(seeded)(machine)
     case: type[unittest.TestCase] = machine.TestCase
     case.settings = settings(  # type: ignore[attr-defined]
         max_examples=max_examples,

@@ -6,202 +6,31 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, precondition, rule
+from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
-from outlast.model.claim import Claim
-from outlast.model.commit import Commit, Creation
 from outlast.model.query import RunQuery
 from outlast.model.run import Status
 from outlast.model.task import Task
-from outlast.testing.machine.kitchen import Kitchen
 from outlast.testing.machine.recipes import (
     ACTIVITIES,
+    ADDRESSES,
     FACTS,
     ITEMS,
     KEYS,
-    OWNERS,
     QUEUES,
     RECORDS,
     RUNS,
-    SECONDS,
-    TASKS,
     TIMERS,
-    TTLS,
     WORKFLOWS,
-    Recipe,
-    births,
-    full_births,
-    mixed,
-    only,
     runs,
     statuses,
     words,
 )
 from outlast.testing.machine.world import LEFT, RIGHT
+from outlast.testing.machine.writing import Claims, has_tasks, owners, picks, ttls
 
-picks = st.integers(0, 40)
-owners = st.sampled_from(OWNERS)
-ttls = st.sampled_from(TTLS)
 queue_names = st.sampled_from(QUEUES)
-
-
-def _has_claims(machine: Kitchen) -> bool:
-    return bool(machine.claims or machine.task_claims)
-
-
-def _has_tasks(machine: Kitchen) -> bool:
-    return bool(machine.task_claims)
-
-
-class Writes(Kitchen):
-    """Commits, alone and in batches, and the same commit again."""
-
-    @initialize(records=st.lists(st.integers(0, len(RECORDS) - 1), min_size=4, max_size=4))
-    def begin(self, records: list[int]) -> None:
-        """Most sequences would spend half their length on runs that do not exist."""
-        recipes = [
-            Recipe(run=run, create=Creation.NEW, record=record)
-            for run, record in zip(("a", "a~1", "b", "c"), records, strict=True)
-        ]
-        self._submit(recipes)
-
-    @rule(recipe=births)
-    def start(self, recipe: Recipe) -> None:
-        self._submit([recipe])
-
-    @rule(recipe=full_births)
-    def start_with_everything(self, recipe: Recipe) -> None:
-        self._submit([recipe])
-
-    @rule(recipe=mixed)
-    def write(self, recipe: Recipe) -> None:
-        self._submit([recipe])
-
-    @rule(recipe=only("events", "repeat"))
-    def append(self, recipe: Recipe) -> None:
-        self._submit([recipe])
-
-    @rule(recipe=only("fold", "seen", "release", "runnable", "status"))
-    def park(self, recipe: Recipe) -> None:
-        self._submit([recipe])
-
-    @rule(recipe=only("tasks", "finish", "drops"))
-    def hand_out(self, recipe: Recipe) -> None:
-        self._submit([recipe])
-
-    @rule(
-        batch=st.lists(st.one_of(births, mixed), min_size=2, max_size=3, unique_by=lambda r: r.run),
-        atomic=st.booleans(),
-    )
-    def write_several(self, batch: list[Recipe], atomic: bool) -> None:
-        self._submit(batch, atomic=atomic)
-
-    @rule(pick=picks)
-    def write_again(self, pick: int) -> None:
-        """The same commits once more, as after a lost answer."""
-        left, right, atomic = self.sent[-1 - pick % min(len(self.sent), 4)]
-        batches = (left, right)
-        self.both(lambda side: self.stores[side].commit(batches[side], atomic=atomic))
-
-    @rule(run=runs, status=st.sampled_from([Status.CANCELLED, Status.FAILED]))
-    def terminate(self, run: str, status: Status) -> None:
-        self._submit([Recipe(run=run, token="none", force=True, status=status, events=1)])
-
-    def _submit(self, recipes: list[Recipe], *, atomic: bool = False) -> None:
-        cooked = [self.cooked(recipe) for recipe in recipes]
-        batches = [pair[LEFT] for pair in cooked], [pair[RIGHT] for pair in cooked]
-        self._send_off(*batches, atomic=atomic)
-
-    def _send_off(self, left: list[Commit], right: list[Commit], *, atomic: bool = False) -> None:
-        batches = (left, right)
-        self.sent.append((left, right, atomic))
-        self.both(lambda side: self.stores[side].commit(batches[side], atomic=atomic))
-
-    @invariant()
-    def nothing_differs(self) -> None:
-        self.compare()
-
-
-class Claims(Writes):
-    """Claims on runs and tasks, and time."""
-
-    @rule(
-        owner=owners,
-        ttl=ttls,
-        limit=st.integers(1, 3),
-        workflows=st.none() | st.sets(st.sampled_from([*WORKFLOWS, ""])),
-        run_ids=st.none() | st.sets(runs, min_size=1, max_size=3),
-    )
-    def claim(
-        self,
-        owner: str,
-        ttl: float,
-        limit: int,
-        workflows: set[str] | None,
-        run_ids: set[str] | None,
-    ) -> None:
-        self._claim(owner, ttl, limit=limit, workflows=workflows, run_ids=run_ids)
-
-    @precondition(lambda self: bool(self.claims))
-    @rule(pick=picks, owner=owners)
-    def take_over(self, pick: int, owner: str) -> None:
-        """Somebody slept past the lease, and somebody else came: what zombies are made of."""
-        self.clock.advance(max(TTLS) + 1)
-        self._claim(
-            owner, TTLS[0], run_ids=[self.claims[-1 - pick % len(self.claims)][LEFT].run_id]
-        )
-
-    def _claim(self, owner: str, ttl: float, **choice: Any) -> None:
-        answers = self.done(lambda side: self.stores[side].claim_runs(owner, ttl, **choice))
-        if answers is not None:
-            pairs = zip(*answers, strict=True)
-            self.claims += [(left.claim, right.claim) for left, right in pairs]
-
-    @precondition(_has_claims)
-    @rule(pick=picks, ttl=ttls, tasks=st.booleans())
-    def renew(self, pick: int, ttl: float, tasks: bool) -> None:
-        if (held := self._pick(pick, tasks)) is not None:
-            self.both(lambda side: self.stores[side].renew([held[side]], ttl))
-
-    @precondition(_has_claims)
-    @rule(pick=picks, tasks=st.booleans())
-    def extend(self, pick: int, tasks: bool) -> None:
-        if (held := self._pick(pick, tasks)) is not None:
-            self.both(lambda side: self.stores[side].extend(held[side], timedelta(seconds=7)))
-
-    @precondition(_has_claims)
-    @rule(pick=picks, tasks=st.booleans())
-    def release(self, pick: int, tasks: bool) -> None:
-        if (held := self._pick(pick, tasks)) is not None:
-            self.both(lambda side: self.stores[side].release([held[side]]))
-
-    @rule(run=runs, task=st.sampled_from(TASKS), owner=owners, ttl=st.none() | ttls)
-    def claim_task(self, run: str, task: tuple[str, str], owner: str, ttl: float | None) -> None:
-        answers = self.done(lambda side: self.stores[side].claim_task(run, task[1], owner, ttl=ttl))
-        if answers is not None:
-            self._keep(*answers)
-
-    @precondition(_has_tasks)
-    @rule(pick=picks)
-    def finish_task(self, pick: int) -> None:
-        """As `save_task_result` does: under the claim on the task, without one on the run."""
-        if (held := self._pick(pick, True)) is not None and held[LEFT].run_id:
-            cooked = self.cooked(Recipe(run=held[LEFT].run_id, token="none", events=1))
-            own = zip(cooked, held, strict=True)
-            self._send_off(*([replace(one, uid=it.uid, finishes=(it,))] for one, it in own))
-
-    @rule(seconds=st.sampled_from(SECONDS))
-    def advance(self, seconds: float) -> None:
-        self.clock.advance(seconds)
-
-    def _pick(self, pick: int, tasks: bool) -> tuple[Claim, Claim] | None:
-        pool = self.task_claims if tasks else self.claims
-        return pool[-1 - pick % len(pool)] if pool else None
-
-    def _keep(self, left: Claim | None, right: Claim | None) -> None:
-        if left is not None and right is not None:
-            self.task_claims.append((left, right))
 
 
 class Details(Claims):
@@ -210,7 +39,7 @@ class Details(Claims):
     @rule(
         parcels=st.lists(
             st.tuples(
-                st.sampled_from([*RUNS, "ghost"]),
+                st.sampled_from(ADDRESSES),
                 st.sampled_from(ITEMS),
                 words("any", "any", "any", "right", "wrong"),
             ),
@@ -349,13 +178,13 @@ class Rules(Details):
         if answers is not None:
             self._keep(*(None if one is None else one.claim for one in answers))
 
-    @precondition(_has_tasks)
+    @precondition(has_tasks)
     @rule(pick=picks)
     def ack(self, pick: int) -> None:
         if (held := self._pick(pick, True)) is not None:
             self.both(lambda side: self.queues[side].ack(held[side]))
 
-    @precondition(_has_tasks)
+    @precondition(has_tasks)
     @rule(
         pick=picks,
         delay=st.sampled_from([0.0, 0.0, 10.0]),
@@ -366,7 +195,7 @@ class Rules(Details):
         if (held := self._pick(pick, True)) is not None:
             self.both(lambda side: self.queues[side].nack(held[side], **how))
 
-    @precondition(_has_tasks)
+    @precondition(has_tasks)
     @rule(pick=picks, seconds=ttls)
     def keep(self, pick: int, seconds: float) -> None:
         if (held := self._pick(pick, True)) is not None:

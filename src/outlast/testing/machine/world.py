@@ -37,6 +37,8 @@ class World(RuleBasedStateMachine):
     """The two stores, what has been handed out by them, and the comparison."""
 
     makers: ClassVar[tuple[MakeStore, MakeStore]]
+    compared: ClassVar[int] = 0
+    """How often two stores have been held against each other in this process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,6 +97,7 @@ class World(RuleBasedStateMachine):
 
     def compare(self) -> None:
         """Hold all that the two stores show against each other."""
+        World.compared += 1
         self.dumps = self.look()
         self._same(*self.dumps, what="stores")
         assert self.pairing.grown(), "a new token is not greater than all before it"
