@@ -83,7 +83,8 @@ def applies(mutants: Iterable[Mutant], package: Path) -> list[str]:
             shutil.copy(package / mutant.file, target)
             try:
                 mutant.apply(Path(folder))
-                compile(target.read_text(encoding="utf-8"), mutant.file, "exec")
+                if target.suffix == ".py":
+                    compile(target.read_text(encoding="utf-8"), mutant.file, "exec")
             except (ValueError, SyntaxError) as error:
                 wrong.append(str(error))
             if mutant.old == mutant.new:

@@ -1,0 +1,174 @@
+"""The SQLite store and queue, broken."""
+
+from __future__ import annotations
+
+from outlast.testing.mutation import Mutant
+
+COMMIT = "stores/sqlite/committing.py"
+BOOK = "stores/sqlite/book.py"
+CLAIMS = "stores/sqlite/claims.py"
+DELETING = "stores/sqlite/deleting.py"
+INBOXES = "stores/sqlite/inboxes.py"
+WRITER = "stores/sqlite/writer.py"
+SQL = "stores/sqlite/sql"
+STORE = ("tests/conformance/test_sqlite.py::TestSqliteStore",)
+BOTH = ("tests/conformance/test_sqlite.py",)
+OWN = ("tests/sqlite", "tests/conformance/test_sqlite.py::TestSqliteStore")
+
+MUTANTS = [
+    Mutant(
+        "sqlite: nothing is refused",
+        COMMIT,
+        "    answer: Outcome | None = again(commit, head) or refusal(commit, head)",
+        "    answer: Outcome | None = again(commit, head)",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: a retry is written again",
+        COMMIT,
+        "again(commit, head) or refusal(commit, head)",
+        "refusal(commit, head)",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: an atomic batch is written in part",
+        COMMIT,
+        "    if atomic and any(isinstance(answer, Refusal) for answer in decided):",
+        "    if atomic and all(isinstance(answer, Refusal) for answer in decided):",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: a task is finished under a lost claim",
+        COMMIT,
+        "        if find_held(book.connection, claim) is None:",
+        "        if find_held(book.connection, claim) is None and not commit.events:",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: parking loses a wake-up",
+        COMMIT,
+        "    if has_unseen(book.connection, row, commit.seen):",
+        "    if False:",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: a run is released although an item waits",
+        COMMIT,
+        "        row.runnable_at = book.now\n        row.is_moved = True\n        return True",
+        "        row.runnable_at = book.now\n        row.owner = None\n        row.is_moved = True\n"
+        "        return True",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: force leaves the old token valid",
+        COMMIT,
+        "        _own(row, book.counters.next_token(), owner=None, until=None)",
+        "        _own(row, row.token, owner=None, until=None)",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: an existing child is begun again",
+        COMMIT,
+        "        if book.find(start.run.id) is None:",
+        "        if True:",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: tokens begin anew with each transaction",
+        BOOK,
+        "            self._connection.execute(WRITE_COUNTERS, (self._token, self._key))",
+        "            self._connection.execute(WRITE_COUNTERS, (0, self._key))",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: a history has gaps",
+        BOOK,
+        "        row.sequence += len(events)",
+        "        row.sequence += len(events) + 1",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: any token renews",
+        CLAIMS,
+        "    if run is None or run.uid != claim.uid or run.token != claim.token:",
+        "    if run is None or run.uid != claim.uid:",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: a released claim is still good",
+        CLAIMS,
+        "    return run if run.owner is not None else None",
+        "    return run",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: runs are claimed whose code is not here",
+        CLAIMS,
+        "        if due <= now and (wish.workflows is None or workflow in wish.workflows):",
+        "        if due <= now:",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: delete leaves timers",
+        DELETING,
+        '"events", "inbox", "receipts", "timers", "entries"',
+        '"events", "inbox", "receipts", "entries"',
+        STORE,
+    ),
+    Mutant(
+        "sqlite: delete leaves idempotency keys",
+        DELETING,
+        '    connection.execute(DELETE_KEYS_OF_TREE, {"id": run_id})\n',
+        "",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: delete leaves tasks",
+        DELETING,
+        "        connection.executemany(sql, [(id,) for _, id in tree])",
+        "        connection.executemany(sql, [])",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: retention forgets who is alive below",
+        f"{SQL}/deleting.sql",
+        "        AND c.status NOT IN ('completed', 'failed', 'cancelled')",
+        "        AND c.status IN ('pending') AND 1 = 0",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: an item is taken twice",
+        INBOXES,
+        "        if known:\n",
+        "        if False:\n",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: an ended run acknowledges items",
+        INBOXES,
+        "    if row.is_terminal:\n",
+        "    if False:\n",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: a send does not wake",
+        INBOXES,
+        "    due = book.now if row.runnable_at is None else min(row.runnable_at, book.now)",
+        "    due = row.runnable_at",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: history includes the event it comes after",
+        f"{SQL}/events.sql",
+        "AND sequence > ?",
+        "AND sequence >= ?",
+        STORE,
+    ),
+    Mutant(
+        "sqlite: a failed transaction is not rolled back",
+        WRITER,
+        "        except BaseException:\n            self._roll_back()",
+        "        except BaseException:\n            self._commit()",
+        OWN,
+    ),
+]
