@@ -12,7 +12,7 @@ word. A storm is two processes that commit and two that fold, as fast as they ca
 
 After a storm every acknowledged row is there, no other is, and `PRAGMA integrity_check` agrees.
 
-    ./dev prove wal_reset [--runs 100] [--seconds 4] [--store-runs 25] [--control-runs 30]
+    ./dev prove wal_reset [--runs 100] [--seconds 4] [--store-runs 25] [--control-runs 80]
 
 What is done is kept in .cache/prove/ and not repeated, so a campaign can be interrupted. `--fresh`
 begins again.
@@ -62,17 +62,14 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev prove wal_reset")
     parser.add_argument("--runs", type=int, default=100, help="storms with our settings")
     parser.add_argument("--store-runs", type=int, default=25, help="storms through SqliteStore")
-    parser.add_argument("--control-runs", type=int, default=30, help="storms that may go wrong")
+    parser.add_argument("--control-runs", type=int, default=80, help="storms that may go wrong")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of each storm")
     parser.add_argument("--fresh", action="store_true", help="forget what was done before")
     options = parser.parse_args(argv)
     if options.fresh:
         STATE.unlink(missing_ok=True)
-    wanted = {
-        "settings": options.runs,
-        "store": options.store_runs,
-        "control": options.control_runs,
-    }
+    runs = (options.runs, options.store_runs, options.control_runs)
+    wanted = dict(zip(KINDS, runs, strict=True))
     done = [storm for storm in _load() if storm.sqlite == sqlite3.sqlite_version]
     for kind in _missing(wanted, done):
         done.append(run_storm(kind, options.seconds))
@@ -108,17 +105,22 @@ def _prepare_rows(path: str) -> None:
 
 
 def _inspect_rows(path: str, commits: list[int]) -> str:
+    query = "SELECT number FROM rows WHERE writer = ? ORDER BY number"
     try:
         with closing(sqlite3.connect(path)) as connection:
-            if (verdict := connection.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
-                return f"integrity_check: {verdict[:3]}"
-            for writer, acked in enumerate(commits):
-                query = "SELECT number FROM rows WHERE writer = ? ORDER BY number"
-                found = [number for (number,) in connection.execute(query, (writer,))]
-                if found != list(range(acked)):
-                    return f"writer {writer}: {acked} acknowledged, {len(found)} there"
+            verdict = connection.execute("PRAGMA integrity_check").fetchall()
+            rows = [connection.execute(query, (n,)).fetchall() for n in range(len(commits))]
     except sqlite3.DatabaseError as error:
         return f"{error}"
+    return _compare([[number for (number,) in found] for found in rows], commits, verdict)
+
+
+def _compare(found: list[list[int]], commits: list[int], verdict: list[tuple[str]]) -> str:
+    if verdict != [("ok",)]:
+        return f"integrity_check: {verdict[:3]}"
+    for writer, (numbers, acked) in enumerate(zip(found, commits, strict=True)):
+        if numbers != list(range(acked)):
+            return f"writer {writer}: {acked} acknowledged, {len(numbers)} there"
     return ""
 
 
@@ -216,18 +218,14 @@ def _prepare_store(path: str) -> None:
 
 
 def _inspect_store(path: str, commits: list[int]) -> str:
-    async def inspect() -> str:
+    async def numbers() -> list[list[int]]:
         async with SqliteStore(path) as store:
-            for writer, acked in enumerate(commits):
-                found = [event.sequence async for event in store.stream(f"w{writer}")]
-                if found != list(range(1, acked + 1)):
-                    return f"writer {writer}: {acked} acknowledged, {len(found)} there"
-        return ""
+            runs = [f"w{writer}" for writer in range(len(commits))]
+            return [[event.sequence - 1 async for event in store.stream(run)] for run in runs]
 
     with closing(sqlite3.connect(path)) as connection:
-        if (verdict := connection.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
-            return f"integrity_check: {verdict[:3]}"
-    return asyncio.run(inspect())
+        verdict = connection.execute("PRAGMA integrity_check").fetchall()
+    return _compare(asyncio.run(numbers()), commits, verdict)
 
 
 def _write_store(pipe: Pipe, path: str, writer: int, seconds: float) -> int:

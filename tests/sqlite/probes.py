@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
@@ -37,6 +38,7 @@ class Probe:
 
     def see(self, sql: str) -> None:
         """A statement is about to run."""
+        sql = re.sub(r"^--.*\n", "", sql, flags=re.MULTILINE)
         self.statements.append((threading.current_thread().name, sql))
         for begin, act in list(self._before.items()):
             if sql.startswith(begin):

@@ -203,7 +203,12 @@ async def test_cancelled_in_the_middle_of_a_commit(path: Path, probe: Probe) -> 
     async with SqliteStore(path, connect=probe.connect, inline=False) as store:
         await store.append("a", [event("a")])
         reached, go_on = threading.Event(), threading.Event()
-        probe.before("COMMIT", lambda: (reached.set(), _wait(go_on))[1])
+
+        def stop_there() -> None:
+            reached.set()
+            _wait(go_on)
+
+        probe.before("COMMIT", stop_there)
         append = asyncio.create_task(store.append("a", [event("a"), event("a")]))
         await until(reached)
         append.cancel()

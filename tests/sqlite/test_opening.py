@@ -1,5 +1,7 @@
 """Opening a file: what is made, what is refused, and that nothing foreign is touched."""
 
+# ruff: noqa: ASYNC240 — a test about files may touch them
+
 from __future__ import annotations
 
 import asyncio
@@ -56,7 +58,8 @@ async def test_only_the_owner_may_read(path: Path, mask: int) -> None:
 
 async def test_an_existing_mode_is_kept(path: Path) -> None:
     """A file that the user has opened to a group stays so."""
-    await SqliteStore(path).open()
+    async with SqliteStore(path):
+        pass
     path.chmod(0o640)
     async with SqliteStore(path):
         assert mode_of(path) == 0o640
@@ -160,7 +163,6 @@ async def test_a_database_that_cannot_be_written(path: Path) -> None:
 
 async def test_a_sqlite_that_is_too_old(path: Path) -> None:
     """A build without what we need is named, not met in the middle of a commit."""
-
 
     def old(path: str) -> Connection:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 
-USER_TEST = '''
+USER_TEST = """
 import outlast
 
 @outlast.workflow
@@ -31,7 +31,7 @@ async def test_two_apps_on_one_store(outlast_app, tmp_path):
         await app.start(nap, id="one")
     async with outlast_app(nap, store=url) as app:
         assert await app.handle("one").result() == "awake"
-'''
+"""
 
 
 def test_a_users_tests_get_the_fixtures(tmp_path: Path) -> None:

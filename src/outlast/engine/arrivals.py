@@ -39,6 +39,7 @@ class Inbox:
     def __init__(self, store: Store, execution: Execution) -> None:
         self.seen = 0
         self.paused: bool | None = None
+        self._pauses: list[int] = []
         self._store = store
         self._execution = execution
         self._mailbox = Mailbox()
@@ -61,10 +62,21 @@ class Inbox:
         """Hand signals to those who wait for them."""
         self._mailbox.match(self._execution, now)
 
+    def fold_pauses(self) -> None:
+        """The next commit records that the run is paused, or it no longer is. Until then such an
+        item stays where it is: steps that run may end first, and a process that dies meanwhile
+        must not take the wish to pause with it."""
+        self._execution.draft.folds += self._pauses
+        self._pauses = []
+
     def _take(self, item: Item) -> None:
         execution = self._execution
         if item.kind == "signal":
             self._mailbox.put(item)
+            return
+        if item.kind in ("pause", "unpause"):
+            self._pauses.append(item.number)
+            self.paused = item.kind == "pause"
             return
         execution.draft.folds.append(item.number)
         now = self._store.clock.now()
@@ -73,8 +85,6 @@ class Inbox:
                 self.paused = False  # what is done on the way out, and undone, cannot wait
                 if execution.main is not None and not execution.main.done():
                     execution.deliver(CancelRequested(reason=item.name), now)
-            case "pause" | "unpause":
-                self.paused = item.kind == "pause"
             case "child.completed" | "child.failed":
                 child = self._child(item.name)
                 if child is not None:

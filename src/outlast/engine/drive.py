@@ -111,6 +111,8 @@ class Drive:
                 await self._journal.commit(continued(execution, self._run, self.claim, end))
                 return False
             rests = end is None and self._rests()
+            if rests or end is not None or not self._paused:
+                self._inbox.fold_pauses()
             if end is None and not rests and execution.draft.empty:
                 return True
             commit = next_commit(

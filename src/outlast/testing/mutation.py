@@ -23,9 +23,10 @@ from msgspec import Struct
 # In the same process as the tests, so that what is checked is what is tested: an editable install
 # must not win over the copy.
 RUN = """
-import sys, outlast, pytest
-if not outlast.__file__.startswith(sys.argv[1]):
-    sys.exit(f"the tests would run on {outlast.__file__}, not on the copy in {sys.argv[1]}")
+import importlib.util, sys, pytest
+found = importlib.util.find_spec("outlast").origin
+if not found.startswith(sys.argv[1]):
+    sys.exit(f"the tests would run on {found}, not on the copy in {sys.argv[1]}")
 sys.exit(pytest.main(sys.argv[2:]))
 """
 OPTIONS = ("-x", "-q", "--no-header", "-p", "no:xdist", "-o", "timeout=30")

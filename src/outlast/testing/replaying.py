@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from outlast.api import Workflow
 from outlast.app import resolve
@@ -43,7 +44,7 @@ class Replayed:
 
 
 def replay(
-    workflow: Workflow[..., object],
+    workflow: Workflow[..., Any],
     history: Sequence[Event],
     *,
     uid: str = "",
@@ -72,7 +73,7 @@ def replay(
 
 async def assert_replays(
     store: Store | str,
-    *workflows: Workflow[..., object],
+    *workflows: Workflow[..., Any],
     run_ids: Collection[str] | None = None,
     codec: Codec | None = None,
 ) -> int:

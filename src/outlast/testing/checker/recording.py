@@ -11,6 +11,7 @@ from outlast.errors import OutlastError, UnknownOutcome
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Committed
 from outlast.model.inbox import Receipt, Send
+from outlast.model.run import Run
 from outlast.ports.store import Store
 from outlast.testing.checker.evidence import Effect, Fate, Op
 from outlast.testing.wrapping import WrappedStore
@@ -38,6 +39,7 @@ class RecordingStore(WrappedStore):
         super().__init__(inner)
         self.log = log
         self.client = client
+        self._unsettled: dict[str, Commit] = {}
 
     async def around(
         self,
@@ -54,10 +56,29 @@ class RecordingStore(WrappedStore):
             fate = Fate.UNKNOWN if unsure else Fate.FAILED
             for value in _asked(name, args, kwargs):
                 self._note(name, value, fate, begun, error, kwargs)
+                if isinstance(value, Commit) and unsure:
+                    self._unsettled[value.id] = value
             raise
         for value, fate, result in _answered(name, args, kwargs, answer):
             self._note(name, value, fate, begun, result, kwargs)
+        if name == "find_one" and isinstance(answer, Run):
+            self._settle(answer, begun)
         return answer
+
+    def _settle(self, run: Run, begun: int) -> None:
+        """A client that reads `Commit.id` back knows that its commit has happened: that is an
+        acknowledgement like any other."""
+        commit = self._unsettled.pop(run.commit_id, None)
+        if commit is not None:
+            committed = Committed(
+                run_id=run.id,
+                uid=run.uid,
+                sequence=run.sequence,
+                revision=run.revision,
+                token=run.token,
+                again=True,
+            )
+            self._note("commit", commit, Fate.OK, begun, committed, {})
 
     def _note(
         self,

@@ -199,7 +199,8 @@ CREATE TABLE tasks (
     claimed_until INTEGER,
     UNIQUE (run_id, id, queue)
 );
-CREATE INDEX tasks_free ON tasks (queue, priority, ready_at, key) WHERE owner IS NULL;
+-- `owner` is always NULL in there, and named so that SQLite need not look at the row to see it.
+CREATE INDEX tasks_free ON tasks (queue, priority, ready_at, key, owner) WHERE owner IS NULL;
 CREATE INDEX tasks_held ON tasks (queue, claimed_until) WHERE owner IS NOT NULL;
 
 CREATE TABLE dead_tasks (

@@ -1,0 +1,105 @@
+"""The corpus in bad weather: each of its tiny workflows, as a subject of simulations."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import Any
+
+from outlast.client import Client
+from outlast.codecs import JsonCodec
+from outlast.errors import WorkflowMisuse
+from outlast.ports.clock import Clock
+from outlast.ports.store import Store
+from outlast.stores.memory import MemoryStore
+from outlast.testing import VirtualClock, sleep
+from outlast.testing.checker import RecordingStore
+from outlast.testing.effects import Ledger
+from outlast.testing.endings import Ending
+from outlast.testing.simulation import Outside, Simulated, Subject, simulate
+from outlast.testing.weather import CALM, STORM, Climate
+from tests.corpus import stage as staging
+from tests.corpus.case import RUN, Case
+
+MODULES = "branches children compensation control maps replay steps structure waiting".split()
+
+TELL_THE_TIME = {"maps_nothing"}
+"""Their result says how long something took, and in bad weather it takes longer."""
+
+
+@cache
+def cases() -> dict[str, Case]:
+    """The corpus, by name."""
+    found: dict[str, Case] = {}
+    for module in MODULES:
+        for case in importlib.import_module(f"tests.corpus.{module}").CASES:
+            found[case.id] = case
+    return found
+
+
+def storm(name: str, seed: int, climate: Climate = STORM) -> Simulated:
+    """One case in the weather of one seed, compared with how it ends when it is calm."""
+    simulated = simulate(
+        seed, subject(name), climate=climate, store=_store(name), expected=calm(name)
+    )
+    run = simulated.ending.runs.get(RUN)
+    if name in TELL_THE_TIME:
+        simulated.differences = [
+            line for line in simulated.differences if not line.startswith("result of ")
+        ]
+    if run is not None and any(
+        str(other) in run.error + run.result for other in cases()[name].after_crash
+    ):
+        simulated.differences.clear()  # that is how it may end if a process dies
+    return simulated
+
+
+@cache
+def calm(name: str) -> Ending:
+    """How a case ends when nothing goes wrong."""
+    plain = simulate(0, subject(name), climate=CALM, store=_store(name))
+    plain.check()
+    return plain.ending
+
+
+def subject(name: str) -> Subject:
+    case = cases()[name]
+
+    async def world(outside: Outside) -> None:
+        stage = staging.stage()
+        stage.ledger = outside.ledger
+        seen = RecordingStore(stage.store, outside.ledger.log, "world")
+        workflows = {workflow.name: workflow.definition for workflow in case.workflows}
+        stage.client = Client(seen, codec=JsonCodec(), workflows=workflows)
+        if case.world is not None:
+            await case.world(stage)
+
+    return Subject(case.workflow, case.args, id=RUN, workflows=case.others, world=world)
+
+
+def _store(name: str) -> Any:
+    def make(clock: Clock) -> Store:
+        assert isinstance(clock, VirtualClock)
+        stage = staging.Stage(cases()[name], MemoryStore(clock=clock), clock, Ledger())
+        stage.clock = _StepClock(clock)  # type: ignore[assignment]
+        staging._stage = stage
+        return stage.store
+
+    return make
+
+
+class _StepClock:
+    """The clock of the process whose step is asking, so that it stops when the process does; for
+    the world, the clock itself."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+
+    async def sleep(self, seconds: float) -> None:
+        try:
+            await sleep(seconds)
+        except WorkflowMisuse:
+            await self._clock.sleep(seconds)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._clock, name)
