@@ -52,15 +52,14 @@ def refusal(commit: Commit, head: Head | None) -> Refusal | None:
         head = Head(commit.create.uid, Status.PENDING, 0, 0, 0, "")
     elif commit.create is not None and commit.creation is Creation.NEW:
         return RunExists(commit.run_id, head.uid)
-    what = f"run {commit.run_id!r}"
     if commit.uid is not None and commit.uid != head.uid:
-        return Fenced(what, token=commit.token, current=head.token)
+        return _fenced(commit, head)
     replaces = commit.create is not None and commit.creation is Creation.REPLACE
     if head.status.terminal and commit.reopens and not replaces:
         return RunClosed(commit.run_id, head.status)
     if not commit.force and (head.token or commit.token is not None):
         if commit.token != head.token:
-            return Fenced(what, token=commit.token, current=head.token)
+            return _fenced(commit, head)
     if commit.expected is not None and commit.expected != head.sequence:
         return Conflict(commit.run_id, expected=commit.expected, actual=head.sequence)
     if commit.revision is not None and commit.revision != head.revision:
@@ -68,6 +67,10 @@ def refusal(commit: Commit, head: Head | None) -> Refusal | None:
             commit.run_id, expected=commit.revision, actual=head.revision, what="revision"
         )
     return None
+
+
+def _fenced(commit: Commit, head: Head) -> Fenced:
+    return Fenced(f"run {commit.run_id!r}", token=commit.token, current=head.token)
 
 
 def again(commit: Commit, head: Head | None) -> Committed | None:

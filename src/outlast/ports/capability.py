@@ -27,6 +27,14 @@ class Capability(StrEnum):
 
 ALL_CAPABILITIES = frozenset(Capability)
 
+COMMIT_CAPABILITIES = ALL_CAPABILITIES - {
+    Capability.FIND,
+    Capability.KEYS,
+    Capability.RETENTION,
+    Capability.OWNER_GONE,
+}
+"""Those that a part of a commit may need."""
+
 
 class Durability(IntEnum):
     """What an acknowledged commit survives."""

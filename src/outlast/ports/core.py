@@ -37,7 +37,7 @@ from outlast.model.run import Run, Status
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import Task
 from outlast.model.timer import Timer
-from outlast.ports.capability import ALL_CAPABILITIES, Capability, Durability
+from outlast.ports.capability import COMMIT_CAPABILITIES, Capability, Durability
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
 
@@ -326,7 +326,7 @@ class StoreCore(ABC):
     def check(self, commits: Sequence[Commit], *, atomic: bool = False) -> None:
         """What `commit` calls first: refuse bad input, and parts that are not declared."""
         check_batch(commits)
-        if self.capabilities is ALL_CAPABILITIES:
+        if self.capabilities >= COMMIT_CAPABILITIES:
             return
         if atomic and len(commits) > 1:
             self._require(Capability.ATOMIC_BATCH)

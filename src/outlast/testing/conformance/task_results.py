@@ -49,6 +49,18 @@ class TaskResults(StoreContract, needs=(Capability.TASKS,)):
         await done(store, Commit(run_id="r", drops=("t",)))
         assert await available(store) == ["t"]
 
+    @pytest.mark.proves("I27", "I7")
+    async def test_finishing_a_task_leaves_its_namesake_in_another_queue(
+        self, store: Store
+    ) -> None:
+        """A claim names the queue too: what is finished is what was claimed."""
+        await begin(store, "r")
+        await put(store, task("t", queue="a"), task("t", queue="b"))
+        claim = await hold(store, "t", ttl=TTL)
+        await done(store, Commit(run_id="r", finishes=(claim,)))
+        (left,) = await store.find_available_tasks(limit=9)
+        assert {left.queue, claim.queue} == {"a", "b"}
+
     @pytest.mark.proves("I7", "S-17", "I12")
     async def test_a_task_is_finished_under_its_claim(self, store: Store) -> None:
         """The commit that records a result removes the task; it cannot be finished twice."""
