@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from msgspec import Raw
+
 from outlast.api import Workflow
 from outlast.client import Client, RunHandle
 from outlast.codecs import JsonCodec
@@ -14,7 +16,8 @@ from outlast.engine.engine import LEASE_SECONDS, Engine
 from outlast.errors import InvalidValue, MissingExtra, RunExists, WorkflowMisuse
 from outlast.model.commit import Creation
 from outlast.model.ids import check_id, new_id
-from outlast.model.run import Attribute
+from outlast.model.payloads import WorkflowStarted, payload_of
+from outlast.model.run import Attribute, Run
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
@@ -135,12 +138,22 @@ class App(Client):
         self, definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str
     ) -> None:
         run = await self._store.get(run_id)
-        if run.workflow != definition.name or run.input is None:
-            raise RunExists(run_id, run.uid)
-        # Compared as values, not as text: a set has no order of its own.
-        _, *given = definition.signature.encode_call(self._codec, args, kwargs)
-        if given != [*definition.signature.decode_call(self._codec, run.input)]:
-            raise RunExists(run_id, run.uid)
+        if run.workflow == definition.name:
+            # Compared as values, not as text: a set has no order of its own.
+            _, *given = definition.signature.encode_call(self._codec, args, kwargs)
+            for input in await self._inputs(run):
+                if given == [*definition.signature.decode_call(self._codec, input)]:
+                    return
+        raise RunExists(run_id, run.uid)
+
+    async def _inputs(self, run: Run) -> list[Raw]:
+        """What a run was started with: its input, and if it has continued as new, the first."""
+        inputs = [] if run.input is None else [run.input]
+        for event in await self._store.history(run.id, limit=1):
+            started = payload_of(event)
+            if isinstance(started, WorkflowStarted) and started.origin is not None:
+                inputs.append(started.origin)
+        return inputs
 
     def handle(self, run_id: str) -> RunHandle[Any]:
         """The handle of a run that was started earlier or elsewhere."""

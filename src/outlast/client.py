@@ -179,7 +179,10 @@ class Client:
     async def resume(self, run_id: str, value: Any = None) -> None:
         """Answer a halt with a value, let a paused run go on, or try a mismatched one again."""
         run = await self._store.get(run_id)
-        if run.status is Status.PAUSED or run.wait_kind == "mismatch":
+        parked = run.status is Status.PAUSED or run.wait_kind == "mismatch"
+        # One that is still at work may be about to pause.
+        going = run.status in (Status.PENDING, Status.RUNNING) and run.halt_data is None
+        if parked or going:
             await self._send(run_id, Item(kind="unpause"))
         elif run.halt_data is not None or run.status.terminal:
             data = self._codec.encode(value, where="resume value")

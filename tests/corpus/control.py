@@ -7,7 +7,7 @@ from typing import Any
 
 import outlast
 from outlast.model import Status
-from tests.corpus.case import RUN, Cancelled, Case
+from tests.corpus.case import RUN, Cancelled, Case, Failed
 from tests.corpus.stage import Stage, notes, takes
 
 
@@ -382,7 +382,7 @@ CASES = [
         """,
         "once",
         world=pauses_and_resumes,
-        after_crash=("Interrupted",),
+        after_crash=(Failed("Interrupted"),),
     ),
     Case(
         fails_until_it_is_mended,

@@ -122,6 +122,7 @@ CASES = [
         workflow.completed
         """,
         ["[] in 0:00:00"],
+        after_crash=(["[] in 0:00:30"],),
     ),
     Case(
         a_map_fails,

@@ -143,14 +143,17 @@ LOOPS = "\n".join(
 )
 
 
-async def nap(number: int) -> int | outlast.Stop[int]:
-    await outlast.sleep(minutes=10)
-    return outlast.Stop(number) if number == 300 else number + 1
+async def march(number: int) -> int | outlast.Stop[int]:
+    note(f"round {number}")
+    if number == 299:
+        await outlast.sleep(hours=1)
+        return outlast.Stop(number)
+    return await add(number, 1)
 
 
 @outlast.workflow
 async def loops_for_long() -> int:
-    number: int = await outlast.loop(nap, 1)
+    number: int = await outlast.loop(march, 0)
     return number
 
 
@@ -159,15 +162,17 @@ LOOPS_FOR_LONG = "\n".join(
         "workflow.started",
         *(
             line.format(n)
-            for n in range(300)
+            for n in range(299)
             for line in (
-                "timer.started loop:nap/{}/timer",
-                "timer.fired loop:nap/{}/timer",
-                "loop.iterated loop:nap",
+                "step.started loop:march/{}/add",
+                "step.completed loop:march/{}/add",
+                "loop.iterated loop:march",
             )
         ),
-    ][:-1]
-    + ["workflow.completed"]
+        "timer.started loop:march/299/timer",
+        "timer.fired loop:march/299/timer",
+        "workflow.completed",
+    ]
 )
 
 
@@ -186,18 +191,6 @@ CASES = [
     Case(chooses, CHOOSES, "large 14", args=(13,)),
     Case(chooses_sync, CHOOSES, "large 14", args=(13,)),
     Case(
-        a_choice_is_kept,
-        """
-        workflow.started
-        branch.evaluated branch:luck
-        timer.started timer
-        timer.fired timer
-        workflow.completed
-        """,
-        "0",
-        after_crash=("1",),
-    ),
-    Case(
         closes_a_scope,
         """
         workflow.started
@@ -214,6 +207,8 @@ CASES = [
         workflow.completed
         """,
         4,
+        # Twice: once live, and once after the short sleep. After the long one it is closed.
+        notes=["in twice", "in twice"],
     ),
     Case(
         a_scope_breaks,
@@ -229,9 +224,16 @@ CASES = [
         """,
         "scope:breaks StepFailed",
         bodies=1,
+        notes=["in breaks"],
     ),
-    Case(loops, LOOPS, "counted to 5"),
-    Case(loops_for_long, LOOPS_FOR_LONG, 300),
+    Case(loops, LOOPS, "counted to 5", notes=[*(f"round {n}" for n in range(5)), "round 4"]),
+    Case(
+        loops_for_long,
+        LOOPS_FOR_LONG,
+        299,
+        # The whole march once, and after the sleep the last round alone.
+        notes=[*(f"round {number}" for number in range(300)), "round 299"],
+    ),
     Case(
         loops_without_a_pause,
         """
@@ -275,5 +277,17 @@ CASES = [
         """,
         [5, 40],
         parallel=True,
+    ),
+    Case(
+        a_choice_is_kept,
+        """
+        workflow.started
+        branch.evaluated branch:luck
+        timer.started timer
+        timer.fired timer
+        workflow.completed
+        """,
+        "0",
+        after_crash=("1",),
     ),
 ]

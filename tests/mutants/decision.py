@@ -97,7 +97,7 @@ MUTANTS = [
         "another life is written to",
         FILE,
         "    if commit.uid is not None and commit.uid != head.uid:",
-        "    if commit.uid is not None and commit.uid > head.uid + '~':",
+        "    if commit.uid is not None and not head.uid:",
         TESTS,
     ),
     Mutant(
@@ -105,6 +105,13 @@ MUTANTS = [
         FILE,
         "commit.creation is Creation.NEW:",
         "commit.creation is Creation.UPSERT:",
+        TESTS,
+    ),
+    Mutant(
+        "a life is begun again by a late retry",
+        FILE,
+        "commit.create.uid == head.uid and head.revision:",
+        "commit.create.uid == head.uid and not head.uid:",
         TESTS,
     ),
     Mutant(

@@ -382,13 +382,6 @@ MUTANTS = [
         TESTS,
     ),
     Mutant(
-        "a claim of another life is renewed",
-        STORE,
-        "life.run.uid != claim.uid or life.run.token != claim.token:",
-        "life.run.token > claim.token:",
-        TESTS,
-    ),
-    Mutant(
         "a released claim is renewed",
         STORE,
         "    return life if life.run.owner is not None else None",

@@ -113,7 +113,7 @@ MUTANTS = [
         DELETING,
         '"events", "inbox", "receipts", "timers", "entries"',
         '"events", "inbox", "receipts", "entries"',
-        STORE,
+        ("tests/sqlite/test_deletion.py",),
     ),
     Mutant(
         "sqlite: delete leaves idempotency keys",

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from outlast.testing.simulation import Simulated
-from tests.testing.storm import cases, storm
+from tests.testing.storm import case_of, cases, storm
 
 STATE = Path(__file__).parents[2] / ".cache" / "prove" / "simulation.json"
 SIZE = 500
@@ -91,7 +91,7 @@ def run_chunk(start: int, size: int, case: str) -> Chunk:
             failures.append(
                 Failure(
                     seed=seed,
-                    case=_case_of(seed, case),
+                    case=case or case_of(seed),
                     digest=simulated.digest,
                     repeats=run_seed(seed, case).digest == simulated.digest,
                     found=simulated.violations + simulated.differences,
@@ -103,12 +103,7 @@ def run_chunk(start: int, size: int, case: str) -> Chunk:
 
 def run_seed(seed: int, case: str = "") -> Simulated:
     """Simulate one seed: the case is the one asked for, or each in turn."""
-    return storm(_case_of(seed, case), seed)
-
-
-def _case_of(seed: int, case: str) -> str:
-    names = list(cases())
-    return case or names[seed % len(names)]
+    return storm(case or case_of(seed), seed)
 
 
 def _show(seed: int, case: str | None) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from outlast.errors import StoreClosed, TimedOut, UnknownOutcome
+from outlast.model import RunQuery, Status
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite import writer as writing
 from outlast.stores.sqlite.database import SMALL
@@ -20,6 +21,7 @@ BEGIN = "BEGIN IMMEDIATE"
 LOOP = "MainThread"
 WRITER = "outlast-writer"
 READER = "outlast-reader"
+SEARCHER = "outlast-searcher"
 
 
 @pytest.fixture
@@ -59,8 +61,24 @@ async def test_large_calls_leave_the_loop(quick: SqliteStore, probe: Probe) -> N
     assert len(await quick.history("a")) == SMALL + 2
     await quick.run_ids()
     await quick.delete("a")
-    assert probe.threads_of("SELECT r.*") == {READER}
+    assert probe.threads_of("SELECT r.*") == {SEARCHER}
     assert probe.threads_of("DELETE") == {WRITER}
+
+
+async def test_small_reads_do_not_wait_for_large_ones(quick: SqliteStore, probe: Probe) -> None:
+    """A search that takes its time does not hold up those who want one row."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def stop_there() -> None:
+        reached.set()
+        _wait(go_on)
+
+    probe.before("WITH RECURSIVE named", stop_there)
+    search = asyncio.create_task(quick.find(RunQuery(status=frozenset({Status.PENDING}))))
+    await until(reached)
+    assert await quick.last_sequence("a") == 1
+    go_on.set()
+    assert len((await search).items) == 1
 
 
 async def test_nothing_in_the_loop_if_the_user_wants_that(path: Path, probe: Probe) -> None:

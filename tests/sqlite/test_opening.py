@@ -75,7 +75,7 @@ async def test_every_connection_is_set_up(
         assert store.durability is (
             Durability.POWER_LOSS if synchronous == "full" else Durability.PROCESS_CRASH
         )
-        assert len(probe.connections) == 3
+        assert len(probe.connections) == 4
         for connection in probe.connections:
             found = [
                 connection.execute(f"PRAGMA {name}").fetchall()[0][0]

@@ -83,6 +83,7 @@ class Execution:
         self.past = Past()
         self.loop = _WorkflowLoop(self)
         self.seed = uid
+        self.origin: Raw | None = None
         self.evicted = False
         self.cancel_reason: str | None = None
         self.undoing = Undoing(self)
@@ -132,6 +133,7 @@ class Execution:
         if isinstance(payload, WorkflowStarted):
             self.now = event.timestamp
             self.seed = payload.seed or self.uid
+            self.origin = payload.origin or payload.input
             self._begin(payload)
         elif isinstance(payload, CancelRequested):
             self.now = event.timestamp

@@ -107,7 +107,10 @@ def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinu
     yet taken goes along, and so does what was published."""
     draft = execution.draft
     started = WorkflowStarted(
-        workflow_name=run.workflow, version=execution.workflow.version, input=end.input
+        workflow_name=run.workflow,
+        version=execution.workflow.version,
+        input=end.input,
+        origin=execution.origin,
     )
     fresh = Run(
         id=run.id,

@@ -8,6 +8,7 @@
     still open?    the run has ended                    → RunClosed
     the owner?     a newer claim, or no token at all    → Fenced
     in turn?       another sequence or revision         → Conflict
+    begun before?  it replaces the life that it began   → RunExists
     new?           an event id that is recorded         → DuplicateEvent
     still held?    a task finished under a stale claim  → Fenced
 
@@ -66,6 +67,10 @@ def refusal(commit: Commit, head: Head | None) -> Refusal | None:
         return Conflict(
             commit.run_id, expected=commit.revision, actual=head.revision, what="revision"
         )
+    if replaces and commit.create is not None and commit.create.uid == head.uid and head.revision:
+        # A life begins once: a replacement that finds its own life there has happened before, and
+        # others may have written since. To do it again would destroy what they wrote.
+        return RunExists(commit.run_id, head.uid)
     return None
 
 

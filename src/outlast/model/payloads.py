@@ -31,6 +31,8 @@ class WorkflowStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     # What random numbers derive from, if not from the run's own uid: a run that was planted from
     # the history of another one has the luck of that one.
     seed: str = ""
+    # The input of the first life, if this one goes on from another: so that a start stays the same.
+    origin: Raw | None = None
 
 
 class WorkflowCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ ATTEMPTS = {
     EventType.MAP_PROGRESS,
     EventType.SNAPSHOT,
 }
+COUNT = re.compile(r"after \d+ attempts?")  # in the text of `StepFailed`
 
 
 class RunEnding(Struct, frozen=True, kw_only=True):
@@ -79,7 +81,7 @@ def _run_ending(dumped: RunDump) -> RunEnding:
         workflow=run.workflow,
         status=run.status.value,
         result=_text(run.result),
-        error=run.error or "",
+        error=COUNT.sub("after some attempts", run.error or ""),
         published={name: _text(value) for name, value in run.ctx.items()},
         attributes=dict(run.attributes),
         unread=[f"{item.kind} {item.name}" for item in dumped.inbox],

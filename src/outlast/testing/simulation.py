@@ -22,9 +22,8 @@ import asyncio
 import hashlib
 import random
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from outlast.api import Workflow
 from outlast.app import App
@@ -42,12 +41,11 @@ from outlast.stores.memory import MemoryStore
 from outlast.testing.checker import RecordingStore, dump
 from outlast.testing.effects import Ledger
 from outlast.testing.endings import Ending, changes, unstable
+from outlast.testing.inplace import InPlace
 from outlast.testing.verdicts import violations
 from outlast.testing.virtual import VirtualClock
 from outlast.testing.weather import CALM, STORM, Climate, Weather, WeatheredProcess
 
-P = ParamSpec("P")
-T = TypeVar("T")
 MAX_LEAPS = 2_000
 
 
@@ -162,7 +160,7 @@ class _Simulation:
         self._clock = VirtualClock()
         self._store = MemoryStore(clock=self._clock) if make is None else make(self._clock)
         lease = options.get("lease", LEASE_SECONDS)
-        self._weather = Weather(seed, climate, self._clock, lease)
+        self._weather = Weather(seed, climate, self._clock, lease, self._mishap)
         self._lease = lease
         self._ledger = Ledger()
         self._options = options
@@ -181,6 +179,8 @@ class _Simulation:
                     await self._begin()
                 await self._until_over(worlds)
             self._weather.clear_up()
+            for task in self._tasks:
+                task.cancel()
             for app in self._living.values():
                 await asyncio.create_task(app.close())
             simulated = await self._simulated()
@@ -198,16 +198,15 @@ class _Simulation:
             for world in worlds:
                 if world.done():
                     await world
-            if all(world.done() for world in worlds) and await self._is_over():
+            left = await self._unfinished() + ["the world"] * any(not one.done() for one in worlds)
+            # A zombie that is left may try to change what has ended: it shall.
+            if not left and not any(one.is_paused for one in self._living):
                 return
             if not self._clock.leap():
-                self._problems.append(f"I24: nothing more happens: {await self._unfinished()}")
+                if left:
+                    self._problems.append(f"I24: nothing more happens: {left}")
                 return
         self._problems.append(f"I24: no end after {MAX_LEAPS} leaps: {await self._unfinished()}")
-
-    async def _is_over(self) -> bool:
-        """All runs have ended, and no zombie is left that may try to change that."""
-        return not await self._unfinished() and not any(one.is_paused for one in self._living)
 
     async def _unfinished(self) -> list[str]:
         ids = (one.id for one in self._subjects)
@@ -254,6 +253,15 @@ class _Simulation:
         task = asyncio.create_task(work)
         self._tasks.add(task)
 
+    def _mishap(self) -> None:
+        self._background(self._ring())
+
+    async def _ring(self) -> None:
+        """Engines look again all the same after a while, told or not. Here they do it when it
+        matters, because looking every second for a simulated month takes too long."""
+        await self._clock.sleep(self._lease + 1)
+        self._store.notifier.ring()
+
     async def _replace(self) -> None:
         await self._clock.sleep(self._weather.replacement())
         await self._begin()
@@ -287,15 +295,3 @@ class _Simulation:
             pauses=self._weather.pauses,
             faults=self._weather.faults,
         )
-
-
-class InPlace(ThreadPoolExecutor):
-    """Runs what it is given at once, on the spot."""
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        future: Future[T] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - the future tells it
-            future.set_exception(error)
-        return future

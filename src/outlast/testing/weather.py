@@ -8,7 +8,7 @@ zombie: others have taken over what it still believes to own.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from outlast.ports.store import Store
@@ -54,9 +54,17 @@ STORM = Climate()
 class Weather:
     """What happens next. One for all processes of a simulation, which ask in turn."""
 
-    def __init__(self, seed: int, climate: Climate, clock: VirtualClock, lease: float) -> None:
+    def __init__(
+        self,
+        seed: int,
+        climate: Climate,
+        clock: VirtualClock,
+        lease: float,
+        struck: Callable[[], None],
+    ) -> None:
         self.clock = clock
         self.climate = climate
+        self.struck = struck
         self.trace: list[str] = []
         self.crashes = 0
         self.pauses = 0
@@ -159,8 +167,14 @@ class WeatheredProcess(Process):
         left = self._still_until - self._weather.clock.monotonic()
         return not self.dead and left > MICROSECOND
 
+    def die(self) -> None:
+        if not self.dead:
+            self._weather.struck()
+        super().die()
+
     def stand_still(self, seconds: float) -> None:
         """Make no call and see no time pass for so long."""
+        self._weather.struck()
         self._still_until = self._weather.clock.monotonic() + seconds
 
     async def meet(self, when: float, still: float) -> None:

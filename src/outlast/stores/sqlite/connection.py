@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 Parameters = Sequence[Any] | Mapping[str, Any]
 Synchronous = Literal["full", "normal"]
 
-CACHE_KIB = 32 * 1024
+CACHE_KIB = 2 * 1024
 STATEMENTS = 512  # more than this package has, so that none is ever parsed twice
 
 
@@ -59,7 +59,9 @@ def connect(path: str) -> Connection:
     )
 
 
-def configure(connection: Connection, *, synchronous: Synchronous, log_limit: int) -> None:
+def configure(
+    connection: Connection, *, synchronous: Synchronous, log_limit: int, cache_kib: int = CACHE_KIB
+) -> None:
     """Set what is not stored in the file. The caller has made sure that the file is ours."""
     for pragma in (
         f"synchronous = {synchronous}",
@@ -68,7 +70,7 @@ def configure(connection: Connection, *, synchronous: Synchronous, log_limit: in
         "wal_autocheckpoint = 0",  # see log.py
         f"journal_size_limit = {log_limit}",
         "mmap_size = 0",  # an I/O error in mapped memory is a signal, not an error
-        f"cache_size = -{CACHE_KIB}",
+        f"cache_size = -{cache_kib}",
         "temp_store = memory",
         "trusted_schema = off",  # a schema that was tampered with calls no functions
     ):

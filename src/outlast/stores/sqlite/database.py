@@ -1,7 +1,8 @@
 """Database: the file of a store and its queues, opened once for all of them.
 
-Three connections: one writes, one reads, and one folds the log (log.py). None of them survives a
-fork: a child would share locks and file positions with its parent, so it is refused.
+Four connections: one writes, one reads what is small, one reads what is large, so that nobody waits
+for a dashboard, and one folds the log (log.py). None of them survives a fork: a child would share
+locks and file positions with its parent, so it is refused.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ SMALL = 256
 MANY = 1_000_000
 """Nobody knows how many rows: not in the event loop."""
 
+WRITER_CACHE, READER_CACHE = 32 * 1024, 8 * 1024  # KiB; it fills only as far as it is used
 OPEN_SECONDS = 60.0
 OLDEST = (3, 24)  # upsert
 
@@ -51,6 +53,7 @@ OLDEST = (3, 24)  # upsert
 class _Open(NamedTuple):
     writer: Writer
     reader: Lane
+    searcher: Lane
     log: Log
     sqlite: str
     pid: int
@@ -121,10 +124,12 @@ class Database:
 
     # -- calls --------------------------------------------------------------------------------
 
-    async def read(self, work: Work[T], *, inline: bool, timeout: float | None) -> T:
-        """Run a function that reads. `inline` says that it reads a few rows."""
-        reader = self._opened().reader
-        return await reader.run(work, inline=inline and self._inline, timeout=timeout)
+    async def read(self, work: Work[T], *, small: bool, timeout: float | None) -> T:
+        """Run a function that reads. `small` says that it reads a few rows by an index."""
+        state = self._opened()
+        if small:
+            return await state.reader.run(work, inline=self._inline, timeout=timeout)
+        return await state.searcher.run(work, inline=False, timeout=timeout)
 
     async def write(self, work: Work[T], *, rows: int, timeout: float | None) -> T:
         """Run a function in a transaction that is committed when it returns and rolled back when
@@ -168,6 +173,7 @@ class Database:
             if state.pid != os.getpid():
                 return  # they are the parent's: see _keep_inherited
             state.reader.close()
+            state.searcher.close()
             state.writer.close()
 
     def _connect_all(self) -> _Open:
@@ -176,12 +182,14 @@ class Database:
         prepare_file(self.path)
         with ExitStack() as on_failure:
             try:
-                writer = self._connection(on_failure)
+                writer = self._connection(on_failure, WRITER_CACHE)
                 sqlite = _check_version(writer)
                 self._prepare(writer)
-                reader = self._connection(on_failure)
-                reader.execute("PRAGMA query_only = 1").fetchall()
-                folder = self._connection(on_failure)
+                reader = self._connection(on_failure, READER_CACHE)
+                searcher = self._connection(on_failure, READER_CACHE)
+                for connection in (reader, searcher):
+                    connection.execute("PRAGMA query_only = 1").fetchall()
+                folder = self._connection(on_failure, 0)
             except Exception as error:
                 fault = translate(error, self.path)
                 if fault is None:
@@ -191,14 +199,25 @@ class Database:
         limit, hard_limit = self._limits
         log = Log(self.path, folder, limit=limit, hard_limit=hard_limit)
         return _Open(
-            Writer(writer, self.path, log), Lane(reader, self.path), log, sqlite, os.getpid()
+            Writer(writer, self.path, log),
+            Lane(reader, self.path, "reader"),
+            Lane(searcher, self.path, "searcher"),
+            log,
+            sqlite,
+            os.getpid(),
         )
 
-    def _connection(self, on_failure: ExitStack) -> Connection:
+    def _connection(self, on_failure: ExitStack, cache: int) -> Connection:
         connection = self._connect(str(self.path))
         on_failure.callback(connection.close)
-        limit = self._limits[0]
-        _patiently(lambda: configure(connection, synchronous=self.synchronous, log_limit=limit))
+        _patiently(
+            lambda: configure(
+                connection,
+                synchronous=self.synchronous,
+                log_limit=self._limits[0],
+                cache_kib=cache,
+            )
+        )
         return connection
 
     def _prepare(self, connection: Connection) -> None:

@@ -121,7 +121,7 @@ class SqliteDetails(Store):
                 for row in tasks.find_available(db, queue, self.clock.now(), limit)
             ],
             timeout=timeout,
-            inline=limit == 1,
+            small=limit == 1,
         )
 
     # -- what a run owns ----------------------------------------------------------------------
@@ -129,7 +129,7 @@ class SqliteDetails(Store):
     async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
         check_id(run_id, child=True)
         return await self._session.read(
-            lambda db: parts.load_timers(db, run_id), timeout=timeout, inline=False
+            lambda db: parts.load_timers(db, run_id), timeout=timeout, small=False
         )
 
     async def due_timers(
@@ -145,13 +145,13 @@ class SqliteDetails(Store):
     async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
         check_id(run_id, child=True)
         return await self._session.read(
-            lambda db: parts.load_entries(db, run_id), timeout=timeout, inline=False
+            lambda db: parts.load_entries(db, run_id), timeout=timeout, small=False
         )
 
     async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
         check_id(run_id, child=True)
         return await self._session.read(
-            lambda db: parts.load_activities(db, run_id), timeout=timeout, inline=False
+            lambda db: parts.load_activities(db, run_id), timeout=timeout, small=False
         )
 
     async def find_activity(

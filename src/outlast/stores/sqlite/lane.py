@@ -18,7 +18,6 @@ gets the job's lock first.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -36,8 +35,6 @@ Work = Callable[[Connection], T]
 SHORTEST_PAUSE = 0.0002
 LONGEST_PAUSE = 0.01
 NO_OBSTACLE = "its turn did not come"
-
-_log = logging.getLogger("outlast.sqlite")
 
 
 class Job:
@@ -61,9 +58,8 @@ class Job:
         return self._decided.locked()
 
     def settle(self, result: object, error: Exception | None) -> None:
-        """Called by the thread at the end. Nobody waits for this one."""
-        if error is not None and not isinstance(error, StoreClosed):
-            _log.warning("a fold of the log failed, the next commits try again: %s", error)
+        """Called by the thread at the end, with what came of it."""
+        raise NotImplementedError
 
 
 class AwaitedJob(Job):
@@ -103,26 +99,24 @@ class AwaitedJob(Job):
 class Lane:
     """Runs functions on its connection, one at a time. This one is for reading."""
 
-    name = "reader"
-
-    def __init__(self, connection: Connection, path: Path) -> None:
+    def __init__(self, connection: Connection, path: Path, name: str) -> None:
         self.connection = connection
         self.path = path
         self._mutex = threading.Lock()
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._entrance = threading.Lock()
+        self._waiting = 0
         self._closing = threading.Event()
         self._obstacle = NO_OBSTACLE
         # A daemon: a process that ends without `close` must not hang on a job that waits for a
         # lock. What was not acknowledged may be lost then, and the file is safe against that.
-        self._thread = threading.Thread(
-            target=self._serve, name=f"outlast-{self.name}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._serve, name=f"outlast-{name}", daemon=True)
         self._thread.start()
 
     async def run(self, work: Work[T], *, inline: bool, timeout: float | None) -> T:
         """What `work` returns. `inline` says that it is small enough for the loop."""
-        if inline and self._mutex.acquire(blocking=False):
+        # Not past those who wait already: a loop that is busy could keep them waiting for ever.
+        if inline and not self._waiting and self._mutex.acquire(blocking=False):
             try:
                 return self.attempt(work)
             except Busy as busy:
@@ -151,6 +145,7 @@ class Lane:
         with self._entrance:
             if self._closing.is_set():
                 raise StoreClosed(f"the store at {self.path} is closed")
+            self._waiting += 1
             self._jobs.put(job)
 
     def close(self) -> None:
@@ -188,6 +183,8 @@ class Lane:
                     self._obstacle = NO_OBSTACLE
             except Exception as caught:  # noqa: BLE001 (it belongs to the caller, in its thread)
                 error = caught
+            with self._entrance:
+                self._waiting -= 1
             job.settle(result, error)
 
     def _patiently(self, job: Job) -> object:

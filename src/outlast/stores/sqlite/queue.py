@@ -170,7 +170,7 @@ class SqliteQueue(Queue):
         return await self._session.read(
             lambda db: int(scalar(db, COUNT_READY, _at(queue, self.clock.now()))),
             timeout=timeout,
-            inline=False,
+            small=False,
         )
 
     async def dead(

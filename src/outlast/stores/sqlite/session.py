@@ -37,12 +37,12 @@ class Session:
         self._is_open, self._is_closed = False, True
         await self.database.close(self)
 
-    async def read(self, work: Work[T], *, timeout: float | None, inline: bool = True) -> T:
-        """Read a row, or a few; with ``inline=False`` nobody knows how many."""
+    async def read(self, work: Work[T], *, timeout: float | None, small: bool = True) -> T:
+        """Read a row, or a few; with ``small=False`` nobody knows how many."""
         if not self._is_open:
             await self._make_ready()
         try:
-            return await self.database.read(work, inline=inline, timeout=timeout)
+            return await self.database.read(work, small=small, timeout=timeout)
         except StoreClosed as error:
             raise self._error(str(error)) from error
 
@@ -54,7 +54,7 @@ class Session:
         found = await self.read(lambda db: work(db, few), timeout=timeout)
         if len(found) < few or few == limit:
             return found
-        return await self.read(lambda db: work(db, limit), timeout=timeout, inline=False)
+        return await self.read(lambda db: work(db, limit), timeout=timeout, small=False)
 
     async def write(self, work: Work[T], *, timeout: float | None, rows: int = 1) -> T:
         """Write about so many rows, in one transaction."""
@@ -64,6 +64,12 @@ class Session:
             return await self.database.write(work, rows=rows, timeout=timeout)
         except StoreClosed as error:
             raise self._error(str(error)) from error
+
+    async def fold(self, *, timeout: float | None) -> bool:
+        """Fold the log into the file now; whether no reader held that up."""
+        if not self._is_open:
+            await self._make_ready()
+        return await self.database.fold(timeout=timeout)
 
     async def _make_ready(self) -> None:
         if self._borrowed and self.database.is_open and not self._is_closed:

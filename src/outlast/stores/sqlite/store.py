@@ -23,6 +23,7 @@ from outlast.stores.sqlite.faults import Collision
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.queue import SqliteQueue
 from outlast.stores.sqlite.rows import to_events
+from outlast.stores.sqlite.session import FEW
 
 LOAD_HISTORY = query("load_history")
 EVERYTHING = 2**62
@@ -55,8 +56,7 @@ class SqliteStore(SqliteDetails):
     async def fold(self, *, timeout: float | None = None) -> bool:
         """Fold the write-ahead log into the file now, as before a copy of it is made; whether no
         reader held that up. It happens by itself when the log has grown."""
-        await self.open()
-        return await self._session.database.fold(timeout=timeout)
+        return await self._session.fold(timeout=timeout)
 
     # -- the one write ------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class SqliteStore(SqliteDetails):
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
         query.check()
         return await self._session.read(
-            lambda db: finding.find(db, query), timeout=timeout, inline=False
+            lambda db: finding.find(db, query), timeout=timeout, small=False
         )
 
     # -- claims -------------------------------------------------------------------------------
@@ -134,7 +134,9 @@ class SqliteStore(SqliteDetails):
         wish = claiming.Wish(limit, workflows, run_ids)
         # Looking first costs little, and keeps those who poll for work away from the lock.
         found = await self._session.read(
-            lambda db: claiming.find_claimable(db, wish, self.clock.now()), timeout=timeout
+            lambda db: claiming.find_claimable(db, wish, self.clock.now()),
+            timeout=timeout,
+            small=run_ids is None or len(run_ids) <= FEW,
         )
         if not found:
             return []

@@ -11,8 +11,9 @@ written; and it is the only statement that can meet a lock of another process.
 
 from __future__ import annotations
 
-import threading
+import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +25,7 @@ from outlast.stores.sqlite.lane import AwaitedJob, Job, Lane, Work
 from outlast.stores.sqlite.log import Log
 
 T = TypeVar("T")
+_logger = logging.getLogger("outlast.sqlite")
 
 SLOW = 0.002
 PROBE_SECONDS = 1.0
@@ -34,14 +36,12 @@ SPIKE = 4 * SLOW  # more than this counts as this: one hiccup of the disk is no 
 class Writer(Lane):
     """The one connection of this process that writes."""
 
-    name = "writer"
-
     def __init__(self, connection: Connection, path: Path, log: Log) -> None:
         self.pace = 0.0
         self._log = log
         self._probe_at = 0.0
-        self._folding = threading.Event()
-        super().__init__(connection, path)
+        self._is_folding = False
+        super().__init__(connection, path, "writer")
 
     async def run(self, work: Work[T], *, inline: bool, timeout: float | None) -> T:
         inline = inline and self._is_fast() and not self._log.is_overfull
@@ -105,15 +105,19 @@ class Writer(Lane):
         return folded
 
     def _fold_if_due(self) -> None:
-        if self._log.is_due() and not self._folding.is_set():
-            self._folding.set()
+        if self._log.is_due() and not self._is_folding:
+            self._is_folding = True
             # The store may be closing: then whoever opens it next folds.
             with suppress(StoreClosed):
-                self.post(Job(self._fold))
+                self.post(_FoldJob(self._fold, self._end_of_fold))
 
     def _fold(self, _: Connection) -> bool:
-        self._folding.clear()
         return self._log.fold()
+
+    def _end_of_fold(self, error: Exception | None) -> None:
+        self._is_folding = False
+        if error is not None and not isinstance(error, StoreClosed):
+            _logger.warning("a fold of the log failed, the next commits try again: %s", error)
 
     def _make_room(self) -> None:
         """Fold on behalf of a writer that may not add to the log before."""
@@ -127,3 +131,14 @@ class Writer(Lane):
                 "the log is at its limit, and a reader in another process keeps it from being "
                 "folded: end long transactions of other programs on this file"
             )
+
+
+class _FoldJob(Job):
+    """A fold that a commit has caused and nobody waits for."""
+
+    def __init__(self, work: Work[bool], end: Callable[[Exception | None], None]) -> None:
+        super().__init__(work)
+        self._end = end
+
+    def settle(self, result: object, error: Exception | None) -> None:
+        self._end(error)

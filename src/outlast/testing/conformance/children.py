@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from outlast.errors import Conflict, InvalidCommit, InvalidId
+from outlast.errors import Conflict, Fenced, InvalidCommit, InvalidId
 from outlast.model import Commit, Run, Start, Status
 from outlast.model.times import NOW
 from outlast.ports import Capability, Store
@@ -45,6 +45,20 @@ class Children(StoreContract, needs=(Capability.CHILDREN,)):
         assert (record.input, record.status, record.sequence) == (Raw(b"[1]"), Status.RUNNING, 2)
         assert [one.sequence for one in await store.history("p~1")] == [1, 2]
         assert await claimed_ids(store) == ["p~1"]
+
+    @pytest.mark.proves("I21", "I5")
+    async def test_a_child_is_not_its_parents_claim(self, store: Store) -> None:
+        """The child of a claimed run is nobody's: the parent's token does not open it."""
+        await begin(store, "p")
+        claim = await take(store, "p")
+        start = Start(child("p~1"), events("p~1", 1))
+        await done(store, Commit(run_id="p", token=claim.token, starts=(start,)))
+        born = await store.get("p~1")
+        assert (born.token, born.owner) == (0, None)
+        assert [one.token for one in await store.history("p~1")] == [0]
+        late = Commit(run_id="p~1", token=claim.token, events=events("p~1", 1))
+        await refused(store, late, Fenced)
+        await done(store, Commit(run_id="p~1", events=events("p~1", 1)))
 
     @pytest.mark.proves("I21", "I12")
     async def test_a_refused_parent_starts_no_child(self, store: Store) -> None:

@@ -78,6 +78,14 @@ class Claims(StoreContract):
         assert second.claim.token > first.token
         assert (await store.get("r")).owner == "second"
 
+    @pytest.mark.proves("S-13", "S-24")
+    async def test_a_claim_is_over_at_its_very_end(self, store: Store) -> None:
+        """The moment at which a lease ends belongs to the others."""
+        await begin_runnable(store, "r")
+        await take(store, "r", owner="first")
+        await self.advance(store, TTL)
+        assert await claimed_ids(store, owner="second") == ["r"]
+
     @pytest.mark.proves("I6", "I5")
     async def test_tokens_only_grow(self, store: Store) -> None:
         """Every claim has a token greater than all before, over all runs."""

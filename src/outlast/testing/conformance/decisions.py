@@ -122,6 +122,8 @@ class Decisions(StoreContract):
         first = await begin(store, "r")
         await refused(store, Commit(run_id="r", uid="gone", events=events("r", 1)), Fenced)
         await done(store, Commit(run_id="r", uid=first.uid, events=events("r", 1)))
+        late = Commit(run_id="s", uid="gone", create=Run(id="s"), creation=Creation.UPSERT)
+        await refused(store, late, Fenced)
 
     # -- the owner? ---------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from outlast.model import (
     Hold,
     Run,
     Snapshot,
+    Start,
     Status,
     Task,
     Timer,
@@ -35,7 +36,9 @@ from outlast.testing.conformance.scenario import (
     events,
     finish,
     refused,
+    signal,
     take,
+    unchanged,
 )
 
 LIVE = [status for status in Status if status not in TERMINAL]
@@ -62,6 +65,28 @@ class Endings(StoreContract):
         await begin(store, "r")
         await finish(store, "r")
         await refused(store, Commit(run_id="r", change=Change(status=status)), RunClosed)
+
+    @needs(Capability.TASKS, Capability.TIMERS, Capability.INBOX, Capability.CHILDREN)
+    @pytest.mark.proves("I18", "I16")
+    @pytest.mark.parametrize("part", ["events", "timers", "fired", "tasks", "sends", "starts"])
+    async def test_an_ended_run_begins_nothing_new(self, store: Store, part: str) -> None:
+        """No work, no timer, no child and no message comes from a run that has ended."""
+        for id in ("r", "other"):
+            await begin(store, id)
+        now = await store.now()
+        await done(store, Commit(run_id="r", timers=(Timer(run_id="r", id="t", fire_at=now),)))
+        await finish(store, "r")
+        parts: dict[str, tuple[object, ...]] = {
+            "events": events("r", 1),
+            "timers": (Timer(run_id="r", id="late", fire_at=now),),
+            "fired": ("t",),
+            "tasks": (Task(id="late", run_id="r"),),
+            "sends": (signal("other"),),
+            "starts": (Start(Run(id="r~1", parent="r")),),
+        }
+        async with unchanged(store, "r", "r~1", "other"):
+            late = Commit(run_id="r", **{part: parts[part]})  # type: ignore[arg-type]
+            await refused(store, late, RunClosed)
 
     @pytest.mark.proves("I18", "I17")
     async def test_not_even_force_reopens_an_ended_run(self, store: Store) -> None:

@@ -33,6 +33,13 @@ class Histories(StoreContract):
         async with unchanged(store, "s"):
             assert await store.append("s", []) == 2
 
+    @pytest.mark.proves("C-02", "M-03", "I1")
+    async def test_without_expectation_the_store_numbers_the_events(self, store: Store) -> None:
+        """A number that an event brings along counts for nothing then."""
+        await store.append("r", [event("r")])
+        assert await store.append("r", [event("r", sequence=7), event("r", sequence=7)]) == 3
+        assert [one.sequence for one in await store.history("r")] == [1, 2, 3]
+
     @pytest.mark.proves("K-08", "C-02")
     async def test_append_with_an_expected_sequence(self, store: Store) -> None:
         """Only the writer that knows the last sequence appends; the other one is told both."""

@@ -119,6 +119,7 @@ class Inboxes(StoreContract, needs=(Capability.INBOX,)):
     async def test_an_item_for_an_ended_run_is_refused(self, store: Store, status: Status) -> None:
         """It is never acknowledged and lost: the sender is told how the run ended."""
         await begin(store, "r")
+        await deliver(store, signal("r"))  # one that came in time makes no difference
         await finish(store, "r", status)
         async with unchanged(store, "r"):
             (refusal,) = await store.send([signal("r")])

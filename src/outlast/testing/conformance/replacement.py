@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from outlast.errors import RunExists
 from outlast.model import (
     Commit,
     Creation,
@@ -21,6 +22,8 @@ from outlast.testing.conformance.scenario import (
     done,
     events,
     finish,
+    refused,
+    take,
 )
 
 
@@ -54,9 +57,12 @@ class Replacement(StoreContract, needs=(Capability.DELETE,)):
         """Replacing is the one way to use the id of an ended run again without deleting it."""
         await begin(store, "r", *events("r", 1))
         await finish(store, "r", Status.FAILED)
-        await done(store, Commit(run_id="r", create=Run(id="r"), creation=Creation.REPLACE))
+        own = events("r", 2)
+        await done(
+            store, Commit(run_id="r", create=Run(id="r"), creation=Creation.REPLACE, events=own)
+        )
         record = await store.get("r")
-        assert (record.status, record.sequence, record.ended_at) == (Status.PENDING, 0, None)
+        assert (record.status, record.sequence, record.ended_at) == (Status.PENDING, 2, None)
 
     @pytest.mark.proves("C-03", "I25")
     async def test_replacing_made_again_happens_once(self, store: Store) -> None:
@@ -68,6 +74,19 @@ class Replacement(StoreContract, needs=(Capability.DELETE,)):
         first = await done(store, new)
         second = await done(store, new)
         assert (second.again, second.uid, second.sequence) == (True, first.uid, 1)
+
+    @pytest.mark.proves("C-03", "C-20", "I3")
+    async def test_replacing_made_again_late_harms_nobody(self, store: Store) -> None:
+        """A life begins once: the retry of a replacement, after others have written to the life
+        that it began, is told that this life is there, and does not begin it anew."""
+        await begin(store, "r")
+        run = Run(id="r", runnable_at=NOW)
+        new = Commit(run_id="r", create=run, creation=Creation.REPLACE, force=True)
+        await done(store, new)
+        claim = await take(store, "r")
+        await done(store, Commit(run_id="r", token=claim.token, events=events("r", 1)))
+        refusal = await refused(store, new, RunExists)
+        assert refusal.uid == run.uid
 
     @pytest.mark.proves("I25")
     async def test_replacing_a_run_that_is_not_there_creates_it(self, store: Store) -> None:

@@ -163,6 +163,16 @@ class Tasks(StoreContract, needs=(Capability.TASKS,)):
         second = await hold(store, "t", owner="other", ttl=TTL)
         assert second.token > first.token
 
+    @pytest.mark.proves("S-13", "S-24")
+    async def test_a_task_is_available_at_the_very_end_of_its_lease(self, store: Store) -> None:
+        """As with runs, that moment belongs to the others."""
+        await begin(store, "r")
+        await put(store, task("t"))
+        await hold(store, "t", ttl=TTL)
+        await self.advance(store, TTL)
+        assert await available(store) == ["t"]
+        await hold(store, "t", owner="other", ttl=TTL)
+
     @pytest.mark.proves("S-13")
     async def test_a_claim_without_a_lease_never_expires(self, store: Store) -> None:
         """Until it is released, it holds."""

@@ -51,6 +51,16 @@ UPDATE runs SET claimed_until = ? WHERE key = ?;
 UPDATE runs SET owner = NULL, claimed_until = NULL WHERE key = ?;
 
 -- name: find_next_takeover
+-- A run that somebody holds can be had when its lease is over and its time has come. The first
+-- lease that ends late enough for its run is an upper bound: later leases cannot be better, so the
+-- walk along the index ends there, most often at its first row.
 SELECT min(max(runnable_at, claimed_until))
 FROM runs
-WHERE owner IS NOT NULL AND runnable_at IS NOT NULL;
+WHERE owner IS NOT NULL AND runnable_at IS NOT NULL
+  AND claimed_until <= coalesce(
+      (SELECT claimed_until FROM runs
+       WHERE owner IS NOT NULL AND runnable_at <= claimed_until
+       ORDER BY claimed_until
+       LIMIT 1),
+      9223372036854775807
+  );

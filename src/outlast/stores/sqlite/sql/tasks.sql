@@ -37,16 +37,23 @@ LIMIT 1;
 SELECT min(priority) FROM tasks WHERE owner IS NULL AND queue = :queue AND priority >= :priority;
 
 -- name: find_queues
-WITH RECURSIVE named (queue) AS (
+-- The queues that have tasks, free or held, by the same recursion as find_shelves.
+WITH RECURSIVE free (queue) AS (
     SELECT min(queue) FROM tasks WHERE owner IS NULL
     UNION ALL
-    SELECT (SELECT min(queue) FROM tasks WHERE owner IS NULL AND queue > named.queue)
-    FROM named
-    WHERE named.queue IS NOT NULL
+    SELECT (SELECT min(queue) FROM tasks WHERE owner IS NULL AND queue > free.queue)
+    FROM free
+    WHERE free.queue IS NOT NULL
+), held (queue) AS (
+    SELECT min(queue) FROM tasks WHERE owner IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(queue) FROM tasks WHERE owner IS NOT NULL AND queue > held.queue)
+    FROM held
+    WHERE held.queue IS NOT NULL
 )
-SELECT queue FROM named WHERE queue IS NOT NULL
+SELECT queue FROM free WHERE queue IS NOT NULL
 UNION
-SELECT queue FROM tasks WHERE owner IS NOT NULL;
+SELECT queue FROM held WHERE queue IS NOT NULL;
 
 -- name: find_ready
 SELECT priority, ready_at, key

@@ -1,0 +1,94 @@
+"""The corpus, with a process that dies: at every call of the store, before it, after it, or told an
+error although it was done. Another process goes on, and it ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from outlast.testing.mortal import Crash
+from tests.corpus.case import RUN, Case, matching, without_repeats
+from tests.corpus.every import BY_ID, CASES, MakeStore, in_files, in_memory
+from tests.corpus.stage import Doom, Ending, play
+
+LARGE, SAMPLE = 150, 12
+"""A case with more events or attempts than this is crashed at a sample of the places."""
+
+WRITES = ("commit", "claim_runs", "renew", "release", "send")
+
+
+def places(calm: Ending, sample: int | None = None) -> list[Doom]:
+    """Every call with everything that can become of it. Whether a process dies before or after it
+    has read makes no difference to anybody."""
+    found = [
+        Doom(number, crash)
+        for number, site in enumerate(calm.sites, 1)
+        for crash in Crash
+        if crash is not Crash.AFTER or site.startswith(WRITES)
+    ]
+    if sample is None and len(calm.histories[RUN]) + len(calm.executions) > LARGE:
+        sample = SAMPLE
+    if sample is None or sample >= len(found):
+        return found
+    return sorted(random.Random(7).sample(found, sample))
+
+
+async def check(case: Case, calm: Ending, make_store: MakeStore, doom: Doom) -> None:
+    """Crash once, and compare."""
+    crashed = await play(case, make_store, doom)
+    place = f"{crashed.struck or doom}"
+    assert crashed.violations == [], place
+    if crashed.outcome in case.after_crash:
+        return
+    assert crashed.outcome == case.outcome, place
+    assert shapes(case, crashed) == shapes(case, calm), place
+
+
+def shapes(case: Case, ending: Ending) -> dict[str, object]:
+    """What has to be the same: how every run ended, what it shows, and its history."""
+    return {
+        id: (
+            run.status,
+            run.ctx,
+            run.attributes,
+            matching(case, without_repeats(ending.histories[id])) if id == RUN else
+            sorted(without_repeats(ending.histories[id])),
+        )
+        for id, run in ending.runs.items()
+    }  # fmt: skip
+
+
+@pytest.mark.proves("I7", "I8", "I9", "I12", "I14", "I16", "I20", "I21", "I24", "R-16", "S-16")
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+async def test_a_crash_changes_nothing(case: Case) -> None:
+    """Wherever the process dies, the outcome is the same, the history is the same up to attempts,
+    and no step that is recorded runs again."""
+    calm = await play(case, in_memory)
+    for doom in places(calm):
+        await check(case, calm, in_memory, doom)
+
+
+@pytest.mark.proves("I7", "I8", "I12", "I14", "R-22", "S-16")
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+async def test_a_crash_changes_nothing_on_sqlite(case: Case, tmp_path: Path) -> None:
+    """The same in a file, at a sample of the places."""
+    make_store = in_files(tmp_path)
+    calm = await play(case, make_store)
+    for doom in places(calm, sample=2):
+        await check(case, calm, make_store, doom)
+
+
+@pytest.mark.proves("I10")
+async def test_a_delicate_step_is_not_repeated() -> None:
+    """A step that may run at most once fails if the process died while it may have been running,
+    and runs normally if it had not begun."""
+    case = BY_ID["launches_once"]
+    calm = await play(case, in_memory)
+    outcomes = set()
+    for doom in places(calm):
+        crashed = await play(case, in_memory, doom)
+        assert len(crashed.executions) <= 1, doom
+        outcomes.add(crashed.outcome)
+    assert outcomes == {case.outcome, "Interrupted"}
