@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
 from outlast.model import Commit, Run
+from outlast.ports import Store
 from outlast.ports.core import StoreCore
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
@@ -15,21 +18,24 @@ from outlast.testing.dump import Dump
 from outlast.testing.faults import Fault, FaultyStore, Never, Nth, Plan, Random, persist, sweep
 from outlast.testing.wrapping import WrappedStore
 from tests.faults.scenario import state, tell
+from tests.machine.stores import memory_store, sqlite_store
 
+Make = Callable[[ManualClock], AbstractContextManager[Store]]
+STORES = [memory_store, sqlite_store]
 RATES = dict.fromkeys(Fault, 0.05)
 
 
-async def ending(plan: Plan) -> tuple[FaultyStore, Dump]:
+async def ending(plan: Plan, make: Make = memory_store) -> tuple[FaultyStore, Dump]:
     """The store after a telling with these faults, and what it holds."""
     clock = ManualClock()
 
     async def pause() -> None:
         clock.advance(7)
 
-    inner = MemoryStore(clock=clock)
-    store = FaultyStore(inner, plan, pause=pause)
-    await tell(store, clock)
-    return store, await state(inner)
+    with make(clock) as inner:
+        async with FaultyStore(inner, plan, pause=pause) as store:
+            await tell(store, clock)
+            return store, await state(inner)
 
 
 def unlike(expected: Dump, actual: Dump) -> list[str]:
@@ -38,14 +44,15 @@ def unlike(expected: Dump, actual: Dump) -> list[str]:
 
 
 @pytest.mark.proves("I3", "I12", "C-03", "C-20", "M-10", "M-23")
+@pytest.mark.parametrize("make", STORES)
 @pytest.mark.parametrize("fault", Fault)
-async def test_every_call_with_every_fault(fault: Fault) -> None:
+async def test_every_call_with_every_fault(fault: Fault, make: Make) -> None:
     """A client that repeats and settles by `Commit.id` ends where the undisturbed one does."""
     calm, expected = await ending(Never())
     assert len(calm.sites) > 30
     for number, kind in sweep(len(calm.sites)):
         if kind is fault:
-            store, actual = await ending(Nth(number, kind))
+            store, actual = await ending(Nth(number, kind), make)
             assert [site.number for site, _ in store.faults] == [number]
             assert unlike(expected, actual) == [], store.faults
 

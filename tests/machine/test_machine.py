@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from unittest import TestCase
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import Phase
 from outlast.stores.memory import MemoryStore
 from outlast.testing.machine import store_machine
 from tests.machine.sick import SICK
-from tests.machine.stores import sqlite_store
+from tests.machine.stores import ON_TRIAL
 
 EXAMPLES = 150
 
@@ -23,10 +22,10 @@ def test_memory_against_itself() -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.proves("I1", "I5", "I6", "I11", "I12", "I13", "I16", "I18", "I25", "K-08", "C-28")
-@pytest.mark.skipif(find_spec("outlast.stores.sqlite") is None, reason="there is no SQLite store")
-def test_sqlite_against_memory() -> None:
-    """Whatever is asked of both, the SQLite store answers and holds what the memory store does."""
-    check(store_machine(sqlite_store, max_examples=EXAMPLES))
+@pytest.mark.parametrize("name", ON_TRIAL)
+def test_a_store_against_memory(name: str) -> None:
+    """Whatever is asked of both, the store answers and holds what the memory store does."""
+    check(store_machine(ON_TRIAL[name], max_examples=EXAMPLES))
 
 
 @pytest.mark.timeout(600)

@@ -18,12 +18,11 @@ from pathlib import Path
 import msgspec
 from hypothesis import Verbosity
 
-from outlast.testing.machine import MakeStore, Rules, store_machine
-from tests.machine.stores import sqlite_store
+from outlast.testing.machine import Rules, store_machine
+from tests.machine.stores import ON_TRIAL
 
 STATE = Path(__file__).parents[2] / ".cache" / "prove" / "machine.json"
 SIZE = 100
-STORES: dict[str, MakeStore] = {"sqlite": sqlite_store}
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -42,12 +41,12 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev prove machine")
     parser.add_argument("--sequences", type=int, default=20_000, help="how many for each store")
     parser.add_argument("--steps", type=int, default=50, help="length of each")
-    parser.add_argument("--store", choices=STORES, action="append", help="only this one")
+    parser.add_argument("--store", choices=ON_TRIAL, action="append", help="only this one")
     parser.add_argument("--chunk", type=int, help="run one chunk again and keep nothing")
     parser.add_argument("--fresh", action="store_true", help="forget what was done before")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args(argv)
-    names = options.store or list(STORES)
+    names = options.store or list(ON_TRIAL)
     if options.chunk is not None:
         found = [run_chunk(name, options.chunk, options.steps) for name in names]
         return _report(found, options.json)
@@ -68,7 +67,7 @@ def main(argv: list[str]) -> int:
 def run_chunk(store: str, number: int, steps: int) -> Chunk:
     """A hundred sequences that this number seeds."""
     case = store_machine(
-        STORES[store],
+        ON_TRIAL[store],
         max_examples=SIZE,
         steps=steps,
         seeded=number,

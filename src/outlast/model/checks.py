@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from math import isfinite
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
-from outlast.errors import InvalidCommit, InvalidValue, PayloadTooLarge
+from outlast.errors import InvalidCommit, InvalidValue, NotSerializable, PayloadTooLarge
 from outlast.model.claim import check_ttl
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event
@@ -52,6 +54,7 @@ def check_batch(commits: Sequence[Commit]) -> None:
 def check_commit(commit: Commit) -> None:
     """Refuse a commit that contradicts itself or carries what no store may hold."""
     check_id(commit.run_id, child=True)
+    check_name(commit.id, "commit id")
     _check_events(commit.events, commit.run_id, commit.expected)
     if commit.create is not None:
         if commit.create.id != commit.run_id:
@@ -67,21 +70,59 @@ def check_commit(commit: Commit) -> None:
     if commit.expected is not None and commit.expected < 0:
         raise InvalidValue(f"expected sequence {commit.expected} is negative: use 0 for a new run")
     if commit.change is not None:
-        for name, value in commit.change.values().items():
-            check_size(value, f"{name} of run {commit.run_id!r}")
+        check_fields(commit.change, f"run {commit.run_id!r}")
     _check_parts(commit)
 
 
-def check_size(value: object, what: str) -> None:
-    """Refuse a payload above the limit, before it is written anywhere."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            check_size(inner, f"{what} → {name}")
-    elif isinstance(value, (Raw, bytes, str)) and len(value) > MAX_PAYLOAD_BYTES:
+def check_fields(value: Struct, what: str) -> None:
+    """Refuse a value of which one field could not be stored so that it comes back exactly."""
+    for name in value.__struct_fields__:
+        found = getattr(value, name)
+        # Most fields are empty, or short and plain: a commit is checked often, so they pass first.
+        if not found or (type(found) is str and len(found) < 1024 and found.isascii()):
+            continue
+        check_value(found, name, what)
+
+
+def check_value(value: object, name: str, what: str) -> None:
+    """Refuse what no store gives back as it was: too large, a lone surrogate, a time without a
+    zone, a float that is no number."""
+    if isinstance(value, str):
+        size = len(value) if value.isascii() else _utf8_size(value, name, what)
+    elif isinstance(value, (Raw, bytes)):
+        size = len(value)
+    else:
+        size = 0
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                check_value(key, name, what)
+                check_value(inner, f"{name} → {key}", what)
+        elif isinstance(value, datetime):
+            check_moment(value, f"{name} of {what}")
+        elif isinstance(value, float) and not isfinite(value):
+            raise NotSerializable(f"{name} of {what} is {value}, which JSON does not have")
+    if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(
-            f"{what} has {len(value):,} bytes, the limit is {MAX_PAYLOAD_BYTES:,}: "
+            f"{name} of {what} has {size:,} bytes, the limit is {MAX_PAYLOAD_BYTES:,}: "
             "store it elsewhere and pass a reference, or split it"
         )
+
+
+def check_moment(moment: datetime, what: str) -> datetime:
+    """Refuse a time without a zone: nobody could say when it is."""
+    if moment.utcoffset() is None:
+        raise InvalidValue(f"{what} has no time zone: use an aware datetime, such as now(UTC)")
+    return moment
+
+
+def _utf8_size(value: str, name: str, what: str) -> int:
+    try:
+        return len(value.encode())
+    except UnicodeEncodeError as error:
+        raise NotSerializable(
+            f"{name} of {what} contains a lone surrogate, which is not text: "
+            "decode the bytes it came from properly"
+        ) from error
 
 
 def _check_events(events: tuple[Event, ...], run_id: str, expected: int | None) -> None:
@@ -97,18 +138,14 @@ def _check_events(events: tuple[Event, ...], run_id: str, expected: int | None) 
                 f"event {position} of a commit on top of {expected} says sequence "
                 f"{event.sequence}, not {expected + position}: sequences have no gaps"
             )
-        if len(event.data) > MAX_PAYLOAD_BYTES:
-            check_size(event.data, f"data of {event.type} in run {run_id!r}")
-        if event.output is not None and len(event.output) > MAX_PAYLOAD_BYTES:
-            check_size(event.output, f"output of {event.type} in run {run_id!r}")
+        check_fields(event, f"event {position} of a commit of {run_id!r}")
 
 
 def _check_new_run(run: Run) -> None:
     # Whoever may use `~` is whoever has a parent: so a user's id cannot reach into another tree.
     is_child = run.parent is not None and run.id.startswith(run.parent + SEPARATOR)
     check_id(run.id, child=is_child)
-    for name, value in (("input", run.input), ("result", run.result), ("ctx", run.ctx)):
-        check_size(value, f"{name} of run {run.id!r}")
+    check_fields(run, f"run {run.id!r}")
 
 
 def _check_parts(commit: Commit) -> None:
@@ -129,21 +166,20 @@ def _check_parts(commit: Commit) -> None:
             raise InvalidCommit(f"{claim.subject} cannot be finished by a commit of {run_id!r}")
     for timer in commit.timers:
         check_name(timer.id, "timer id")
+        check_fields(timer, f"timer {timer.id!r}")
         if timer.run_id != run_id:
             raise InvalidCommit(f"timer {timer.id!r} of run {timer.run_id!r} is in {run_id!r}")
     for entry in commit.entries:
         if entry.run_id != run_id:
             raise InvalidCommit(f"entry {entry.id!r} of run {entry.run_id!r} is in {run_id!r}")
-        check_size(entry.input, f"input of entry {entry.id!r}")
-        check_size(entry.output, f"output of entry {entry.id!r}")
+        check_fields(entry, f"entry {entry.id!r}")
     for activity in commit.activities:
         check_name(activity.id, "activity id")
         if activity.run_id != run_id:
             raise InvalidCommit(
                 f"activity {activity.id!r} of run {activity.run_id!r} is in {run_id!r}"
             )
-        check_size(activity.input, f"input of activity {activity.id!r}")
-        check_size(activity.output, f"output of activity {activity.id!r}")
+        check_fields(activity, f"activity {activity.id!r}")
     for fact in commit.facts:
         check_fact(fact)
     if commit.snapshot is not None:
@@ -151,7 +187,7 @@ def _check_parts(commit: Commit) -> None:
             raise InvalidCommit(
                 f"the snapshot is of run {commit.snapshot.run_id!r}, not {run_id!r}"
             )
-        check_size(commit.snapshot.data, f"snapshot of run {run_id!r}")
+        check_fields(commit.snapshot, f"the snapshot of run {run_id!r}")
 
 
 def check_send(send: Send) -> None:
@@ -159,16 +195,14 @@ def check_send(send: Send) -> None:
     check_id(send.run_id, child=True)
     check_name(send.item.id, "item id")
     check_name(send.item.kind, "item kind")
-    check_size(send.item.data, f"item {send.item.name!r} for run {send.run_id!r}")
+    check_fields(send.item, f"item {send.item.id!r} for run {send.run_id!r}")
 
 
 def check_task(task: Task) -> None:
     """Refuse a task that no queue may hold."""
     check_name(task.id, "task id")
     check_name(task.queue, "queue name")
-    if task.run_at is not None and task.run_at.tzinfo is None:
-        raise InvalidValue(f"run_at of task {task.id!r} has no time zone: use an aware datetime")
-    check_size(task.input, f"input of task {task.id!r}")
+    check_fields(task, f"task {task.id!r}")
 
 
 def check_delay(delay: float) -> None:
@@ -179,7 +213,7 @@ def check_delay(delay: float) -> None:
 
 def check_fact(fact: Fact) -> None:
     """Refuse a fact whose name is not the hash of its content."""
-    check_size(fact.data, f"fact {fact.hash!r}")
+    check_value(fact.data, "data", f"fact {fact.hash!r}")
     if fact.hash != hash_of(fact.data):
         raise InvalidCommit(f"fact {fact.hash!r} is not the SHA-256 of its content: use Fact.of")
 

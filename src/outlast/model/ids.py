@@ -134,6 +134,11 @@ def root_of(run_id: str) -> str:
     return run_id.partition(SEPARATOR)[0]
 
 
+def parent_of(run_id: str) -> str | None:
+    """The parent of a child, by its id; None for a root."""
+    return run_id.rpartition(SEPARATOR)[0] or None
+
+
 def partition_of(run_id: str, partitions: int) -> int:
     """The partition in which a run's whole tree lives."""
     return zlib.crc32(root_of(run_id).encode()) % partitions

@@ -52,7 +52,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `id` is chosen by the user, `uid` names one life of that id: deleting and reusing an id gives
     a new uid, and nothing of the old life can reach the new one. `ctx` holds what the workflow
     has published, by name, and nothing of ours. The fields from `sequence` on are kept by the
-    store; what a caller puts there is ignored.
+    store; what a caller puts there is ignored, but for a `created_at` that an import brings.
     """
 
     id: str

@@ -51,7 +51,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, omit_defaults=True):
         end = 8 + int.from_bytes(envelope[4:8], "big")
         try:
             header = msgspec.json.decode(envelope[8:end], type=_Header)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Undecodable(f"the header of a snapshot is damaged: {error}") from error
         return cls(
             run_id=header.run_id,

@@ -155,7 +155,8 @@ class StoreCore(ABC):
         self, claims: Sequence[Claim], *, timeout: float | None = None
     ) -> list[bool]:
         """Give claims back, so that others need not wait for the lease. False where it was lost.
-        The token stays used: it fences the one who released it too."""
+        The token stays used: it is never given out again, and as after an expired lease, whoever
+        held it may write until somebody else claims."""
 
     async def next_runnable_at(self, *, timeout: float | None = None) -> datetime | None:
         """When the next run that nobody holds becomes runnable, or None if none will by itself.
@@ -169,7 +170,7 @@ class StoreCore(ABC):
     # -- finding ------------------------------------------------------------------------------
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
-        """Runs that match, newest first with ties broken by id, filtered before the limit. The
+        """Runs that match, newest first with ties broken by the greater id, filtered before the limit. The
         cursor of a page goes on after its last run (capability FIND)."""
         self._unsupported(Capability.FIND)
 

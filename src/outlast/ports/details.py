@@ -14,7 +14,7 @@ from outlast.model.claim import MAX_LEASE, Claim
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.entry import Entry
 from outlast.model.fact import Fact
-from outlast.model.ids import check_id
+from outlast.model.ids import check_id, parent_of
 from outlast.model.payloads import StepCompleted, to_event
 from outlast.model.run import Run
 from outlast.model.snapshot import Snapshot
@@ -64,7 +64,11 @@ class DetailMethods(StoreCore):
                 run_id=snapshot.run_id,
                 token=token,
                 snapshot=snapshot,
-                create=Run(id=snapshot.run_id, definition=snapshot.definition),
+                create=Run(
+                    id=snapshot.run_id,
+                    parent=parent_of(snapshot.run_id),
+                    definition=snapshot.definition,
+                ),
                 creation=Creation.UPSERT,
             ),
             timeout,

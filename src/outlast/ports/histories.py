@@ -8,6 +8,7 @@ from outlast.errors import Busy, InvalidCommit, NotFound
 from outlast.model.checks import check_after
 from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.model.event import Event
+from outlast.model.ids import parent_of
 from outlast.model.query import check_limit
 from outlast.model.run import Run
 from outlast.ports.core import StoreCore
@@ -105,6 +106,6 @@ def _appending(
         expected=expected,
         token=token,
         events=tuple(events),
-        create=Run(id=run_id),
+        create=Run(id=run_id, parent=parent_of(run_id)),
         creation=Creation.UPSERT,
     )

@@ -25,7 +25,7 @@ from itertools import product
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from outlast.errors import Busy, OutlastError, TryAgain, UnknownOutcome
-from outlast.model.commit import Commit, Committed
+from outlast.model.commit import Commit, Committed, Creation
 from outlast.ports.store import Store
 from outlast.testing.wrapping import WrappedStore
 
@@ -200,7 +200,12 @@ def _unless_meant() -> None:
 
 async def _settled(store: Store, commit: Commit) -> Committed | None:
     run = await store.find_one(commit.run_id)
-    if run is None or run.commit_id != commit.id:
+    if run is None:
+        return None
+    # Others may have written to a life since this commit began it: its uid is proof as well.
+    begins = commit.create is not None and commit.creation is not Creation.UPSERT
+    begun = begins and commit.create is not None and run.uid == commit.create.uid
+    if run.commit_id != commit.id and not begun:
         return None
     return Committed(
         run_id=run.id,

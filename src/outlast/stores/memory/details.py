@@ -8,7 +8,7 @@ from datetime import datetime
 
 from outlast.errors import Fenced, StoreClosed
 from outlast.model.activity import Activity
-from outlast.model.checks import check_after, check_fact, check_send
+from outlast.model.checks import check_after, check_fact, check_moment, check_send
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.commit import Refusal
 from outlast.model.entry import Entry
@@ -124,7 +124,7 @@ class MemoryDetails(Store):
         self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
     ) -> list[Timer]:
         check_limit(limit)
-        moment = now or self.clock.now()
+        moment = check_moment(now or self.clock.now(), "now")
         with self._locked() as tables:
             due = [
                 timer
@@ -226,6 +226,7 @@ class MemoryDetails(Store):
         timeout: float | None = None,
     ) -> list[str]:
         check_limit(limit)
+        check_moment(before, "before")
         with self._locked() as tables:
             gone = [
                 id

@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 
 import pytest
 
-from outlast.errors import InvalidCommit, InvalidId, InvalidValue, Unsupported, UsageError
-from outlast.model import Activity, Change, Claim, Commit, Entry, Fact, Hold, Run, Snapshot
+from outlast.errors import (
+    InvalidCommit,
+    InvalidId,
+    InvalidValue,
+    NotSerializable,
+    Unsupported,
+    UsageError,
+)
+from outlast.model import (
+    Activity,
+    Change,
+    Claim,
+    Commit,
+    Entry,
+    Fact,
+    Hold,
+    Run,
+    Snapshot,
+    Task,
+    Timer,
+)
 from outlast.model.times import EPOCH
 from outlast.ports import Store
 from outlast.testing.conformance.contract import StoreContract
 from outlast.testing.conformance.scenario import TTL, begin, event, unchanged
 
 Call = Callable[[Store], Awaitable[object]]
+NAIVE = datetime(2031, 1, 1)  # noqa: DTZ001 — that is what is wrong with it
+LONE = "half of a pair: \ud83d"
 
 
 def _commit(commit: Commit) -> Call:
@@ -89,6 +111,72 @@ BAD_CALLS: dict[str, tuple[type[UsageError], Call]] = {
                 finishes=(Claim(owner="w", token=1, claimed_at=EPOCH, run_id="s", task_id="t"),),
             )
         ),
+    ),
+    "a commit without an id": (InvalidId, _commit(Commit(run_id="r", id=""))),
+    "a run due at a time without a zone": (
+        InvalidValue,
+        _commit(Commit(run_id="n", create=Run(id="n", runnable_at=NAIVE))),
+    ),
+    "a change to a time without a zone": (
+        InvalidValue,
+        _commit(Commit(run_id="r", events=(event("r"),), change=Change(runnable_at=NAIVE))),
+    ),
+    "an event at a time without a zone": (
+        InvalidValue,
+        _commit(Commit(run_id="r", events=(event("r", timestamp=NAIVE),))),
+    ),
+    "an entry at a time without a zone": (
+        InvalidValue,
+        _commit(
+            Commit(
+                run_id="r",
+                entries=(Entry(run_id="r", step_id="s", action="a", timestamp=NAIVE),),
+            )
+        ),
+    ),
+    "a timer at a time without a zone": (
+        InvalidValue,
+        _commit(Commit(run_id="r", timers=(Timer(run_id="r", id="t", fire_at=NAIVE),))),
+    ),
+    "a task at a time without a zone": (
+        InvalidValue,
+        _commit(Commit(run_id="r", tasks=(Task(id="t", run_id="r", run_at=NAIVE),))),
+    ),
+    "timers due at a time without a zone": (
+        InvalidValue,
+        lambda store: store.due_timers(now=NAIVE),
+    ),
+    "runs that ended before a time without a zone": (
+        InvalidValue,
+        lambda store: store.expire(NAIVE),
+    ),
+    "an error that is no text": (
+        NotSerializable,
+        _commit(Commit(run_id="r", events=(event("r"),), change=Change(error=LONE))),
+    ),
+    "a new error that is no text": (
+        NotSerializable,
+        _commit(Commit(run_id="n", create=Run(id="n", error=LONE))),
+    ),
+    "a step name that is no text": (
+        NotSerializable,
+        _commit(Commit(run_id="r", events=(event("r", step_name=LONE),))),
+    ),
+    "metadata that are no text": (
+        NotSerializable,
+        _commit(Commit(run_id="r", events=(event("r", metadata={"k": LONE}),))),
+    ),
+    "an attribute that is no text": (
+        NotSerializable,
+        _commit(Commit(run_id="r", change=Change(attributes={"k": LONE}))),
+    ),
+    "an attribute that is no number": (
+        NotSerializable,
+        _commit(Commit(run_id="r", change=Change(attributes={"k": float("nan")}))),
+    ),
+    "an endless attribute": (
+        NotSerializable,
+        _commit(Commit(run_id="n", create=Run(id="n", attributes={"k": float("inf")}))),
     ),
     "an id that is no text": (InvalidId, lambda store: store.find_one(7)),  # type: ignore[arg-type]
     "no id": (InvalidId, lambda store: store.history(None)),  # type: ignore[arg-type]

@@ -125,6 +125,15 @@ class Histories(StoreContract):
             await store.append("r", [event("s")])
         assert not await store.exists("r")
 
+    @pytest.mark.proves("R-04", "I21")
+    async def test_a_child_is_appended_to_like_any_run(self, store: Store) -> None:
+        """Its id says whose child it is, so that it may also begin with its first events."""
+        await begin(store, "p")
+        await begin(store, "p~1", parent="p")
+        assert await store.append("p~1", events("p~1", 2)) == 2
+        assert await store.append("p~2", events("p~2", 1)) == 1
+        assert (await store.get("p~2")).parent == "p"
+
     # -- read ---------------------------------------------------------------------------------
 
     @pytest.mark.proves("M-04", "K-05", "R-02", "R-03")
