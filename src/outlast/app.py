@@ -162,8 +162,8 @@ class App(Client):
 
 def resolve(url: str, *, clock: Clock | None = None) -> Store:
     """The store that a URL names: ``sqlite:///shop.db``, ``memory:``."""
-    scheme = url.partition(":")[0]
-    if scheme not in _STORES:
+    scheme, colon, _ = url.partition(":")
+    if scheme not in _STORES or not colon:
         known = ", ".join(sorted(_STORES))
         raise InvalidValue(f"{url!r} does not name a store: use a URL that starts with {known}")
     module, name, extra = _STORES[scheme]

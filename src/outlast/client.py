@@ -199,9 +199,12 @@ class Client:
         end = WorkflowCancelled(reason=reason)
         sends = [] if run.parent is None else [child_outcome(run, end)]
         with suppress(Undecodable):
-            for child in open_children(await self._store.history(run_id)).values():
-                if not child.parent_close:
-                    sends.append(cancel_child(child.child_run_id, run.uid, "its parent has ended"))
+            children = open_children(await self._store.history(run_id)).values()
+            sends += [
+                cancel_child(child.child_run_id, run.uid, "its parent has ended")
+                for child in children
+                if not child.parent_close
+            ]
         commit = Commit(
             run_id=run_id,
             uid=run.uid,

@@ -136,7 +136,10 @@ class RunExists(Refused):
     """The id belongs to another run. Attach to that one, replace it, or choose another id."""
 
     def __init__(self, run_id: str, uid: str) -> None:
-        super().__init__(f"run {run_id!r} exists already (uid {uid})")
+        super().__init__(
+            f"run {run_id!r} exists already (uid {uid}): choose another id, or replace it with "
+            "on_conflict='replace'"
+        )
         self.run_id = run_id
         self.uid = uid
 

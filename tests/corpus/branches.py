@@ -45,7 +45,8 @@ async def appends_to_one_list() -> bool:
 
     async def branch(name: str, seconds: float) -> None:
         for number in range(2):
-            heard.append(await work(f"{name}{number}", seconds))
+            line = await work(f"{name}{number}", seconds)
+            heard.append(line)
 
     await asyncio.gather(branch("a", 3), branch("b", 2))
     return await heard_the_same(heard)
@@ -59,7 +60,9 @@ async def takes_them_as_they_come() -> bool:
 
 @outlast.workflow
 async def takes_the_first() -> str:
-    tasks = [asyncio.create_task(work(name, pause)) for name, pause in (("slow", 600), ("quick", 2))]
+    tasks = [
+        asyncio.create_task(work(name, pause)) for name, pause in (("slow", 600), ("quick", 2))
+    ]
     done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import outlast
+from outlast import sync
 from outlast.errors import ChildFailed
 from tests.corpus.case import RUN, Cancelled, Case
 from tests.corpus.stage import Stage, takes
@@ -13,6 +14,11 @@ from tests.corpus.stage import Stage, takes
 @outlast.step
 async def add(left: int, right: int) -> int:
     await takes(5)
+    return left + right
+
+
+@sync.step(name="add")
+def add_plainly(left: int, right: int) -> int:
     return left + right
 
 
@@ -41,8 +47,7 @@ async def has_a_child() -> int:
 
 @outlast.workflow
 def has_a_child_sync() -> int:
-    number: int = outlast.child(doubles, 4)  # type: ignore[assignment]
-    return int(add(number, 1))
+    return add_plainly(sync.child(doubles, 4), 1)
 
 
 HAS_A_CHILD = """
@@ -118,7 +123,7 @@ async def leaves_its_child_alone() -> None:
 
 @outlast.workflow
 async def ends_before_its_child() -> str:
-    waiting = asyncio.create_task(outlast.child(sleeps_long))  # type: ignore[arg-type]
+    waiting = asyncio.create_task(outlast.child(sleeps_long))
     await add(1, 1)
     return f"waiting: {not waiting.done()}"
 
@@ -144,9 +149,7 @@ SLEPT = """
 
 
 CASES = [
-    Case(
-        has_a_child, HAS_A_CHILD, 9, others=(doubles,), runs={f"{RUN}~child.doubles": DOUBLES}
-    ),
+    Case(has_a_child, HAS_A_CHILD, 9, others=(doubles,), runs={f"{RUN}~child.doubles": DOUBLES}),
     Case(
         has_a_child_sync, HAS_A_CHILD, 9, others=(doubles,), runs={f"{RUN}~child.doubles": DOUBLES}
     ),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
 
 import outlast
+from outlast import sync
 from outlast.model import Status
 from tests.corpus.case import RUN, Cancelled, Case, Failed
 from tests.corpus.stage import Stage, notes, takes
@@ -19,6 +20,16 @@ async def work(name: str) -> str:
 
 @outlast.step
 async def clean_up() -> None:
+    notes().append("cleaned up")
+
+
+@sync.step(name="work")
+def work_plainly(name: str) -> str:
+    return name
+
+
+@sync.step(name="clean_up")
+def clean_up_plainly() -> None:
     notes().append("cleaned up")
 
 
@@ -41,9 +52,9 @@ async def cleans_up() -> None:
 @outlast.workflow
 def cleans_up_sync() -> None:
     try:
-        outlast.sleep(days=1)
+        sync.sleep(days=1)
     finally:
-        clean_up()
+        clean_up_plainly()
 
 
 CANCELLED = """
@@ -85,7 +96,7 @@ async def cleans_up_inside() -> None:
         await clean_up()
 
 
-async def numbers() -> Any:
+async def numbers() -> AsyncIterator[int]:
     """An async generator is closed by asyncio, and not where it was left."""
     try:
         for number in range(3):
@@ -109,16 +120,16 @@ async def carries_on() -> str:
     try:
         await outlast.sleep(days=1)
     except asyncio.CancelledError:
-        return str(await work("carried on"))
+        return await work("carried on")
     return "never"
 
 
 @outlast.workflow
 def carries_on_sync() -> str:
     try:
-        outlast.sleep(days=1)
+        sync.sleep(days=1)
     except asyncio.CancelledError:
-        return str(work("carried on"))
+        return work_plainly("carried on")
     return "never"
 
 
@@ -137,7 +148,7 @@ async def stubborn(name: str) -> str:
     try:
         await outlast.sleep(days=1)
     except asyncio.CancelledError:
-        return str(await work(name))
+        return await work(name)
     return "never"
 
 
@@ -190,7 +201,7 @@ async def only_once() -> str:
 @outlast.workflow
 async def is_paused_before_a_delicate_step() -> str:
     await work("first")
-    return str(await only_once())
+    return await only_once()
 
 
 @outlast.step
@@ -218,9 +229,9 @@ async def mends_and_retries(stage: Stage) -> None:
 @outlast.workflow
 async def begins_anew(total: int, rounds: int) -> int:
     total += await outlast.wait_for("number", int)
-    if rounds == 1:
-        return total
-    outlast.continue_as_new(total, rounds - 1)
+    if rounds > 1:
+        outlast.continue_as_new(total, rounds - 1)
+    return total
 
 
 async def sends_three(stage: Stage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import outlast
+from outlast import sync
 from outlast.errors import MapFailed, StepFailed
 from tests.corpus.case import Case
 from tests.corpus.stage import notes, takes
@@ -16,6 +17,11 @@ async def square(number: int) -> int:
 
 @outlast.step(name="square")
 def square_in_thread(number: int) -> int:
+    return number * number
+
+
+@sync.step(name="square")
+def square_plainly(number: int) -> int:
     return number * number
 
 
@@ -42,7 +48,7 @@ async def maps() -> list[int]:
 
 @outlast.workflow
 def maps_sync() -> list[int]:
-    return outlast.map(square_in_thread, range(5), concurrency=3)  # type: ignore[return-value]
+    return sync.map(square_plainly, range(5), concurrency=3)
 
 
 @outlast.workflow
@@ -63,19 +69,19 @@ async def a_map_fails() -> str:
 
 @outlast.workflow
 async def tolerates_two() -> list[str]:
-    results = await outlast.map(odd_only, [1, 2, 3, 4, 5], tolerate=2)
+    results: list[object] = [*await outlast.map(odd_only, [1, 2, 3, 4, 5], tolerate=2)]
     return [type(r).__name__ if isinstance(r, StepFailed) else str(r) for r in results]
 
 
 @outlast.workflow
 async def three_are_enough() -> int:
-    results = await outlast.map(square, range(9), concurrency=9, enough=3)
+    results: list[object] = [*await outlast.map(square, range(9), concurrency=9, enough=3)]
     return sum(result is not None for result in results)
 
 
 @outlast.workflow
 async def none_are_enough() -> list[int | None]:
-    return await outlast.map(square, range(9), enough=0)
+    return [*await outlast.map(square, range(9), enough=0)]
 
 
 @outlast.workflow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import outlast
+from outlast import sync
 from tests.corpus.case import Case
 from tests.corpus.stage import notes
 
@@ -12,19 +13,24 @@ async def keep(value: str) -> str:
     return value
 
 
+@sync.step(name="keep")
+def keep_plainly(value: str) -> str:
+    return value
+
+
 @outlast.workflow
 async def luck_is_the_same_again() -> bool:
     luck = f"{outlast.uuid4()} {outlast.random().random()} {outlast.random().randint(1, 10**9)}"
-    kept: str = await keep(luck)
+    kept = await keep(luck)
     await outlast.sleep(hours=1)
     return kept == luck
 
 
 @outlast.workflow
 def luck_is_the_same_again_sync() -> bool:
-    luck = f"{outlast.uuid4()} {outlast.random().random()} {outlast.random().randint(1, 10**9)}"
-    kept: str = keep(luck)
-    outlast.sleep(hours=1)
+    luck = f"{sync.uuid4()} {sync.random().random()} {sync.random().randint(1, 10**9)}"
+    kept = keep_plainly(luck)
+    sync.sleep(hours=1)
     return kept == luck
 
 
@@ -41,10 +47,10 @@ LUCK = """
 @outlast.workflow
 async def time_is_the_same_again() -> bool:
     before = str(outlast.now())
-    kept: str = await keep(before)
+    kept = await keep(before)
     await outlast.sleep(hours=1)
     between = str(outlast.now())
-    also_kept: str = await keep(between)
+    also_kept = await keep(between)
     await outlast.sleep(hours=1)
     return (kept, also_kept) == (before, between)
 
@@ -52,8 +58,8 @@ async def time_is_the_same_again() -> bool:
 @outlast.workflow
 async def goes_the_new_way() -> str:
     if outlast.patched("faster"):
-        return str(await keep("new"))
-    return str(await keep("old"))
+        return await keep("new")
+    return await keep("old")
 
 
 @outlast.workflow

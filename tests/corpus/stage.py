@@ -182,7 +182,9 @@ async def play(
                 await _processes(playing, world, processes, doom, then)
                 return await _ending(playing, processes)
         except TimeoutError:
-            stand = [(run.id, run.status, run.wait_kind) async for run in store.find_all(RunQuery())]
+            stand = [
+                (run.id, run.status, run.wait_kind) async for run in store.find_all(RunQuery())
+            ]
             raise AssertionError(f"{case.id} hangs at {clock.now()}: {stand}, {doom}") from None
         finally:
             world.cancel()
@@ -279,5 +281,3 @@ class InPlace(ThreadPoolExecutor):
         except Exception as error:  # noqa: BLE001 - the future tells it
             future.set_exception(error)
         return future
-
-

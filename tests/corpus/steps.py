@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import outlast
+from outlast import sync
 from outlast.errors import StepFailed
 from tests.corpus.case import Case, Failed
 from tests.corpus.stage import notes, takes
@@ -15,6 +16,11 @@ async def add(left: int, right: int) -> int:
 
 @outlast.step(name="add")
 def add_in_thread(left: int, right: int) -> int:
+    return left + right
+
+
+@sync.step(name="add")
+def add_plainly(left: int, right: int) -> int:
     return left + right
 
 
@@ -31,7 +37,7 @@ async def one_after_the_other(number: int) -> int:
 @outlast.workflow
 def one_after_the_other_sync(number: int) -> int:
     for _ in range(3):
-        number = add_in_thread(number, 1)
+        number = add_plainly(number, 1)
     return number
 
 
@@ -75,22 +81,20 @@ async def flaky() -> str:
     return "at last"
 
 
-@outlast.step(name="flaky", retry=outlast.Retry(attempts=5, delay=600, backoff=3))
-def flaky_in_thread() -> str:
+@sync.step(name="flaky", retry=outlast.Retry(attempts=5, delay=600, backoff=3))
+def flaky_plainly() -> str:
     fails_so_often(2)
     return "at last"
 
 
 @outlast.workflow
 async def tries_again() -> str:
-    result: str = await flaky()
-    return result
+    return await flaky()
 
 
 @outlast.workflow
 def tries_again_sync() -> str:
-    result: str = flaky_in_thread()
-    return result
+    return flaky_plainly()
 
 
 TRIES_AGAIN = """
@@ -180,8 +184,7 @@ async def counts_up(to: int) -> int:
 
 @outlast.workflow
 async def goes_on_where_it_was() -> int:
-    result: int = await counts_up(2)
-    return result
+    return await counts_up(2)
 
 
 @outlast.step(retry=outlast.Retry(attempts=5, delay=600))
@@ -195,8 +198,7 @@ async def tells_its_key() -> int:
 
 @outlast.workflow
 async def keeps_its_key() -> int:
-    result: int = await tells_its_key()
-    return result
+    return await tells_its_key()
 
 
 @outlast.step(at_most_once=True)
@@ -208,7 +210,7 @@ async def launch(rocket: str) -> str:
 @outlast.workflow
 async def launches_once() -> str:
     try:
-        return str(await launch("r1"))
+        return await launch("r1")
     except StepFailed as failure:
         return failure.error_type
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Any
 
 from msgspec import Raw, Struct
 
 import outlast
+from outlast import sync
 from outlast.errors import SignalTimeout
 from outlast.model import Run, Status
 from tests.corpus.case import RUN, Case
@@ -20,6 +20,11 @@ HOUR = 3600
 @outlast.step
 async def work(name: str) -> str:
     await takes(60)
+    return name
+
+
+@sync.step(name="work")
+def prepare(name: str) -> str:
     return name
 
 
@@ -35,9 +40,9 @@ async def naps() -> str:
 
 @outlast.workflow
 def naps_sync() -> str:
-    before = outlast.now()
-    outlast.sleep(days=30)
-    return f"{(outlast.now() - before).days} days"
+    before = sync.now()
+    sync.sleep(days=30)
+    return f"{(sync.now() - before).days} days"
 
 
 NAPS = """
@@ -90,8 +95,8 @@ async def waits_for_an_answer() -> str:
 
 @outlast.workflow
 def waits_for_an_answer_sync() -> str:
-    answer: Any = outlast.wait_for("answer", Answer, timeout=timedelta(days=3))
-    return str(answer.by) if answer.ok else "no"
+    answer = sync.wait_for("answer", Answer, timeout=timedelta(days=3))
+    return answer.by if answer.ok else "no"
 
 
 WAITS_FOR_AN_ANSWER = """
@@ -110,8 +115,7 @@ async def answers(stage: Stage) -> None:
 @outlast.workflow
 async def hears_it_too_early() -> int:
     await work("slowly")
-    number: int = await outlast.wait_for("number", int)
-    return number
+    return await outlast.wait_for("number", int)
 
 
 async def is_early(stage: Stage) -> None:
@@ -161,7 +165,7 @@ async def repeats_itself(stage: Stage) -> None:
 @outlast.workflow
 async def waits_an_hour() -> str:
     try:
-        answer: str = await outlast.wait_for("answer", str, timeout=HOUR)
+        answer = await outlast.wait_for("answer", str, timeout=HOUR)
     except SignalTimeout as late:
         await outlast.sleep(hours=1)
         return str(late)
@@ -182,9 +186,9 @@ async def is_late(stage: Stage) -> None:
 @outlast.workflow
 async def asks_twice() -> str:
     try:
-        return str(await outlast.wait_for("answer", str, timeout=HOUR))
+        return await outlast.wait_for("answer", str, timeout=HOUR)
     except SignalTimeout:
-        return "second: " + str(await outlast.wait_for("answer", str, timeout=HOUR))
+        return "second: " + await outlast.wait_for("answer", str, timeout=HOUR)
 
 
 # -- people ---------------------------------------------------------------------------------------
@@ -198,9 +202,8 @@ async def asks_a_person() -> str:
 
 @outlast.workflow
 def asks_a_person_sync() -> str:
-    work("prepares")
-    number: Any = outlast.halt({"question": "how many?"}, int)
-    return str(number + 1)
+    prepare("prepares")
+    return str(sync.halt({"question": "how many?"}, int) + 1)
 
 
 ASKS_A_PERSON = """

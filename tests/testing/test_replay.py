@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import outlast
-from outlast.errors import InvalidValue, Mismatch, NotFound
+from outlast.errors import InvalidValue, Mismatch, NotFound, RunFailed
 from outlast.model import Event
 from outlast.model.payloads import WorkflowCompleted
 from outlast.stores.memory import MemoryStore
@@ -78,6 +80,27 @@ async def lottery() -> str:
     return await ship("nothing")
 
 
+asked: list[int] = []
+
+
+@outlast.workflow
+async def goes_through_a_set() -> list[str]:
+    # So that the tasks lie in memory in another order each time.
+    clutter = [bytearray(random.randrange(5000)) for _ in range(50)]
+    tasks = []
+    for number in range(8):
+        tasks.append(asyncio.create_task(pay(number)))
+        del clutter[random.randrange(len(clutter))]
+    done, _ = await asyncio.wait(tasks)
+    asked[:] = [tasks.index(task) for task in done]
+    return [await ship(task.result()) for task in done]
+
+
+@outlast.workflow
+async def takes_coroutines_as_they_come() -> list[str]:
+    return [await one for one in asyncio.as_completed([pay(1)])]
+
+
 async def recorded() -> list[Event]:
     async with app(shop) as testing:
         run = await testing.start(shop, 5)
@@ -124,6 +147,30 @@ async def test_an_open_history_tells_where_the_code_is() -> None:
     replayed = replay(shop, history)
     assert (replayed.ended, replayed.waits_for, replayed.asks) == (None, ["timer"], [])
     assert replay(shop, history[:1]).asks == ["step.started 'pay'"]
+
+
+@pytest.mark.proves("I14")
+async def test_a_set_of_tasks_is_gone_through_in_one_order() -> None:
+    """What `asyncio.wait` hands out comes in the same order live and in every replay, so that no
+    task gets what belongs to another."""
+    async with app(goes_through_a_set) as testing:
+        run = await testing.start(goes_through_a_set)
+        await run.result()
+        history = await testing.history(run.id)
+    live = list(asked)
+    for _ in range(10):
+        replay(goes_through_a_set, history)
+        assert asked == live
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.proves("I14")
+async def test_coroutines_that_would_be_shuffled_are_refused() -> None:
+    """`as_completed` puts coroutines into a set before they are tasks: their order is lost."""
+    async with app(takes_coroutines_as_they_come) as testing:
+        run = await testing.start(takes_coroutines_as_they_come)
+        with pytest.raises(RunFailed, match="make them yourself"):
+            await run.result()
 
 
 async def test_a_history_must_have_its_beginning() -> None:

@@ -46,8 +46,8 @@ class Inbox:
 
     async def read(self) -> None:
         """Take in what has come since the last look."""
+        run_id = self._execution.run_id
         while True:
-            run_id = self._execution.run_id
             items = await patiently(
                 self._store.clock,
                 lambda: self._store.inbox(run_id, after=self.seen, limit=PAGE),

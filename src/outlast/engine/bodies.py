@@ -79,9 +79,7 @@ class Bodies:
                 output = await self._limited(step, reply)
             else:
                 call = self._told(step, context, _call, step, args, kwargs)
-                output = step.signature.encode_result(
-                    self._codec, await self._limited(step, call)
-                )
+                output = step.signature.encode_result(self._codec, await self._limited(step, call))
         except Exception as raised:  # noqa: BLE001 - whatever a user's code raises is an outcome
             error = raised
         finally:

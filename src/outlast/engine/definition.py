@@ -185,6 +185,11 @@ class WorkflowDefinition(Definition):
         self, function: Callable[..., Any], *, name: str | None = None, version: int | str = 1
     ) -> None:
         super().__init__(function, name=name)
+        if any(character in self.name for character in "{}~"):
+            # It becomes part of the ids of its runs when it is somebody's child.
+            raise WorkflowMisuse(
+                f"workflow name {self.name!r} contains '{{', '}}' or '~': leave it out"
+            )
         self.version = version
 
     @cached_property

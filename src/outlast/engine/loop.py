@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
@@ -154,6 +155,13 @@ class RunLoop:
         name: str | None = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
+        if _is_in_as_completed():
+            cast("Coroutine[Any, Any, T]", coro).close()
+            raise WorkflowMisuse(
+                "asyncio.as_completed() would make tasks of these coroutines in any order, and a "
+                "replay in another: make them yourself, "
+                "as_completed([asyncio.create_task(one) for one in …])"
+            )
         return self.start_task(coro, current_scope.get(self.root).child(), name, context)
 
     def start_task(
@@ -166,7 +174,7 @@ class RunLoop:
         """A task whose operations get keys in `scope`."""
         context = context or copy_context()
         context.run(current_scope.set, scope)
-        task = asyncio.Task(coro, loop=self._as_loop, name=name, context=context)
+        task = _RunTask(coro, scope, loop=self._as_loop, name=name, context=context)
         self._tasks[task] = context
         task.add_done_callback(self._tasks.pop)
         return task
@@ -195,6 +203,32 @@ class RunLoop:
             f"workflow code tried to reach the world (the loop's {name!r}): its result would "
             "differ in a replay. Put that into a step and await the step"
         )
+
+
+class _RunTask(asyncio.Task[T]):
+    """A task whose hash is its place in the workflow. asyncio keeps tasks in sets, and `wait` hands
+    them out: by their addresses, a replay would go through them in another order."""
+
+    def __init__(
+        self, coro: Generator[Any, None, T] | Coroutine[Any, Any, T], scope: Scope, **options: Any
+    ) -> None:
+        self._hash = zlib.crc32(scope.path.encode())
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+def _is_in_as_completed() -> bool:
+    """Whether it is `asyncio.as_completed` that asks: it has put coroutines into a set."""
+    frame = sys._getframe(2)  # noqa: SLF001 - asyncio leaves no other trace of it
+    for _ in range(5):
+        if frame.f_code is asyncio.as_completed.__code__:
+            return True
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return False
 
 
 class _DurableHandle(asyncio.TimerHandle):

@@ -77,9 +77,7 @@ class MapBodies:
         self._fill()
 
     def _fill(self) -> None:
-        while (
-            self._todo and not self._paused and len(self._running) < self._call.concurrency
-        ):
+        while self._todo and not self._paused and len(self._running) < self._call.concurrency:
             task = asyncio.create_task(self._run(self._todo.popleft()))
             self._running.add(task)
             task.add_done_callback(self._over)

@@ -233,6 +233,11 @@ def _told(error: BaseException) -> str:
     """An error in a line; those of a group one after the other."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(_told(inner) for inner in error.exceptions)
+    if isinstance(error, RuntimeError) and "attached to a different loop" in str(error):
+        return (
+            "RuntimeError: workflow code awaits what is attached to a different loop, that of the "
+            "program: its result would differ in a replay. Put that into a step and await the step"
+        )
     return str(error) if isinstance(error, OutlastError) else f"{type(error).__name__}: {error}"
 
 

@@ -130,9 +130,11 @@ def simulate(
         random.setstate(chance)
     mishaps = simulated.crashes + simulated.pauses
     given_up = mishaps >= MAX_INTERRUPTIONS and was_given_up(simulated.histories)
-    if expected is not None and not given_up:
+    if given_up:
+        simulated.differences.clear()
+    elif expected is not None:
         found = changes(expected, simulated.ending, strict=False)
-        simulated.differences = [text for name, text in found if name not in ignore]
+        simulated.differences += [text for name, text in found if name not in ignore]
     return simulated
 
 
@@ -169,6 +171,7 @@ class _Simulation:
         self._tasks: set[asyncio.Task[None]] = set()
         self._begun: set[str] = set()
         self._problems: list[str] = []
+        self._differences: list[str] = []
 
     async def run(self) -> Simulated:
         asyncio.get_running_loop().set_default_executor(InPlace())
@@ -198,13 +201,16 @@ class _Simulation:
             for world in worlds:
                 if world.done():
                     await world
-            left = await self._unfinished() + ["the world"] * any(not one.done() for one in worlds)
+            left = await self._unfinished()
+            waiting = any(not world.done() for world in worlds)
             # A zombie that is left may try to change what has ended: it shall.
-            if not left and not any(one.is_paused for one in self._living):
+            if not (left or waiting or any(one.is_paused for one in self._living)):
                 return
             if not self._clock.leap():
                 if left:
                     self._problems.append(f"I24: nothing more happens: {left}")
+                elif waiting:
+                    self._differences.append("the world waits for what does not come")
                 return
         self._problems.append(f"I24: no end after {MAX_LEAPS} leaps: {await self._unfinished()}")
 
@@ -294,4 +300,5 @@ class _Simulation:
             crashes=self._weather.crashes,
             pauses=self._weather.pauses,
             faults=self._weather.faults,
+            differences=self._differences,
         )

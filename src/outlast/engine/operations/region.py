@@ -7,6 +7,7 @@ from the state after its last finished iteration.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -15,7 +16,7 @@ from msgspec import Raw
 from outlast.engine.definition import Signature
 from outlast.engine.operations.operation import Operation
 from outlast.engine.scope import Scope, current_scope
-from outlast.errors import ScopeFailed
+from outlast.errors import ScopeFailed, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.payloads import LoopIterated, Payload, ScopeCompleted, ScopeStarted
 from outlast.model.payloads import ScopeFailed as Failed
@@ -69,7 +70,7 @@ async def run_scope(
         return await _recorded(region.future)
     outside = current_scope.set(Scope(f"{region.key}/"))
     try:
-        value = await body(*args, **kwargs)
+        value = await _awaitable(body(*args, **kwargs), region.key)
         output = signature.encode_result(execution.codec, value)
         undoable = execution.undoing.inside(region.key)
         execution.say(region.key, ScopeCompleted(output=output, undoable=undoable))
@@ -122,7 +123,7 @@ async def run_loop(
     while True:
         outside = current_scope.set(Scope(f"{key}/{iteration}/"))
         try:
-            result = await body(state)
+            result = await _awaitable(body(state), key)
         finally:
             current_scope.reset(outside)
         if isinstance(result, Stop):
@@ -132,6 +133,12 @@ async def run_loop(
         iteration += 1
         undoable = execution.undoing.inside(key)
         execution.say(key, LoopIterated(iteration=iteration, state=encoded, undoable=undoable))
+
+
+def _awaitable(value: Any, key: str) -> Awaitable[Any]:
+    if not inspect.isawaitable(value):
+        raise WorkflowMisuse(f"the body of {key!r} has to be an async function")
+    return value
 
 
 async def _recorded(future: asyncio.Future[Any]) -> Any:

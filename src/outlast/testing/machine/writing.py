@@ -174,9 +174,23 @@ class Claims(Writes):
         if (held := self._pick(pick, tasks)) is not None:
             self.both(lambda side: self.stores[side].release([held[side]]))
 
-    @rule(run=runs, task=st.sampled_from(TASKS), owner=owners, ttl=st.none() | ttls)
-    def claim_task(self, run: str, task: tuple[str, str], owner: str, ttl: float | None) -> None:
-        answers = self.done(lambda side: self.stores[side].claim_task(run, task[1], owner, ttl=ttl))
+    @rule(
+        run=runs,
+        task=st.sampled_from(TASKS),
+        pick=st.none() | picks,
+        owner=owners,
+        ttl=st.none() | ttls,
+    )
+    def claim_task(
+        self, run: str, task: tuple[str, str], pick: int | None, owner: str, ttl: float | None
+    ) -> None:
+        """One that is to be had, or any, which most often is not."""
+        id = task[1]
+        available = [one for one in self.dumps[LEFT].tasks if one.run_id]
+        if pick is not None and available:
+            chosen = available[pick % len(available)]
+            run, id = chosen.run_id, chosen.id
+        answers = self.done(lambda side: self.stores[side].claim_task(run, id, owner, ttl=ttl))
         if answers is not None:
             self._keep(*answers)
 
