@@ -13,6 +13,7 @@ in every replay.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 import zlib
 from collections import deque
@@ -221,12 +222,12 @@ class _RunTask(asyncio.Task[T]):
 
 def _is_in_as_completed() -> bool:
     """Whether it is `asyncio.as_completed` that asks: it has put coroutines into a set."""
-    frame = sys._getframe(2)  # noqa: SLF001 - asyncio leaves no other trace of it
-    for _ in range(5):
+    frame = inspect.currentframe()
+    for _ in range(8):
+        if frame is None:
+            break
         if frame.f_code is asyncio.as_completed.__code__:
             return True
-        if frame.f_back is None:
-            break
         frame = frame.f_back
     return False
 

@@ -25,7 +25,7 @@ from outlast.testing.checker import Evidence, RecordingStore, check, dump
 from outlast.testing.clock import START
 from outlast.testing.effects import Execution, Ledger
 from outlast.testing.endings import Ending
-from outlast.testing.mortal import Process, Site
+from outlast.testing.mortal import Doom, Process
 from outlast.testing.virtual import VirtualClock
 
 MAX_LEAPS = 100_000
@@ -76,7 +76,7 @@ class Conducted:
 
 
 async def conduct(
-    scenario: Scenario, *, doom: Site | None = None, start: datetime = START
+    scenario: Scenario, *, doom: Doom | None = None, start: datetime = START
 ) -> Conducted:
     """Run a scenario until nothing more will happen by itself."""
     if scenario.setup is not None:
@@ -95,7 +95,7 @@ async def conduct(
 
 class _Conductor:
     def __init__(
-        self, scenario: Scenario, store: Store, clock: VirtualClock, doom: Site | None
+        self, scenario: Scenario, store: Store, clock: VirtualClock, doom: Doom | None
     ) -> None:
         self._scenario = scenario
         self._store = store

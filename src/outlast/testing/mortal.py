@@ -36,7 +36,7 @@ class Crash(StrEnum):
     LOST_ANSWER = "was told an error after"  # it was done, and the caller lives on in doubt
 
 
-class Site(Protocol):
+class Doom(Protocol):
     """Decides at each call of the store."""
 
     def __call__(self, number: int, what: str) -> Crash | None:
@@ -54,7 +54,7 @@ class Process:
         ledger: Ledger,
         *,
         name: str = "process",
-        doom: Site | None = None,
+        doom: Doom | None = None,
     ) -> None:
         self.name = name
         self.clock = MortalClock(self, clock)

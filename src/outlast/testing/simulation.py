@@ -19,20 +19,16 @@ plain test, not from an async one.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from outlast.api import Workflow
 from outlast.app import App
 from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.engine.engine import LEASE_SECONDS
 from outlast.engine.retry import MAX_INTERRUPTIONS
 from outlast.errors import RunExists, TryAgain
-from outlast.model.event import Event
 from outlast.model.ids import seeded
 from outlast.model.query import RunQuery
 from outlast.ports.clock import Clock
@@ -42,62 +38,14 @@ from outlast.testing.checker import RecordingStore, dump
 from outlast.testing.effects import Ledger
 from outlast.testing.endings import Ending, changes, unstable
 from outlast.testing.inplace import InPlace
+from outlast.testing.subjects import Outside, Simulated, Subject
 from outlast.testing.verdicts import violations
 from outlast.testing.virtual import VirtualClock
 from outlast.testing.weather import CALM, STORM, Climate, Weather, WeatheredProcess
 
 MAX_LEAPS = 2_000
 
-
-@dataclass(frozen=True)
-class Outside:
-    """What acts on runs from outside has: a client whose calls do not fail, the store, time."""
-
-    client: Client
-    store: Store
-    clock: VirtualClock
-    ledger: Ledger
-
-
-@dataclass(frozen=True)
-class Subject:
-    """One run: its workflow and arguments, other workflows that it starts, and what the `world`
-    does to it, from its beginning on."""
-
-    workflow: Workflow[..., Any]
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    id: str = "run"
-    workflows: tuple[Workflow[..., Any], ...] = ()
-    world: Callable[[Outside], Awaitable[object]] | None = None
-
-
-@dataclass
-class Simulated:
-    """What became of it. `violations` are promises that were not kept, `differences` what ended
-    otherwise than in calm weather. `digest` is of the trace: the same for two simulations of one
-    seed."""
-
-    seed: int
-    ending: Ending
-    histories: dict[str, list[Event]]
-    trace: list[str]
-    violations: list[str]
-    crashes: int
-    pauses: int
-    faults: int
-    differences: list[str] = field(default_factory=list)
-
-    @property
-    def digest(self) -> str:
-        """A hash of all that happened."""
-        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()[:16]
-
-    def check(self) -> None:
-        """Raise if anything is not as it should be."""
-        found = self.violations + self.differences
-        if found:
-            raise AssertionError("\n".join([f"seed {self.seed}, trace {self.digest}:", *found]))
+__all__ = ["Outside", "Simulated", "Subject", "simulate"]
 
 
 def simulate(
@@ -129,23 +77,13 @@ def simulate(
     finally:
         random.setstate(chance)
     mishaps = simulated.crashes + simulated.pauses
-    given_up = mishaps >= MAX_INTERRUPTIONS and was_given_up(simulated.histories)
+    given_up = mishaps >= MAX_INTERRUPTIONS and simulated.was_given_up
     if given_up:
         simulated.differences.clear()
     elif expected is not None:
         found = changes(expected, simulated.ending, strict=False)
         simulated.differences += [text for name, text in found if name not in ignore]
     return simulated
-
-
-def was_given_up(histories: dict[str, list[Event]]) -> bool:
-    """Whether a step was given up because its process died too often: then the outcome may be
-    another, and rightly so."""
-    return any(
-        event.type == "step.failed" and b'"Interrupted"' in bytes(event.data)
-        for history in histories.values()
-        for event in history
-    )
 
 
 class _Simulation:

@@ -153,7 +153,7 @@ class WeatheredProcess(Process):
     ) -> None:
         self._weather = weather
         self._still_until = 0.0
-        super().__init__(store, clock, ledger, name=name, doom=lambda *_: weather.crash())
+        super().__init__(store, clock, ledger, name=name, doom=lambda number, what: weather.crash())
 
     def reach(self, store: Store) -> Store:
         async def pause() -> None:

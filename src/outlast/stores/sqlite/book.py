@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 
 from outlast.model.event import Event
 from outlast.model.run import Attribute, Run
-from outlast.model.times import EPOCH
+from outlast.model.times import EPOCH, to_micros
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import (
@@ -25,7 +25,6 @@ from outlast.stores.sqlite.rows import (
     RunRow,
     detail_row,
     event_rows,
-    micros,
     tag,
     text,
     value_row,
@@ -87,7 +86,7 @@ class Book:
 
     def __init__(self, connection: Connection, now: datetime) -> None:
         self.connection = connection
-        self.now = micros(now)
+        self.now = to_micros(now)
         self.counters = Counters(connection)
         self._runs: dict[str, RunRow | None] = {}
         self._details: list[tuple[Any, ...]] = []
@@ -129,7 +128,7 @@ class Book:
             record.status.value,
             record.wait_kind,
             record.current_step,
-            None if runnable_at is None else max(micros(runnable_at), now),
+            None if runnable_at is None else max(to_micros(runnable_at), now),
             None,
             0,
             None,
@@ -137,7 +136,7 @@ class Book:
             0,
             "",
             0,
-            now if record.created_at == EPOCH else micros(record.created_at),
+            now if record.created_at == EPOCH else to_micros(record.created_at),
             now,
             None,
             is_new=True,
@@ -169,7 +168,7 @@ class Book:
                 self.connection.execute(DELETE_ATTRIBUTES, (row.key,))
                 self._index(row, value)
         elif name == "runnable_at":
-            row.runnable_at = None if value is None else max(micros(value), self.now)
+            row.runnable_at = None if value is None else max(to_micros(value), self.now)
             row.is_moved = True
         elif name == "status":
             row.status = value.value

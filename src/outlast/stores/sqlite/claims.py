@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from outlast.model.claim import Claim, ClaimedRun
-from outlast.model.times import from_micros
+from outlast.model.times import from_micros, to_micros
 from outlast.stores.sqlite.book import LOAD_RUN, Counters
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.queries import query
-from outlast.stores.sqlite.rows import RunRow, micros, text, to_run
+from outlast.stores.sqlite.rows import RunRow, text, to_run
 from outlast.stores.sqlite.tasks import find_held
 
 FIND_SHELVES = query("find_shelves")
@@ -40,11 +40,11 @@ class Wish(msgspec.Struct, frozen=True):
 def find_claimable(connection: Connection, wish: Wish, now: datetime) -> list[int]:
     """The keys of the runs to claim, those due longest first."""
     if wish.run_ids is None:
-        found = _runnable(connection, wish, micros(now))
+        found = _runnable(connection, wish, to_micros(now))
     else:
         found = []
         for id in set(wish.run_ids):
-            parameters = {"id": id, "now": micros(now)}
+            parameters = {"id": id, "now": to_micros(now)}
             for due, _, key, workflow in connection.execute(FIND_CLAIMABLE, parameters).fetchall():
                 if wish.workflows is None or workflow in wish.workflows:
                     found.append((due or 0, id, key))
@@ -90,7 +90,7 @@ def claim_runs(
             uid=run.uid,
         )
         claimed.append(ClaimedRun(claim, run))
-        updates.append((owner, token, micros(until), key))
+        updates.append((owner, token, to_micros(until), key))
     connection.executemany(CLAIM_RUNS, updates)
     counters.save()
     return claimed
@@ -106,12 +106,12 @@ def renew(
         if claim.task_id is None:
             run = _owned(connection, claim)
             if run is not None:
-                connection.execute(RENEW_RUNS, (micros(until), run.key))
+                connection.execute(RENEW_RUNS, (to_micros(until), run.key))
             kept = run is not None
         else:
             task = find_held(connection, claim)
             if task is not None and task.claimed_until is not None:
-                connection.execute(RENEW_TASK, (micros(until), task.key))
+                connection.execute(RENEW_TASK, (to_micros(until), task.key))
             kept = task is not None
         expires_at = None if claim.expires_at is None else until
         renewed.append(msgspec.structs.replace(claim, expires_at=expires_at) if kept else None)

@@ -6,10 +6,11 @@ from collections.abc import Collection
 from datetime import datetime
 
 from outlast.model.run import Status
+from outlast.model.times import to_micros
 from outlast.stores.sqlite.book import Book
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.queries import query
-from outlast.stores.sqlite.rows import RunRow, micros, text
+from outlast.stores.sqlite.rows import RunRow, text
 
 FIND_TREE = query("find_tree")
 FIND_ENDED = query("find_ended")
@@ -57,7 +58,7 @@ def expire(
 ) -> list[str]:
     """Remove trees that ended long ago; the ids of their roots."""
     statuses = text([one.value for one in status]) if status else None
-    parameters = {"before": micros(before), "statuses": statuses, "limit": limit}
+    parameters = {"before": to_micros(before), "statuses": statuses, "limit": limit}
     ended = [id for (id,) in connection.execute(FIND_ENDED, parameters).fetchall()]
     for id in ended:
         forget_tree(connection, id)

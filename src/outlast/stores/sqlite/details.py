@@ -8,7 +8,7 @@ from datetime import datetime
 
 from outlast.errors import StoreClosed
 from outlast.model.activity import Activity
-from outlast.model.checks import check_after, check_fact, check_send
+from outlast.model.checks import check_after, check_fact, check_moment, check_send
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.commit import Refusal
 from outlast.model.entry import Entry
@@ -136,8 +136,9 @@ class SqliteDetails(Store):
         self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
     ) -> list[Timer]:
         check_limit(limit)
+        moment = check_moment(now or self.clock.now(), "now")
         return await self._session.read_page(
-            lambda db, limit: parts.find_due_timers(db, now or self.clock.now(), limit),
+            lambda db, limit: parts.find_due_timers(db, moment, limit),
             limit=limit,
             timeout=timeout,
         )
@@ -233,6 +234,7 @@ class SqliteDetails(Store):
         timeout: float | None = None,
     ) -> list[str]:
         check_limit(limit)
+        check_moment(before, "before")
         return await self._session.write(
             lambda db: deleting.expire(db, before, status, limit), rows=MANY, timeout=timeout
         )

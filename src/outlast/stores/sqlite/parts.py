@@ -15,14 +15,13 @@ from outlast.model.fact import Fact
 from outlast.model.ids import root_of
 from outlast.model.snapshot import Snapshot
 from outlast.model.timer import Timer
-from outlast.model.times import EPOCH, from_micros
+from outlast.model.times import EPOCH, from_micros, to_micros
 from outlast.stores.sqlite.book import Book
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import (
     STATUS,
     RunRow,
-    micros,
     micros_or_none,
     moment,
     payload,
@@ -64,7 +63,7 @@ def write_parts(book: Book, row: RunRow, commit: Commit) -> tuple[str, ...]:
         stamped = [msgspec.structs.replace(task, uid=row.uid) for task in commit.tasks]
         insert_tasks(connection, stamped, now=book.now, earliest=book.now)
     if commit.timers:
-        timers = [(row.key, timer.id, micros(timer.fire_at)) for timer in commit.timers]
+        timers = [(row.key, timer.id, to_micros(timer.fire_at)) for timer in commit.timers]
         connection.executemany(INSERT_TIMERS, timers)
     fired = _fire(connection, row.key, commit.fired) if commit.fired else ()
     if commit.facts:
@@ -100,7 +99,7 @@ def load_timers(connection: Connection, run_id: str) -> list[Timer]:
 
 def find_due_timers(connection: Connection, now: datetime, limit: int) -> list[Timer]:
     """Timers that should fire."""
-    rows = connection.execute(FIND_DUE_TIMERS, (micros(now), limit)).fetchall()
+    rows = connection.execute(FIND_DUE_TIMERS, (to_micros(now), limit)).fetchall()
     return [_to_timer(row) for row in rows]
 
 
@@ -115,7 +114,7 @@ def _to_timer(row: tuple[Any, ...]) -> Timer:
 def _entry_row(key: int, entry: Entry, now: int) -> tuple[Any, ...]:
     return (
         key,
-        now if entry.timestamp == EPOCH else micros(entry.timestamp),
+        now if entry.timestamp == EPOCH else to_micros(entry.timestamp),
         entry.id,
         entry.step_id,
         entry.step_type,

@@ -14,14 +14,13 @@ from outlast.model.claim import Claim, check_ttl
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
 from outlast.model.task import DeadTask, Delivery, Task
-from outlast.model.times import from_micros
+from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
 from outlast.stores.sqlite.connection import Connect, Connection, Synchronous, connect, scalar
 from outlast.stores.sqlite.database import MANY, Database
 from outlast.stores.sqlite.queries import query
-from outlast.stores.sqlite.rows import micros
 from outlast.stores.sqlite.session import Session
 from outlast.stores.sqlite.tasks import (
     DeadTaskRow,
@@ -95,8 +94,8 @@ class SqliteQueue(Queue):
         def work(db: Connection) -> int:
             now = self.clock.now()
             before = scalar(db, COUNT_CHANGES)
-            later = micros(now + timedelta(seconds=delay))
-            insert_tasks(db, tasks, now=micros(now), earliest=later)
+            later = to_micros(now + timedelta(seconds=delay))
+            insert_tasks(db, tasks, now=to_micros(now), earliest=later)
             return int(scalar(db, COUNT_CHANGES) - before)
 
         added = await self._session.write(work, rows=len(tasks), timeout=timeout)
@@ -146,7 +145,7 @@ class SqliteQueue(Queue):
         def work(db: Connection, task: TaskRow) -> None:
             now = self.clock.now()
             if requeue and task.attempt < self.max_attempts:
-                db.execute(RETURN_TASK, (micros(now + timedelta(seconds=delay)), task.key))
+                db.execute(RETURN_TASK, (to_micros(now + timedelta(seconds=delay)), task.key))
             elif drop and not requeue:
                 _delete(db, task)
             else:
@@ -160,7 +159,7 @@ class SqliteQueue(Queue):
         until = self.clock.now() + timedelta(seconds=seconds)
 
         def work(db: Connection, task: TaskRow) -> None:
-            db.execute(RENEW_TASK, (micros(until), task.key))
+            db.execute(RENEW_TASK, (to_micros(until), task.key))
 
         await self._with_task(claim, work, timeout)
         return msgspec.structs.replace(claim, expires_at=until)
@@ -189,7 +188,7 @@ class SqliteQueue(Queue):
         self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
     ) -> int:
         def work(db: Connection) -> int:
-            now = micros(self.clock.now())
+            now = to_micros(self.clock.now())
             keys = _chosen(db, queue, task_ids)
             for key in keys:
                 db.execute(REDRIVE_TASK, {"key": key, "now": now})
@@ -227,7 +226,7 @@ class SqliteQueue(Queue):
 
 
 def _at(queue: str, now: datetime) -> dict[str, object]:
-    return {"queue": queue, "now": micros(now)}
+    return {"queue": queue, "now": to_micros(now)}
 
 
 def _delete(db: Connection, task: TaskRow) -> None:
@@ -235,7 +234,7 @@ def _delete(db: Connection, task: TaskRow) -> None:
 
 
 def _bury(db: Connection, task: TaskRow, reason: str, now: datetime) -> None:
-    db.execute(BURY_TASK, {"key": task.key, "reason": reason, "now": micros(now)})
+    db.execute(BURY_TASK, {"key": task.key, "reason": reason, "now": to_micros(now)})
     _delete(db, task)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from outlast.errors import InvalidValue, Undecodable
+from outlast.errors import Undecodable
 from outlast.model.event import Event
 from outlast.model.run import Attribute, Run, Status
 from outlast.model.times import EPOCH, from_micros, to_micros
@@ -171,7 +170,7 @@ def event_rows(
             str(event.type),
             event.version,
             event.step_name,
-            now if event.timestamp == EPOCH else micros(event.timestamp),
+            now if event.timestamp == EPOCH else to_micros(event.timestamp),
             token,
             text(event.metadata) if event.metadata else None,
             bytes(event.data),
@@ -238,19 +237,9 @@ def text(value: object) -> str:
     return _text.encode(value).decode()
 
 
-def micros(when: datetime) -> int:
-    """A time as it is stored."""
-    try:
-        return to_micros(when)
-    except TypeError:
-        raise InvalidValue(
-            f"{when!r} has no time zone: use an aware datetime, such as datetime.now(UTC)"
-        ) from None
-
-
 def micros_or_none(when: datetime | None) -> int | None:
     """A time as it is stored, if there is one."""
-    return None if when is None else micros(when)
+    return None if when is None else to_micros(when)
 
 
 def moment(stored: int | None) -> datetime | None:
@@ -263,13 +252,6 @@ def metadata_of(stored: str | None) -> dict[str, str]:
     return {} if stored is None else _metadata.decode(stored)
 
 
-def _attribute_text(attributes: dict[str, Attribute]) -> str:
-    for name, value in attributes.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InvalidValue(f"attribute {name!r} is {value}: use a finite number")
-    return text(attributes)
-
-
 def _as_is(value: Any) -> Any:
     return value
 
@@ -279,7 +261,7 @@ COLD: dict[str, Callable[[Any], Any]] = {
     "definition": _as_is,
     "queue": _as_is,
     "priority": _as_is,
-    "attributes": _attribute_text,
+    "attributes": text,
     "input": payload,
     "error": _as_is,
     "recover_to": _as_is,

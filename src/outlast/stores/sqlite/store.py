@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from outlast.model.checks import check_after, check_batch
+from outlast.model.checks import check_after
 from outlast.model.claim import Claim, ClaimedRun, check_ttl
 from outlast.model.commit import Commit, Outcome
 from outlast.model.event import Event
@@ -59,10 +59,6 @@ class SqliteStore(SqliteDetails):
         return await self._session.fold(timeout=timeout)
 
     # -- the one write ------------------------------------------------------------------------
-
-    def check(self, commits: Sequence[Commit], *, atomic: bool = False) -> None:
-        # Everything that a commit can ask for is declared, so its parts need no look.
-        check_batch(commits)
 
     async def commit(
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None

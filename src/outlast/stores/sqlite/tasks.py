@@ -9,13 +9,12 @@ from msgspec import Struct
 
 from outlast.model.claim import Claim
 from outlast.model.task import Task
-from outlast.model.times import from_micros
+from outlast.model.times import from_micros, to_micros
 from outlast.stores.sqlite.book import Counters
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import (
     metadata_of,
-    micros,
     micros_or_none,
     moment,
     payload,
@@ -81,7 +80,7 @@ def insert_tasks(connection: Connection, tasks: Sequence[Task], *, now: int, ear
             text(task.metadata) if task.metadata else None,
             now,
             payload(task.input),
-            earliest if task.run_at is None else max(micros(task.run_at), earliest),
+            earliest if task.run_at is None else max(to_micros(task.run_at), earliest),
         )
         for task in tasks
     ]
@@ -120,7 +119,7 @@ def claim_task(
     connection: Connection, run_id: str, task_id: str, owner: str, ttl: float | None, now: datetime
 ) -> Claim | None:
     """Claim one task of a run, if it is to be had."""
-    parameters = {"run_id": run_id, "id": task_id, "now": micros(now)}
+    parameters = {"run_id": run_id, "id": task_id, "now": to_micros(now)}
     rows = connection.execute(FIND_AVAILABLE_TASK_OF_RUN, parameters).fetchall()
     if not rows:
         return None
@@ -157,7 +156,7 @@ def find_available(
     if queue is None:
         queues = [name for (name,) in connection.execute(FIND_QUEUES).fetchall()]
     places = [
-        place for name in queues for place in _available_in(connection, name, micros(now), limit)
+        place for name in queues for place in _available_in(connection, name, to_micros(now), limit)
     ]
     # Outside a transaction a task may be gone by now: another process was faster.
     return [
@@ -169,7 +168,7 @@ def find_available(
 
 def has_available(connection: Connection, queue: str, now: datetime) -> bool:
     """Whether there is a task that is due and unclaimed."""
-    return bool(_available_in(connection, queue, micros(now), 1))
+    return bool(_available_in(connection, queue, to_micros(now), 1))
 
 
 def _available_in(

@@ -178,6 +178,30 @@ class Rules(Details):
         if answers is not None:
             self._keep(*(None if one is None else one.claim for one in answers))
 
+    @rule(
+        name=queue_names,
+        owner=owners,
+        visibility=ttls,
+        deed=words("ack", "nack", "reject", "lose", "keep"),
+    )
+    def deliver(self, name: str, owner: str, visibility: float, deed: str) -> None:
+        """The life of a task in a queue in one go."""
+        self.enqueue(name, ["q1", "q2"], "", 0.0, 0)
+        known = len(self.task_claims)
+        self.take(name, owner, visibility)
+        if len(self.task_claims) == known:
+            return
+        held = self.task_claims[known]
+        if deed == "ack":
+            self.both(lambda side: self.queues[side].ack(held[side]))
+        elif deed in {"nack", "reject"}:
+            back = deed == "nack"
+            self.both(lambda side: self.queues[side].nack(held[side], requeue=back))
+        elif deed == "lose":
+            self.clock.advance(visibility)
+            self.take(name, owner, visibility)
+            self.both(lambda side: self.queues[side].ack(held[side]))
+
     @precondition(has_tasks)
     @rule(pick=picks)
     def ack(self, pick: int) -> None:

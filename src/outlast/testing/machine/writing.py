@@ -194,12 +194,34 @@ class Claims(Writes):
         if answers is not None:
             self._keep(*answers)
 
+    @rule(
+        run=runs,
+        number=st.integers(0, len(TASKS) - 1),
+        owner=owners,
+        ttl=st.none() | ttls,
+        deed=words("keep", "finish", "lose", "release"),
+    )
+    def work(self, run: str, number: int, owner: str, ttl: float | None, deed: str) -> None:
+        """The life of a task in one go; by chance alone its parts seldom meet."""
+        self._submit([Recipe(run=run, tasks=((number, 0, 0.0),))])
+        known = len(self.task_claims)
+        self.claim_task(run, TASKS[number], None, owner, ttl)
+        if len(self.task_claims) == known:
+            return
+        if deed == "lose":
+            self.clock.advance(max(TTLS) + 1)
+            self.claim_task(run, TASKS[number], None, owner, ttl)
+        if deed == "release":
+            self.release(0, True)
+        if deed != "keep":
+            self.finish_task(len(self.task_claims) - 1 - known)
+
     @precondition(has_tasks)
     @rule(pick=picks)
     def finish_task(self, pick: int) -> None:
-        """As `save_task_result` does: under the claim on the task, without one on the run."""
+        """As `save_task_result` does: under the claim on the task, and on the run if it has one."""
         if (held := self._pick(pick, True)) is not None and held[LEFT].run_id:
-            cooked = self.cooked(Recipe(run=held[LEFT].run_id, token="none", events=1))
+            cooked = self.cooked(Recipe(run=held[LEFT].run_id, events=1))
             own = zip(cooked, held, strict=True)
             self._send_off(*([replace(one, uid=it.uid, finishes=(it,))] for one, it in own))
 
