@@ -150,9 +150,7 @@ def workflow(function: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]
 @overload
 def workflow(function: Callable[P, R], /) -> Workflow[P, R]: ...
 @overload
-def workflow(
-    *, name: str | None = None, version: int | str = 1
-) -> DeclareWorkflow: ...
+def workflow(*, name: str | None = None, version: int | str = 1) -> DeclareWorkflow: ...
 def workflow(
     function: Callable[..., Any] | None = None,
     /,

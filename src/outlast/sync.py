@@ -156,9 +156,7 @@ class App:
         if self._loop is not None:
             return
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="outlast", daemon=True
-        )
+        self._thread = threading.Thread(target=self._loop.run_forever, name="outlast", daemon=True)
         self._thread.start()
         try:
             self._app = AsyncApp(self._store, **self._options)
@@ -256,9 +254,7 @@ class App:
 # -- in a plain workflow --------------------------------------------------------------------------
 
 
-def sleep(
-    seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
-) -> None:
+def sleep(seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
     """Sleep durably: the run leaves memory, and the process may end meanwhile."""
     _plain("sleep")
     cast("None", api.sleep(seconds, minutes=minutes, hours=hours, days=days))

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import outlast
-from outlast.api import Workflow
 from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.errors import NotFound, RunCancelled, RunFailed
@@ -29,6 +28,7 @@ from outlast.ports.store import Store
 from outlast.testing.checker import Evidence, RecordingStore, Violation, check
 from outlast.testing.dump import dump
 from outlast.testing.effects import Execution, Ledger
+from outlast.testing.faults import FaultyStore, Never, Plan
 from outlast.testing.mortal import Crash, Process
 from outlast.testing.virtual import VirtualClock
 from outlast.testing.wrapping import WrappedStore
@@ -166,10 +166,9 @@ async def play(
     make_store: Callable[[VirtualClock], Store],
     doom: Doom | None = None,
     *,
-    then: tuple[Workflow[..., Any], ...] = (),
+    faults: Plan | None = None,
 ) -> Ending:
-    """Play a case to its end, through a death if need be. `then` is the code of the process that
-    comes after it, if it is other code."""
+    """Play a case to its end, through a death and faults of the store if need be."""
     global _stage
     asyncio.get_running_loop().set_default_executor(InPlace())
     clock = VirtualClock()
@@ -179,7 +178,7 @@ async def play(
         processes: list[Process] = []
         try:
             async with asyncio.timeout(REAL_SECONDS):
-                await _processes(playing, world, processes, doom, then)
+                await _processes(playing, world, processes, doom, faults or Never())
                 return await _ending(playing, processes)
         except TimeoutError:
             stand = [
@@ -199,16 +198,16 @@ async def _processes(
     world: asyncio.Task[None],
     processes: list[Process],
     doom: Doom | None,
-    then: tuple[Workflow[..., Any], ...],
+    faults: Plan,
 ) -> None:
     """One process after the other, until the world has seen the end."""
+    store = FaultyStore(stage.store, faults)
     while not world.done():
-        code = then if processes and then else stage.case.workflows
         name = f"process {len(processes) + 1}"
-        process = _Process(stage.store, stage.clock, stage.ledger, name=name, doom=doom)
+        process = _Process(store, stage.clock, stage.ledger, name=name, doom=doom)
         processes.append(process)
         doom = None
-        app = outlast.App(process.store, workflows=code)
+        app = outlast.App(process.store, workflows=stage.case.workflows)
         working = asyncio.create_task(_works(app, stage.case))
         process.runs(app, working)
         await asyncio.wait((world, working, process.death), return_when=asyncio.FIRST_COMPLETED)

@@ -150,7 +150,7 @@ async def test_an_item_of_a_map_that_does_not_fit() -> None:
 
     @outlast.workflow
     async def maps() -> list[int]:
-        return await outlast.map(double, [1, "two", 3])  # type: ignore[list-item]
+        return await outlast.map(double, [1, "two", 3])  # type: ignore[arg-type]
 
     async with app(maps) as testing:
         error = await failure_of(testing, maps)
@@ -292,11 +292,11 @@ async def test_code_that_never_comes_to_rest(monkeypatch: pytest.MonkeyPatch) ->
     async def polls(pause: bool) -> None:
         if pause:
             await outlast.sleep(hours=1)
-        while True:
+        while True:  # noqa: ASYNC110 - this is the mistake that is tested
             await asyncio.sleep(0)
 
     async with app(polls) as testing:
-        with pytest.raises(WorkflowMisuse, match="waits for nothing.*await a step, a signal"):
+        with pytest.raises(WorkflowMisuse, match=r"waits for nothing.*await a step, a signal"):
             await testing.start(polls, False, id="at-once")
         with pytest.raises(NotFound):
             await testing.get("at-once")
@@ -314,7 +314,7 @@ async def test_outlast_calls_outside_a_workflow() -> None:
         lambda: outlast.sleep(1),
         lambda: outlast.sleep_until(moment),
         lambda: outlast.wait_for("go"),
-        lambda: outlast.halt(),
+        outlast.halt,
         lambda: outlast.child(doubles, 1),
         lambda: outlast.map(double, [1]),
         lambda: outlast.branch("way", True),
@@ -410,7 +410,7 @@ async def test_a_start_under_a_taken_id() -> None:
             testing.start(doubles, 1, id="it", on_conflict="fail"),
         ]
         for refused in refusals:
-            with pytest.raises(RunExists, match="'it' exists already.*on_conflict='replace'"):
+            with pytest.raises(RunExists, match=r"'it' exists already.*on_conflict='replace'"):
                 await refused
         replaced = await testing.start(doubles, 2, id="it", on_conflict="replace")
         assert await replaced.result() == 4

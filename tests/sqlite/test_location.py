@@ -17,7 +17,7 @@ MOUNTS = """\
 server:/export /srv nfs4 rw,vers=4.2 0 0
 tmpfs /srv/local tmpfs rw 0 0
 //nas/share /mnt/my\\040share cifs rw 0 0
-host:/home /home/me/remote fuse.sshfs rw 0 0
+host:/people /people/me/remote fuse.sshfs rw 0 0
 /dev/sdb1 /mnt/usb fuseblk rw 0 0
 /dev/sdc1 /over ext4 rw 0 0
 server:/x /over nfs rw 0 0
@@ -76,12 +76,12 @@ def test_what_is_no_location(text: str) -> None:
 @pytest.mark.parametrize(
     "path,kind",
     [
-        ("/home/me/a.db", "ext4"),
+        ("/people/me/a.db", "ext4"),
         ("/srv/a.db", "nfs4"),
         ("/srv/local/a.db", "tmpfs"),
         ("/srvx/a.db", "ext4"),
         ("/mnt/my share/a.db", "cifs"),
-        ("/home/me/remote/a.db", "fuse.sshfs"),
+        ("/people/me/remote/a.db", "fuse.sshfs"),
         ("/mnt/usb/a.db", "fuseblk"),
         ("/over/a.db", "nfs"),
     ],
@@ -97,7 +97,7 @@ def test_no_table_of_mounts() -> None:
     check_storage(Path("/a.db"), "")
 
 
-@pytest.mark.parametrize("path", ["/srv/a.db", "/mnt/my share/a.db", "/home/me/remote/a.db"])
+@pytest.mark.parametrize("path", ["/srv/a.db", "/mnt/my share/a.db", "/people/me/remote/a.db"])
 @pytest.mark.proves("S-19")
 def test_network_filesystems_are_refused(path: str) -> None:
     """On NFS, SMB and the like, SQLite's locks and shared memory end at the machine's edge."""

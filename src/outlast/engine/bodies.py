@@ -124,10 +124,14 @@ class Bodies:
 
 
 async def _call(step: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if step.is_async:
-        value = await step.function(*args, **kwargs)
-    else:
-        value = await asyncio.to_thread(step.function, *args, **kwargs)
+    try:
+        if step.is_async:
+            value = await step.function(*args, **kwargs)
+        else:
+            value = await asyncio.to_thread(step.function, *args, **kwargs)
+    except SystemExit as exit:
+        # It would end the whole process, and every process that tries it again.
+        raise RuntimeError(f"step {step.name!r} wanted to exit ({exit}): raise instead") from exit
     if hasattr(value, "__next__") or hasattr(value, "__anext__"):
         raise WorkflowMisuse(
             f"step {step.name!r} returned a generator, which cannot be recorded: return a list"

@@ -240,7 +240,7 @@ class Drive:
                 self._maps[operation.key] = MapBodies(
                     operation, self._bodies, context, self._arrived
                 )
-            case ChildRun(own_id=str()):
+            case ChildRun(looked_for=False):
                 self._running[operation.key] = asyncio.create_task(self._look_for(operation))
 
     async def _run_body(self, call: StepCall) -> None:
@@ -258,6 +258,7 @@ class Drive:
         """See what is there under an id that a child has of its own."""
         try:
             run = await patiently(self._clock, lambda: self._store.find_one(child.child_id))
+            child.looked_for = True
             answer = None if run is None else child.outcome_in(run)
             if answer is not None:
                 self._found.append((child, answer))

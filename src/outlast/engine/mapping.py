@@ -86,6 +86,8 @@ class MapBodies:
         self._running.discard(task)
         if not task.cancelled():
             self._fill()
+        if not self._running:
+            self._arrived.set()  # a run that is paused can rest now
 
     async def _run(self, index: int) -> None:
         outcome = await self._attempts(index)

@@ -151,9 +151,7 @@ class StoreCore(ABC):
         An expired claim that nobody has taken over is renewed; one without lease stays so."""
 
     @abstractmethod
-    async def release(
-        self, claims: Sequence[Claim], *, timeout: float | None = None
-    ) -> list[bool]:
+    async def release(self, claims: Sequence[Claim], *, timeout: float | None = None) -> list[bool]:
         """Give claims back, so that others need not wait for the lease. False where it was lost.
         The token stays used: it is never given out again, and as after an expired lease, whoever
         held it may write until somebody else claims."""
@@ -247,9 +245,7 @@ class StoreCore(ABC):
         """One activity state, by its id alone, or None (capability ACTIVITIES)."""
         self._unsupported(Capability.ACTIVITIES)
 
-    async def find_snapshot(
-        self, run_id: str, *, timeout: float | None = None
-    ) -> Snapshot | None:
+    async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
         """The last snapshot of a run, or None (capability SNAPSHOTS)."""
         self._unsupported(Capability.SNAPSHOTS)
 
@@ -295,9 +291,7 @@ class StoreCore(ABC):
         to that run and is deleted with it (capability KEYS)."""
         self._unsupported(Capability.KEYS)
 
-    async def recall(
-        self, scope: str, key: str, *, timeout: float | None = None
-    ) -> str | None:
+    async def recall(self, scope: str, key: str, *, timeout: float | None = None) -> str | None:
         """The value that `key` is bound to, or None (capability KEYS)."""
         self._unsupported(Capability.KEYS)
 

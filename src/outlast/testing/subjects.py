@@ -62,10 +62,11 @@ class Simulated:
 
     @property
     def was_given_up(self) -> bool:
-        """Whether a step was given up because its process died too often: then the outcome may be
-        another, and rightly so."""
+        """Whether a step or a map was given up because its process died too often: then the
+        outcome may be another, and rightly so."""
         return any(
-            event.type == EventType.STEP_FAILED and b'"Interrupted"' in bytes(event.data)
+            event.type in {EventType.STEP_FAILED, EventType.MAP_FAILED}
+            and b"the process died" in bytes(event.data)
             for history in self.histories.values()
             for event in history
         )

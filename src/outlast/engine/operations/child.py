@@ -73,6 +73,7 @@ class ChildRun(Operation):
         self._execution = execution
         self._workflow = workflow
         self.own_id = None if id is None else check_id(id, "child id")
+        self.looked_for = id is None
         self.input, _, _ = workflow.signature.encode_call(execution.codec, args, kwargs)
 
     @property
@@ -108,6 +109,11 @@ class ChildRun(Operation):
                 self.reject(ChildFailed(self.child_id, error, self.key))
                 return True
         return False
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody has yet to look who has the id that it has of its own."""
+        return not self.looked_for
 
     def outcome_in(self, run: Run) -> Payload | None:
         """What a run that has the id of the child says about it, if that is not to be told by its

@@ -81,7 +81,7 @@ class Database:
                 "positive, the second no smaller"
             )
         self.path = parse_location(location)
-        self.synchronous = synchronous
+        self.synchronous: Synchronous = synchronous
         self._connect = connect
         self._network_storage = network_storage
         self._inline = inline
@@ -272,7 +272,7 @@ _inherited: list[object] = []
 
 def _keep_inherited() -> None:
     # A connection that is finalised in a child would clean up the parent's files: keep them all.
-    _inherited.extend(database._state for database in _alive)  # noqa: SLF001
+    _inherited.extend(database._state for database in _alive)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 os.register_at_fork(after_in_child=_keep_inherited)

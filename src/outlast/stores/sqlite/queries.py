@@ -17,7 +17,7 @@ def query(name: str) -> str:
 @cache
 def _queries() -> dict[str, str]:
     found: dict[str, str] = {}
-    for file in files(__package__).joinpath("sql").iterdir():
+    for file in files("outlast.stores.sqlite").joinpath("sql").iterdir():
         # Before the first name stands what the file is about.
         _, *parts = _NAME.split(file.read_text(encoding="utf-8"))
         found.update(zip(parts[::2], map(str.strip, parts[1::2]), strict=True))

@@ -29,7 +29,7 @@ class Migration(NamedTuple):
 def migrations() -> tuple[Migration, ...]:
     """All steps, in order."""
     found = []
-    for file in files(__package__).joinpath("migrations").iterdir():
+    for file in files("outlast.stores.sqlite").joinpath("migrations").iterdir():
         number, _, rest = file.name.partition("_")
         if rest.endswith(".sql"):
             found.append(Migration(int(number), _split(file.read_text(encoding="utf-8"))))
