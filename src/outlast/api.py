@@ -33,6 +33,7 @@ from outlast.model.run import Attribute
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=str | bool)
 
@@ -60,7 +61,7 @@ class Step(Generic[P, R]):
         return Step(undo)
 
 
-class Workflow(Generic[P, R]):
+class Workflow(Generic[P, R_co]):
     """A workflow. Started by an app or as a child; it is not called."""
 
     def __init__(self, definition: WorkflowDefinition) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,10 +20,9 @@ broken: set[str] = set()
 
 
 @pytest.fixture(autouse=True)
-def _fresh_world() -> Iterator[None]:
+def _fresh_world() -> None:
     ran.clear()
     broken.clear()
-    return
 
 
 @outlast.step
