@@ -50,7 +50,7 @@ def test_our_ids_grow_over_threads() -> None:
     assert all(own == sorted(own) for own in made)
 
 
-@pytest.mark.proves("I27")
+@pytest.mark.proves("I27", "S14")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_our_ids_differ_after_a_fork() -> None:
     """A child process does not repeat its parent's ids."""
@@ -116,7 +116,7 @@ def test_what_may_not_be_the_id_of_a_child(id: str) -> None:
         check_id(id, child=True)
 
 
-@pytest.mark.proves("I27")
+@pytest.mark.proves("I27", "S14")
 @pytest.mark.parametrize("name", ["a:b", "{}", "a~b", "step (1)", "ключ", "x" * 1024])
 def test_a_name_may_be_more_than_an_id(name: str) -> None:
     """Names inside a run are no part of a key of their own."""

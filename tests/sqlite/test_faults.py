@@ -211,7 +211,8 @@ async def test_an_error_of_the_commit_itself(
     assert await store.append("a", [event("a")]) == 2
 
 
-async def test_an_interrupt_in_the_middle(path: Path, probe: Probe) -> None:
+@pytest.mark.parametrize("statement", ["SELECT key", "INSERT INTO events", "COMMIT"])
+async def test_an_interrupt_in_the_middle(path: Path, probe: Probe, statement: str) -> None:
     """Ctrl-C in the event loop rolls back and leaves the writer free."""
     async with SqliteStore(path, connect=probe.connect) as store:
         await store.append("a", [event("a")])
@@ -219,10 +220,10 @@ async def test_an_interrupt_in_the_middle(path: Path, probe: Probe) -> None:
         def interrupt() -> None:
             raise KeyboardInterrupt
 
-        probe.before("INSERT INTO events", interrupt)
+        probe.before(statement, interrupt)
         with pytest.raises(KeyboardInterrupt):
             await store.append("a", [event("a")])
-        probe.before("INSERT INTO events", lambda: None)
+        probe.before(statement, lambda: None)
         assert await store.append("a", [event("a")]) == 2
 
 

@@ -117,7 +117,7 @@ async def test_a_time_without_zone(store: SqliteStore) -> None:
     assert await store.find_one("a") is None
 
 
-@pytest.mark.proves("S-09")
+@pytest.mark.proves("S-09", "S12")
 async def test_a_hostile_filter_is_only_text(store: SqliteStore) -> None:
     """Names and values of filters are bound, never spliced into SQL (attack S12)."""
     name = "x' OR 1=1; DROP TABLE runs; --"

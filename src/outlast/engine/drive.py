@@ -127,7 +127,8 @@ class Drive:
                 return False
             if not rests:
                 return True
-            if not committed.still_runnable:
+            # An answer that came again does not say whether something waits: look.
+            if not committed.still_runnable and not committed.again:
                 return False
             self._look = True
             await self._take_arrivals()
@@ -135,6 +136,8 @@ class Drive:
     def _rests(self) -> bool:
         if self._running or not all(mapping.idle for mapping in self._maps.values()):
             return False
+        if self._outcomes or self._found:
+            return False  # they came while the inbox was read
         if self._paused:
             return True
         if any(operation.busy for operation in self._execution.open.values()):

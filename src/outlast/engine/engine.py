@@ -60,7 +60,9 @@ class Engine:
         self.owner = f"{owner}-{new_id()}"
         self._store = store
         self._clock = store.clock
-        self._journal = Journal(store)
+        # A call that takes longer would cost the lease that it works under.
+        self._patience = lease / 3
+        self._journal = Journal(store, timeout=self._patience)
         self._codec = codec
         self._bodies = Bodies(codec, store.clock)
         self._lease = lease
@@ -92,7 +94,7 @@ class Engine:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self._journal.drained()
         if claims:
-            await self._store.release(claims)
+            await self._store.release(claims, timeout=self._patience)
 
     async def settled(self) -> None:
         """Return when no run is being driven here any more."""
@@ -176,7 +178,11 @@ class Engine:
     async def claim(self, limit: int = CLAIM_AT_ONCE) -> int:
         """Take over runs that can go on and whose code is here; how many."""
         claimed = await self._store.claim_runs(
-            self.owner, self._lease, limit=limit, workflows=self.workflows
+            self.owner,
+            self._lease,
+            limit=limit,
+            workflows=self.workflows,
+            timeout=self._patience,
         )
         for one in claimed:
             try:
@@ -225,9 +231,13 @@ class Engine:
                 execution.deliver(operation.after_interruption(), now, key=key)
 
     def _drive(self, execution: Execution, run: Run, claim: Claim) -> None:
-        stale = self._tasks.get(run.id)
-        if stale is not None:
-            stale.cancel()  # its claim is superseded: it could work, but never record anything
+        present = self._drives.get(run.id)
+        if present is not None and present.claim.token > claim.token:
+            execution.evict()  # the answer was so long on its way that we have claimed it anew
+            return
+        if present is not None:
+            # Its claim is superseded: it could work, but never record anything.
+            self._tasks[run.id].cancel()
         drive = Drive(self._store, self._journal, self._bodies, execution, run, claim)
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
@@ -277,7 +287,9 @@ class Engine:
             await self._clock.sleep(self._lease / 3)
             drives = list(self._drives.values())
             try:
-                renewed = await self._store.renew([d.claim for d in drives], self._lease)
+                renewed = await self._store.renew(
+                    [d.claim for d in drives], self._lease, timeout=self._patience
+                )
             except (TryAgain, StoreFault) as error:
                 log.warning("renewing failed, trying again: %s", error)
                 continue

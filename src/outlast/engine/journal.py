@@ -8,22 +8,30 @@ transaction, while the next batch gathers.
     run c ─┘      ▲                            └─▶ outcome c        nobody waits when it is idle
     run a (next) ─┘
 
-When a whole batch fails, nobody knows what became of its commits. Each is then settled alone: read
-the run's last commit id back, and write again if it is another one. So an error of the network
-costs a look, and a commit that the database cannot take harms only itself.
+When a whole batch fails, nobody knows what became of its commits, and each is settled alone: it is
+written again as it is. That is safe for a commit with a token, an expected sequence or events: the
+store answers one that is its run's last with ``again``, and refuses one that was overtaken. So an
+error of the network costs a look, and a commit that the database cannot take, or that meets a
+locked run, keeps nobody waiting but its own run.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
-from outlast.errors import Busy, OutlastError, TryAgain, UsageError
+from outlast.errors import Busy, StoreFault, TryAgain
 from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.ports.store import Store
 
 MAX_BATCH = 1000
-RETRIES = 5
+ATTEMPTS = 5
 FIRST_PAUSE = 0.01
+SETTLE_AT_ONCE = 8
+"""A store that has just failed is not asked about a thousand commits at the same time."""
+
+AGAIN = (TryAgain, OSError)
+"""Errors after which the same commit may be written again."""
 
 
 class Journal:
@@ -35,8 +43,10 @@ class Journal:
         self._store = store
         self._max_batch = max_batch
         self._timeout = timeout
-        self._waiting: dict[str, list[_Waiting]] = {}
+        self._waiting: dict[str, deque[_Waiting]] = {}
         self._flusher: asyncio.Task[None] | None = None
+        self._settling: dict[str, asyncio.Task[None]] = {}
+        self._room = asyncio.Semaphore(SETTLE_AT_ONCE)
 
     async def commit(self, commit: Commit) -> Committed:
         """Return when `commit` is durable; raise its refusal, or the error that keeps it from
@@ -45,9 +55,8 @@ class Journal:
         A caller that is cancelled gets no answer, but its commit may be written all the same.
         """
         waiting = _Waiting(commit, asyncio.get_running_loop().create_future())
-        self._waiting.setdefault(commit.run_id, []).append(waiting)
-        if self._flusher is None:
-            self._flusher = asyncio.create_task(self._flush_all())
+        self._waiting.setdefault(commit.run_id, deque()).append(waiting)
+        self._wake()
         outcome = await waiting.answer
         if isinstance(outcome, Committed):
             return outcome
@@ -55,26 +64,30 @@ class Journal:
 
     async def drained(self) -> None:
         """Return when nothing is waiting to be written."""
-        while self._flusher is not None:
-            await asyncio.wait({self._flusher})
+        while tasks := {*self._settling.values(), *filter(None, [self._flusher])}:
+            await asyncio.wait(tasks)
+
+    def _wake(self) -> None:
+        if self._flusher is None:
+            self._flusher = asyncio.create_task(self._flush_all())
 
     async def _flush_all(self) -> None:
         try:
-            while self._waiting:
-                await self._flush(self._next_batch())
+            while batch := self._next_batch():
+                await self._flush(batch)
         finally:
             self._flusher = None
 
     def _next_batch(self) -> list[_Waiting]:
-        """The oldest commit of each run; one that replaces a tree goes alone, because it may not
-        meet commits of that tree."""
+        """The oldest commit of each run that is not being settled; one that replaces a tree goes
+        alone, because it may not meet commits of that tree."""
         batch: list[_Waiting] = []
         for run_id in list(self._waiting):
             queue = self._waiting[run_id]
             alone = queue[0].commit.creation is Creation.REPLACE
-            if alone and batch:
+            if run_id in self._settling or (alone and batch):
                 continue
-            batch.append(queue.pop(0))
+            batch.append(queue.popleft())
             if not queue:
                 del self._waiting[run_id]
             if alone or len(batch) == self._max_batch:
@@ -82,44 +95,57 @@ class Journal:
         return batch
 
     async def _flush(self, batch: list[_Waiting]) -> None:
-        outcomes: list[Outcome] | None = None
+        outcomes: list[Outcome] | list[None] = [None] * len(batch)
         try:
-            outcomes = await self._store.commit(
-                [waiting.commit for waiting in batch], timeout=self._timeout
-            )
-        except Exception as error:  # noqa: BLE001 - a batch must not take its neighbours down
-            if len(batch) == 1 and not isinstance(error, TryAgain):
+            outcomes = await self._write(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear of it
+            if len(batch) == 1 and not isinstance(error, AGAIN):
                 batch[0].fail(error)
                 return
-        for index, waiting in enumerate(batch):
-            outcome = None if outcomes is None else outcomes[index]
+        except BaseException:
+            for waiting in batch:
+                waiting.answer.cancel()
+            raise
+        for waiting, outcome in zip(batch, outcomes, strict=True):
             if outcome is None or isinstance(outcome, Busy):
-                await self._settle(waiting)
+                self._settling[waiting.commit.run_id] = asyncio.create_task(self._settle(waiting))
             else:
                 waiting.succeed(outcome)
 
-    async def _settle(self, waiting: _Waiting) -> None:
-        """Write one commit alone until its fate is known, or give up with the last error.
+    async def _write(self, batch: list[_Waiting]) -> list[Outcome]:
+        commits = [waiting.commit for waiting in batch]
+        outcomes = await self._store.commit(commits, timeout=self._timeout)
+        if len(outcomes) != len(batch):
+            raise StoreFault(f"{len(batch)} commits were answered with {len(outcomes)} outcomes")
+        return outcomes
 
-        Writing it again is safe: a store answers a commit that is its run's last one with
-        ``again``, and one that was overtaken with a conflict or a duplicate.
-        """
-        pause = FIRST_PAUSE
-        for attempt in range(RETRIES):
-            try:
-                [outcome] = await self._store.commit([waiting.commit], timeout=self._timeout)
-                if not isinstance(outcome, Busy) or attempt == RETRIES - 1:
-                    waiting.succeed(outcome)
+    async def _settle(self, waiting: _Waiting) -> None:
+        """Write one commit alone until its fate is known, or give up with the last error."""
+        try:
+            pause = FIRST_PAUSE
+            for attempt in range(1, ATTEMPTS + 1):
+                if await self._answered(waiting, last=attempt == ATTEMPTS):
                     return
-            except (TryAgain, OSError) as error:
-                if attempt == RETRIES - 1:
-                    waiting.fail(error)
-                    return
-            except (UsageError, OutlastError) as error:
-                waiting.fail(error)
-                return
-            await self._store.clock.sleep(pause)
-            pause *= 2
+                await self._store.clock.sleep(pause)
+                pause *= 2
+        finally:
+            waiting.answer.cancel()  # no more than a net: it has its answer unless we were stopped
+            del self._settling[waiting.commit.run_id]
+            self._wake()
+
+    async def _answered(self, waiting: _Waiting, *, last: bool) -> bool:
+        try:
+            async with self._room:
+                [outcome] = await self._write([waiting])
+        except Exception as error:  # noqa: BLE001 - whatever it is, its caller must hear of it
+            if isinstance(error, AGAIN) and not last:
+                return False
+            waiting.fail(error)
+            return True
+        if isinstance(outcome, Busy) and not last:
+            return False
+        waiting.succeed(outcome)
+        return True
 
 
 class _Waiting:
@@ -132,9 +158,11 @@ class _Waiting:
         self.answer = answer
 
     def succeed(self, outcome: Outcome) -> None:
+        """Tell what became of it."""
         if not self.answer.done():
             self.answer.set_result(outcome)
 
     def fail(self, error: Exception) -> None:
+        """Tell why nothing is known, or nothing can be done."""
         if not self.answer.done():
             self.answer.set_exception(error)

@@ -108,6 +108,15 @@ def check_value(value: object, name: str, what: str) -> None:
         )
 
 
+def check_key(scope: str, key: str, value: str, run_id: str | None) -> None:
+    """Refuse an idempotency key that no store could keep as it is."""
+    check_name(scope, "scope")
+    check_name(key, "key")
+    check_value(value, "value", f"key {key!r}")
+    if run_id is not None:
+        check_id(run_id, child=True)
+
+
 def check_moment(moment: datetime, what: str) -> datetime:
     """Refuse a time without a zone: nobody could say when it is."""
     if moment.utcoffset() is None:

@@ -114,7 +114,8 @@ class Commit(Struct, frozen=True, kw_only=True):
 
 
 class Committed(Struct, frozen=True, kw_only=True):
-    """The commit is durable. `again` says that it had been durable before this call."""
+    """The commit is durable. `again` says that it had been durable before this call; then
+    `still_runnable`, `fired` and `undelivered`, which were told the first time, are not known."""
 
     run_id: str
     uid: str

@@ -312,7 +312,7 @@ class StoreCore(ABC):
         timeout: float | None = None,
     ) -> list[str]:
         """Delete up to `limit` trees whose root ended before `before` (with one of `status`, if
-        given) and in which nothing lives any more; the ids of their roots. A live run, and the
+        given) and in which nothing lives any more, the oldest first; the ids of their roots. A live run, and the
         child of one, is never touched (capability RETENTION)."""
         self._unsupported(Capability.RETENTION)
 

@@ -35,6 +35,8 @@ class Ledger:
     def __init__(self) -> None:
         self.log = Log()
         self.executions: list[Execution] = []
+        self.zombies: set[str] = set()
+        """Processes that stood still for a while, and may not know what happened meanwhile."""
 
     @contextmanager
     def body(self, process: str, context: StepContext) -> Iterator[None]:

@@ -22,8 +22,9 @@ def violations(final: Dump, ledger: Ledger) -> list[str]:
 
 
 def _is_zombies(line: Execution, ledger: Ledger) -> bool:
-    """Whether somebody else had taken the run over when this body began: a process that stood
-    still past its lease cannot know, and what it does then is not recorded."""
+    """Whether the run had been taken over when this body began: a process that lost its lease
+    cannot know at once, and what it does then is not recorded. One that stood still may even have
+    claimed the run anew while an answer that it had waited for before was still on its way."""
     newest, holder = 0, line.process
     for op in ledger.log.ops:
         if op.begun > line.begun:
@@ -31,7 +32,21 @@ def _is_zombies(line: Execution, ledger: Ledger) -> bool:
         token = _granted(op.value, op.result, line.run_id)
         if token > newest:
             newest, holder = token, op.client
+        if line.process in ledger.zombies and _starts_anew(op.value, op.result, line):
+            return True
     return holder != line.process
+
+
+def _starts_anew(value: object, result: object, line: Execution) -> bool:
+    """Whether a call has recorded a later attempt of the same step."""
+    if not isinstance(value, Commit) or not isinstance(result, Committed):
+        return False
+    return any(
+        event.step_name == line.key
+        and isinstance(payload := payload_of(event), StepStarted)
+        and payload.attempt > line.attempt
+        for event in (value.events if value.run_id == line.run_id else ())
+    )
 
 
 def _granted(value: object, result: object, run_id: str) -> int:

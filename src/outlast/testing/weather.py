@@ -175,6 +175,7 @@ class WeatheredProcess(Process):
     def stand_still(self, seconds: float) -> None:
         """Make no call and see no time pass for so long."""
         self._weather.struck()
+        self.ledger.zombies.add(self.name)
         self._still_until = self._weather.clock.monotonic() + seconds
 
     async def meet(self, when: float, still: float) -> None:

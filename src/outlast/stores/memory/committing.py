@@ -140,6 +140,8 @@ def _append(life: Life, events: Sequence[Event], now: datetime) -> None:
 
 def _park(life: Life, commit: Commit, now: datetime) -> bool:
     """Apply `runnable_at` and `release`; True if an item the owner has not seen forbids both."""
+    if life.run.status.terminal:
+        return False  # the end of a run sees to all of it
     unseen = any(number > commit.seen for number in life.inbox)
     wants_rest = parks(commit.change) or commit.release
     if parks(commit.change) and life.run.runnable_at is not None:

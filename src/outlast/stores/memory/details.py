@@ -8,7 +8,7 @@ from datetime import datetime
 
 from outlast.errors import Fenced, StoreClosed
 from outlast.model.activity import Activity
-from outlast.model.checks import check_after, check_fact, check_moment, check_send
+from outlast.model.checks import check_after, check_fact, check_key, check_moment, check_send
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.commit import Refusal
 from outlast.model.entry import Entry
@@ -197,8 +197,7 @@ class MemoryDetails(Store):
         run_id: str | None = None,
         timeout: float | None = None,
     ) -> str | None:
-        check_name(scope, "scope")
-        check_name(key, "key")
+        check_key(scope, key, value, run_id)
         with self._locked() as tables:
             bound = tables.keys.get((scope, key))
             if bound is None:
@@ -228,11 +227,12 @@ class MemoryDetails(Store):
         check_limit(limit)
         check_moment(before, "before")
         with self._locked() as tables:
-            gone = [
-                id
-                for id, life in sorted(tables.lives.items())
+            ended = [
+                (life.run.ended_at, id)
+                for id, life in tables.lives.items()
                 if _expired(tables, life.run, before) and (not status or life.run.status in status)
-            ][:limit]
+            ]
+            gone = sorted(id for _, id in sorted(ended)[:limit])
             for id in gone:
                 tables.forget(id)
         return gone

@@ -170,8 +170,8 @@ def _own(row: RunRow, token: int, *, owner: str | None, until: int | None) -> No
 
 def _park(book: Book, row: RunRow, commit: Commit) -> bool:
     """Apply `release`, unless an item the owner has not seen forbids rest: then True."""
-    if not commit.release and not parks(commit.change):
-        return False
+    if row.is_terminal or not (commit.release or parks(commit.change)):
+        return False  # the end of a run sees to all of it
     if has_unseen(book.connection, row, commit.seen):
         row.runnable_at = book.now
         row.is_moved = True

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from outlast.errors import StoreClosed
 from outlast.model.activity import Activity
-from outlast.model.checks import check_after, check_fact, check_moment, check_send
+from outlast.model.checks import check_after, check_fact, check_key, check_moment, check_send
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.commit import Refusal
 from outlast.model.entry import Entry
@@ -206,8 +206,7 @@ class SqliteDetails(Store):
         run_id: str | None = None,
         timeout: float | None = None,
     ) -> str | None:
-        check_name(scope, "scope")
-        check_name(key, "key")
+        check_key(scope, key, value, run_id)
         return await self._session.write(
             lambda db: parts.remember(db, scope, key, value, run_id), timeout=timeout
         )

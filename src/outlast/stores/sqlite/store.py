@@ -70,14 +70,15 @@ class SqliteStore(SqliteDetails):
             return commit_all(db, commits, self.clock.now(), atomic=atomic, careful=careful)
 
         try:
-            outcomes = await self._session.write(work, rows=rows, timeout=timeout)
+            return await self._session.write(work, rows=rows, timeout=timeout)
         except Collision:
             # An event id is recorded already. Nothing was written: look which, and go on.
-            outcomes = await self._session.write(
+            return await self._session.write(
                 lambda db: work(db, careful=True), rows=rows, timeout=timeout
             )
-        self.announce(commits)
-        return outcomes
+        finally:
+            # Also for a caller that was cancelled or out of time: it may be written all the same.
+            self.announce(commits)
 
     # -- reads --------------------------------------------------------------------------------
 

@@ -51,16 +51,15 @@ class Writer(Lane):
         if self._log.is_overfull and job is not None and job.work != self._fold:
             self._make_room()
         started = time.perf_counter()
-        self.connection.execute("BEGIN IMMEDIATE")
-        if job is not None and not job.begin():
-            self._roll_back()
-            raise TimedOut("given up")  # nobody is there to hear it
         try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            if job is not None and not job.begin():
+                raise TimedOut("given up")  # nobody is there to hear it
             result = work(self.connection)
-        except BaseException:
+            self._commit()
+        except BaseException:  # Ctrl-C, too, may come between any two lines
             self._roll_back()
             raise
-        self._commit()
         if job is None:
             self._measure(time.perf_counter() - started)
         self._fold_if_due()
@@ -74,7 +73,6 @@ class Writer(Lane):
         try:
             self.connection.execute("COMMIT")
         except Exception as error:
-            self._roll_back()
             if is_harmless(error):
                 raise
             # The last page may have reached the log although its sync failed: after a crash,
@@ -82,7 +80,7 @@ class Writer(Lane):
             raise UnknownOutcome(f"COMMIT on {self.path} failed: {error}") from error
 
     def _roll_back(self) -> None:
-        # After some errors SQLite has rolled back by itself, and says that there is nothing.
+        # It may not have begun, and after some errors SQLite has rolled back by itself.
         with suppress(Exception):
             self.connection.execute("ROLLBACK")
 

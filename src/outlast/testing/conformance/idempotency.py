@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.errors import InvalidId
+from outlast.errors import InvalidId, PayloadTooLarge, UsageError
 from outlast.model import Commit, Creation, Run
+from outlast.model.checks import MAX_PAYLOAD_BYTES
 from outlast.ports import Capability, Store
 from outlast.testing.conformance.contract import StoreContract, needs
 from outlast.testing.conformance.scenario import begin, done
@@ -43,6 +44,17 @@ class Keys(StoreContract, needs=(Capability.KEYS,)):
             assert await store.remember("scope", key, value) is None
             assert await store.recall("scope", key) == value
             assert await store.remember("scope", key, "other") == value
+
+    @pytest.mark.proves("I28", "S14")
+    async def test_what_cannot_be_kept_is_refused(self, store: Store) -> None:
+        """Too large a value, text that is no text, a run id that none can have: nothing is bound."""
+        with pytest.raises(PayloadTooLarge):
+            await store.remember("scope", "key", "x" * (MAX_PAYLOAD_BYTES + 1))
+        with pytest.raises(UsageError):
+            await store.remember("scope", "key", "\ud800")
+        with pytest.raises(InvalidId):
+            await store.remember("scope", "key", "value", run_id="a:b")
+        assert await store.recall("scope", "key") is None
 
     @pytest.mark.proves("M-44", "I11")
     async def test_a_start_is_bound_to_one_run(self, store: Store) -> None:

@@ -50,6 +50,14 @@ class Retention(StoreContract, needs=(Capability.RETENTION,)):
             True,
         ]
 
+    @pytest.mark.proves("I26", "C-08")
+    async def test_the_oldest_go_first(self, store: Store) -> None:
+        """A limit leaves those that ended last, whatever their ids."""
+        await self._ended(store, "c", "b", "a")
+        await self.advance(store, 10)
+        assert sorted(await store.expire(await store.now(), limit=2)) == ["b", "c"]
+        assert await store.exists("a")
+
     @pytest.mark.proves("I26", "C-05")
     async def test_a_run_is_not_old_at_its_very_end(self, store: Store) -> None:
         """`before` is exclusive."""

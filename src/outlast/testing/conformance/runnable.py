@@ -271,6 +271,16 @@ class WakeUps(StoreContract, needs=(Capability.INBOX,)):
         assert await claimed_ids(store) == []
         assert len(await store.inbox("r")) == 1
 
+    @pytest.mark.proves("I18")
+    async def test_an_end_is_not_still_runnable(self, store: Store) -> None:
+        """A commit that ends the run and lets go of it is not told to go on, whatever waits."""
+        await begin_runnable(store, "r")
+        claim = await take(store, "r")
+        await deliver(store, signal("r"))
+        end = Change(status=Status.COMPLETED, runnable_at=None)
+        last = Commit(run_id="r", token=claim.token, change=end, release=True)
+        assert not (await done(store, last)).still_runnable
+
     @needs(Capability.DELETE)
     @pytest.mark.proves("I16", "C-17")
     async def test_an_inbox_that_is_carried_over_wakes_the_new_life(self, store: Store) -> None:

@@ -1,0 +1,130 @@
+"""The journal: many commits in one write, and one bad commit harms only itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from outlast.engine.journal import Journal
+from outlast.errors import Busy, NotFound, UnknownOutcome
+from outlast.model import Commit, Committed, Event, Outcome, Run
+from outlast.stores.memory import MemoryStore
+
+
+class Sick(MemoryStore):
+    """A store that treats some runs badly, and remembers how it was called."""
+
+    def __init__(self, **illness: Exception | int) -> None:
+        super().__init__()
+        self.calls: list[list[str]] = []
+        self._illness = illness
+
+    async def commit(
+        self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Outcome]:
+        self.calls.append([commit.run_id for commit in commits])
+        for commit in commits:
+            illness = self._illness.get(commit.run_id)
+            if isinstance(illness, Exception):
+                raise illness
+            if isinstance(illness, int) and illness > 0:
+                self._illness[commit.run_id] = illness - 1
+                await super().commit(commits, atomic=atomic)
+                raise UnknownOutcome("the answer was lost")
+        return await super().commit(commits, atomic=atomic, timeout=timeout)
+
+
+def start(run_id: str) -> Commit:
+    event = Event(type="x", run_id=run_id)
+    return Commit(run_id=run_id, create=Run(id=run_id), events=(event,))
+
+
+async def all_of(journal: Journal, *commits: Commit) -> list[Committed | BaseException]:
+    calls = [journal.commit(commit) for commit in commits]
+    async with asyncio.timeout(20):
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+
+@pytest.mark.proves("I3")
+async def test_commits_that_are_ready_go_together() -> None:
+    """Ten callers at once are one write; two commits of one run are two, in order."""
+    store = Sick()
+    journal = Journal(store)
+    outcomes = await all_of(journal, *[start(f"r{n}") for n in range(10)])
+    assert all(isinstance(outcome, Committed) for outcome in outcomes)
+    assert len(store.calls) == 1
+    again = [Commit(run_id="r1", events=(Event(type="y", run_id="r1"),)) for _ in range(2)]
+    assert [o.sequence for o in await all_of(journal, *again) if isinstance(o, Committed)] == [2, 3]
+
+
+@pytest.mark.proves("I3", "I12")
+@pytest.mark.parametrize("error", [RuntimeError("a driver's own"), KeyError("x"), OSError("gone")])
+async def test_a_poison_commit_harms_only_itself(error: Exception) -> None:
+    """Whatever the store raises for one run, the others are written and its caller is told."""
+    journal = Journal(Sick(bad=error))
+    good, bad, fine = await all_of(journal, start("a"), start("bad"), start("z"))
+    assert isinstance(good, Committed)
+    assert isinstance(fine, Committed)
+    assert bad is error
+    await journal.drained()
+
+
+@pytest.mark.proves("C-03", "I3")
+async def test_a_lost_answer_is_settled() -> None:
+    """A batch whose answer was lost is found written, and nothing is written twice."""
+    store = Sick(b=1)
+    journal = Journal(store)
+    outcomes = await all_of(journal, start("a"), start("b"))
+    assert [isinstance(o, Committed) and o.again for o in outcomes] == [True, True]
+    assert await store.last_sequence("b") == 1
+
+
+@pytest.mark.proves("I24")
+async def test_a_locked_run_keeps_only_itself_waiting() -> None:
+    """While one run is busy the others go on; what comes next for that run waits its turn."""
+
+    class Locked(MemoryStore):
+        free = False
+
+        async def commit(
+            self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+        ) -> list[Outcome]:
+            outcomes = await super().commit(
+                [c for c in commits if self.free or c.run_id != "held"], atomic=atomic
+            )
+            answers = iter(outcomes)
+            return [
+                next(answers) if self.free or c.run_id != "held" else Busy("locked")
+                for c in commits
+            ]
+
+    store = Locked()
+    journal = Journal(store)
+    held = asyncio.create_task(journal.commit(start("held")))
+    assert isinstance(await journal.commit(start("a")), Committed)
+    assert isinstance(await journal.commit(start("b")), Committed)
+    assert not held.done()
+    store.free = True
+    assert isinstance(await held, Committed)
+
+
+async def test_a_refusal_is_raised() -> None:
+    """A refused commit raises where it was made."""
+    with pytest.raises(NotFound):
+        await Journal(MemoryStore()).commit(Commit(run_id="nobody", fired=("t",)))
+
+
+@pytest.mark.proves("I12")
+async def test_too_few_answers_are_an_error() -> None:
+    """A store that forgets to answer is found out, and nobody waits for ever."""
+
+    class Forgetful(MemoryStore):
+        async def commit(
+            self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+        ) -> list[Outcome]:
+            return (await super().commit(commits, atomic=atomic))[:-1]
+
+    outcomes = await all_of(Journal(Forgetful()), start("a"), start("b"))
+    assert all(isinstance(outcome, Exception) for outcome in outcomes)
