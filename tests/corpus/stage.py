@@ -25,7 +25,7 @@ from outlast.errors import NotFound, RunCancelled, RunFailed
 from outlast.model import Event, Run
 from outlast.model.query import RunQuery
 from outlast.ports.store import Store
-from outlast.testing.checker import Evidence, RecordingStore, Violation, check
+from outlast.testing.checker import Evidence, RecordingStore, check
 from outlast.testing.dump import dump
 from outlast.testing.effects import Execution, Ledger
 from outlast.testing.faults import FaultyStore, Never, Plan
@@ -33,6 +33,7 @@ from outlast.testing.mortal import Crash, Process
 from outlast.testing.virtual import VirtualClock
 from outlast.testing.wrapping import WrappedStore
 from tests.corpus.case import RUN, Cancelled, Case, Failed
+from tests.corpus.promises import broken
 
 T = TypeVar("T")
 REAL_SECONDS = 20
@@ -60,7 +61,7 @@ class Ending:
     sites: list[str]
     """The calls of the store that the first process made."""
     struck: str | None
-    violations: list[Violation]
+    violations: list[str]
     notes: list[Any]
 
 
@@ -137,6 +138,31 @@ class ObservedStore(WrappedStore):
                 change.set()
 
 
+class FreezingStore(WrappedStore):
+    """A store as seen by a process that stands still from its n-th call on, until it is thawed."""
+
+    def __init__(self, inner: Store, at: int) -> None:
+        super().__init__(inner)
+        self.frozen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.thawed = asyncio.Event()
+        self._at = at
+        self._calls = 0
+
+    async def around(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        self._calls += 1
+        if self._calls == self._at:
+            self.frozen.set_result(None)
+        if self.frozen.done():
+            await self.thawed.wait()
+        return await call()
+
+
 # -- what steps know of it ------------------------------------------------------------------------
 
 _stage: Stage | None = None
@@ -167,8 +193,11 @@ async def play(
     doom: Doom | None = None,
     *,
     faults: Plan | None = None,
+    freeze: int = 0,
 ) -> Ending:
-    """Play a case to its end, through a death and faults of the store if need be."""
+    """Play a case to its end, through a death and faults of the store if need be. With `freeze`
+    the first process stands still from that call on, as if its machine had gone to sleep, and goes
+    on when another one has done its work."""
     global _stage
     asyncio.get_running_loop().set_default_executor(InPlace())
     clock = VirtualClock()
@@ -178,7 +207,7 @@ async def play(
         processes: list[Process] = []
         try:
             async with asyncio.timeout(REAL_SECONDS):
-                await _processes(playing, world, processes, doom, faults or Never())
+                await _processes(playing, world, processes, doom, faults or Never(), freeze)
                 return await _ending(playing, processes)
         except TimeoutError:
             stand = [
@@ -199,22 +228,32 @@ async def _processes(
     processes: list[Process],
     doom: Doom | None,
     faults: Plan,
+    freeze: int,
 ) -> None:
     """One process after the other, until the world has seen the end."""
     store = FaultyStore(stage.store, faults)
+    asleep: list[tuple[outlast.App, FreezingStore]] = []
     while not world.done():
         name = f"process {len(processes) + 1}"
         process = _Process(store, stage.clock, stage.ledger, name=name, doom=doom)
         processes.append(process)
-        doom = None
-        app = outlast.App(process.store, workflows=stage.case.workflows)
+        freezing = FreezingStore(process.store, freeze)
+        doom, freeze = None, 0
+        app = outlast.App(freezing, workflows=stage.case.workflows)
         working = asyncio.create_task(_works(app, stage.case))
         process.runs(app, working)
-        await asyncio.wait((world, working, process.death), return_when=asyncio.FIRST_COMPLETED)
+        ends = (world, working, process.death, freezing.frozen)
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             working.result()
-        if not process.dead:
+        if freezing.frozen.done():
+            asleep.append((app, freezing))
+        elif not process.dead:
             await app.close()
+    for app, freezing in asleep:
+        freezing.thawed.set()
+        await stage.clock.settle()
+        await app.close()
     world.result()
 
 
@@ -258,14 +297,18 @@ async def _ending(stage: Stage, processes: list[Process]) -> Ending:
         outcome = Failed(failed.error)
     except (TimeoutError, NotFound) as nothing:
         outcome = nothing
+    histories = {id: found.events for id, found in held.runs.items()}
     return Ending(
         outcome=outcome,
         runs={id: found.run for id, found in held.runs.items()},
-        histories={id: found.events for id, found in held.runs.items()},
+        histories=histories,
         executions=ledger.executions,
         sites=processes[0].sites,
         struck=processes[0].struck,
-        violations=check(evidence),
+        violations=[
+            *map(str, check(evidence)),
+            *broken(ledger.log, ledger.executions, histories),
+        ],
         notes=stage.notes,
     )
 

@@ -80,6 +80,21 @@ async def test_a_crash_changes_nothing_on_sqlite(case: Case, tmp_path: Path) -> 
         await check(case, calm, make_store, doom)
 
 
+@pytest.mark.proves("I5", "I7", "I12", "I18", "I29", "C-28")
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+async def test_a_process_that_slept_past_its_lease_changes_nothing(case: Case) -> None:
+    """It wakes up with a commit in its hand when another process has done the work: whatever it
+    writes then is refused."""
+    calm = await play(case, in_memory)
+    commits = [n for n, site in enumerate(calm.sites, 1) if site.startswith("commit")]
+    for freeze in random.Random(7).sample(commits, min(len(commits), SAMPLE)):
+        frozen = await play(case, in_memory, freeze=freeze)
+        assert frozen.violations == [], freeze
+        if frozen.outcome not in case.after_crash:
+            assert frozen.outcome == case.outcome, freeze
+            assert shapes(case, frozen) == shapes(case, calm), freeze
+
+
 @pytest.mark.proves("I10")
 async def test_a_delicate_step_is_not_repeated() -> None:
     """A step that may run at most once fails if the process died while it may have been running,

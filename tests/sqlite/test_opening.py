@@ -46,6 +46,7 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+@pytest.mark.proves("S27")
 @pytest.mark.parametrize("mask", [0o022, 0o000, 0o277])
 async def test_only_the_owner_may_read(path: Path, mask: int) -> None:
     """The file, its log and its index have mode 0600, whatever the umask (attack S27)."""

@@ -12,6 +12,7 @@ import pytest
 
 import outlast
 from outlast import testing
+from outlast.errors import StepFailed
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
@@ -178,6 +179,25 @@ async def test_what_no_two_runs_have_in_common_is_not_compared() -> None:
 
     sweep = await crash_everywhere(identified)
     assert sweep.unstable == {"run.result"}
+
+
+async def test_what_may_differ_can_be_ignored() -> None:
+    """A step that must not be repeated fails after a crash: a workflow may live with that."""
+
+    @outlast.step(at_most_once=True)
+    async def launch() -> str:
+        return "launched"
+
+    @outlast.workflow
+    async def launching() -> str:
+        try:
+            return await launch()
+        except StepFailed as failure:
+            return failure.error_type
+
+    with pytest.raises(CrashesDiffer, match="Interrupted"):
+        await crash_everywhere(launching)
+    await crash_everywhere(launching, ignore=["run.result", "run.history.launch"])
 
 
 async def test_an_action_can_have_a_time() -> None:

@@ -14,7 +14,7 @@ import pytest
 import outlast
 from outlast.errors import RunFailed
 from outlast.model import Status
-from outlast.testing import VirtualClock, app
+from outlast.testing import Stuck, VirtualClock, app
 from outlast.testing.clock import START
 
 
@@ -211,6 +211,20 @@ async def test_nothing_leaps_when_nobody_waits_for_time() -> None:
         assert (testing.clock.leaps, testing.clock.now()) == (0, START)
         await run.signal("word", "now")
         assert await run.result() == "now"
+
+
+async def test_a_run_that_nobody_will_wake_is_told() -> None:
+    """Who awaits the result of a run that waits for ever is told so, and for what it waits."""
+
+    @outlast.workflow
+    async def waiting() -> None:
+        await outlast.wait_for("word", str)
+
+    async with app(waiting) as testing:
+        testing.stuck_after = 1
+        run = await testing.start(waiting, id="lonely")
+        with pytest.raises(Stuck, match=r"'lonely' is waiting \(signal\)"):
+            await run.result()
 
 
 async def test_result_with_a_timeout_ends_in_virtual_time() -> None:

@@ -40,7 +40,10 @@ class Retry:
             return None
         if not isinstance(error, self.retry_on):
             return None
-        seconds = min(self.delay * self.backoff ** (failures - 1), self.max_delay)
+        try:
+            seconds = min(self.delay * self.backoff ** (failures - 1), self.max_delay)
+        except OverflowError:
+            seconds = self.max_delay if self.delay else 0.0
         seconds *= 1 + random.uniform(-self.jitter, self.jitter)
         return timedelta(seconds=seconds)
 

@@ -5,7 +5,7 @@ conformance kit."""
 from outlast.testing.clock import ManualClock
 from outlast.testing.conducting import At
 from outlast.testing.crash import CrashesDiffer, Sweep, crash_everywhere
-from outlast.testing.embedded import VirtualApp, app
+from outlast.testing.embedded import Stuck, VirtualApp, app
 from outlast.testing.mortal import Crash
 from outlast.testing.replaying import Replayed, assert_replays, replay
 from outlast.testing.virtual import VirtualClock, sleep
@@ -16,6 +16,7 @@ __all__ = [
     "CrashesDiffer",
     "ManualClock",
     "Replayed",
+    "Stuck",
     "Sweep",
     "VirtualApp",
     "VirtualClock",

@@ -16,7 +16,7 @@ no step that has been recorded may run again.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -50,8 +50,8 @@ class CrashesDiffer(AssertionError):
 @dataclass
 class Sweep:
     """What a sweep did: the undisturbed ending and its history, the calls of the store, and how
-    many crashes were survived. `unstable` names what no two undisturbed runs had in common, and
-    was therefore not compared."""
+    many crashes were survived. `unstable` names what no two undisturbed runs had in common, or was
+    to be ignored: it was not compared."""
 
     ending: Ending
     history: list[Event]
@@ -74,6 +74,7 @@ async def crash_everywhere(
     sample: int | None = None,
     seed: int = 0,
     strict: bool = False,
+    ignore: Collection[str] = (),
     **options: Any,
 ) -> Sweep:
     """Crash a workflow at every call of the store and compare; `CrashesDiffer` if one matters.
@@ -84,6 +85,7 @@ async def crash_everywhere(
     what the steps have done to the world. `store` makes a fresh store for each run. `sample` tries
     only so many crashes, chosen by `seed`. With `strict` the histories must agree in the order of
     all their events, which a race of timers against the wait for a lease does not always keep.
+    `ignore` names what may differ, as `Sweep.unstable` does: ``run.result``, ``observed``.
     `options` are those of `outlast.App`.
     """
     scenario = Scenario(
@@ -92,7 +94,7 @@ async def crash_everywhere(
         kwargs=kwargs or {},
         id=id,
         actions=tuple(actions),
-        workflows=tuple({workflow, *workflows}),
+        workflows=tuple(dict.fromkeys((workflow, *workflows))),
         setup=setup,
         observe=observe,
         store=store,
@@ -106,7 +108,7 @@ async def crash_everywhere(
         ending=plain.ending,
         history=plain.histories.get(id, []),
         sites=plain.sites,
-        unstable=unstable(plain.ending, other.ending),
+        unstable=unstable(plain.ending, other.ending) | set(ignore),
     )
     places = [(number, crash) for number in range(1, len(plain.sites) + 1) for crash in crashes]
     if sample is not None and sample < len(places):

@@ -187,6 +187,11 @@ class VirtualClock(ManualClock):
         """Whether something is under way that does not sleep on this clock."""
         return any(not work.sleeping for work in self._under_way)
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nobody waits for time to pass, and nothing is under way."""
+        return self._next() is None and not self.busy
+
     @asynccontextmanager
     async def attempt(self, body: object, *, elsewhere: bool) -> AsyncIterator[None]:
         with self.working(elsewhere=elsewhere, patience=self.patience), clock_of_step(self):
@@ -268,6 +273,10 @@ class WatchedStore(WrappedStore):
     def __init__(self, inner: Store, clock: VirtualClock) -> None:
         super().__init__(inner)
         self._virtual = clock
+
+    def __getattr__(self, name: str) -> Any:
+        """What this store has beyond the port."""
+        return getattr(self.inner, name)
 
     async def around(
         self,
