@@ -40,8 +40,8 @@ MUTANTS = [
     Mutant(
         "sqlite: a task is finished under a lost claim",
         COMMIT,
-        "        if find_held(book.connection, claim) is None:",
-        "        if find_held(book.connection, claim) is None and not commit.events:",
+        "    if lost is not None:",
+        "    if lost is not None and not commit.events:",
         STORE,
     ),
     Mutant(
@@ -167,8 +167,8 @@ MUTANTS = [
     Mutant(
         "sqlite: a failed transaction is not rolled back",
         WRITER,
-        "        except BaseException:\n            self._roll_back()",
-        "        except BaseException:\n            self._commit()",
+        "between any two lines\n            self._roll_back()",
+        "between any two lines\n            self.connection.execute('COMMIT')",
         OWN,
     ),
 ]

@@ -87,14 +87,15 @@ def _decide(book: Book, commit: Commit, *, careful: bool) -> Outcome | None:
     answer: Outcome | None = again(commit, head) or refusal(commit, head)
     if answer is not None:
         return answer
-    if careful and row is not None and commit.creation is not Creation.REPLACE:
+    lost = next((c for c in commit.finishes if find_held(book.connection, c) is None), None)
+    if (careful or lost) and row is not None and commit.creation is not Creation.REPLACE:
+        # Looked up before the insert would tell: because it comes first, or nothing is inserted.
         for event in commit.events:
             found = book.connection.execute(FIND_EVENT, (row.key, event.id)).fetchall()
             if found:
                 return DuplicateEvent(commit.run_id, event.id, found[0][0])
-    for claim in commit.finishes:
-        if find_held(book.connection, claim) is None:
-            return Fenced(claim.subject, token=claim.token)
+    if lost is not None:
+        return Fenced(lost.subject, token=lost.token)
     return None
 
 
