@@ -17,7 +17,7 @@ from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overloa
 
 from outlast.engine.bodies import StepContext, step_context
 from outlast.engine.bridge import current_bridge
-from outlast.engine.definition import StepDefinition, WorkflowDefinition
+from outlast.engine.definition import StepDefinition, WorkflowDefinition, type_of_value
 from outlast.engine.execution import Execution, current_execution
 from outlast.engine.operations import branch as _branch
 from outlast.engine.operations.child import ChildRun, ParentClose
@@ -310,7 +310,8 @@ def publish(**values: Any) -> None:
     the run is asleep or over."""
     run = _execution("publish")
     for name, value in values.items():
-        run.draft.published[name] = run.codec.encode(value, where=f"published {name!r}")
+        where = f"published {name!r}"
+        run.draft.published[name] = run.codec.encode(value, type_of_value(value), where=where)
 
 
 def set_attributes(**values: Attribute) -> None:
@@ -350,7 +351,8 @@ def heartbeat(details: Any = None) -> None:
     """Report that a long step is alive, with details that its next attempt can read by
     `last_heartbeat`."""
     context = step_info()
-    context.report(context.codec.encode(details, where="heartbeat details"))
+    kind = type_of_value(details)
+    context.report(context.codec.encode(details, kind, where="heartbeat details"))
 
 
 @overload

@@ -13,7 +13,7 @@ from outlast.api import Workflow
 from outlast.client import Client, RunHandle
 from outlast.codecs import JsonCodec
 from outlast.engine.engine import LEASE_SECONDS, Engine
-from outlast.errors import InvalidValue, MissingExtra, RunExists, WorkflowMisuse
+from outlast.errors import Closed, InvalidValue, MissingExtra, RunExists, WorkflowMisuse
 from outlast.model.commit import Creation
 from outlast.model.ids import check_id, new_id
 from outlast.model.payloads import WorkflowStarted, payload_of
@@ -116,6 +116,8 @@ class App(Client):
         """
         if on_conflict not in ("attach", "fail", "replace"):
             raise InvalidValue(f"on_conflict={on_conflict!r}: use attach, fail or replace")
+        if not self._engine.is_open:
+            raise Closed("this app is not open: use `async with outlast.App(…) as app:`")
         definition = workflow.definition
         if self._engine.workflows.get(definition.name) is not definition:
             raise WorkflowMisuse(

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.definition import WorkflowDefinition, type_of_value
 from outlast.engine.operations.child import cancel_child
 from outlast.engine.replanting import (
     before_failure,
@@ -165,8 +165,10 @@ class Client:
     ) -> None:
         """Send a signal; `RunClosed` if the run has ended, `NotFound` if there is none."""
         check_name(name, "signal name")
-        data = self._codec.encode(value, where=f"signal {name!r}")
-        await self._send(run_id, Item(kind="signal", name=name, id=dedup or new_id(), data=data))
+        data = self._codec.encode(value, type_of_value(value), where=f"signal {name!r}")
+        # Two signals of different names may have the same key.
+        id = new_id() if dedup is None else f"{name}: {dedup}"
+        await self._send(run_id, Item(kind="signal", name=name, id=id, data=data))
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> None:
         """Ask a run to stop and compensate."""
@@ -185,7 +187,7 @@ class Client:
         if parked or going:
             await self._send(run_id, Item(kind="unpause"))
         elif run.halt_data is not None or run.status.terminal:
-            data = self._codec.encode(value, where="resume value")
+            data = self._codec.encode(value, type_of_value(value), where="resume value")
             await self._send(run_id, Item(kind="resume", data=data))
         else:
             raise InvalidValue(

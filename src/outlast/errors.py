@@ -292,16 +292,18 @@ class RunCancelled(RunFailed):
 class Mismatch(RunError):
     """History and code disagree. The run is parked and goes on once the code is mended."""
 
-    def __init__(self, run_id: str, *, recorded: str, asked: str) -> None:
+    def __init__(self, run_id: str, *, recorded: str, asked: str, at: str = "") -> None:
         super().__init__(
             f"run {run_id!r} cannot be replayed with this code.\n"
             f"  history: {recorded}\n"
             f"  code:    {asked}\n"
-            "Bring back what was there, or give changed code a new workflow version"
+            + (f"  at:      {at}\n" if at else "")
+            + "Bring back what was there, or give changed code a new workflow version"
         )
         self.run_id = run_id
         self.recorded = recorded
         self.asked = asked
+        self.at = at
 
 
 # -- give up and look -----------------------------------------------------------------------------

@@ -47,6 +47,7 @@ async def cleans_up() -> None:
         await outlast.sleep(days=1)
     finally:
         await clean_up()
+        notes().append("gone on")
 
 
 @outlast.workflow
@@ -55,6 +56,7 @@ def cleans_up_sync() -> None:
         sync.sleep(days=1)
     finally:
         clean_up_plainly()
+        notes().append("gone on")
 
 
 CANCELLED = """
@@ -120,6 +122,7 @@ async def carries_on() -> str:
     try:
         await outlast.sleep(days=1)
     except asyncio.CancelledError:
+        notes().append("was cancelled")
         return await work("carried on")
     return "never"
 
@@ -129,6 +132,7 @@ def carries_on_sync() -> str:
     try:
         sync.sleep(days=1)
     except asyncio.CancelledError:
+        notes().append("was cancelled")
         return work_plainly("carried on")
     return "never"
 
@@ -270,8 +274,16 @@ async def asks_how_far(stage: Stage) -> None:
 
 
 CASES = [
-    Case(cleans_up, EVICTED, None, name="an_eviction_does_not_act", notes=["cleaned up"]),
-    Case(cleans_up_sync, EVICTED, None, name="an_eviction_does_not_act_sync", notes=["cleaned up"]),
+    Case(
+        cleans_up, EVICTED, None, name="an_eviction_does_not_act", notes=["cleaned up", "gone on"]
+    ),
+    Case(
+        cleans_up_sync,
+        EVICTED,
+        None,
+        name="an_eviction_does_not_act_sync",
+        notes=["cleaned up", "gone on"],
+    ),
     Case(cleans_up, CANCELLED, Cancelled("enough"), name="a_cancel_acts", world=cancels),
     Case(cleans_up_sync, CANCELLED, Cancelled("enough"), name="a_cancel_acts_sync", world=cancels),
     Case(
@@ -318,8 +330,8 @@ CASES = [
         3,
         notes=["cleaned up"],
     ),
-    Case(carries_on, CARRIES_ON, "carried on", world=cancels),
-    Case(carries_on_sync, CARRIES_ON, "carried on", world=cancels),
+    Case(carries_on, CARRIES_ON, "carried on", world=cancels, notes=["was cancelled"]),
+    Case(carries_on_sync, CARRIES_ON, "carried on", world=cancels, notes=["was cancelled"]),
     Case(
         a_scope_carries_on,
         """

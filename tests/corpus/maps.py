@@ -61,7 +61,7 @@ async def maps_nothing() -> list[str]:
 @outlast.workflow
 async def a_map_fails() -> str:
     try:
-        await outlast.map(odd_only, [1, 3, 4, 5, 7])
+        await outlast.map(odd_only, [1, 3, 4, 5, 7], concurrency=1)
     except MapFailed as failure:
         return f"{failure.index}: {failure.error}"
     return "never"
@@ -140,7 +140,7 @@ CASES = [
         workflow.completed
         """,
         "2: ValueError: 4 is even",
-        bodies=5,
+        bodies=3,
     ),
     Case(
         tolerates_two,

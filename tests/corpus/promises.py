@@ -23,7 +23,8 @@ def broken(
     log: Log, executions: Sequence[Execution], histories: dict[str, list[Event]]
 ) -> list[str]:
     """All promises that were not kept."""
-    durable = list(_durable(log))
+    written = {event.id for history in histories.values() for event in history}
+    durable = list(_durable(log, written))
     return [
         *_nothing_leaves_before_it_is_durable(durable, executions),
         *_no_item_runs_again(durable, executions),
@@ -33,11 +34,15 @@ def broken(
     ]
 
 
-def _durable(log: Log) -> Iterator[tuple[int, Event]]:
-    """Every event, with the tick at which some process knew that it was durable."""
+def _durable(log: Log, written: set[str]) -> Iterator[tuple[int, Event]]:
+    """Every event, with the tick at which some process knew that it was durable. If nobody was
+    told, but it was written, somebody may have read it as soon as the call was made."""
     for op in log.ops:
-        if isinstance(op.value, Commit) and isinstance(op.result, Committed):
-            yield from ((op.ended, event) for event in op.value.events)
+        if isinstance(op.value, Commit):
+            told = isinstance(op.result, Committed)
+            for event in op.value.events:
+                if told or event.id in written:
+                    yield op.ended if told else op.begun, event
 
 
 def _nothing_leaves_before_it_is_durable(
@@ -53,12 +58,21 @@ def _nothing_leaves_before_it_is_durable(
                 known[(*key, attempt)] = min(tick, known.get((*key, attempt), tick))
             case MapStarted(item_count=count):
                 windows.setdefault(key, []).append((tick, count))
-            case MapProgress(started=count):
-                windows.setdefault(key, []).append((tick, count))
+            case MapProgress(started=count) as progress:
+                found = windows.setdefault(key, [])
+                done = len(progress.completed) + len(progress.failed)
+                if len(found) == 1 and count < found[0][1]:
+                    # How far bodies may run ahead, before anything is reported, follows from the
+                    # first report.
+                    found[0] = (found[0][0], count - done)
+                found.append((tick, count))
     for line in executions:
         name, _, index = line.key.rstrip("]").partition("[")
         if index and not line.key.startswith("undo/"):
-            begun = any(tick < line.begun for tick, _ in windows.get((line.run_id, name), ()))
+            begun = any(
+                tick < line.begun and int(index) < count
+                for tick, count in windows.get((line.run_id, name), ())
+            )
         else:
             begun = known.get((line.run_id, line.key, line.attempt), line.begun) < line.begun
         if not begun:
@@ -78,7 +92,8 @@ def _no_item_runs_again(
             payload = payload_of(event)
             assert isinstance(payload, MapProgress)
             for index in payload.completed:
-                recorded[event.run_id, f"{event.step_name}[{index}]"] = tick
+                key = event.run_id, f"{event.step_name}[{index}]"
+                recorded[key] = min(tick, recorded.get(key, tick))
     for line in executions:
         tick = recorded.get((line.run_id, line.key), line.begun)
         if tick < line.begun:

@@ -28,7 +28,7 @@ from outlast.ports.store import Store
 from outlast.testing.checker import Evidence, RecordingStore, check
 from outlast.testing.dump import dump
 from outlast.testing.effects import Execution, Ledger
-from outlast.testing.faults import FaultyStore, Never, Plan
+from outlast.testing.faults import FaultyStore, Never, Plan, again
 from outlast.testing.mortal import Crash, Process
 from outlast.testing.virtual import VirtualClock
 from outlast.testing.wrapping import WrappedStore
@@ -273,7 +273,7 @@ class _Process(Process):
 async def _works(app: outlast.App, case: Case) -> None:
     """What a process does: it starts the run, as it may have done before, and works."""
     await app.open()
-    await app.start(case.workflow, *case.args, id=RUN)
+    await again(lambda: app.start(case.workflow, *case.args, id=RUN))
     await asyncio.get_running_loop().create_future()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from outlast.testing.faults import Fault, Nth
 from outlast.testing.mortal import Crash
 from tests.corpus.case import RUN, Case, matching, without_repeats
 from tests.corpus.every import BY_ID, CASES, MakeStore, in_files, in_memory
@@ -93,6 +94,21 @@ async def test_a_process_that_slept_past_its_lease_changes_nothing(case: Case) -
         if frozen.outcome not in case.after_crash:
             assert frozen.outcome == case.outcome, freeze
             assert shapes(case, frozen) == shapes(case, calm), freeze
+
+
+@pytest.mark.proves("I3", "I12", "I24", "C-20")
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+async def test_a_fault_changes_nothing(case: Case) -> None:
+    """A call that is refused, lost, doubled, late or cancelled costs time at most: the process
+    that made it goes on."""
+    calm = await play(case, in_memory)
+    for fault in Fault:
+        number = random.Random(f"{case.id} {fault}").randint(1, len(calm.sites))
+        shaken = await play(case, in_memory, faults=Nth(number, fault))
+        assert shaken.violations == [], (number, fault)
+        if shaken.outcome not in case.after_crash:
+            assert shaken.outcome == case.outcome, (number, fault)
+            assert shapes(case, shaken) == shapes(case, calm), (number, fault)
 
 
 @pytest.mark.proves("I10")

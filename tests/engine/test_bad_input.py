@@ -14,6 +14,7 @@ from msgspec import Struct
 import outlast
 from outlast import sync
 from outlast.errors import (
+    Closed,
     InvalidId,
     InvalidValue,
     NotFound,
@@ -416,6 +417,13 @@ async def test_a_start_under_a_taken_id() -> None:
         assert await replaced.result() == 4
         with pytest.raises(InvalidValue, match="use attach, fail or replace"):
             await testing.start(doubles, 2, id="it", on_conflict="ignore")
+
+
+async def test_an_app_that_is_not_open() -> None:
+    """Nobody would go on with what it starts: it says how to open it."""
+    closed = outlast.App("memory:", workflows=[doubles])
+    with pytest.raises(Closed, match="use `async with"):
+        await closed.start(doubles, 1)
 
 
 async def test_a_workflow_that_the_app_does_not_know() -> None:

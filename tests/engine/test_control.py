@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 import outlast
 from outlast.errors import ChildFailed, RunCancelled, RunFailed, StepFailed
@@ -475,6 +475,32 @@ async def test_a_halted_run_is_found_by_its_status_and_shows_what_it_wants() -> 
         await run.resume("yes")
         assert await run.result() == "yes"
         assert (await testing.get("it")).halt_data is None
+
+
+class Offer(Struct):
+    price: int
+    by: str
+
+
+@pytest.mark.proves("I28", "D-36")
+async def test_objects_can_be_sent_shown_and_answered() -> None:
+    """An object with fields needs no annotation where it is given, only where it is read."""
+
+    @outlast.workflow
+    async def bargains() -> Offer:
+        first = await outlast.wait_for("offer", Offer)
+        outlast.publish(first=first)
+        second = await outlast.halt(first, Offer)
+        return Offer(min(first.price, second.price), second.by)
+
+    async with app(bargains) as testing:
+        run = await testing.start(bargains, id="it")
+        await run.signal("offer", Offer(7, "ann"))
+        await testing.clock.settle()
+        assert await run.query("first", Offer) == Offer(7, "ann")
+        assert (await testing.get("it")).halt_data == Raw(b'{"price":7,"by":"ann"}')
+        await run.resume(Offer(5, "bob"))
+        assert await run.result() == Offer(5, "bob")
 
 
 @pytest.mark.proves("I32")

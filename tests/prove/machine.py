@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 import msgspec
-from hypothesis import Verbosity
 
 from outlast.testing.machine import Rules, store_machine
 from tests.machine.stores import ON_TRIAL
@@ -72,7 +71,6 @@ def run_chunk(store: str, number: int, steps: int) -> Chunk:
         steps=steps,
         seeded=number,
         database=None,
-        verbosity=Verbosity.quiet,
     )
     before, begun, difference = Rules.compared, time.monotonic(), ""
     try:

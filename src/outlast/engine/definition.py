@@ -136,6 +136,15 @@ class Signature:
         return found
 
 
+def type_of_value(value: object) -> Any:
+    """The annotation for a value at a place that has none, because who reads it says what it is: a
+    signal, an answer, something published, a report. An object with fields is its own type; all
+    else has to be plain JSON, so that it comes back the same wherever it is read."""
+    kind = type(value)
+    fields = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "model_fields")
+    return kind if any(hasattr(kind, name) for name in fields) else Any
+
+
 class Definition:
     """A user's function under the name by which history knows it."""
 

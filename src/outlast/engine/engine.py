@@ -82,6 +82,11 @@ class Engine:
                 asyncio.create_task(self._renew_for_ever()),
             ]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it claims what is runnable."""
+        return bool(self._daemons)
+
     async def close(self) -> None:
         """Stop: what is under way is dropped and its claims are given back at once."""
         for daemon in self._daemons:
@@ -162,6 +167,7 @@ class Engine:
             committed = await self._journal.commit(commit)
         except BaseException:
             execution.evict()
+            self._store.notifier.ring()  # it may have been written, and then needs a driver
             raise
         claim = msgspec.structs.replace(
             claim, token=committed.token, run_id=run_id, uid=committed.uid
@@ -184,12 +190,18 @@ class Engine:
             workflows=self.workflows,
             timeout=self._patience,
         )
-        for one in claimed:
-            try:
-                await self._resume(one)
-            except Exception as error:  # noqa: BLE001 - one run must not hold up the others
-                # The store hands the run out again when its lease ends.
-                log.error("run %s could not be taken over: %r", one.run.id, error)
+        left = [one.claim for one in claimed]
+        try:
+            for one in claimed:
+                try:
+                    await self._resume(one)
+                except Exception as error:  # noqa: BLE001 - one run must not hold up the others
+                    # The store hands the run out again when its lease ends.
+                    log.error("run %s could not be taken over: %r", one.run.id, error)
+                left.remove(one.claim)
+        finally:
+            if left:  # stopped in between: nobody here will ever drive these
+                await self._store.release(left, timeout=self._patience)
         return len(claimed)
 
     async def _resume(self, claimed: ClaimedRun) -> None:
@@ -268,7 +280,8 @@ class Engine:
                 if claimed and claimed == room:
                     continue
                 pause = await self._idle_time(looked_at)
-            except (TryAgain, StoreFault) as error:
+            except (TryAgain, StoreFault, asyncio.CancelledError) as error:
+                _unless_meant()
                 log.warning("claiming failed, trying again: %s", error)
             await self._store.notifier.wait(self._clock, pause, since=rings)
 
@@ -290,7 +303,8 @@ class Engine:
                 renewed = await self._store.renew(
                     [d.claim for d in drives], self._lease, timeout=self._patience
                 )
-            except (TryAgain, StoreFault) as error:
+            except (TryAgain, StoreFault, asyncio.CancelledError) as error:
+                _unless_meant()
                 log.warning("renewing failed, trying again: %s", error)
                 continue
             for drive, claim in zip(drives, renewed, strict=True):
@@ -301,3 +315,11 @@ class Engine:
                 else:
                     drive.claim = claim
                     drive.poke()
+
+
+def _unless_meant() -> None:
+    """A daemon that is cancelled ends. A call of the store that was cancelled somewhere inside is
+    one that failed: if that ended the daemon, the engine would go on without it in silence."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

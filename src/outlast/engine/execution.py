@@ -258,6 +258,7 @@ class Execution:
             self.run_id,
             recorded=f"{event.sequence} {event.type} {event.step_name!r}",
             asked=asked,
+            at=", ".join(self.loop.places()),
         )
 
 

@@ -80,7 +80,7 @@ def applies(mutants: Iterable[Mutant], package: Path) -> list[str]:
     for mutant in mutants:
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / mutant.file
-            target.parent.mkdir(parents=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(package / mutant.file, target)
             try:
                 mutant.apply(Path(folder))

@@ -43,7 +43,7 @@ from outlast.testing.verdicts import violations
 from outlast.testing.virtual import VirtualClock
 from outlast.testing.weather import CALM, STORM, Climate, Weather, WeatheredProcess
 
-MAX_LEAPS = 2_000
+MAX_LEAPS = 20_000
 
 __all__ = ["Outside", "Simulated", "Subject", "simulate"]
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
+from outlast.engine.definition import type_of_value
 from outlast.engine.operations.operation import Operation
 from outlast.model.event import Event
 from outlast.model.payloads import HaltResumed, HaltStarted, Payload
@@ -23,7 +24,7 @@ class HaltWait(Operation):
     def __init__(self, execution: Execution, data: Any, type: Any) -> None:
         self._execution = execution
         self._type = type
-        self.data: Raw = execution.codec.encode(data, where="halt data")
+        self.data: Raw = execution.codec.encode(data, type_of_value(data), where="halt data")
 
     def intent(self) -> Payload:
         return HaltStarted(data=self.data)
