@@ -1,0 +1,65 @@
+"""Redis, every write on disk before it is answered: one server, and a cluster of three masters."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import partial
+from pathlib import Path
+
+from tools.serving.system import Process, ServerMissing, free_port, listens, program
+
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
+NODES = 3
+
+
+def _start(folder: Path, port: int, *options: str) -> Process:
+    folder.mkdir()
+    binary = program("redis-server", "redis-server")
+    server = Process(
+        [
+            *(binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)),
+            *("--daemonize", "no", "--protected-mode", "no", *DURABLE, *options),
+        ],
+        folder,
+        name="redis",
+    )
+    server.wait_until(lambda: listens(port) and _ask(port, "PING") == "PONG")
+    return server
+
+
+def _ask(port: int, *command: str) -> str:
+    client = program("redis-cli", "redis-tools")
+    asked = [client, "-p", str(port), *command]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def start_redis(folder: Path) -> dict[str, str]:
+    """One server."""
+    port = free_port()
+    _start(folder / "redis", port)
+    return {"OUTLAST_TEST_REDIS": f"redis://127.0.0.1:{port}/0"}
+
+
+def start_redis_cluster(folder: Path) -> dict[str, str]:
+    """Three masters that share the slots."""
+    ports = [_port_with_bus() for _ in range(NODES)]
+    cluster = ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
+    nodes = [_start(folder / f"redis-{port}", port, *cluster) for port in ports]
+    names = [f"127.0.0.1:{port}" for port in ports]
+    _ask(ports[0], "--cluster", "create", *names, "--cluster-replicas", "0", "--cluster-yes")
+    for node, port in zip(nodes, ports, strict=True):
+        node.wait_until(partial(_is_whole, port))
+    return {"OUTLAST_TEST_REDIS_CLUSTER": f"redis+cluster://{names[0]}"}
+
+
+def _is_whole(port: int) -> bool:
+    return "cluster_state:ok" in _ask(port, "CLUSTER", "INFO")
+
+
+def _port_with_bus() -> int:
+    """A free port whose neighbour for the cluster's own bus, ten thousand above, is free too."""
+    for _ in range(100):
+        port = free_port()
+        if port < 55_000 and not listens(port + 10_000):
+            return port
+    raise ServerMissing("no free port below 55,000 for a node of the Redis cluster")
