@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Raw
 
+from outlast.client.handle import RunHandle
+from outlast.client.replant import edited_input, replanted
 from outlast.engine.definition import WorkflowDefinition, type_of_value
 from outlast.engine.operations.child import cancel_child
 from outlast.engine.replanting import (
     before_failure,
     before_step,
     open_children,
-    restarted,
-    seeded,
 )
 from outlast.engine.turn import child_outcome
 from outlast.errors import (
@@ -30,16 +29,14 @@ from outlast.errors import (
     RunCancelled,
     RunFailed,
     Undecodable,
-    WorkflowMisuse,
 )
-from outlast.model.commit import Commit, Creation
+from outlast.model.commit import Commit
 from outlast.model.event import Event
 from outlast.model.ids import check_id, check_name, new_id
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.payloads import WorkflowCancelled, to_event
 from outlast.model.query import RunQuery
 from outlast.model.run import Change, Run, Status
-from outlast.model.times import NOW
 from outlast.ports.clock import look_again_after
 from outlast.ports.codec import Codec
 from outlast.ports.histories import accepted
@@ -47,43 +44,6 @@ from outlast.ports.store import Store
 
 T = TypeVar("T")
 POLL_SECONDS = 0.5
-
-
-class RunHandle(Generic[T]):
-    """A run, by id: what a program holds of it."""
-
-    def __init__(self, client: Client, id: str) -> None:
-        self._client = client
-        self.id = id
-
-    async def result(self, *, timeout: float | None = None) -> T:
-        """Wait for the run to end and give its result; `RunFailed` or `RunCancelled` if it has
-        none, `TimeoutError` if it takes longer."""
-        value: T = await self._client.result(self.id, timeout=timeout)
-        return value
-
-    async def status(self) -> Status:
-        """Where the run stands."""
-        return (await self._client.get(self.id)).status
-
-    async def signal(self, name: str, value: Any = None, *, dedup: str | None = None) -> None:
-        """Send a signal; with `dedup`, once however often this is called."""
-        await self._client.signal(self.id, name, value, dedup=dedup)
-
-    async def resume(self, value: Any = None) -> None:
-        """Answer a halt, or let a paused run go on."""
-        await self._client.resume(self.id, value)
-
-    async def cancel(self, reason: str = "cancelled") -> None:
-        """Ask the run to stop: its code sees CancelledError, and what it did is compensated."""
-        await self._client.cancel(self.id, reason)
-
-    async def query(self, name: str, type: Any = Any) -> Any:
-        """What the workflow has last published under a name."""
-        return await self._client.query(self.id, name, type)
-
-    def __repr__(self) -> str:
-        return f"<run {self.id!r}>"
 
 
 class Client:
@@ -215,7 +175,7 @@ class Client:
             change=Change(status=Status.CANCELLED, error=reason, wait_kind=None),
             sends=tuple(sends),
         )
-        accepted((await self._store.commit([commit]))[0])
+        await self._write(commit)
         self._poke(run_id)
 
     async def delete(self, run_id: str) -> bool:
@@ -229,7 +189,7 @@ class Client:
             raise InvalidValue(f"run {run_id!r} is {run.status}: only a failed run can be retried")
         history = await self._store.history(run_id)
         kept = before_failure(history, run.recover_to)
-        await self._replant(run, kept, run_id=run_id, replace=run.uid)
+        await self._write(replanted(run, kept, self._workflows, run_id=run_id, replace=run.uid))
         return RunHandle(self, run_id)
 
     async def fork(
@@ -248,8 +208,12 @@ class Client:
             raise NotFound("step", step)
         fork_id = new_id() if id is None else check_id(id)
         kept = before_step(history, step)
-        edited = None if input is None else self._edited(run, input)
-        await self._replant(run, kept, run_id=fork_id, replace=None, input=edited)
+        edited = None
+        if input is not None:
+            edited = edited_input(self._workflows.get(run.workflow), run, self._codec, input)
+        await self._write(
+            replanted(run, kept, self._workflows, run_id=fork_id, replace=None, input=edited)
+        )
         return RunHandle(self, fork_id)
 
     # -- how ----------------------------------------------------------------------------------
@@ -260,55 +224,7 @@ class Client:
             raise receipt
         self._poke(run_id)
 
-    def _edited(self, run: Run, input: dict[str, Any]) -> Raw:
-        workflow = self._workflows.get(run.workflow)
-        if workflow is None:
-            raise WorkflowMisuse(
-                f"the arguments of workflow {run.workflow!r} can only be edited where its code is: "
-                f"App(…, workflows=[{run.workflow}])"
-            )
-        args, kwargs = workflow.signature.decode_call(self._codec, run.input or Raw(b"{}"))
-        return workflow.signature.edit_call(self._codec, args, kwargs, input)
-
-    async def _replant(
-        self,
-        run: Run,
-        events: list[Event],
-        *,
-        run_id: str,
-        replace: str | None,
-        input: Raw | None = None,
-    ) -> None:
-        fresh = Run(
-            id=run_id,
-            workflow=run.workflow,
-            version=run.version,
-            definition=run.definition,
-            input=input or run.input,
-            recover_to=run.recover_to if replace is not None else None,
-            attributes=run.attributes,
-            parent=run.parent if replace is not None else None,
-            queue=run.queue,
-            priority=run.priority,
-            runnable_at=NOW,
-        )
-        copies = tuple(
-            msgspec.structs.replace(event, run_id=run_id, sequence=0, token=0)
-            for event in seeded(events, run, input)
-        )
-        starts = tuple(
-            restarted(run_id, key, child, self._workflows.get(child.workflow_name))
-            for key, child in open_children(events).items()
-        )
-        commit = Commit(
-            run_id=run_id,
-            uid=replace,
-            force=replace is not None,
-            create=fresh,
-            creation=Creation.NEW if replace is None else Creation.REPLACE,
-            events=copies,
-            starts=starts,
-        )
+    async def _write(self, commit: Commit) -> None:
         accepted((await self._store.commit([commit]))[0])
 
 

@@ -1,0 +1,64 @@
+"""What user code calls: `step` and `workflow` to declare, and what a workflow may ask for.
+
+In an ``async def`` workflow each of these is awaited. In a plain ``def`` workflow the same names
+block and return (`outlast.sync` has them with types to match). Outside a workflow a step is just
+the function, and everything else says where it belongs.
+"""
+
+from outlast.api.declaring import (
+    Step,
+    Workflow,
+    step,
+    workflow,
+)
+from outlast.api.structure import (
+    branch,
+    child,
+    continue_as_new,
+    loop,
+    map,
+    patched,
+    scope,
+)
+from outlast.api.telling import (
+    heartbeat,
+    last_heartbeat,
+    now,
+    publish,
+    random,
+    set_attributes,
+    step_info,
+    uuid4,
+)
+from outlast.api.waiting import (
+    halt,
+    sleep,
+    sleep_until,
+    wait_for,
+)
+
+__all__ = [
+    "Step",
+    "Workflow",
+    "branch",
+    "child",
+    "continue_as_new",
+    "halt",
+    "heartbeat",
+    "last_heartbeat",
+    "loop",
+    "map",
+    "now",
+    "patched",
+    "publish",
+    "random",
+    "scope",
+    "set_attributes",
+    "sleep",
+    "sleep_until",
+    "step",
+    "step_info",
+    "uuid4",
+    "wait_for",
+    "workflow",
+]

@@ -1,0 +1,144 @@
+"""`step` and `workflow`: how a user's functions become known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import update_wrapper
+from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
+
+from outlast.api.inside import perform, workflow_here
+from outlast.engine.definition import StepDefinition, WorkflowDefinition
+from outlast.engine.operations.step import StepCall
+from outlast.engine.retry import ONCE, Retry
+from outlast.errors import WorkflowMisuse
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Step(Generic[P, R]):
+    """A step. In a workflow it is recorded; called anywhere else it is just the function."""
+
+    def __init__(self, definition: StepDefinition) -> None:
+        self.definition = definition
+        update_wrapper(self, definition.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        # Typed for the workflow that awaits it; `outlast.sync` has the type of a plain call.
+        outcome: Coroutine[Any, Any, R]
+        if workflow_here() is None:
+            outcome = self.definition.function(*args, **kwargs)
+        else:
+            outcome = perform(lambda run: run.answer(StepCall(run, self.definition, args, kwargs)))
+        return outcome
+
+    def compensate(self, function: Callable[[R], Any]) -> Step[[R], Any]:
+        """Declare what undoes this step, given its result, when the run fails or is cancelled."""
+        undo = StepDefinition(function, retry=Retry(attempts=5))
+        self.definition.compensation = undo
+        return Step(undo)
+
+
+class Workflow(Generic[P, R_co]):
+    """A workflow. Started by an app or as a child; it is not called."""
+
+    def __init__(self, definition: WorkflowDefinition) -> None:
+        self.definition = definition
+        update_wrapper(self, definition.function)
+
+    @property
+    def name(self) -> str:
+        """The name by which history knows it."""
+        return self.definition.name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
+        raise WorkflowMisuse(
+            f"{self.name}() cannot be called: start it with `await app.start({self.name}, …)`, or "
+            f"in a workflow with `await outlast.child({self.name}, …)`"
+        )
+
+
+class DeclareStep(Protocol):
+    """`step(…)` with options: what then takes the function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Step[P, R]: ...
+
+
+class DeclareWorkflow(Protocol):
+    """`workflow(…)` with options: what then takes the function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Workflow[P, R]: ...
+
+
+@overload
+def step(function: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+@overload
+def step(function: Callable[P, R], /) -> Step[P, R]: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    retry: Retry = ONCE,
+    timeout: float | None = None,
+    at_most_once: bool = False,
+    process: bool = False,
+) -> DeclareStep: ...
+def step(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    retry: Retry = ONCE,
+    timeout: float | None = None,
+    at_most_once: bool = False,
+    process: bool = False,
+) -> Any:
+    """Declare a step: what it returns is recorded, and once recorded it never runs again.
+
+    `retry` says what to do when it raises; `timeout` (seconds) is for each attempt. With
+    `process` it runs in a process of its own, which is killed on timeout. With `at_most_once` an
+    attempt that was cut off by a crash is not repeated but fails.
+    """
+
+    def declare(function: Callable[..., Any]) -> Step[..., Any]:
+        return Step(
+            StepDefinition(
+                function,
+                name=name,
+                retry=retry,
+                timeout=timeout,
+                at_most_once=at_most_once,
+                process=process,
+            )
+        )
+
+    return declare if function is None else declare(function)
+
+
+@overload
+def workflow(function: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+@overload
+def workflow(function: Callable[P, R], /) -> Workflow[P, R]: ...
+@overload
+def workflow(*, name: str | None = None, version: int | str = 1) -> DeclareWorkflow: ...
+def workflow(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: int | str = 1,
+) -> Any:
+    """Declare a workflow: a function, ``async`` or plain, that calls steps and outlasts its
+    process. Everything it does to the world it does through steps."""
+
+    def declare(function: Callable[..., Any]) -> Workflow[..., Any]:
+        return Workflow(WorkflowDefinition(function, name=name, version=version))
+
+    return declare if function is None else declare(function)

@@ -1,0 +1,35 @@
+"""Where are we? Inside a workflow, and of which kind, or outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from outlast.engine.bridge import current_bridge
+from outlast.engine.execution import Execution, current_execution
+from outlast.errors import WorkflowMisuse
+
+
+def workflow_here() -> Execution | None:
+    """The run whose workflow code is calling, or None outside workflow code."""
+    bridge = current_bridge()
+    return current_execution() if bridge is None else bridge.execution
+
+
+def the_run(name: str) -> Execution:
+    """The run whose workflow code calls `outlast.name`, which works nowhere else."""
+    run = workflow_here()
+    if run is None:
+        raise WorkflowMisuse(f"outlast.{name}() works in a workflow only")
+    return run
+
+
+def perform(
+    ask: Callable[[Execution], Coroutine[Any, Any, Any]], name: str = ""
+) -> Coroutine[Any, Any, Any]:
+    """Ask in the way of the workflow that is calling: a coroutine to await, or the answer."""
+    bridge = current_bridge()
+    if bridge is not None:
+        answer: Coroutine[Any, Any, Any] = bridge.call(ask(bridge.execution))
+        return answer
+    return ask(the_run(name))

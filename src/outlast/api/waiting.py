@@ -1,0 +1,65 @@
+"""What a workflow waits for: time, signals, people."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, overload
+
+from outlast.api.inside import perform
+from outlast.engine.execution import Execution
+from outlast.engine.operations.halt import HaltWait
+from outlast.engine.operations.signal import SignalWait
+from outlast.errors import InvalidValue
+from outlast.model.ids import check_name
+
+T = TypeVar("T")
+
+
+def sleep(
+    seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
+) -> Coroutine[Any, Any, None]:
+    """Sleep durably: the run leaves memory, and the process may end meanwhile."""
+    pause = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
+    if pause < timedelta(0):
+        raise InvalidValue(f"sleep({pause}) is negative")
+
+    return perform(lambda _: asyncio.sleep(pause.total_seconds()), "sleep")
+
+
+def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
+    """Sleep durably until a moment, which must have a time zone."""
+    if moment.tzinfo is None:
+        raise InvalidValue("sleep_until() needs a datetime with a time zone")
+
+    async def asleep(run: Execution) -> None:
+        await asyncio.sleep(max((moment - run.now).total_seconds(), 0))
+
+    return perform(asleep, "sleep_until")
+
+
+@overload
+def wait_for(
+    signal: str, type: type[T], *, timeout: timedelta | float | None = None
+) -> Coroutine[Any, Any, T]: ...
+@overload
+def wait_for(
+    signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
+) -> Coroutine[Any, Any, Any]: ...
+def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None = None) -> Any:
+    """Wait for a signal by name; a `SignalTimeout` is raised when it does not come in time. A
+    signal that came before anybody waited is kept."""
+    check_name(signal, "signal name")
+    limit = timedelta(seconds=timeout) if isinstance(timeout, int | float) else timeout
+    return perform(lambda run: run.answer(SignalWait(run, signal, type, limit)), "wait_for")
+
+
+@overload
+def halt(data: Any, type: type[T]) -> Coroutine[Any, Any, T]: ...
+@overload
+def halt(data: Any = None, type: Any = Any) -> Coroutine[Any, Any, Any]: ...
+def halt(data: Any = None, type: Any = Any) -> Any:
+    """Wait for a person: the run is `halted` and shows `data` until somebody resumes it with a
+    value."""
+    return perform(lambda run: run.answer(HaltWait(run, data, type)), "halt")

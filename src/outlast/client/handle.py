@@ -1,0 +1,49 @@
+"""RunHandle: a run as a program holds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from outlast.model.run import Status
+
+if TYPE_CHECKING:
+    from outlast.client.client import Client
+
+T = TypeVar("T")
+
+
+class RunHandle(Generic[T]):
+    """A run, by id: what a program holds of it."""
+
+    def __init__(self, client: Client, id: str) -> None:
+        self._client = client
+        self.id = id
+
+    async def result(self, *, timeout: float | None = None) -> T:
+        """Wait for the run to end and give its result; `RunFailed` or `RunCancelled` if it has
+        none, `TimeoutError` if it takes longer."""
+        value: T = await self._client.result(self.id, timeout=timeout)
+        return value
+
+    async def status(self) -> Status:
+        """Where the run stands."""
+        return (await self._client.get(self.id)).status
+
+    async def signal(self, name: str, value: Any = None, *, dedup: str | None = None) -> None:
+        """Send a signal; with `dedup`, once however often this is called."""
+        await self._client.signal(self.id, name, value, dedup=dedup)
+
+    async def resume(self, value: Any = None) -> None:
+        """Answer a halt, or let a paused run go on."""
+        await self._client.resume(self.id, value)
+
+    async def cancel(self, reason: str = "cancelled") -> None:
+        """Ask the run to stop: its code sees CancelledError, and what it did is compensated."""
+        await self._client.cancel(self.id, reason)
+
+    async def query(self, name: str, type: Any = Any) -> Any:
+        """What the workflow has last published under a name."""
+        return await self._client.query(self.id, name, type)
+
+    def __repr__(self) -> str:
+        return f"<run {self.id!r}>"
