@@ -25,15 +25,15 @@ from outlast.errors import NotFound, RunCancelled, RunFailed
 from outlast.model import Event, Run
 from outlast.model.query import RunQuery
 from outlast.ports.store import Store
-from outlast.testing.checker import Evidence, RecordingStore, check
+from outlast.testing.checker import RecordingStore
 from outlast.testing.dump import dump
 from outlast.testing.effects import Execution, Ledger
 from outlast.testing.faults import FaultyStore, Never, Plan, again
 from outlast.testing.mortal import Crash, Process
+from outlast.testing.verdicts import violations
 from outlast.testing.virtual import VirtualClock
 from outlast.testing.wrapping import WrappedStore
 from tests.corpus.case import RUN, Cancelled, Case, Failed
-from tests.corpus.promises import broken
 
 T = TypeVar("T")
 REAL_SECONDS = 20
@@ -288,7 +288,6 @@ async def _world(stage: Stage) -> None:
 async def _ending(stage: Stage, processes: list[Process]) -> Ending:
     held = await dump(stage.store.inner, listed=False)
     ledger = stage.ledger
-    evidence = Evidence(ops=ledger.log.ops, dumps=[held], effects=ledger.effects())
     try:
         outcome = await stage.client.result(RUN, timeout=0)
     except RunCancelled as cancelled:
@@ -305,10 +304,7 @@ async def _ending(stage: Stage, processes: list[Process]) -> Ending:
         executions=ledger.executions,
         sites=processes[0].sites,
         struck=processes[0].struck,
-        violations=[
-            *map(str, check(evidence)),
-            *broken(ledger.log, ledger.executions, histories),
-        ],
+        violations=violations(held, ledger),
         notes=stage.notes,
     )
 

@@ -21,11 +21,12 @@ from outlast.model.run import Status
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
-from outlast.testing.checker import Evidence, RecordingStore, check, dump
+from outlast.testing.checker import RecordingStore, dump
 from outlast.testing.clock import START
 from outlast.testing.effects import Execution, Ledger
 from outlast.testing.endings import Ending
 from outlast.testing.mortal import Doom, Process
+from outlast.testing.verdicts import violations
 from outlast.testing.virtual import VirtualClock
 
 MAX_LEAPS = 100_000
@@ -192,7 +193,6 @@ class _Conductor:
 
     async def _conducted(self) -> Conducted:
         final = await dump(self._store)
-        evidence = Evidence(dumps=[final], ops=self._ledger.log.ops, effects=self._ledger.effects())
         observed = None
         if self._scenario.observe is not None:
             observed = await _maybe_await(self._scenario.observe())
@@ -205,7 +205,7 @@ class _Conductor:
             struck=struck[0] if struck else None,
             executions=self._ledger.executions,
             repeated=self._ledger.repeated(),
-            violations=[str(violation) for violation in check(evidence)],
+            violations=violations(final, self._ledger),
         )
 
 

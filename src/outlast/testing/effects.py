@@ -23,9 +23,17 @@ class Execution(Struct, kw_only=True):
     begun: int
     ended: int | None = None
 
-    def effect(self) -> Effect:
+    def effect(self, *, stale: bool = False) -> Effect:
         """The line as the checker reads it."""
-        return Effect(run_id=self.run_id, step=self.key, begun=self.begun, ended=self.ended)
+        return Effect(
+            run_id=self.run_id,
+            step=self.key,
+            begun=self.begun,
+            ended=self.ended,
+            attempt=self.attempt,
+            uid=self.uid,
+            stale=stale,
+        )
 
 
 class Ledger:
@@ -54,10 +62,6 @@ class Ledger:
             yield
         finally:
             line.ended = self.log.tick()
-
-    def effects(self) -> list[Effect]:
-        """The lines as the checker reads them."""
-        return [line.effect() for line in self.executions]
 
     def repeated(self) -> dict[tuple[str, str], list[Execution]]:
         """What ran more than once, by run and key."""

@@ -7,16 +7,19 @@ A call that was answered is `ok` or, if the store said no, `failed`. One whose a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import cached_property
 
 from msgspec import Struct
 
+from outlast.errors import Undecodable
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.event import Event
 from outlast.model.ids import SEPARATOR
 from outlast.model.inbox import Receipt, Send
+from outlast.model.payloads import Payload, payload_of
 from outlast.model.run import Status
 from outlast.testing.dump import Dump, RunDump
 
@@ -48,22 +51,29 @@ class Op(Struct, frozen=True, kw_only=True):
 
 
 class Effect(Struct, frozen=True, kw_only=True):
-    """A line of the ledger outside the store: a step's body ran. `ended` is None if it never did."""
+    """A line of the ledger outside the store: a step's body ran. `ended` is None if it never did.
+    `attempt` and `uid` are 0 and empty if nobody knows. A `stale` one ran in a process that had
+    lost the run and could not know it yet."""
 
     run_id: str
     step: str
     begun: int
     ended: int | None = None
+    attempt: int = 0
+    uid: str = ""
+    stale: bool = False
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
     """All that a checker looks at. `dumps` are in the order of time; the last is the final one.
-    `complete` says that nobody wrote to the store but the clients of this log."""
+    `complete` says that nobody wrote to the store but the clients of this log, `settled` that when
+    the final dump was made nothing was under way and nothing more would happen by itself."""
 
     dumps: Sequence[Dump]
     ops: Sequence[Op] = ()
     effects: Sequence[Effect] = ()
     complete: bool = True
+    settled: bool = False
 
 
 class Violation(Struct, frozen=True):
@@ -135,6 +145,7 @@ class Case:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self.final: Dump = evidence.dumps[-1]
+        self._told: dict[str, list[tuple[Event, Payload]]] = {}
 
     @cached_property
     def attempts(self) -> list[Attempt]:
@@ -196,6 +207,27 @@ class Case:
         ids = {event.id for event in dumped.events}
         return dumped if any(event.id in ids for event in attempt.commit.events) else None
 
+    def told(self, run_id: str) -> list[tuple[Event, Payload]]:
+        """The final history of a run with what its events say, as far as anybody can read it."""
+        if run_id not in self._told:
+            dumped = self.final.runs.get(run_id)
+            events = dumped.events if dumped is not None else []
+            self._told[run_id] = list(readable(events))
+        return self._told[run_id]
+
+    @cached_property
+    def durable(self) -> list[tuple[int, Event]]:
+        """Every event that was written, with the tick from which on a process may have known. If
+        no answer came, somebody may have read it as soon as the call was made."""
+        written = {event.id for dumped in self.final.runs.values() for event in dumped.events}
+        return [
+            (op.ended if isinstance(op.result, Committed) else op.begun, event)
+            for op in self.evidence.ops
+            if isinstance(op.value, Commit)
+            for event in op.value.events
+            if isinstance(op.result, Committed) or event.id in written
+        ]
+
     @cached_property
     def _removals(self) -> list[tuple[Op, str | None]]:
         found: list[tuple[Op, str | None]] = []
@@ -211,6 +243,13 @@ def ends(commit: Commit) -> bool:
     """Whether a commit ends its run."""
     status = commit.change.status if commit.change is not None else None
     return isinstance(status, Status) and status.terminal
+
+
+def readable(events: Sequence[Event]) -> Iterator[tuple[Event, Payload]]:
+    """Events with what they say; one that nobody can read is passed over."""
+    for event in events:
+        with suppress(Undecodable):
+            yield event, payload_of(event)
 
 
 def position(event: Event) -> str:

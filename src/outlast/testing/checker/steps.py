@@ -19,6 +19,8 @@ def never_again_once_recorded(case: Case) -> Iterator[Violation]:
                 key = (event.run_id, event.step_name)
                 recorded[key] = min(attempt.acked, recorded.get(key, attempt.acked))
     for effect in case.evidence.effects:
+        if effect.stale:
+            continue
         acked = recorded.get((effect.run_id, effect.step))
         if acked is not None and effect.begun > acked:
             message = f"step {effect.step!r} began again after its result was recorded"
@@ -29,7 +31,11 @@ def at_least_once(case: Case) -> Iterator[Violation]:
     """I9: what is recorded as completed was done."""
     if not case.evidence.effects:
         return
-    done = {(one.run_id, one.step) for one in case.evidence.effects if one.ended is not None}
+    done = {
+        (one.run_id, one.step)
+        for one in case.evidence.effects
+        if one.ended is not None and not one.stale
+    }
     for id, dumped in case.final.runs.items():
         for event in dumped.events:
             if event.type == EventType.STEP_COMPLETED and (id, event.step_name) not in done:
