@@ -41,7 +41,7 @@ class Start(Struct, frozen=True):
     events: tuple[Event, ...] = ()
 
 
-class Commit(Struct, frozen=True, kw_only=True):
+class Commit(Struct, frozen=True, kw_only=True, gc=False):
     """One atomic write. Made once, with an id of its own, and reused as it is on every retry.
 
     Which run, and under which conditions:
@@ -113,7 +113,7 @@ class Commit(Struct, frozen=True, kw_only=True):
         )
 
 
-class Committed(Struct, frozen=True, kw_only=True):
+class Committed(Struct, frozen=True, kw_only=True, gc=False):
     """The commit is durable. `again` says that it had been durable before this call; then
     `still_runnable`, `fired` and `undelivered`, which were told the first time, are not known."""
 

@@ -67,13 +67,14 @@ class EventType(StrEnum):
     UPDATE_COMPLETED = "update.completed"
 
 
-class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One recorded fact of a run.
 
     `data` is plain JSON whose shape belongs to `type` (see `outlast.model.payloads`); the store
     never looks inside. `output` is a user's value, on completion events only. `sequence` is 0
     until the store has numbered the event, and `token` is the claim under which it was written.
     Unknown fields are ignored and missing ones get their default, so that `version` can grow.
+    No cycle can go through one (`gc=False`), so that a long history costs no garbage collection.
     """
 
     type: str

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import msgspec
 from msgspec import Raw, Struct
 
 from outlast.errors import Undecodable
 from outlast.model.event import Event, EventType
-from outlast.model.wire import from_json, to_json
+from outlast.model.times import EPOCH
+from outlast.model.wire import DAMAGE, reader, to_json
 
 NULL = Raw(b"null")
 
 
-class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The base of all payloads."""
 
 
@@ -261,7 +261,7 @@ PAYLOADS: dict[str, type[Payload]] = {
     EventType.UPDATE_ACCEPTED: UpdateAccepted,
     EventType.UPDATE_COMPLETED: UpdateCompleted,
 }
-_TYPE_OF: dict[type[Payload], str] = {payload: type for type, payload in PAYLOADS.items()}
+_TYPE_OF: dict[type[Payload], str] = {payload: str(type) for type, payload in PAYLOADS.items()}
 
 
 def type_of(payload: Payload) -> str:
@@ -279,15 +279,15 @@ def to_event(
     metadata: dict[str, str] | None = None,
 ) -> Event:
     """The event that records `payload`."""
-    event = Event(
-        type=type_of(payload),
+    return Event(
+        type=_TYPE_OF[type(payload)],
         run_id=run_id,
         step_name=step_name,
         data=Raw(to_json(payload)),
         output=output,
+        timestamp=EPOCH if timestamp is None else timestamp,
         metadata=metadata or {},
     )
-    return event if timestamp is None else msgspec.structs.replace(event, timestamp=timestamp)
 
 
 def payload_of(event: Event) -> Payload:
@@ -298,5 +298,11 @@ def payload_of(event: Event) -> Payload:
             f"event {event.sequence} of run {event.run_id!r} has the unknown type {event.type!r}: "
             "it may come from a newer outlast"
         )
-    where = f"event {event.sequence} of run {event.run_id!r} ({event.type})"
-    return from_json(event.data, payload, where=where)
+    try:
+        said: Payload = reader(payload)(event.data)
+    except DAMAGE as error:
+        raise Undecodable(
+            f"event {event.sequence} of run {event.run_id!r} ({event.type}) is not a valid "
+            f"{payload.__name__}: {error}"
+        ) from error
+    return said

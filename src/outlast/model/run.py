@@ -46,7 +46,7 @@ class Status(StrEnum):
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 
-class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The record of a run.
 
     `id` is chosen by the user, `uid` names one life of that id: deleting and reusing an id gives
@@ -92,7 +92,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.recover_to if self.recover_to is not None else self.current_step
 
 
-class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Change(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a commit alters in a run's record. A field left out stays as it is.
 
     `runnable_at` decides who may claim the run and when: a time (now or later), or None to park
@@ -118,12 +118,8 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def values(self) -> dict[str, object]:
         """The fields that are set, by name, in the order of declaration."""
-        found = {}
-        for name in CHANGEABLE:
-            value = getattr(self, name)
-            if value is not UNSET:
-                found[name] = value
-        return found
+        values = zip(CHANGEABLE, msgspec.structs.astuple(self), strict=True)
+        return {name: value for name, value in values if value is not UNSET}
 
     @classmethod
     def of(cls, run: Run) -> Change:

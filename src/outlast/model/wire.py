@@ -7,11 +7,13 @@ which then become None. A raw ``null`` that was really written stays a raw ``nul
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT, Raw, Struct
+from msgspec.structs import asdict
 
 from outlast.errors import Undecodable
 
@@ -29,26 +31,24 @@ def to_json(value: Struct) -> bytes:
 def from_json(data: bytes | Raw, type: type[T], *, where: str = "value") -> T:
     """The value that `to_json` was given. Unknown fields are ignored and missing ones get their
     default; `Undecodable` if the text is not of this type."""
-    decoder, twin_fields = _reader(type)
     try:
-        value = decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        value: T = reader(type)(data)
+    except DAMAGE as error:
         raise Undecodable(f"{where} is not a valid {type.__name__}: {error}") from error
-    if not twin_fields:
-        return value  # type: ignore[no-any-return]
-    fields = {name: getattr(value, name) for name in type.__struct_fields__}
-    for name in twin_fields:
-        if fields[name] is _ABSENT:
-            fields[name] = None
-    return type(**fields)
+    return value
+
+
+DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a reader raises if the text is not of its type."""
 
 
 @cache
-def _reader(type: type[Struct]) -> tuple[msgspec.json.Decoder[Any], tuple[str, ...]]:
+def reader(type: type[T]) -> Callable[[bytes | Raw], T]:
+    """What reads a value of this type, for those who read many; it raises `DAMAGE`."""
     hints = get_type_hints(type)
     optional = tuple(name for name in type.__struct_fields__ if hints[name] == Raw | None)
     if not optional:
-        return msgspec.json.Decoder(type), ()
+        return msgspec.json.Decoder(type).decode
     fields: list[Any] = []
     for field in msgspec.structs.fields(type):
         if field.name in optional:
@@ -61,4 +61,13 @@ def _reader(type: type[Struct]) -> tuple[msgspec.json.Decoder[Any], tuple[str, .
         else:
             fields.append((field.name, hints[field.name]))
     twin = msgspec.defstruct(f"{type.__name__}Text", fields, kw_only=True)
-    return msgspec.json.Decoder(twin), optional
+    decode = msgspec.json.Decoder(twin).decode
+
+    def read(data: bytes | Raw) -> T:
+        fields = asdict(decode(data))
+        for name in optional:
+            if fields[name] is _ABSENT:
+                fields[name] = None
+        return type(**fields)
+
+    return read

@@ -128,7 +128,8 @@ def _append(life: Life, events: Sequence[Event], now: datetime) -> None:
     for sequence, event in enumerate(events, run.sequence + 1):
         life.events.append(
             msgspec.structs.replace(
-                private(event),
+                event,
+                metadata=dict(event.metadata),
                 sequence=sequence,
                 token=run.token,
                 timestamp=now if event.timestamp == EPOCH else event.timestamp,
@@ -157,7 +158,8 @@ def _park(life: Life, commit: Commit, now: datetime) -> bool:
 def _write_parts(tables: Tables, life: Life, commit: Commit, now: datetime) -> tuple[str, ...]:
     for claim in commit.finishes:
         tables.finish(claim)
-    tables.drop_tasks(commit.run_id, set(commit.drops))
+    if commit.drops:
+        tables.drop_tasks(commit.run_id, set(commit.drops))
     for task in commit.tasks:
         stamped = msgspec.structs.replace(task, uid=life.run.uid, enqueued_at=now)
         tables.add_task(stamped, max(task.run_at or now, now))

@@ -100,25 +100,27 @@ class MemoryStore(MemoryDetails):
         now = self.clock.now()
         claimed = []
         with self._locked() as tables:
-            for life in sorted(tables.lives.values(), key=_due):
-                run = life.run
-                wanted = _runnable(run, now) if run_ids is None else run.id in run_ids
-                known = workflows is None or run.workflow in workflows
-                if wanted and known and not run.status.terminal and not _held(run, now):
-                    until = now + timedelta(seconds=ttl)
-                    token = tables.next_token()
-                    life.update(owner=owner, token=token, claimed_until=until)
-                    claim = Claim(
-                        owner=owner,
-                        token=token,
-                        claimed_at=now,
-                        expires_at=until,
-                        run_id=run.id,
-                        uid=run.uid,
-                    )
-                    claimed.append(ClaimedRun(claim, private(life.run)))
-                    if len(claimed) == limit:
-                        break
+            claimable = [
+                life
+                for life in tables.lives.values()
+                if _wanted(life.run, now, run_ids)
+                and (workflows is None or life.run.workflow in workflows)
+                and not life.run.status.terminal
+                and not _held(life.run, now)
+            ]
+            for life in sorted(claimable, key=_due)[:limit]:
+                until = now + timedelta(seconds=ttl)
+                token = tables.next_token()
+                life.update(owner=owner, token=token, claimed_until=until)
+                claim = Claim(
+                    owner=owner,
+                    token=token,
+                    claimed_at=now,
+                    expires_at=until,
+                    run_id=life.run.id,
+                    uid=life.run.uid,
+                )
+                claimed.append(ClaimedRun(claim, private(life.run)))
         return claimed
 
     async def renew(
@@ -180,7 +182,9 @@ def _due(life: Life) -> tuple[datetime, str]:
     return life.run.runnable_at or EPOCH, life.run.id
 
 
-def _runnable(run: Run, now: datetime) -> bool:
+def _wanted(run: Run, now: datetime, run_ids: Collection[str] | None) -> bool:
+    if run_ids is not None:
+        return run.id in run_ids
     return run.runnable_at is not None and run.runnable_at <= now
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeVar
+from functools import cache
+from typing import TypeVar, get_type_hints
 
 import msgspec
 
@@ -69,10 +70,16 @@ def private(value: S) -> S:
     """A copy that shares no map with `value`, so that nobody changes the store from outside."""
     maps = {
         name: dict(found)
-        for name in value.__struct_fields__
+        for name in _maps(type(value))
         if isinstance(found := getattr(value, name), dict)
     }
     return msgspec.structs.replace(value, **maps) if maps else value
+
+
+@cache
+def _maps(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields that may hold a map."""
+    return tuple(name for name, hint in get_type_hints(kind).items() if "dict" in str(hint))
 
 
 TaskKey = tuple[str, str, str]

@@ -171,8 +171,9 @@ class Book:
             row.runnable_at = None if value is None else max(to_micros(value), self.now)
             row.is_moved = True
         elif name == "status":
+            # Most commits of a running run say that it is running: no index has to know.
+            row.is_moved |= row.status != value.value
             row.status = value.value
-            row.is_moved = True
         else:
             setattr(row, name, value)
             row.is_moved |= name == "workflow"
