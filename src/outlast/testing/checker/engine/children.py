@@ -42,7 +42,7 @@ def _missing(case: Case, parent: Run, spawned: ChildSpawned) -> Iterator[Violati
         if not case.may_be_gone(child_id) and not _is_copy(child_id, parent.id):
             yield Violation("I21", parent.id, f"its child {child_id!r} is not there")
     elif child_id.startswith(parent.id + SEPARATOR) and child.run.parent != parent.id:
-        message = f"its child {child_id!r} thinks it is {child.run.parent!r}'s"
+        message = f"its child {child_id!r} thinks it is of {child.run.parent!r}"
         yield Violation("I21", parent.id, message)
 
 
