@@ -1,0 +1,235 @@
+"""The verdict: a pure function from both ledgers and the final dump to broken promises.
+
+What is promised, whenever and however often the process was killed:
+
+- every start that was acknowledged is there, everything has ended, with the right result, and with
+  the one that the client was told;
+- a body runs only once its start is on record, once for each start, and never after its result is;
+- a step is tried no more often than its policy and the kills allow;
+- signals are taken once each, in the order in which they were sent;
+- what was done is undone in exact reverse order;
+- histories are what `outlast.testing.checker` wants them to be, and the file is sound.
+
+A step during which the process died three times counts as the cause and fails. That is right only
+if the ledger shows it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+
+import msgspec
+
+from outlast.engine.retry import MAX_INTERRUPTIONS
+from outlast.model import Event, Status
+from outlast.model.payloads import (
+    MapProgress,
+    SignalReceived,
+    StepCompleted,
+    StepFailed,
+    StepStarted,
+    payload_of,
+)
+from outlast.testing import checker
+from outlast.testing.dump import RunDump
+from tests.engine_kills.killing import Evidence
+from tests.engine_kills.ledgers import Effect
+from tests.engine_kills.workflows import RETRY, SIGNALS, kind_of
+
+GIVEN_UP = ("the process died while it ran", "the process died again and again")
+
+
+def judge(evidence: Evidence) -> list[str]:
+    """Every promise that was not kept, in sentences."""
+    found = [f"integrity_check: {line}" for line in evidence.integrity if line != "ok"]
+    found += starts_and_results(evidence)
+    found += bodies_after_their_start(evidence)
+    found += bodies_before_their_record(evidence)
+    found += attempts(evidence)
+    found += signals(evidence)
+    found += compensations(evidence)
+    effects = executions(evidence.effects)
+    promises = checker.Evidence(dumps=[evidence.final], effects=effects, complete=False)
+    return found + [str(violation) for violation in checker.check(promises)]
+
+
+def starts_and_results(evidence: Evidence) -> Iterator[str]:
+    """Acknowledged starts are there, all is over, and ended as it should and as was told."""
+    runs = evidence.final.runs
+    for line in evidence.told:
+        if line.what == "started" and line.run_id not in runs:
+            yield f"{line.run_id}: its start was acknowledged, and it is not there"
+    for run_id, dumped in runs.items():
+        if "~" in run_id:
+            continue  # a child: its parent's result has it
+        run = dumped.run
+        kind, number = kind_of(run_id)
+        expected = kind.expected(number)
+        if not run.status.terminal:
+            yield f"{run_id}: is {run.status}"
+        elif given_up(dumped):
+            yield from _rightly(dumped, evidence.effects)
+        elif kind.fails:
+            if run.status is not Status.FAILED or str(expected) not in (run.error or ""):
+                yield f"{run_id}: is {run.status} with {run.error!r}, not with {expected!r}"
+        elif run.status is not Status.COMPLETED or _value(dumped) != expected:
+            yield f"{run_id}: is {run.status} with {_value(dumped)!r}, {run.error!r}, not {expected!r}"
+    for line in evidence.told:
+        if line.what in ("result", "failed") and line.run_id in runs:
+            dumped = runs[line.run_id]
+            now = _value(dumped) if line.what == "result" else dumped.run.error
+            if now != line.value:
+                yield f"{line.run_id}: the client was told {line.value!r}, and it is {now!r}"
+
+
+def given_up(dumped: RunDump) -> bool:
+    """Whether a run ended because its process died too often in one step."""
+    return any(text in (dumped.run.error or "") for text in GIVEN_UP)
+
+
+def _rightly(dumped: RunDump, effects: list[Effect]) -> Iterator[str]:
+    tree = [one for one in effects if one.run_id.partition("~")[0] == dumped.run.id]
+    began = Counter((one.run_id, one.key) for one in tree if one.what == "begun")
+    if max(began.values(), default=0) < MAX_INTERRUPTIONS:
+        yield f"{dumped.run.id}: was given up ({dumped.run.error}), and no body was cut off so often"
+
+
+def bodies_after_their_start(evidence: Evidence) -> Iterator[str]:
+    """A body runs once its start is durable, and once for each start."""
+    seen: set[tuple[str, str, str, int]] = set()
+    for effect, dumped in _begun(evidence):
+        if effect.key.endswith("]"):
+            continue  # an item of a map: those are recorded in ranges
+        name = f"{effect.run_id}: attempt {effect.attempt} of {effect.key!r}"
+        one = (effect.run_id, effect.uid, effect.key, effect.attempt)
+        if one in seen:
+            yield f"{name} ran twice"
+        seen.add(one)
+        started = [
+            payload.attempt
+            for event in dumped.events
+            if event.step_name == effect.key
+            and isinstance(payload := payload_of(event), StepStarted)
+        ]
+        if effect.attempt not in started:
+            yield f"{name} ran, and its start is not on record"
+
+
+def bodies_before_their_record(evidence: Evidence) -> Iterator[str]:
+    """Once a result is recorded, its body never begins again."""
+    recorded: dict[str, dict[str, Event]] = {}
+    for run_id, dumped in evidence.final.runs.items():
+        recorded[run_id] = {key: event for event in dumped.events for key in _records(event)}
+    for effect, _ in _begun(evidence):
+        record = recorded[effect.run_id].get(effect.key)
+        if record is not None and effect.at > record.timestamp.timestamp() * 1e9:
+            yield f"{effect.run_id}: {effect.key!r} ran again in life {effect.life} after its record"
+
+
+def _records(event: Event) -> list[str]:
+    payload = payload_of(event)
+    if isinstance(payload, StepCompleted):
+        return [event.step_name]
+    if isinstance(payload, MapProgress):
+        return [f"{event.step_name}[{index}]" for index in payload.completed]
+    return []
+
+
+def attempts(evidence: Evidence) -> Iterator[str]:
+    """Attempts count up, end with a result, and are as few as policy and kills allow."""
+    for run_id, dumped in evidence.final.runs.items():
+        number, failed, over = Counter[str](), Counter[str](), set[str]()
+        for event in dumped.events:
+            key, payload = event.step_name, payload_of(event)
+            if isinstance(payload, StepStarted):
+                number[key] += 1
+                if payload.attempt != number[key] or key in over:
+                    yield f"{run_id}: attempt {payload.attempt} of {key!r} is one too many"
+                if number[key] - failed[key] > MAX_INTERRUPTIONS:
+                    yield f"{run_id}: {key!r} was cut off {MAX_INTERRUPTIONS} times and goes on"
+            elif isinstance(payload, StepFailed):
+                failed[key] += 1
+                if failed[key] > RETRY.attempts:
+                    yield f"{run_id}: {key!r} failed {failed[key]} times"
+            if isinstance(payload, StepCompleted) or (
+                isinstance(payload, StepFailed) and not payload.will_retry
+            ):
+                over.add(key)
+
+
+def signals(evidence: Evidence) -> Iterator[str]:
+    """A run that listens has heard every word once, in order; none was refused without reason."""
+    asked = Counter((one.run_id, one.number) for one in evidence.told if one.what == "sending")
+    refused = [one for one in evidence.told if one.what == "refused"]
+    for run_id, dumped in evidence.final.runs.items():
+        if not run_id.startswith("listens") or given_up(dumped):
+            continue
+        heard = [
+            msgspec.json.decode(payload.payload or b"null")
+            for event in dumped.events
+            if isinstance(payload := payload_of(event), SignalReceived)
+        ]
+        if heard != list(range(SIGNALS)):
+            yield f"{run_id}: heard {heard}"
+        for line in refused:
+            if line.run_id == run_id and asked[run_id, line.number] < 2:
+                yield f"{run_id}: word {line.number} was refused, and nobody had sent it before"
+
+
+def compensations(evidence: Evidence) -> Iterator[str]:
+    """What was booked is undone, last first, and nothing else is."""
+    labels: dict[str, list[str]] = {}
+    for one in evidence.effects:
+        if one.label and one.what == "ended":
+            labels.setdefault(one.run_id, []).append(one.label)
+    for run_id, dumped in evidence.final.runs.items():
+        if not run_id.startswith("undoes"):
+            continue
+        done = [event.step_name for event in dumped.events if event.type == "step.completed"]
+        booked = [key for key in done if not key.startswith("undo/")]
+        undone = [key.removeprefix("undo/") for key in done if key.startswith("undo/")]
+        if undone != booked[::-1] and not given_up(dumped):
+            yield f"{run_id}: booked {booked} and undid {undone}"
+        mine = labels.get(run_id, [])
+        was = list(dict.fromkeys(one for one in mine if not one.startswith("un-")))
+        now = [one.removeprefix("un-") for one in mine if one.startswith("un-")]
+        order = [label for label, _ in groupby(now)]
+        if order != was[::-1][: len(order)] or (len(order) != len(was) and not given_up(dumped)):
+            yield f"{run_id}: the world has seen bookings of {was} and cancellations of {order}"
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def _begun(evidence: Evidence) -> Iterator[tuple[Effect, RunDump]]:
+    """Bodies that began, with the run they belong to; those of an earlier life of it are over."""
+    for effect in evidence.effects:
+        dumped = evidence.final.runs.get(effect.run_id)
+        if effect.what == "begun" and dumped is not None and dumped.run.uid == effect.uid:
+            yield effect, dumped
+
+
+def executions(effects: list[Effect]) -> list[checker.Effect]:
+    """Each body that began, and the line on which it ended, if it did."""
+    ended = {
+        (one.run_id, one.uid, one.key, one.attempt, one.life): line
+        for line, one in enumerate(effects)
+        if one.what != "begun"
+    }
+    return [
+        checker.Effect(
+            run_id=one.run_id,
+            step=one.key,
+            begun=line,
+            ended=ended.get((one.run_id, one.uid, one.key, one.attempt, one.life)),
+        )
+        for line, one in enumerate(effects)
+        if one.what == "begun"
+    ]
+
+
+def _value(dumped: RunDump) -> object:
+    result = dumped.run.result
+    return None if result is None else msgspec.json.decode(result)
