@@ -78,7 +78,7 @@ class Bodies:
                 reply = self._told(step, context, call_in_process, step, input or Raw(b"{}"))
                 output = await self._limited(step, reply)
             else:
-                call = self._told(step, context, _call, step, args, kwargs)
+                call = self._told(step, context, call_body, step, args, kwargs)
                 output = step.signature.encode_result(self._codec, await self._limited(step, call))
         except Exception as raised:  # noqa: BLE001 - whatever a user's code raises is an outcome
             error = raised
@@ -123,7 +123,8 @@ class Bodies:
                 await asyncio.wait((body,))
 
 
-async def _call(step: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def call_body(step: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a step's function, in a thread if it is a plain one."""
     try:
         if step.is_async:
             value = await step.function(*args, **kwargs)

@@ -24,6 +24,7 @@ from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.step import StepCall
 from outlast.engine.turn import ending, next_commit, parked
+from outlast.engine.watch import LoopWatch
 from outlast.errors import Mismatch, StoreFault, TryAgain, Undecodable, WorkflowMisuse
 from outlast.model.claim import Claim, ClaimedRun, Hold
 from outlast.model.commit import Creation
@@ -31,7 +32,7 @@ from outlast.model.ids import new_id
 from outlast.model.payloads import WorkflowContinued, WorkflowStarted
 from outlast.model.run import Attribute, Run, Status
 from outlast.model.times import NOW
-from outlast.ports.clock import look_again_after
+from outlast.ports.clock import LeapingClock, look_again_after
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
 
@@ -71,6 +72,7 @@ class Engine:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._driving = asyncio.Event()
         self._daemons: list[asyncio.Task[None]] = []
+        self._watch: LoopWatch | None = None
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -81,6 +83,10 @@ class Engine:
                 asyncio.create_task(self._claim_for_ever()),
                 asyncio.create_task(self._renew_for_ever()),
             ]
+            # Where time is virtual, nothing waits for it, and a thread beside would be chance.
+            if not isinstance(self._clock, LeapingClock):
+                self._watch = LoopWatch()
+                self._watch.start()
 
     @property
     def is_open(self) -> bool:
@@ -89,6 +95,8 @@ class Engine:
 
     async def close(self) -> None:
         """Stop: what is under way is dropped and its claims are given back at once."""
+        if self._watch is not None:
+            self._watch.stop()
         for daemon in self._daemons:
             daemon.cancel()
         await asyncio.gather(*self._daemons, return_exceptions=True)
