@@ -110,7 +110,7 @@ async def test_code_that_blocks_the_loop_is_named(
     told = listener.heard[0]
     assert told.startswith(who)
     line = stand_still.__code__.co_firstlineno + 2
-    assert f"the event loop at test_blocking.py:{line} in stand_still()" in told
+    assert f"the event loop at test_blocking.py:{line} in stand_still" in told
     assert "Put what takes long into a step that is a plain function" in told
 
 

@@ -20,7 +20,11 @@ def the_run(name: str) -> Execution:
     """The run whose workflow code calls `outlast.name`, which works nowhere else."""
     run = workflow_here()
     if run is None:
-        raise WorkflowMisuse(f"outlast.{name}() works in a workflow only")
+        raise WorkflowMisuse(
+            f"outlast.{name}() works in a workflow only: call it from a function that is decorated "
+            "with @outlast.workflow and started with app.start(…). Steps and other code use what "
+            "Python has, such as asyncio.sleep()"
+        )
     return run
 
 

@@ -19,9 +19,9 @@ import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
+from outlast.engine.places import at_caller, place_of_code
 from outlast.engine.scope import Scope, current_scope
 from outlast.errors import WorkflowMisuse
 
@@ -29,7 +29,6 @@ T = TypeVar("T")
 
 MAX_CALLBACKS = 2_000_000
 """So many in a row, without ever coming to rest, are an endless loop."""
-NOT_THE_USERS = (str(Path(__file__).parents[1]), str(Path(asyncio.__file__).parent))
 MAX_CLOSINGS = 1_000
 """How often code that is thrown out may catch that and wait again."""
 
@@ -72,7 +71,7 @@ class RunLoop:
 
     def places(self) -> list[str]:
         """Where the code stands: for each task the innermost line that is the user's."""
-        found = (_place(task.get_coro()) for task in self._tasks if not task.done())
+        found = (place_of_code(task.get_coro()) for task in self._tasks if not task.done())
         return [place for place in found if place is not None]
 
     def close_tasks(self) -> None:
@@ -208,8 +207,8 @@ class RunLoop:
     def __getattr__(self, name: str) -> NoReturn:
         # Not a subclass of AbstractEventLoop, so that whatever is not above ends up here.
         raise WorkflowMisuse(
-            f"workflow code tried to reach the world (the loop's {name!r}): its result would "
-            "differ in a replay. Put that into a step and await the step"
+            f"workflow code tried to reach the world (the loop's {name!r}){at_caller()}: its "
+            "result would differ in a replay. Put that into a step and await the step"
         )
 
 
@@ -248,17 +247,6 @@ class _DurableHandle(asyncio.TimerHandle):
         if not self.cancelled():
             super().cancel()
             self.cancel_timer()
-
-
-def _place(awaited: Any) -> str | None:
-    place = None
-    while awaited is not None:
-        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
-        if frame is not None and not frame.f_code.co_filename.startswith(NOT_THE_USERS):
-            file = Path(frame.f_code.co_filename).name
-            place = f"{file}:{frame.f_lineno} in {frame.f_code.co_name}"
-        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
-    return place
 
 
 def _unwind(task: asyncio.Task[Any], context: Context) -> None:

@@ -12,6 +12,7 @@ from outlast.engine.execution import Execution
 from outlast.engine.operations.child import ChildRun, ParentClose
 from outlast.engine.operations.halt import HaltWait
 from outlast.engine.operations.step import StepCall
+from outlast.engine.places import at_error
 from outlast.errors import ChildFailed as ChildFailure
 from outlast.errors import ContinueAsNew, MapFailed, OutlastError, ScopeFailed, StepFailed
 from outlast.model.claim import Claim
@@ -31,6 +32,9 @@ from outlast.model.payloads import (
 from outlast.model.run import Change, Run, Status
 from outlast.model.times import NOW
 from outlast.model.wire import to_json
+
+FOREIGN = ("attached to a different loop", "got bad yield", "yield was used instead of yield from")
+"""What asyncio says of an awaitable that is not its own."""
 
 
 def ending(execution: Execution) -> Payload | None:
@@ -233,10 +237,11 @@ def _told(error: BaseException) -> str:
     """An error in a line; those of a group one after the other."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(_told(inner) for inner in error.exceptions)
-    if isinstance(error, RuntimeError) and "attached to a different loop" in str(error):
+    if isinstance(error, RuntimeError) and any(text in str(error) for text in FOREIGN):
         return (
-            "RuntimeError: workflow code awaits what is attached to a different loop, that of the "
-            "program: its result would differ in a replay. Put that into a step and await the step"
+            "RuntimeError: workflow code awaits what is attached to a different loop, or to none"
+            f"{at_error(error)}: its result would differ in a replay. Put that into a step and "
+            "await the step"
         )
     return str(error) if isinstance(error, OutlastError) else f"{type(error).__name__}: {error}"
 

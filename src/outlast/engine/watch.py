@@ -18,17 +18,15 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType
 
 from outlast.engine.bodies import Bodies, call_body
 from outlast.engine.bridge import Bridge
 from outlast.engine.loop import RunLoop
+from outlast.engine.places import place_of
 
 PATIENCE_SECONDS = 1.0
 """A loop that does not answer for so long is blocked."""
-
-STANDARD_LIBRARY, OUTLAST = str(Path(logging.__file__).parents[1]), str(Path(__file__).parents[1])
 
 log = logging.getLogger("outlast.engine")
 
@@ -71,20 +69,12 @@ def blame(thread: int) -> str | None:
     is none that outlast has called."""
     stack = list(_stack(thread))  # the innermost first
     who = next(filter(None, map(_caller, stack)), None)
-    where = next(filter(_is_the_users, stack), None)
-    if who is None or where is None:
+    place = next(filter(None, (place_of(one.f_code, one.f_lineno) for one in stack)), None)
+    if who is None or place is None:
         return None
-    place = f"{Path(where.f_code.co_filename).name}:{where.f_lineno} in {where.f_code.co_name}()"
     return (
         f"{who} blocks the event loop at {place}: no other run, and no lease, goes on meanwhile. "
         "Put what takes long into a step that is a plain function (it runs in a thread), or await it"
-    )
-
-
-def _is_the_users(frame: FrameType) -> bool:
-    file = frame.f_code.co_filename
-    return (
-        not file.startswith(("<frozen", STANDARD_LIBRARY, OUTLAST)) and "site-packages" not in file
     )
 
 
