@@ -65,14 +65,16 @@ def _round(kills: int, seed: int, longest: float) -> tuple[Counter[str], list[st
 def figures_of(evidence: Evidence) -> dict[str, int]:
     """What a campaign went through."""
     bodies = executions(evidence.effects)
-    times = Counter((one.run_id, one.step) for one in bodies)
+    lives: dict[tuple[str, str, str], set[int]] = {}
+    for one in evidence.effects:
+        lives.setdefault((one.run_id, one.uid, one.key), set()).add(one.life)
     told = Counter(one.what for one in evidence.told)
     return {
         "runs": len(evidence.final.runs),
         "events": sum(len(dumped.events) for dumped in evidence.final.runs.values()),
         "bodies": len(bodies),
         "cut off": sum(one.ended is None for one in bodies),
-        "steps tried again": sum(count > 1 for count in times.values()),
+        "steps begun in more than one life": sum(len(found) > 1 for found in lives.values()),
         "starts repeated": told["starting"] - told["started"],
         "signals repeated": told["sending"] - told["sent"],
         "given up": sum(given_up(dumped) for dumped in evidence.final.runs.values()),
