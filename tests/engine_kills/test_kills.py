@@ -132,7 +132,7 @@ def _names(effect: Effect) -> tuple[str, str, str, int]:
         (_lose_a_run, "its start was acknowledged, and it is not there"),
         (_leave_one_open, "is waiting"),
         (_give_another_result, "is completed with -1"),
-        (_give_up_too_early, "no body was cut off so often"),
+        (_give_up_too_early, "no step was begun so often"),
         (_run_a_recorded_step_again, "ran again in life"),
         (_run_before_the_start_is_durable, "its start is not on record"),
         (_run_an_item_again, "ran again in life 99 after its record"),

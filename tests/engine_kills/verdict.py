@@ -11,7 +11,7 @@ What is promised, whenever and however often the process was killed:
 - histories are what `outlast.testing.checker` wants them to be, and the file is sound.
 
 A step during which the process died three times counts as the cause and fails. That is right only
-if the ledger shows it.
+if its history shows three processes that began it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ import msgspec
 from outlast.engine.retry import MAX_INTERRUPTIONS
 from outlast.model import Event, Status
 from outlast.model.payloads import (
+    CompensationFailed,
     MapProgress,
+    MapStarted,
     SignalReceived,
     StepCompleted,
     StepFailed,
@@ -70,7 +72,7 @@ def starts_and_results(evidence: Evidence) -> Iterator[str]:
         if not run.status.terminal:
             yield f"{run_id}: is {run.status}"
         elif given_up(dumped):
-            yield from _rightly(dumped, evidence.effects)
+            yield from _rightly(dumped, evidence)
         elif kind.fails:
             if run.status is not Status.FAILED or str(expected) not in (run.error or ""):
                 yield f"{run_id}: is {run.status} with {run.error!r}, not with {expected!r}"
@@ -85,15 +87,23 @@ def starts_and_results(evidence: Evidence) -> Iterator[str]:
 
 
 def given_up(dumped: RunDump) -> bool:
-    """Whether a run ended because its process died too often in one step."""
-    return any(text in (dumped.run.error or "") for text in GIVEN_UP)
+    """Whether something in a run has failed because its process died too often meanwhile."""
+    return any(text in (dumped.run.error or "") for text in GIVEN_UP) or any(
+        isinstance(payload := payload_of(event), StepFailed) and payload.error_type == "Interrupted"
+        for event in dumped.events
+    )
 
 
-def _rightly(dumped: RunDump, effects: list[Effect]) -> Iterator[str]:
-    tree = [one for one in effects if one.run_id.partition("~")[0] == dumped.run.id]
-    began = Counter((one.run_id, one.key) for one in tree if one.what == "begun")
-    if max(began.values(), default=0) < MAX_INTERRUPTIONS:
-        yield f"{dumped.run.id}: was given up ({dumped.run.error}), and no body was cut off so often"
+def _rightly(dumped: RunDump, evidence: Evidence) -> Iterator[str]:
+    """Whether so many processes have begun one step and left no outcome: each claim is another."""
+    id = dumped.run.id
+    tokens: dict[tuple[str, str], set[int]] = {}
+    for run_id, one in evidence.final.runs.items():
+        for event in one.events if run_id.partition("~")[0] == id else ():
+            if isinstance(payload_of(event), StepStarted | MapStarted | MapProgress):
+                tokens.setdefault((run_id, event.step_name), set()).add(event.token)
+    if max(map(len, tokens.values()), default=0) < MAX_INTERRUPTIONS:
+        yield f"{id}: was given up ({dumped.run.error}), and no step was begun so often"
 
 
 def bodies_after_their_start(evidence: Evidence) -> Iterator[str]:
@@ -189,15 +199,26 @@ def compensations(evidence: Evidence) -> Iterator[str]:
             continue
         done = [event.step_name for event in dumped.events if event.type == "step.completed"]
         booked = [key for key in done if not key.startswith("undo/")]
-        undone = [key.removeprefix("undo/") for key in done if key.startswith("undo/")]
-        if undone != booked[::-1] and not given_up(dumped):
+        undone = [key for event in dumped.events for key in _undone(event)]
+        if undone != booked[::-1]:
             yield f"{run_id}: booked {booked} and undid {undone}"
         mine = labels.get(run_id, [])
         was = list(dict.fromkeys(one for one in mine if not one.startswith("un-")))
         now = [one.removeprefix("un-") for one in mine if one.startswith("un-")]
         order = [label for label, _ in groupby(now)]
-        if order != was[::-1][: len(order)] or (len(order) != len(was) and not given_up(dumped)):
+        complete = len(order) == len(was) or given_up(dumped)
+        if order != [label for label in reversed(was) if label in order] or not complete:
             yield f"{run_id}: the world has seen bookings of {was} and cancellations of {order}"
+
+
+def _undone(event: Event) -> list[str]:
+    """The step that an event says is undone, or cannot be, which must show."""
+    payload = payload_of(event)
+    if isinstance(payload, CompensationFailed):
+        return [payload.failed_step]
+    if isinstance(payload, StepCompleted) and event.step_name.startswith("undo/"):
+        return [event.step_name.removeprefix("undo/")]
+    return []
 
 
 # -- reading --------------------------------------------------------------------------------------

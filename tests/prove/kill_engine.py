@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shutil
 import tempfile
 import time
 from collections import Counter
@@ -25,6 +26,8 @@ import msgspec
 
 from tests.engine_kills.killing import Evidence, kill_again_and_again
 from tests.engine_kills.verdict import executions, given_up, judge
+
+KEPT = Path(__file__).parents[2] / ".cache" / "prove" / "kill_engine"
 
 
 def main(argv: list[str]) -> int:
@@ -56,7 +59,10 @@ def _round(kills: int, seed: int, longest: float) -> tuple[Counter[str], list[st
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         evidence = kill_again_and_again(Path(folder), kills=kills, seed=seed, longest=longest)
-    broken = judge(evidence)
+        broken = judge(evidence)
+        if broken:
+            shutil.copytree(folder, KEPT / str(seed), dirs_exist_ok=True)
+            print(f"store and ledgers are kept in {KEPT / str(seed)}")
     figures = Counter({"kills": kills, **figures_of(evidence), "broken promises": len(broken)})
     print(f"seed {seed}: {_shown(figures)}, {time.monotonic() - begun:.0f} s", flush=True)
     return figures, broken
