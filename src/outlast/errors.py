@@ -34,6 +34,7 @@
     │   ├── ChildFailed               a child ended in an error
     │   ├── MapFailed                 too many items of a map failed
     │   ├── SignalTimeout             the signal did not come in time
+    │   ├── UpdateFailed              the run answered an update with an error
     │   ├── StepTimeout               an attempt took longer than its step allows
     │   ├── RunFailed                 the run ended in an error
     │   │   └── RunCancelled             the run was cancelled
@@ -269,6 +270,16 @@ class SignalTimeout(RunError, TimeoutError):
     def __init__(self, signal: str) -> None:
         super().__init__(f"signal {signal!r} did not come in time")
         self.signal = signal
+
+
+class UpdateFailed(RunError):
+    """The run answered an update with an error, or ended without an answer."""
+
+    def __init__(self, run_id: str, update: str, error: str) -> None:
+        super().__init__(f"update {update!r} of run {run_id!r} failed: {error}")
+        self.run_id = run_id
+        self.update = update
+        self.error = error
 
 
 class StepTimeout(RunError, TimeoutError):

@@ -23,6 +23,7 @@ from outlast.api import (
     heartbeat,
     last_heartbeat,
     now,
+    on_update,
     patched,
     publish,
     random,
@@ -55,6 +56,7 @@ __all__ = [
     "last_heartbeat",
     "map",
     "now",
+    "on_update",
     "patched",
     "publish",
     "random",
@@ -139,6 +141,10 @@ class RunHandle(Generic[T]):
     def query(self, name: str, type: Any = Any) -> Any:
         """What the workflow has last published under a name."""
         return self._call(self._run.query(name, type))
+
+    def update(self, name: str, value: Any = None, type: Any = Any, **options: Any) -> Any:
+        """Ask the run for something and wait for its answer; see `outlast.RunHandle.update`."""
+        return self._call(self._run.update(name, value, type, **options))
 
 
 class App:

@@ -32,6 +32,7 @@ from outlast.api.telling import (
 )
 from outlast.api.waiting import (
     halt,
+    on_update,
     sleep,
     sleep_until,
     wait_for,
@@ -49,6 +50,7 @@ __all__ = [
     "loop",
     "map",
     "now",
+    "on_update",
     "patched",
     "publish",
     "random",

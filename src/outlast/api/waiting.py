@@ -1,20 +1,21 @@
-"""What a workflow waits for: time, signals, people."""
+"""What a workflow waits for: time, signals, people, and what others may ask of it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
 
-from outlast.api.inside import perform
+from outlast.api.inside import perform, the_run
 from outlast.engine.execution import Execution
 from outlast.engine.operations.halt import HaltWait
 from outlast.engine.operations.signal import SignalWait
-from outlast.errors import InvalidValue
+from outlast.errors import InvalidValue, WorkflowMisuse
 from outlast.model.ids import check_name
 
 T = TypeVar("T")
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 def sleep(
@@ -63,3 +64,30 @@ def halt(data: Any = None, type: Any = Any) -> Any:
     """Wait for a person: the run is `halted` and shows `data` until somebody resumes it with a
     value."""
     return perform(lambda run: run.answer(HaltWait(run, data, type)), "halt")
+
+
+@overload
+def on_update(handler: Handler, /) -> Handler: ...
+@overload
+def on_update(*, name: str) -> Callable[[Handler], Handler]: ...
+def on_update(handler: Any = None, /, *, name: str | None = None) -> Any:
+    """Declare, in a workflow, what answers an update: a function, ``async`` or plain, with one
+    argument or none, that is known by its name.
+
+    It is workflow code: it may call steps and change what the workflow has around it, and what it
+    returns or raises goes to whoever called `RunHandle.update`. Declare it before the first await,
+    outside of scopes and loops, so that it is there in every replay. An update that comes earlier
+    waits, and the run does not end before those it has accepted are answered.
+    """
+    run = the_run("on_update")
+
+    def declare(handler: Any) -> Any:
+        if not callable(handler):
+            raise WorkflowMisuse(f"on_update({handler!r}): decorate a function with it")
+        known = check_name(name or handler.__name__, "update name")
+        if any(character in known for character in "/#:"):
+            raise WorkflowMisuse(f"update name {known!r} contains '/', '#' or ':': leave it out")
+        run.updates.on(known, handler)
+        return handler
+
+    return declare if handler is None else declare(handler)

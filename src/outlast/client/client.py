@@ -7,7 +7,7 @@ gone, whose payloads cannot be read, or which somebody else is driving.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -15,6 +15,8 @@ from msgspec import Raw
 
 from outlast.client.handle import RunHandle
 from outlast.client.replant import edited_input, replanted
+from outlast.client.waiting import answer_in, answered, ended
+from outlast.engine.audit import activities_of, entries_of
 from outlast.engine.definition import WorkflowDefinition, type_of_value
 from outlast.engine.operations.child import cancel_child
 from outlast.engine.replanting import (
@@ -27,23 +29,25 @@ from outlast.errors import (
     InvalidValue,
     NotFound,
     RunCancelled,
+    RunClosed,
     RunFailed,
     Undecodable,
+    UpdateFailed,
 )
+from outlast.model.activity import Activity
 from outlast.model.commit import Commit
+from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.ids import check_id, check_name, new_id
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.payloads import WorkflowCancelled, to_event
 from outlast.model.query import RunQuery
 from outlast.model.run import Change, Run, Status
-from outlast.ports.clock import look_again_after
 from outlast.ports.codec import Codec
 from outlast.ports.histories import accepted
 from outlast.ports.store import Store
 
 T = TypeVar("T")
-POLL_SECONDS = 0.5
 
 
 class Client:
@@ -74,6 +78,14 @@ class Client:
         """All events of a run."""
         return await self._store.history(run_id)
 
+    async def entries(self, run_id: str) -> list[Entry]:
+        """The audit of a run: what was done, how long it took, with what input and output."""
+        return entries_of(await self._store.history(run_id))
+
+    async def activities(self, run_id: str) -> list[Activity]:
+        """The state of each step of a run."""
+        return activities_of(await self._store.history(run_id))
+
     def find(self, **filters: Any) -> AsyncIterator[Run]:
         """Runs that match, newest first: workflow, status, parent, attributes."""
         status = filters.pop("status", ())
@@ -90,22 +102,7 @@ class Client:
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> Any:
         """Wait for a run's result."""
-        clock = self._store.clock
-        deadline = None if timeout is None else clock.monotonic() + timeout
-        while True:
-            rings = self._store.notifier.rings
-            run = await self._store.get(run_id)
-            if run.status.terminal:
-                return self._outcome(run)
-            patience = look_again_after(clock, POLL_SECONDS)
-            left = patience if deadline is None else deadline - clock.monotonic()
-            if left <= 0:
-                raise TimeoutError(f"run {run_id!r} is {run.status} after {timeout} s")
-            here = self._ending(run_id)
-            if here is None:
-                await self._store.notifier.wait(clock, min(left, patience), since=rings)
-            else:
-                await _either(here, clock.sleep(left) if deadline is not None else None)
+        return self._outcome(await ended(self._store, run_id, self._ending, timeout))
 
     def _outcome(self, run: Run) -> Any:
         if run.status is Status.CANCELLED:
@@ -129,6 +126,36 @@ class Client:
         # Two signals of different names may have the same key.
         id = new_id() if dedup is None else f"{name}: {dedup}"
         await self._send(run_id, Item(kind="signal", name=name, id=id, data=data))
+
+    async def update(
+        self,
+        run_id: str,
+        name: str,
+        value: Any = None,
+        type: Any = Any,
+        *,
+        dedup: str | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Ask a run for something and wait for its answer, read as `type`; `UpdateFailed` if the
+        answer is an error. With `dedup` it is done once in a life of the run, however often it is
+        asked for, and the answer is always the same."""
+        check_name(name, "update name")
+        run = await self._store.get(run_id)
+        data = self._codec.encode(value, type_of_value(value), where=f"update {name!r}")
+        id = new_id() if dedup is None else f"update {name}: {dedup}"
+        # One with a key may have been answered, in this life or the one before.
+        past = [] if dedup is None else await self._store.history(run_id)
+        answer = answer_in(past, id)
+        if answer is None:
+            with suppress(RunClosed):  # it may have answered just before it ended
+                await self._send(run_id, Item(kind="update", name=name, id=id, data=data))
+            after = run.sequence if dedup is None else len(past)
+            answer = await answered(self._store, run, id, name, after=after, timeout=timeout)
+        if answer.error is not None:
+            raise UpdateFailed(run_id, name, answer.error)
+        output = answer.output if answer.output is not None else Raw(b"null")
+        return self._codec.decode(output, type, where=f"answer to update {name!r}")
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> None:
         """Ask a run to stop and compensate."""
@@ -226,15 +253,3 @@ class Client:
 
     async def _write(self, commit: Commit) -> None:
         accepted((await self._store.commit([commit]))[0])
-
-
-async def _either(here: asyncio.Future[None], limit: Coroutine[Any, Any, None] | None) -> None:
-    """Wait until a run leaves this process, or a time has passed."""
-    if limit is None:
-        await asyncio.wait((here,))
-        return
-    sleeping = asyncio.ensure_future(limit)
-    try:
-        await asyncio.wait((here, sleeping), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        sleeping.cancel()

@@ -45,5 +45,17 @@ class RunHandle(Generic[T]):
         """What the workflow has last published under a name."""
         return await self._client.query(self.id, name, type)
 
+    async def update(
+        self,
+        name: str,
+        value: Any = None,
+        type: Any = Any,
+        *,
+        dedup: str | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Ask the run for something (`outlast.on_update`) and wait for its answer."""
+        return await self._client.update(self.id, name, value, type, dedup=dedup, timeout=timeout)
+
     def __repr__(self) -> str:
         return f"<run {self.id!r}>"

@@ -10,9 +10,9 @@ from typing import TypeVar
 from msgspec import Raw
 
 from outlast.engine.execution import Execution
+from outlast.engine.mailbox import Mailbox
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.halt import HaltWait
-from outlast.engine.operations.signal import Mailbox
 from outlast.errors import TryAgain
 from outlast.model.inbox import Item
 from outlast.model.payloads import (
@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 
 class Inbox:
-    """Reads a run's items and hands each to what it is for. Signals wait until they are asked
-    for; all else takes effect at once and is folded with the commit that records it."""
+    """Reads a run's items and hands each to what it is for. Signals and updates wait until they
+    are asked for; all else takes effect at once and is folded with the commit that records it."""
 
     def __init__(self, store: Store, execution: Execution) -> None:
         self.seen = 0
@@ -59,7 +59,7 @@ class Inbox:
                 return
 
     def match(self, now: datetime) -> None:
-        """Hand signals to those who wait for them."""
+        """Hand signals and updates to those who want them."""
         self._mailbox.match(self._execution, now)
 
     def fold_pauses(self) -> None:
@@ -71,7 +71,7 @@ class Inbox:
 
     def _take(self, item: Item) -> None:
         execution = self._execution
-        if item.kind == "signal":
+        if item.kind in ("signal", "update"):
             self._mailbox.put(item)
             return
         if item.kind in ("pause", "unpause"):

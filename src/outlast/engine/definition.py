@@ -99,11 +99,16 @@ class Signature:
 
     def roundtrip_first(self, codec: Codec, value: Any) -> tuple[Raw, Any]:
         """A value for the first parameter, recorded, and as a replay would see it."""
-        return codec.roundtrip(value, self._first, where=f"state of {self._name}")
+        return codec.roundtrip(value, self._first, where=f"argument of {self._name}")
 
     def decode_first(self, codec: Codec, data: Raw) -> Any:
         """A recorded value for the first parameter."""
-        return codec.decode(data, self._first, where=f"state of {self._name}")
+        return codec.decode(data, self._first, where=f"argument of {self._name}")
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether the function takes an argument at all."""
+        return bool(self._parameters.parameters)
 
     @cached_property
     def _first(self) -> Any:

@@ -30,12 +30,15 @@ from outlast.engine.operations.operation import Operation
 from outlast.engine.operations.timer import start_timer
 from outlast.engine.past import Past
 from outlast.engine.scope import Scope, current_scope
+from outlast.engine.updates import Updates
 from outlast.errors import Mismatch
 from outlast.model.event import Event, EventType
 from outlast.model.payloads import (
     CancelRequested,
     OperationAbandoned,
     Payload,
+    UpdateAccepted,
+    UpdateCompleted,
     WorkflowStarted,
     payload_of,
     to_event,
@@ -87,6 +90,7 @@ class Execution:
         self.evicted = False
         self.cancel_reason: str | None = None
         self.undoing = Undoing(self)
+        self.updates = Updates(self)
         self._said: dict[tuple[str, str], tuple[Payload, Operation | None]] = {}
         self._main: asyncio.Task[Any] | None = None
         self._ended = False
@@ -127,6 +131,8 @@ class Execution:
         if said is not None:
             self._settle(key, event, payload)
             return
+        if isinstance(payload, UpdateCompleted) and not key:
+            return  # an answer that was given in the life before, kept for who asked
         if self._said:
             # All that the code said before this delivery was recorded before it, or never.
             raise self._mismatch(event)
@@ -140,6 +146,10 @@ class Execution:
             self.cancel_reason = payload.reason
             if self._main is not None and not self.undoing.begun:
                 self._main.cancel(payload.reason)
+        elif isinstance(payload, UpdateAccepted):
+            self.now = event.timestamp
+            if not self.updates.accept(key, payload):
+                raise self._mismatch(event)
         else:
             operation = self.open.get(key)
             if operation is None or not operation.recorded:
@@ -169,7 +179,8 @@ class Execution:
 
     def _begin(self, started: WorkflowStarted) -> None:
         args, kwargs = self.workflow.signature.decode_call(self.codec, started.input)
-        self._main = self.loop.start_task(self.workflow.main(self, args, kwargs), self.loop.root)
+        main = self.updates.around(self.workflow.main(self, args, kwargs))
+        self._main = self.loop.start_task(main, self.loop.root)
 
     # -- code to history ----------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from outlast.errors import ChildFailed as ChildFailure
 from outlast.errors import ContinueAsNew, MapFailed, OutlastError, ScopeFailed, StepFailed
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Creation
+from outlast.model.event import Event, EventType
 from outlast.model.inbox import Item, Send
 from outlast.model.payloads import (
     ChildCompleted,
@@ -27,6 +28,7 @@ from outlast.model.payloads import (
     WorkflowContinued,
     WorkflowFailed,
     WorkflowStarted,
+    payload_of,
     to_event,
 )
 from outlast.model.run import Change, Run, Status
@@ -108,7 +110,7 @@ def next_commit(
 
 def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinued) -> Commit:
     """The commit that ends this life and begins the next under the same id: what was sent and not
-    yet taken goes along, and so does what was published."""
+    yet taken goes along, and so does what was published or answered."""
     draft = execution.draft
     started = WorkflowStarted(
         workflow_name=run.workflow,
@@ -138,8 +140,20 @@ def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinu
         carry_inbox=True,
         folds=tuple(draft.folds),
         sends=(*draft.sends, *_cancels(execution)),
-        events=(to_event(started, run_id=run.id, timestamp=execution.now),),
+        events=(
+            to_event(started, run_id=run.id, timestamp=execution.now),
+            *_answers(execution, run.id),
+        ),
     )
+
+
+def _answers(execution: Execution, run_id: str) -> list[Event]:
+    """What was answered in the life that ends, for those who have not read it yet."""
+    return [
+        to_event(payload_of(event), run_id=run_id, timestamp=execution.now)
+        for event in (*execution.digest.events, *execution.draft.events)
+        if event.type == EventType.UPDATE_COMPLETED and event.step_name
+    ]
 
 
 def parked(claim: Claim, sequence: int, problem: OutlastError) -> Commit:

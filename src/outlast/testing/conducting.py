@@ -110,6 +110,7 @@ class _Conductor:
         self._client = Client(clock.watched(outside), codec=codec)
         self._waiting = deque(one for one in scenario.actions if not isinstance(one, At))
         self._timed = [one for one in scenario.actions if isinstance(one, At)]
+        self._acting: asyncio.Task[None] | None = None
         self._failed_actions: list[str] = []
 
     async def conduct(self) -> Conducted:
@@ -120,7 +121,7 @@ class _Conductor:
                 await asyncio.create_task(app.close())
                 return await self._conducted()
             finally:
-                for task in timed:
+                for task in [*timed, *filter(None, [self._acting])]:
                     task.cancel()
                 for process in self._processes:
                     process.die()
@@ -158,12 +159,17 @@ class _Conductor:
                 raise AssertionError(self._ledger.hanging())
             if starting.done():
                 await starting
-            if self._waiting and await self._wants_action():
-                await self._act(self._waiting.popleft())
+            if self._acting is not None and self._acting.done():
+                await self._acting
+                self._acting = None
+            if self._acting is None and self._waiting and await self._wants_action():
+                self._act_next()
             elif not self._clock.leap():
+                if self._acting is not None:
+                    raise AssertionError("an action waits for what will never be")
                 if not self._waiting:
                     return True
-                await self._act(self._waiting.popleft())
+                self._act_next()
         raise AssertionError(f"{self._scenario.id!r} goes on for more than {MAX_LEAPS} leaps")
 
     # -- from outside -------------------------------------------------------------------------
@@ -178,6 +184,10 @@ class _Conductor:
         if run.status is Status.PAUSED:
             return True
         return waits_for_somebody(await self._store.history(run.id))
+
+    def _act_next(self) -> None:
+        # Time goes on meanwhile: what it does may wait for an answer.
+        self._acting = asyncio.create_task(self._act(self._waiting.popleft()))
 
     async def _at(self, timed: At) -> None:
         await self._clock.sleep(timed.seconds)

@@ -1,19 +1,17 @@
 """A signal: a message to a run by name, awaited with or without a time limit.
 
 Signals wait in the inbox until somebody asks for their name; the first to ask gets the first that
-came. Receiving one removes it from the inbox in the same commit that records it.
+came (`engine.mailbox`). Receiving one removes it from the inbox in the same commit that records it.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from outlast.engine.operations.operation import Operation
 from outlast.errors import SignalTimeout
 from outlast.model.event import Event
-from outlast.model.inbox import Item
 from outlast.model.payloads import Payload, SignalReceived, SignalWaiting
 from outlast.model.payloads import SignalTimeout as TimedOut
 
@@ -53,30 +51,3 @@ class SignalWait(Operation):
     @property
     def due(self) -> datetime | None:
         return self.timeout_at
-
-
-class Mailbox:
-    """Signals that have come and that nobody has asked for yet, by name, in order."""
-
-    def __init__(self) -> None:
-        self._items: dict[str, deque[Item]] = {}
-
-    def put(self, item: Item) -> None:
-        """A signal has come."""
-        self._items.setdefault(item.name, deque()).append(item)
-
-    def match(self, execution: Execution, now: datetime) -> None:
-        """Hand signals to those who wait for them, as long as there are any."""
-        while (found := self._next(execution)) is not None:
-            wait, item = found
-            execution.draft.folds.append(item.number)
-            received = SignalReceived(signal_name=item.name, payload=item.data)
-            execution.deliver(received, now, key=wait.key)
-
-    def _next(self, execution: Execution) -> tuple[SignalWait, Item] | None:
-        if not any(self._items.values()):
-            return None
-        for operation in execution.open.values():
-            if isinstance(operation, SignalWait) and self._items.get(operation.signal):
-                return operation, self._items[operation.signal].popleft()
-        return None

@@ -1,0 +1,93 @@
+"""How a client waits for what a run does elsewhere: its end, or its answer to an update.
+
+The store's notifier says when to look; without one, or if it is silent, the client looks now and
+then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from outlast.errors import UpdateFailed
+from outlast.model.event import Event, EventType
+from outlast.model.payloads import UpdateCompleted, payload_of
+from outlast.model.run import Run
+from outlast.ports.clock import look_again_after
+from outlast.ports.store import Store
+
+POLL_SECONDS = 0.5
+Ending = Callable[[str], asyncio.Future[None] | None]
+
+
+async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None) -> Run:
+    """The record of a run, once it has ended; TimeoutError if that takes longer."""
+    clock = store.clock
+    deadline = None if timeout is None else clock.monotonic() + timeout
+    while True:
+        rings = store.notifier.rings
+        run = await store.get(run_id)
+        if run.status.terminal:
+            return run
+        patience = look_again_after(clock, POLL_SECONDS)
+        left = patience if deadline is None else deadline - clock.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"run {run_id!r} is {run.status} after {timeout} s")
+        here = ending(run_id)
+        if here is None:
+            await store.notifier.wait(clock, min(left, patience), since=rings)
+        else:
+            await _either(here, clock.sleep(left) if deadline is not None else None)
+
+
+async def answered(
+    store: Store, run: Run, update_id: str, name: str, *, after: int, timeout: float | None
+) -> UpdateCompleted:
+    """What a run has answered to an update, looking at its history from `after` on."""
+    clock = store.clock
+    deadline = None if timeout is None else clock.monotonic() + timeout
+    uid = run.uid
+    while True:
+        rings = store.notifier.rings
+        run = await store.get(run.id)
+        if run.uid != uid:
+            uid, after = run.uid, 0  # it has continued as new: what it had answered went along
+        history = await store.history(run.id, after=after)
+        answer = answer_in(history, update_id)
+        if answer is not None:
+            return answer
+        after += len(history)
+        if run.status.terminal:
+            raise UpdateFailed(run.id, name, f"the run is {run.status} and has not answered it")
+        patience = look_again_after(clock, POLL_SECONDS)
+        left = patience if deadline is None else deadline - clock.monotonic()
+        if left <= 0:
+            raise TimeoutError(
+                f"update {name!r} of run {run.id!r} has no answer after {timeout} s. It may still "
+                "get one: ask again with the same `dedup`, or see whether the workflow has a "
+                f"handler, `@outlast.on_update` over `def {name}`"
+            )
+        await store.notifier.wait(clock, min(left, patience), since=rings)
+
+
+def answer_in(history: Iterable[Event], update_id: str) -> UpdateCompleted | None:
+    """What history has as the answer to an update."""
+    for event in history:
+        if event.type == EventType.UPDATE_COMPLETED:
+            answer = payload_of(event)
+            if isinstance(answer, UpdateCompleted) and answer.update_id == update_id:
+                return answer
+    return None
+
+
+async def _either(here: asyncio.Future[None], limit: Coroutine[Any, Any, None] | None) -> None:
+    """Wait until a run leaves this process, or a time has passed."""
+    if limit is None:
+        await asyncio.wait((here,))
+        return
+    sleeping = asyncio.ensure_future(limit)
+    try:
+        await asyncio.wait((here, sleeping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        sleeping.cancel()

@@ -1,0 +1,110 @@
+"""Updates: what others ask of a run and get an answer to.
+
+A workflow says with `on_update` what it lets others change. A request waits in the inbox until
+there is a handler for its name; accepting it removes it from the inbox and is an event, what the
+handler answers is another, and whoever asked reads that. The handler is workflow code, on the run's
+own loop beside the rest of it: it replays like the rest, and it may call steps::
+
+    inbox: update ──▶ update.accepted ──▶ handler runs ──▶ update.completed: output or error
+
+All that was accepted is answered before the run ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from outlast.engine.bridge import run_in_thread
+from outlast.engine.definition import Signature
+from outlast.engine.scope import Scope
+from outlast.errors import ContinueAsNew
+from outlast.model.payloads import UpdateAccepted, UpdateCompleted
+
+if TYPE_CHECKING:
+    from outlast.engine.execution import Execution
+
+
+class Updates:
+    """The handlers of one run, and those that are at work."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self._handlers: dict[str, Callable[..., Any]] = {}
+        self._counts: dict[str, int] = {}
+        self._open: dict[str, asyncio.Task[None]] = {}
+        self._over = False
+
+    def on(self, name: str, handler: Callable[..., Any]) -> None:
+        """From now on `handler` answers updates called `name`."""
+        self._handlers[name] = handler
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The updates that can be answered now."""
+        return () if self._over else tuple(self._handlers)
+
+    def next_key(self, name: str) -> str:
+        """The key of the next update called `name`."""
+        return f"update:{name}#{self._counts.get(name, 0) + 1}"
+
+    def accept(self, key: str, update: UpdateAccepted) -> bool:
+        """An update is recorded: its handler begins. False if there is none, or it was not its
+        turn: then the code is not what it was."""
+        handler = self._handlers.get(update.name)
+        if handler is None or self._over or key != self.next_key(update.name):
+            return False
+        self._counts[update.name] = self._counts.get(update.name, 0) + 1
+        answering = self._answer(key, handler, update)
+        task = self._execution.loop.start_task(answering, Scope(f"{key}/"))
+        self._open[key] = task
+        task.add_done_callback(lambda _: self._open.pop(key, None))
+        return True
+
+    async def around(self, main: Coroutine[Any, Any, Any]) -> Any:
+        """The workflow's own code, and then what is left of its updates: those of a run that has
+        failed or was cancelled are cancelled, all others are finished."""
+        try:
+            try:
+                value = await main
+            except ContinueAsNew:
+                await self._finished()
+                raise
+            await self._finished()
+            return value
+        except (Exception, asyncio.CancelledError):
+            for task in self._open.values():
+                task.cancel("the run has ended")
+            await self._finished()
+            raise
+        finally:
+            self._over = True
+
+    async def _finished(self) -> None:
+        while self._open:
+            await asyncio.wait(list(self._open.values()))
+
+    async def _answer(self, key: str, handler: Callable[..., Any], update: UpdateAccepted) -> None:
+        execution, signature = self._execution, Signature(handler)
+        output = error = None
+        try:
+            given = [signature.decode_first(execution.codec, update.input)]
+            value = await self._call(handler, given if signature.takes_any else [])
+            output = signature.encode_result(execution.codec, value)
+        except ContinueAsNew:
+            error = "continue_as_new() works in the workflow itself, not in an update's handler"
+        except asyncio.CancelledError:
+            error = "cancelled: the run has ended"
+        except Exception as raised:  # noqa: BLE001 - it is the answer
+            error = f"{type(raised).__name__}: {raised}"
+        done = UpdateCompleted(update_id=update.update_id, output=output, error=error)
+        execution.say(key, done)
+
+    async def _call(self, handler: Callable[..., Any], args: list[Any]) -> Any:
+        if inspect.iscoroutinefunction(handler):
+            return await handler(*args)
+        if not self._execution.workflow.is_async:
+            return await run_in_thread(self._execution, handler, args, {})
+        return handler(*args)
