@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from outlast.engine.execution import Execution
 
-_thread = threading.local()
+
+class _Thread(threading.local):
+    """What is known of the calling thread."""
+
+    bridge: Bridge | None = None
+
+
+_thread = _Thread()
 
 
 class Bridge:
@@ -109,7 +116,7 @@ def _throw_out(bridge: Bridge, thread: threading.Thread) -> None:
 
 def current_bridge() -> Bridge | None:
     """The bridge of the thread that is calling, or None outside synchronous workflow code."""
-    return getattr(_thread, "bridge", None)
+    return _thread.bridge
 
 
 def _raiser(error: BaseException) -> Callable[[], Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from outlast.model.commit import Start
 from outlast.model.event import Event
@@ -13,17 +11,16 @@ from outlast.model.inbox import Send
 from outlast.model.run import Attribute
 
 
-@dataclass
-class Draft:
+class Draft(Struct):
     """Gathered while the code runs, sealed into one commit, and then begun anew."""
 
-    events: list[Event] = field(default_factory=list)
-    folds: list[int] = field(default_factory=list)
-    starts: list[Start] = field(default_factory=list)
-    sends: list[Send] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
-    published: dict[str, Raw] = field(default_factory=dict)
-    attributes: dict[str, Attribute] = field(default_factory=dict)
+    events: list[Event] = []
+    folds: list[int] = []
+    starts: list[Start] = []
+    sends: list[Send] = []
+    facts: list[Fact] = []
+    published: dict[str, Raw] = {}
+    attributes: dict[str, Attribute] = {}
 
     @property
     def empty(self) -> bool:

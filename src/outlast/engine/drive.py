@@ -17,7 +17,7 @@ import logging
 from datetime import timedelta
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from outlast.engine.arrivals import Inbox, patiently
 from outlast.engine.bodies import Bodies, Outcome, StepContext
@@ -46,6 +46,9 @@ from outlast.ports.store import Store
 
 LINGER = timedelta(seconds=2)
 """A run that is due again within this time stays in memory: leaving would cost more."""
+
+NOTED = ("ctx", "attributes", "error", "halt_data")
+"""What of a run's record the commits of later turns depend on."""
 
 log = logging.getLogger("outlast.engine")
 
@@ -146,8 +149,8 @@ class Drive:
         return wake is None or wake - self._clock.now() > LINGER
 
     def _note(self, change: Change | None) -> None:
-        """Keep what the record says now, for the next change."""
-        if change is not None:
+        """Keep what the next change is built upon."""
+        if change is not None and any(getattr(change, name) is not UNSET for name in NOTED):
             self._run = msgspec.structs.replace(self._run, **change.values())
 
     # -- what arrives -------------------------------------------------------------------------
@@ -177,9 +180,10 @@ class Drive:
         for child, answer in found:
             if execution.open.get(child.key) is child:
                 execution.deliver(answer, self._clock.now(), key=child.key)
-        for key, mapping in list(self._maps.items()):
-            if mapping.deliver(execution, self._clock.now()):
-                del self._maps[key]
+        if self._maps:
+            for key, mapping in list(self._maps.items()):
+                if mapping.deliver(execution, self._clock.now()):
+                    del self._maps[key]
         if self._look:
             self._look = False
             await self._inbox.read()
@@ -188,8 +192,9 @@ class Drive:
             self._inbox.match(self._clock.now())
             self._take_due()
             self._inbox.match(self._clock.now())
-        for key in [key for key, mapping in self._maps.items() if mapping.abandoned]:
-            self._maps.pop(key).stop()
+        if self._maps:
+            for key in [key for key, mapping in self._maps.items() if mapping.abandoned]:
+                self._maps.pop(key).stop()
 
     def _take_outcome(self, call: StepCall, outcome: Outcome) -> None:
         now = self._clock.now()
@@ -203,7 +208,8 @@ class Drive:
 
     def _take_due(self) -> None:
         now = self._clock.now()
-        due = [op for op in self._execution.open.values() if op.due is not None and op.due <= now]
+        waits = [op for op in self._execution.open.values() if op.due is not None]
+        due = [op for op in waits if op.due is not None and op.due <= now]
         for operation in sorted(due, key=lambda op: op.due or now):
             if self._execution.open.get(operation.key) is operation:
                 match operation:

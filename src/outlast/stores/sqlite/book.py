@@ -172,8 +172,8 @@ class Book:
             row.is_moved = True
         elif name == "status":
             # Most commits of a running run say that it is running: no index has to know.
-            row.is_moved |= row.status != value.value
-            row.status = value.value
+            row.is_moved |= row.status != value
+            row.status = str(value)
         else:
             setattr(row, name, value)
             row.is_moved |= name == "workflow"
