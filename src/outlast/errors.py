@@ -27,6 +27,7 @@
     ├── TryAgain                   the same call may succeed later
     │   ├── Busy                      a lock is held; nothing was written
     │   ├── TimedOut                  the deadline passed; nothing was written
+    │   ├── Unavailable               the database cannot be reached; nothing was written
     │   └── UnknownOutcome            it may have happened: settle by `Commit.id`, then retry
     ├── RunError                   what became of a run or a step, told to whoever awaits it
     │   ├── StepFailed                a step failed for good
@@ -207,6 +208,10 @@ class Busy(TryAgain):
 
 class TimedOut(TryAgain, TimeoutError):
     """The deadline passed before the store did anything. Nothing was written."""
+
+
+class Unavailable(TryAgain):
+    """The database cannot be reached or takes no more work now. Nothing was written."""
 
 
 class UnknownOutcome(TryAgain):
