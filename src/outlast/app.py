@@ -13,6 +13,7 @@ from outlast.api import Workflow
 from outlast.client import Client, RunHandle
 from outlast.codecs import JsonCodec
 from outlast.engine.engine import LEASE_SECONDS, Engine
+from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, MissingExtra, RunExists, WorkflowMisuse
 from outlast.model.commit import Creation
 from outlast.model.ids import check_id, new_id
@@ -36,6 +37,7 @@ class App(Client):
 
     ``App("sqlite:///shop.db", workflows=[checkout])``. A store that you made yourself is used and
     never closed by the app. Runs that were left unfinished go on as soon as the app opens.
+    `watchers` are called with each commit of this process when it is durable.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class App(Client):
         clock: Clock | None = None,
         name: str = "app",
         lease: float = LEASE_SECONDS,
+        watchers: Iterable[Watcher] = (),
     ) -> None:
         self._owns_store = isinstance(store, str)
         opened = resolve(store, clock=clock) if isinstance(store, str) else store
@@ -61,7 +64,9 @@ class App(Client):
                 "history knows them by it"
             )
         codec = codec or JsonCodec()
-        self._engine = Engine(opened, definitions, codec=codec, owner=name, lease=lease)
+        self._engine = Engine(
+            opened, definitions, codec=codec, owner=name, lease=lease, watchers=watchers
+        )
         super().__init__(
             opened,
             codec=codec,

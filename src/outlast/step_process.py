@@ -4,33 +4,57 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
-from msgspec import Raw
-
 from outlast.codecs import JsonCodec
-from outlast.engine.process import Reply
+from outlast.engine.bodies import StepContext, step_context
+from outlast.engine.process import Order, Reply
+from outlast.model.wire import from_json, to_json
 
 
 def main(module: str, name: str) -> None:
-    """Read the input, call the function, write the result."""
+    """Read the order, call the function, write the result."""
+    tell = _line_to_parent()
     function: Any = importlib.import_module(module)
     for part in name.split("."):
         function = getattr(function, part)
     definition = getattr(function, "definition", function)
     codec = JsonCodec()
-    reply = Reply()
     try:
-        args, kwargs = definition.signature.decode_call(codec, Raw(sys.stdin.buffer.read()))
+        order = from_json(sys.stdin.buffer.read(), Order, where="the order")
+        step_context.set(
+            StepContext(
+                run_id=order.run_id,
+                uid=order.uid,
+                key=order.key,
+                attempt=order.attempt,
+                progress=order.progress,
+                report=lambda details: tell(Reply(report=details)),
+                codec=codec,
+            )
+        )
+        args, kwargs = definition.signature.decode_call(codec, order.input)
         value = definition.function(*args, **kwargs)
         if definition.is_async:
             value = asyncio.run(value)
-        reply.output = definition.signature.encode_result(codec, value)
+        tell(Reply(output=definition.signature.encode_result(codec, value)))
     except Exception as error:  # noqa: BLE001 - it is told to the parent
-        reply.error = f"{type(error).__name__}: {error}"
-    sys.stdout.write("\n" + msgspec.json.encode(reply).decode())
+        tell(Reply(error=f"{type(error).__name__}: {error}"))
+
+
+def _line_to_parent() -> Callable[[Reply], None]:
+    """How to tell the parent something. What the step prints must not get in between."""
+    parent = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+
+    def tell(reply: Reply) -> None:
+        parent.write(to_json(reply) + b"\n")
+        parent.flush()
+
+    return tell
 
 
 if __name__ == "__main__":

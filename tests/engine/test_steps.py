@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import outlast
+from outlast.codecs import JsonCodec, Zlib
 from outlast.errors import StepFailed
 from outlast.model.payloads import StepProgress, payload_of
+from outlast.ports.codec import Codec
 from outlast.testing import app
 from outlast.testing import sleep as takes
 
@@ -105,6 +107,34 @@ async def test_a_step_in_a_process_of_its_own() -> None:
         elsewhere, error = await (await testing.start(asks)).result()
     assert elsewhere == "True"
     assert "its process ended with code 7" in error
+
+
+@outlast.step(process=True, retry=outlast.Retry(attempts=2, delay=0, jitter=0))
+def reports_from_elsewhere(names: list[str]) -> list[str]:
+    """It knows what it is, prints what it likes, and its next attempt knows what it reported."""
+    context = outlast.step_info()
+    print("something that is nobody's business")
+    if context.attempt == 1:
+        outlast.heartbeat({"done": names})
+        raise ConnectionError("cut off")
+    seen = outlast.last_heartbeat(dict[str, list[str]]) or {}
+    return [*seen["done"], context.idempotency_key]
+
+
+@pytest.mark.proves("I9", "I10")
+@pytest.mark.parametrize("codec", [JsonCodec(), JsonCodec() | Zlib(1)], ids=["json", "zlib"])
+async def test_a_step_elsewhere_knows_what_it_is(codec: Codec) -> None:
+    """Whatever form its values have in the store."""
+
+    @outlast.workflow
+    async def asks() -> list[str]:
+        return await reports_from_elsewhere(["ann", "bob"] * 20)
+
+    async with app(asks, codec=codec) as testing:
+        run = await testing.start(asks, id="r")
+        uid = (await testing.get("r")).uid
+        key = f"{uid}/reports_from_elsewhere"
+        assert await run.result() == [*(["ann", "bob"] * 20), key]
 
 
 @pytest.mark.proves("I9")

@@ -11,6 +11,7 @@ from outlast.api.declaring import (
     step,
     workflow,
 )
+from outlast.api.logs import RunLogger, get_logger
 from outlast.api.structure import (
     branch,
     child,
@@ -39,11 +40,13 @@ from outlast.api.waiting import (
 )
 
 __all__ = [
+    "RunLogger",
     "Step",
     "Workflow",
     "branch",
     "child",
     "continue_as_new",
+    "get_logger",
     "halt",
     "heartbeat",
     "last_heartbeat",

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Raw
 
 from outlast.engine.definition import StepDefinition
-from outlast.engine.process import call_in_process
+from outlast.engine.process import Order, call_in_process
 from outlast.errors import StepTimeout, WorkflowMisuse
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
@@ -66,7 +66,6 @@ class Bodies:
         context: StepContext,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        input: Raw | None = None,
     ) -> Outcome:
         """One attempt: the function's value in its recorded form, or what it raised."""
         began = self.clock.monotonic()
@@ -75,17 +74,42 @@ class Bodies:
         error: BaseException | None = None
         try:
             if step.process:
-                reply = self._told(step, context, call_in_process, step, input or Raw(b"{}"))
-                output = await self._limited(step, reply)
+                call = self._told(step, context, self._call_elsewhere, step, context, args, kwargs)
+                value = await self._limited(step, call)
             else:
                 call = self._told(step, context, call_body, step, args, kwargs)
-                output = step.signature.encode_result(self._codec, await self._limited(step, call))
+                value = await self._limited(step, call)
+            output = step.signature.encode_result(self._codec, value)
         except Exception as raised:  # noqa: BLE001 - whatever a user's code raises is an outcome
             error = raised
         finally:
             step_context.reset(token)
         elapsed = int((self.clock.monotonic() - began) * 1e9)
         return Outcome(output, error, elapsed)
+
+    async def _call_elsewhere(
+        self, step: StepDefinition, context: StepContext, args: Any, kwargs: Any
+    ) -> Any:
+        """The function's value, from a process that knows JSON and no transforms."""
+        stored, plain = self._codec, getattr(self._codec, "codec", self._codec)
+        input, _, _ = step.signature.encode_call(plain, args, kwargs)
+        progress = context.progress
+        if progress is not None and plain is not stored:
+            progress = plain.encode(stored.decode(progress))
+
+        def report(details: Raw) -> None:
+            same = plain is stored
+            context.report(details if same else stored.encode(plain.decode(details)))
+
+        order = Order(
+            run_id=context.run_id,
+            uid=context.uid,
+            key=context.key,
+            attempt=context.attempt,
+            input=input,
+            progress=progress,
+        )
+        return step.signature.decode_result(plain, await call_in_process(step, order, report))
 
     def _told(
         self,

@@ -255,9 +255,7 @@ class Drive:
     async def _run_body(self, call: StepCall) -> None:
         context = self._context(call.key, call.attempt, call.progress)
         try:
-            outcome = await self._bodies.attempt(
-                call.step, context, call.args, call.kwargs, call.input
-            )
+            outcome = await self._bodies.attempt(call.step, context, call.args, call.kwargs)
             self._outcomes.append((call, outcome))
         finally:
             self._running.pop(call.key, None)

@@ -25,6 +25,7 @@ from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.step import StepCall
 from outlast.engine.turn import ending, next_commit, parked
 from outlast.engine.watch import LoopWatch
+from outlast.engine.watching import Watcher, Watchers
 from outlast.errors import Mismatch, StoreFault, TryAgain, Undecodable, WorkflowMisuse
 from outlast.model.claim import Claim, ClaimedRun, Hold
 from outlast.model.commit import Creation
@@ -55,6 +56,7 @@ class Engine:
         owner: str = "engine",
         lease: float = LEASE_SECONDS,
         concurrency: int = 1000,
+        watchers: Iterable[Watcher] = (),
     ) -> None:
         self.workflows = {workflow.name: workflow for workflow in workflows}
         # A process that was restarted under the same name must not be taken for the old one.
@@ -63,7 +65,7 @@ class Engine:
         self._clock = store.clock
         # A call that takes longer would cost the lease that it works under.
         self._patience = lease / 3
-        self._journal = Journal(store, timeout=self._patience)
+        self._journal = Journal(store, timeout=self._patience, watch=Watchers(watchers))
         self._codec = codec
         self._bodies = Bodies(codec, store.clock)
         self._lease = lease

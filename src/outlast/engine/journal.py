@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from outlast.engine.watching import Watcher
 from outlast.errors import Busy, StoreFault, TryAgain
 from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.ports.store import Store
@@ -38,11 +39,17 @@ class Journal:
     """Gathers commits and flushes them. One per process and store."""
 
     def __init__(
-        self, store: Store, *, max_batch: int = MAX_BATCH, timeout: float | None = None
+        self,
+        store: Store,
+        *,
+        max_batch: int = MAX_BATCH,
+        timeout: float | None = None,
+        watch: Watcher | None = None,
     ) -> None:
         self._store = store
         self._max_batch = max_batch
         self._timeout = timeout
+        self._watch = watch
         self._waiting: dict[str, deque[_Waiting]] = {}
         self._flusher: asyncio.Task[None] | None = None
         self._settling: dict[str, asyncio.Task[None]] = {}
@@ -117,6 +124,10 @@ class Journal:
         outcomes = await self._store.commit(commits, timeout=self._timeout)
         if len(outcomes) != len(batch):
             raise StoreFault(f"{len(batch)} commits were answered with {len(outcomes)} outcomes")
+        if self._watch is not None:
+            for commit, outcome in zip(commits, outcomes, strict=True):
+                if isinstance(outcome, Committed):
+                    self._watch(commit, outcome)
         return outcomes
 
     async def _settle(self, waiting: _Waiting) -> None:

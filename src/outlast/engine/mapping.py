@@ -102,14 +102,14 @@ class MapBodies:
         in between begins the item anew."""
         step, failures = self._call.step, 0
         try:
-            input, args, kwargs = step.signature.encode_call(
+            _, args, kwargs = step.signature.encode_call(
                 self._context.codec, (self._call.items[index],), {}
             )
         except OutlastError as refused:
             return Outcome(None, refused, 0)
         while True:
             context = replace(self._context, key=f"{self._call.key}[{index}]", attempt=failures + 1)
-            outcome = await self._bodies.attempt(step, context, args, kwargs, input)
+            outcome = await self._bodies.attempt(step, context, args, kwargs)
             if outcome.error is None:
                 return outcome
             failures += 1

@@ -1,7 +1,9 @@
 """A step in a process of its own, so that it can be killed: on timeout, on cancel, on request.
 
-The child is this Python with the step's module imported; input and result are JSON on its standard
-streams. Nothing is pickled, and the name of the function comes from the running program alone.
+The child is this Python with the step's module imported. What it is to do comes as JSON on its
+standard input; reports and the result go back as lines of JSON, and what the step prints goes to
+standard error. Nothing is pickled, and the name of the function comes from the running program
+alone. Values travel in plain JSON, whatever codec the store has: they stay on this machine.
 """
 
 from __future__ import annotations
@@ -9,27 +11,42 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct
 
 from outlast.errors import OutlastError, WorkflowMisuse
+from outlast.model.wire import from_json, to_json
+
+LONGEST_LINE = 2**30
 
 
 class ProcessStepFailed(OutlastError):
     """What a step raised in its own process, as text."""
 
 
-class Reply(Struct):
-    """What the child tells its parent."""
+class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the child is to do."""
+
+    run_id: str
+    uid: str
+    key: str
+    attempt: int
+    input: Raw
+    progress: Raw | None = None
+
+
+class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the child tells its parent: a report, and at last the result or an error."""
 
     error: str | None = None
-    output: Raw = Raw(b"null")
+    output: Raw | None = None
+    report: Raw | None = None
 
 
-async def call_in_process(step: Any, input: Raw) -> Raw:
-    """Call a step's function in a new process and give its recorded result."""
+async def call_in_process(step: Any, order: Order, report: Callable[[Raw], None]) -> Raw:
+    """Call a step's function in a new process and give its result in plain JSON."""
     function = step.function
     if "<locals>" in function.__qualname__ or function.__module__ == "__main__":
         raise WorkflowMisuse(
@@ -44,17 +61,38 @@ async def call_in_process(step: Any, input: Raw) -> Raw:
         function.__qualname__,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        limit=LONGEST_LINE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
     )
     try:
-        text, _ = await process.communicate(bytes(input))
+        output = await _converse(process, order, report)
+        await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode != 0:
+    if output is None:
         raise ProcessStepFailed(f"its process ended with code {process.returncode}")
-    reply = msgspec.json.decode(text.rpartition(b"\n")[2], type=Reply)
-    if reply.error is not None:
-        raise ProcessStepFailed(reply.error)
-    return Raw(bytes(reply.output))
+    return output
+
+
+async def _converse(
+    process: asyncio.subprocess.Process, order: Order, report: Callable[[Raw], None]
+) -> Raw | None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(to_json(order))
+        await process.stdin.drain()
+        process.stdin.close()
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # it died before it had read all: its exit code says how
+    async for line in process.stdout:
+        reply = from_json(line, Reply, where="what a step's process said")
+        if reply.error is not None:
+            raise ProcessStepFailed(reply.error)
+        if reply.output is not None:
+            return Raw(bytes(reply.output))
+        if reply.report is not None:
+            report(Raw(bytes(reply.report)))
+    return None
