@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 class Line(NamedTuple):
     """One line of the table. `aim` is what the ratio must reach, None if nothing was asked; a value
-    of `enough` will do as well."""
+    of `enough` will do as well. With `at_most` both are limits from above. `note` says under which
+    settings it was measured."""
 
     name: str
     unit: str
@@ -20,7 +21,9 @@ class Line(NamedTuple):
     against: list[float] | None = None
     what: str = ""
     aim: float | None = None
-    enough: float = inf
+    enough: float | None = None
+    at_most: bool = False
+    note: str = ""
 
     @property
     def ratios(self) -> list[float]:
@@ -29,34 +32,48 @@ class Line(NamedTuple):
             ours / theirs for ours, theirs in zip(self.values, self.against or [], strict=False)
         ]
 
+    @property
+    def reached(self) -> bool | None:
+        """Whether the aim was reached; None if there is none."""
+        if self.aim is None and self.enough is None:
+            return None
+        sign = -1 if self.at_most else 1
+        value, ratio = sign * statistics.median(self.values), -inf
+        if self.against:
+            ratio = sign * statistics.median(self.ratios)
+        enough = self.enough is not None and value >= sign * self.enough
+        return enough or (self.aim is not None and ratio >= sign * self.aim)
+
 
 def in_words(line: Line) -> str:
     """The line for people."""
     text = f"{line.name:60} {spread(line.values):>28} {line.unit}"
     if line.against:
-        ratio = statistics.median(line.ratios)
-        text += f"   {line.what} {spread(line.against)}   ratio {ratio:.2f}"
-        if line.aim is not None:
-            reached = ratio >= line.aim or statistics.median(line.values) >= line.enough
-            text += f" (aim {line.aim:.2f}: {'reached' if reached else 'MISSED'})"
-    return text
+        text += f"   {line.what} {spread(line.against)}   ratio {spread(line.ratios)}"
+    if line.reached is not None:
+        told = "at most " if line.at_most else ""
+        told += f"{line.enough if line.aim is None else line.aim:,.4g}"
+        text += f" (aim {told}: {'reached' if line.reached else 'MISSED'})"
+    return f"{text}   [{line.note}]" if line.note else text
 
 
 def as_json(line: Line) -> dict[str, object]:
     """The line for programs."""
-    return {
+    found = {
         "value": statistics.median(line.values),
         "unit": line.unit,
         "against": statistics.median(line.against) if line.against else None,
         "ratio": statistics.median(line.ratios) if line.against else None,
     }
+    return {**found, "settings": line.note} if line.note else found
 
 
 def spread(values: Sequence[float]) -> str:
     """Median and range."""
     median = statistics.median(values)
-    text = f"{median:,.0f}" if median >= 100 else f"{median:.1f}"
-    return text if len(values) == 1 else f"{text} ({min(values):,.0f}–{max(values):,.0f})"
+    form = ",.0f" if median >= 100 else ".1f" if median >= 10 else ".2f"
+    low, high = min(values), max(values)
+    return f"{median:{form}}" + (f" ({low:{form}}–{high:{form}})" if len(values) > 1 else "")
 
 
 @contextmanager

@@ -18,8 +18,6 @@ import argparse
 import asyncio
 import gc
 import json
-import os
-import resource
 import tempfile
 import time
 import tracemalloc
@@ -30,6 +28,7 @@ from msgspec import Raw, Struct
 
 from bench._appends import an_event, measure_appends, script
 from bench._bare import BareLoop
+from bench._machine import load, resident
 from bench._table import Line, as_json, in_words
 from outlast.model import Commit, Run, Task
 from outlast.model.times import EPOCH
@@ -47,20 +46,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--only", choices=PARTS, action="append", help="leave the rest out")
     parser.add_argument("--stream", type=int, default=1_000_000, help="events to stream")
     options = parser.parse_args(argv)
-    print(f"load of the machine: {_load()}; below 1, or the figures say little")
+    print(f"load of the machine: {load()}; below 1, or the figures say little")
     CACHE.mkdir(parents=True, exist_ok=True)  # not /tmp, which may be memory
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         lines = asyncio.run(_measure(Path(folder), options))
-    print(f"load of the machine: {_load()}")
+    print(f"load of the machine: {load()}")
     if options.json:
         results = {line.name: as_json(line) for line in lines}
         options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     return 0
-
-
-def _load() -> str:
-    """How many processes want a core, over 1, 5 and 15 minutes."""
-    return ", ".join(f"{load:.1f}" for load in os.getloadavg()) + f" on {os.cpu_count()} cores"
 
 
 async def _measure(folder: Path, options: argparse.Namespace) -> list[Line]:
@@ -148,7 +142,7 @@ async def _stream(store: SqliteStore, events: int) -> list[Line]:
     gc.collect()
     begun = time.perf_counter()
     memory = [
-        _resident()
+        resident()
         async for event in store.stream(run_id)
         if event.sequence % max(events // 100, 1) == 0
     ]
@@ -164,14 +158,6 @@ async def _stream(store: SqliteStore, events: int) -> list[Line]:
         Line("stream, growth after the first tenth", "MiB", [(max(memory) - early) / 2**20]),
         Line("stream, most memory in use by Python", "MiB", [peak / 2**20]),
     ]
-
-
-def _resident() -> int:
-    """Bytes of memory that this process has in use now."""
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 # -- tasks ----------------------------------------------------------------------------------------

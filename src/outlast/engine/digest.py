@@ -54,8 +54,7 @@ class Digest:
 
     def snapshot(self, run: Run, sequence: int, now: datetime) -> Snapshot:
         """What is needed of the history up to `sequence`; the rest is forgotten here too."""
-        past = Past(self.events)
-        self.events = [event for event in self.events if not past.skips(event)]
+        self.fold()
         self._snapshotted = len(self.events)
         lines = [_line(event) for event in self.events]
         return Snapshot(
@@ -67,6 +66,11 @@ class Digest:
             created_at=now,
         )
 
+    def fold(self) -> None:
+        """Forget what is inside something that is finished."""
+        past = Past(self.events)
+        self.events = [event for event in self.events if not past.skips(event)]
+
 
 async def load_digest(store: Store, run: Run) -> Digest:
     """What a replay of `run` needs: its snapshot and the events after it, or all events. Nothing
@@ -76,7 +80,7 @@ async def load_digest(store: Store, run: Run) -> Digest:
         try:
             snapshot = await store.find_snapshot(run.id)
             if snapshot is not None and snapshot.codec == CODEC:
-                known = _read(snapshot)
+                known = read_snapshot(snapshot)
                 digest = Digest(known, snapshotted=len(known), writes=True)
                 digest.add(await store.history(run.id, after=snapshot.sequence))
                 return digest
@@ -115,7 +119,8 @@ def _line(event: Event) -> _Line:
     )
 
 
-def _read(snapshot: Snapshot) -> list[Event]:
+def read_snapshot(snapshot: Snapshot) -> list[Event]:
+    """The events that a snapshot holds."""
     try:
         lines = _DECODER.decode(snapshot.data)
     except msgspec.DecodeError as error:
