@@ -15,6 +15,8 @@ from tests.corpus import (
     compensation,
     control,
     maps,
+    nesting,
+    races,
     replay,
     steps,
     structure,
@@ -29,6 +31,8 @@ THEMES = (
     children,
     maps,
     compensation,
+    nesting,
+    races,
     control,
     replay,
 )
