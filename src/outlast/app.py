@@ -28,6 +28,8 @@ R = TypeVar("R")
 # URL scheme → (module, class, extra). Imported when asked for, so that nothing else is.
 _STORES = {
     "memory": ("outlast.stores.memory", "MemoryStore", None),
+    "postgres": ("outlast.stores.postgres", "PostgresStore", "postgres"),
+    "postgresql": ("outlast.stores.postgres", "PostgresStore", "postgres"),
     "sqlite": ("outlast.stores.sqlite", "SqliteStore", None),
 }
 

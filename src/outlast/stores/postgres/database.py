@@ -1,0 +1,286 @@
+"""Database: the connections of a store and its queues, and the calls that go through them.
+
+With a URL there is a pool of our own, and a second one with a single connection for renewals: a
+worker that has all connections busy must not lose its leases. With a pool or a connection of the
+user's, everything goes through that, and it is never closed here.
+
+A call is one statement. Nothing is left in a session, so any connection will do, also one that a
+pooler hands out per transaction; there statements are not prepared under a name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from outlast.errors import InvalidValue, StoreClosed
+from outlast.stores.postgres import schema
+from outlast.stores.postgres.faults import is_lost, translate
+from outlast.stores.postgres.queries import Queries
+from outlast.stores.postgres.rows import Row
+from outlast.stores.postgres.server import Server, check_pool_size, read_server
+
+SCHEMES = ("postgresql", "postgres")
+CONNECT_SECONDS = 30.0
+CLOSE_SECONDS = 10.0
+POOL_SIZE = 10
+
+Place = Any
+"""A URL, an asyncpg pool, or an asyncpg connection."""
+
+
+class Database:
+    """Statements for all who share it in this process."""
+
+    def __init__(
+        self, place: Place, *, schema: str = "outlast", prefix: str = "", pool_size: int = POOL_SIZE
+    ) -> None:
+        self.queries = Queries(schema, prefix)
+        self._place = place
+        self.where = f"{_checked(place)} schema {schema!r}"
+        self._size = check_pool_size(pool_size)
+        self._users: set[object] = set()
+        self._opening = asyncio.Lock()
+        self._main: _Source | None = None
+        self._urgent: _Source | None = None
+        self._pid = 0
+        self.server: Server | None = None
+        self.was_open = False
+
+    def __repr__(self) -> str:
+        return f"Database({self.where})"
+
+    # -- life ---------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody has opened it and not closed it again."""
+        return self._main is not None
+
+    @property
+    def url(self) -> str | None:
+        """The URL, if that is what we were given. It holds a password: never show it."""
+        return self._place if isinstance(self._place, str) else None
+
+    async def open(self, user: object) -> None:
+        """Connect, or join those who have. Joining twice is joining once."""
+        async with self._opening:
+            if self._main is None:
+                try:
+                    await self._connect()
+                except BaseException as error:
+                    await self._disconnect()
+                    foreign = translate(error, self.where, sent=False, writes=False)
+                    if foreign is not None:
+                        raise foreign from error
+                    raise
+            self._users.add(user)
+            self.was_open = True
+
+    async def close(self, user: object) -> None:
+        """Leave; the last one disconnects."""
+        self._users.discard(user)
+        if not self._users:
+            await self._disconnect()
+
+    async def _connect(self) -> None:
+        if isinstance(self._place, str):
+            # One connection looks first: what it finds decides how the others are made.
+            connection = await asyncpg.connect(
+                self._place, timeout=CONNECT_SECONDS, statement_cache_size=0
+            )
+            try:
+                await self._look(connection)
+            finally:
+                await connection.close(timeout=CLOSE_SECONDS)
+            self._main = await self._pool(self._size)
+            self._urgent = await self._pool(1)
+        else:
+            source = _Pool(self._place) if hasattr(self._place, "acquire") else _One(self._place)
+            async with source.acquire(CONNECT_SECONDS) as connection:
+                await self._look(connection)
+            self._main = self._urgent = source
+        self._pid = os.getpid()
+
+    async def _look(self, connection: Any) -> None:
+        row = await connection.fetchrow(self.queries["describe_server"])
+        self.server = read_server(row, connection.get_server_pid(), self.where)
+        await schema.migrate(connection, self.queries, self.where)
+        self.server.report(self.where)
+
+    async def _pool(self, size: int) -> _Source:
+        pool = await asyncpg.create_pool(
+            self._place,
+            min_size=0,
+            max_size=size,
+            timeout=CONNECT_SECONDS,
+            statement_cache_size=0 if self.server is None or self.server.pooled else 200,
+            max_cached_statement_lifetime=0,
+            connection_class=_Connection,
+            server_settings={"application_name": "outlast"},
+        )
+        return _Pool(pool, owned=True)
+
+    async def _disconnect(self) -> None:
+        sources = [self._main, self._urgent]
+        self._main = self._urgent = None
+        for source in sources:
+            if source is not None:
+                await source.close()
+
+    # -- calls --------------------------------------------------------------------------------
+
+    async def fetch(
+        self,
+        name: str,
+        *args: object,
+        timeout: float | None,
+        writes: bool = False,
+        urgent: bool = False,
+    ) -> list[Row]:
+        """Run a statement of ours and give its rows. With `urgent`, past all others."""
+        try:
+            return await self._fetch(name, args, timeout, writes=writes, urgent=urgent)
+        except _Lost as lost:
+            if writes:
+                raise lost.told from lost.cause
+        # The connection may have ended long ago, with the server that was restarted since: whoever
+        # reads can simply ask again.
+        try:
+            return await self._fetch(name, args, timeout, writes=writes, urgent=urgent)
+        except _Lost as lost:
+            raise lost.told from lost.cause
+
+    async def _fetch(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        timeout: float | None,
+        *,
+        writes: bool,
+        urgent: bool,
+    ) -> list[Row]:
+        sql, source = self.queries[name], self._source(urgent=urgent)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        sent = False
+        try:
+            async with source.acquire(timeout) as connection:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError
+                sent = True
+                rows: list[Row] = await connection.fetch(sql, *args, timeout=left)
+                return rows
+        except Exception as error:
+            foreign = translate(error, self.where, sent=sent, writes=writes)
+            if foreign is None:
+                raise
+            if is_lost(error):
+                raise _Lost(foreign, error) from error
+            raise foreign from error
+
+    def _source(self, *, urgent: bool) -> _Source:
+        source = self._urgent if urgent else self._main
+        if source is None:
+            raise StoreClosed(f"the store at {self.where} is closed: open it first")
+        if self._pid != os.getpid():
+            raise StoreClosed(
+                f"the store at {self.where} was opened before this process was forked, and "
+                "connections do not survive that: open a new store after the fork"
+            )
+        return source
+
+
+class _Lost(Exception):
+    """A connection ended under a call; what to tell, and why."""
+
+    def __init__(self, told: Exception, cause: Exception) -> None:
+        super().__init__(str(told))
+        self.told = told
+        self.cause = cause
+
+
+class _Source:
+    """Where connections come from."""
+
+    def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
+        """A connection, for as long as the context lasts."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Give back what is ours."""
+
+
+class _Pool(_Source):
+    def __init__(self, pool: Any, *, owned: bool = False) -> None:
+        self._pool = pool
+        self._owned = owned
+
+    def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
+        context: AbstractAsyncContextManager[Any] = self._pool.acquire(timeout=timeout)
+        return context
+
+    async def close(self) -> None:
+        if self._owned:
+            # A call that hangs is not waited for: its connection ends with us.
+            with suppress(Exception):
+                await asyncio.wait_for(self._pool.close(), CLOSE_SECONDS)
+            self._pool.terminate()
+
+
+class _One(_Source):
+    """A single connection: one call at a time."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def acquire(self, timeout: float | None) -> AsyncIterator[Any]:
+        await asyncio.wait_for(self._lock.acquire(), timeout)
+        try:
+            yield self._connection
+        finally:
+            self._lock.release()
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc,type-arg,unused-ignore]
+    """A connection of our own pool. We leave nothing in a session, so there is nothing to reset:
+    that would be a round trip per call."""
+
+    def get_reset_query(self) -> str:
+        """Nothing."""
+        return ""
+
+
+def _checked(place: Place) -> str:
+    """Where this is, as it may be shown: never with a user's password."""
+    if not isinstance(place, str):
+        if hasattr(place, "acquire") or hasattr(place, "fetch"):
+            return "the connections that you passed in,"
+        raise InvalidValue(
+            f"{type(place).__name__} is no place for a store: use a URL, an asyncpg pool, or an "
+            "asyncpg connection"
+        )
+    try:
+        parts = urlsplit(place)
+        port = parts.port
+    except ValueError:
+        # The message would quote what it cannot read, and that may be the password.
+        raise InvalidValue(
+            "the URL cannot be read: write it as postgresql://user:password@host:port/database and "
+            "percent-encode special characters of the password"
+        ) from None
+    if parts.scheme not in SCHEMES:
+        raise InvalidValue(
+            f"a URL that starts with {parts.scheme!r} is not PostgreSQL's: use postgresql://…"
+        )
+    host = parts.hostname or "localhost"
+    return f"postgresql://{host}{f':{port}' if port else ''}{parts.path}"

@@ -1,0 +1,445 @@
+-- The one write: many commits in one call, each all or nothing, each with an answer of its own.
+--
+--   1. lock   the runs, in the order of their ids, without waiting; a run that somebody else has
+--             locked is `busy`. A run that is not there is locked by a lock on its name.
+--   2. decide every commit on what the locks hold still. Nothing has been written.
+--   3. write  those that were not refused, in order, so that each sees what those before it did.
+--
+-- `c_…` has one element per commit, `e_…` one per event. `doc` is a JSON array with the rarer
+-- parts of each commit (or null), whose payloads are numbers of `blobs`. `c_flags` are bits:
+--   1 creates   2 upsert   4 replace   8 force   16 carry inbox   32 release   64 reopens
+--   128 sets runnable_at   256 sets wait_kind   512 sets current_step   1024 has an element in doc
+CREATE FUNCTION @commit_1(
+    at bigint, shift bigint, atomic boolean, ids text[],
+    c_run text[], c_id text[], c_uid text[], c_expected bigint[], c_revision bigint[],
+    c_token bigint[], c_flags int[], c_seen bigint[], c_status text[], c_workflow text[],
+    c_wait_kind text[], c_current_step text[], c_runnable_at bigint[], c_events int[],
+    e_life int[], e_position int[], e_id text[], e_type text[], e_version bigint[],
+    e_step text[], e_timestamp bigint[], e_metadata text[], e_data bytea[], e_output bytea[],
+    doc text, blobs bytea[]
+)
+RETURNS TABLE (
+    n int, verdict text, o_uid text, o_sequence bigint, o_revision bigint, o_token bigint,
+    detail text, still boolean, fired text[], undelivered text[]
+)
+LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET lock_timeout = '2s' AS $$
+DECLARE
+    now bigint;
+    parts jsonb := doc::jsonb;
+    p jsonb;
+    held bigint[];            -- keys of the runs that are locked
+    verdicts text[] := '{}';  -- '' for a commit that is to be written
+    keys bigint[] := '{}';    -- per life: of the run, 0 for none
+    bases bigint[] := '{}';   -- per life: the sequence before its events
+    tokens bigint[] := '{}';  -- per life: the token of its events
+    answers jsonb[] := '{}';
+    unborn text[] := '{}';    -- names that may be taken now, locked
+    taken text[];
+    refused boolean := false;
+    c record;
+    r record;
+    x record;
+    is_new boolean;
+    until bigint;
+    holder text;
+    base bigint;
+    i int;
+BEGIN
+    SELECT coalesce(array_agg(l.key), '{}') INTO held FROM (
+        SELECT a.key FROM @runs AS a WHERE a.id = ANY (ids) ORDER BY a.id FOR UPDATE SKIP LOCKED
+    ) AS l;
+    now := @now_1(at, shift);
+
+    -- decide
+    FOR c IN
+        SELECT u.*, h.key, h.uid AS head_uid, h.status AS head_status, h.sequence AS head_sequence,
+               h.revision AS head_revision, h.token AS head_token, h.commit_id,
+               h.key IS NOT NULL AND NOT h.key = ANY (held) AS busy
+        FROM unnest(c_run, c_id, c_uid, c_expected, c_revision, c_token, c_flags)
+             WITH ORDINALITY AS u (run, id, uid, expected, revision, token, flags, n)
+        LEFT JOIN @runs AS h ON h.id = u.run
+        ORDER BY u.n
+    LOOP
+        n := c.n;
+        p := CASE WHEN c.flags & 1024 <> 0 THEN parts -> (n - 1) END;
+        keys[n] := coalesce(c.key, 0);
+        o_uid := coalesce(c.head_uid, p -> 'birth' ->> 'uid');
+        o_sequence := coalesce(c.head_sequence, 0);
+        o_revision := coalesce(c.head_revision, 0);
+        o_token := coalesce(c.head_token, 0);
+        detail := c.head_status;
+        verdict := CASE
+            WHEN c.busy THEN 'busy'
+            WHEN c.commit_id = c.id THEN 'again'
+            WHEN c.key IS NULL AND c.flags & 1 = 0 THEN 'not found'
+            WHEN c.key IS NOT NULL AND c.flags & 1 <> 0 AND c.flags & 6 = 0 THEN 'exists'
+            WHEN c.uid IS NOT NULL AND c.uid <> o_uid THEN 'fenced'
+            WHEN c.head_status IN ('completed', 'failed', 'cancelled') AND c.flags & 64 <> 0
+                 AND c.flags & 5 <> 5 THEN 'closed'
+            WHEN c.flags & 8 = 0 AND (o_token <> 0 OR c.token IS NOT NULL)
+                 AND c.token IS DISTINCT FROM o_token THEN 'fenced'
+            WHEN c.expected IS NOT NULL AND c.expected <> o_sequence THEN 'conflict'
+            WHEN c.revision IS NOT NULL AND c.revision <> o_revision THEN 'stale'
+            WHEN c.key IS NOT NULL AND c.flags & 5 = 5 AND o_revision > 0
+                 AND p -> 'birth' ->> 'uid' = o_uid THEN 'exists'
+            ELSE ''
+        END;
+        IF verdict = '' AND c.key IS NULL THEN
+            IF pg_try_advisory_xact_lock(hashtextextended(c.run, '@runs'::regclass::oid::bigint))
+            THEN
+                unborn := unborn || c.run;
+            ELSE
+                verdict := 'busy';
+            END IF;
+        END IF;
+        IF verdict = '' AND p ? 'sends' AND EXISTS (
+            SELECT FROM jsonb_to_recordset(p -> 'sends') AS s (run text)
+            JOIN @runs AS t ON t.id = s.run WHERE NOT t.key = ANY (held)
+        ) THEN
+            verdict := 'busy';
+        END IF;
+        IF verdict = '' AND p ? 'starts' THEN
+            FOR x IN
+                SELECT s.id FROM jsonb_to_recordset(p -> 'starts') AS s (id text)
+                WHERE NOT EXISTS (SELECT FROM @runs AS t WHERE t.id = s.id)
+            LOOP
+                IF pg_try_advisory_xact_lock(
+                    hashtextextended(x.id, '@runs'::regclass::oid::bigint)
+                ) THEN
+                    unborn := unborn || x.id;
+                ELSE
+                    verdict := 'busy';
+                END IF;
+            END LOOP;
+        END IF;
+        IF verdict = '' AND c.flags & 5 = 5 AND c.key IS NOT NULL THEN
+            IF NOT @lock_tree_1(c.run) THEN
+                verdict := 'busy';
+            END IF;
+        END IF;
+        verdicts[n] := verdict;
+        IF verdict <> '' THEN
+            answers[n] := jsonb_build_object(
+                'uid', o_uid, 'sequence', o_sequence, 'revision', o_revision, 'token', o_token,
+                'detail', detail
+            );
+        END IF;
+    END LOOP;
+
+    -- A name that was free when the heads were read may have been taken before it was locked.
+    IF cardinality(unborn) > 0 THEN
+        SELECT array_agg(t.id) INTO taken FROM @runs AS t WHERE t.id = ANY (unborn);
+        IF taken IS NOT NULL THEN
+            FOR i IN 1 .. cardinality(c_run) LOOP
+                IF verdicts[i] = '' AND (
+                    (keys[i] = 0 AND c_run[i] = ANY (taken)) OR EXISTS (
+                        SELECT FROM jsonb_to_recordset(parts -> (i - 1) -> 'starts') AS s (id text)
+                        WHERE s.id = ANY (taken)
+                    )
+                ) THEN
+                    verdicts[i] := 'busy';
+                END IF;
+            END LOOP;
+        END IF;
+    END IF;
+
+    FOR x IN
+        SELECT DISTINCT ON (u.life) u.life, u.id, e.sequence
+        FROM unnest(e_life, e_position, e_id) AS u (life, position, id)
+        JOIN @events AS e ON e.run_key = keys[u.life]
+            AND (CASE WHEN octet_length(e.id) <= 1024 THEN e.id ELSE md5(e.id) END)
+              = (CASE WHEN octet_length(u.id) <= 1024 THEN u.id ELSE md5(u.id) END)
+        WHERE u.life <= cardinality(c_run) AND keys[u.life] > 0 AND verdicts[u.life] = ''
+          AND c_flags[u.life] & 5 <> 5
+        ORDER BY u.life, u.position
+    LOOP
+        verdicts[x.life] := 'duplicate';
+        answers[x.life] := jsonb_build_object('sequence', x.sequence, 'detail', x.id);
+    END LOOP;
+
+    FOR i IN 1 .. cardinality(c_run) LOOP
+        IF verdicts[i] = '' AND c_flags[i] & 1024 <> 0 AND parts -> (i - 1) ? 'finishes' THEN
+            FOR x IN
+                SELECT * FROM jsonb_to_recordset(parts -> (i - 1) -> 'finishes')
+                    AS f (i int, place text, token bigint)
+            LOOP
+                verdict := @hold_task_1(decode(x.place, 'hex'), x.token);
+                IF verdict <> '' AND verdicts[i] = '' THEN
+                    verdicts[i] := CASE verdict WHEN 'busy' THEN 'busy' ELSE 'lost' END;
+                    answers[i] := jsonb_build_object('detail', x.i::text);
+                END IF;
+            END LOOP;
+        END IF;
+        refused := refused OR verdicts[i] NOT IN ('', 'again');
+    END LOOP;
+
+    -- write
+    FOR c IN
+        SELECT * FROM unnest(c_run, c_id, c_flags, c_seen, c_status, c_workflow, c_wait_kind,
+                             c_current_step, c_runnable_at, c_events)
+             WITH ORDINALITY AS u (run, id, flags, seen, status, workflow, wait_kind, current_step,
+                                   runnable_at, events, n)
+        ORDER BY u.n
+    LOOP
+        n := c.n;
+        still := false;
+        fired := '{}';
+        undelivered := '{}';
+        IF verdicts[n] = '' AND atomic AND refused THEN
+            verdicts[n] := 'held back';
+        END IF;
+        verdict := verdicts[n];
+        IF verdict <> '' THEN
+            keys[n] := 0;
+            p := answers[n];
+            o_uid := p ->> 'uid';
+            o_sequence := (p ->> 'sequence')::bigint;
+            o_revision := (p ->> 'revision')::bigint;
+            o_token := (p ->> 'token')::bigint;
+            detail := p ->> 'detail';
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        p := CASE WHEN c.flags & 1024 <> 0 THEN parts -> (n - 1) END;
+
+        -- the life
+        is_new := keys[n] = 0 OR c.flags & 5 = 5;
+        IF is_new THEN
+            IF keys[n] > 0 THEN
+                SELECT * INTO r FROM @runs AS t WHERE t.key = keys[n];
+                IF c.flags & 16 <> 0 THEN
+                    -- Out of the way, before the old life is forgotten.
+                    UPDATE @inbox AS t SET run_key = -keys[n] WHERE t.run_key = keys[n];
+                    UPDATE @receipts AS t SET run_key = -keys[n] WHERE t.run_key = keys[n];
+                END IF;
+                PERFORM @forget_tree_1(c.run);
+                base := keys[n];
+                keys[n] := @begin_run_1(now, p -> 'birth', blobs);
+                IF c.flags & 16 <> 0 THEN
+                    UPDATE @inbox AS t SET run_key = keys[n] WHERE t.run_key = -base;
+                    UPDATE @receipts AS t SET run_key = keys[n] WHERE t.run_key = -base;
+                    UPDATE @runs AS t SET inbox = r.inbox, runnable_at = CASE
+                        WHEN EXISTS (SELECT FROM @inbox AS m WHERE m.run_key = keys[n]) THEN now
+                        ELSE t.runnable_at END
+                    WHERE t.key = keys[n];
+                END IF;
+            ELSE
+                keys[n] := @begin_run_1(now, p -> 'birth', blobs);
+            END IF;
+        END IF;
+
+        -- the claim
+        o_token := NULL;
+        holder := NULL;
+        until := NULL;
+        IF c.flags & 8 <> 0 THEN
+            o_token := nextval('@tokens');
+        END IF;
+        IF p ? 'hold' THEN
+            o_token := nextval('@tokens');
+            holder := p -> 'hold' ->> 'owner';
+            until := now + (p -> 'hold' ->> 'ttl')::bigint;
+        END IF;
+
+        -- what it consumes
+        IF p ? 'folds' THEN
+            DELETE FROM @inbox AS t USING jsonb_array_elements(p -> 'folds') AS f (number)
+            WHERE t.run_key = keys[n] AND t.number = f.number::bigint;
+        END IF;
+
+        -- the record
+        IF c.flags & (32 | 128) <> 0 THEN
+            SELECT EXISTS (
+                SELECT FROM @inbox AS t WHERE t.run_key = keys[n] AND t.number > c.seen
+            ) INTO still;
+            IF still THEN
+                SELECT coalesce(c.status, t.status) NOT IN ('completed', 'failed', 'cancelled')
+                INTO still FROM @runs AS t WHERE t.key = keys[n];
+            END IF;
+        END IF;
+        UPDATE @runs AS t SET
+            workflow = coalesce(c.workflow, t.workflow),
+            status = coalesce(c.status, t.status),
+            wait_kind = CASE WHEN c.flags & 256 <> 0 THEN c.wait_kind ELSE t.wait_kind END,
+            current_step = CASE
+                WHEN c.flags & 512 <> 0 THEN c.current_step ELSE t.current_step END,
+            runnable_at = CASE
+                WHEN still THEN now
+                WHEN c.flags & 128 = 0 THEN t.runnable_at
+                WHEN c.runnable_at IS NULL THEN NULL
+                ELSE greatest(c.runnable_at, now) END,
+            token = coalesce(o_token, t.token),
+            owner = CASE
+                WHEN c.flags & 32 <> 0 AND NOT still
+                     AND coalesce(c.status, t.status) NOT IN ('completed', 'failed', 'cancelled')
+                     THEN NULL
+                WHEN o_token IS NOT NULL THEN holder ELSE t.owner END,
+            claimed_until = CASE
+                WHEN c.flags & 32 <> 0 AND NOT still
+                     AND coalesce(c.status, t.status) NOT IN ('completed', 'failed', 'cancelled')
+                     THEN NULL
+                WHEN o_token IS NOT NULL THEN until ELSE t.claimed_until END,
+            sequence = t.sequence + c.events,
+            revision = t.revision + 1,
+            commit_id = c.id,
+            updated_at = now
+        WHERE t.key = keys[n]
+        RETURNING t.uid, t.sequence, t.revision, t.token, t.status, t.ended_at INTO r;
+        o_uid := r.uid;
+        o_sequence := r.sequence;
+        o_revision := r.revision;
+        o_token := r.token;
+        bases[n] := r.sequence - c.events;
+        tokens[n] := r.token;
+        detail := NULL;
+
+        IF p IS NOT NULL THEN
+            SELECT w.fired, w.undelivered, w.keys INTO fired, undelivered, keys
+            FROM @write_parts_1(now, c.run, keys, n, r.uid, p, blobs) AS w;
+        END IF;
+        IF r.ended_at IS NULL AND r.status IN ('completed', 'failed', 'cancelled') THEN
+            PERFORM @end_run_1(now, keys[n], c.run);
+        END IF;
+        verdict := 'done';
+        RETURN NEXT;
+    END LOOP;
+
+    -- the events of all
+    INSERT INTO @events (run_key, sequence, id, type, version, step_name, timestamp, token,
+                         metadata, data, output)
+    SELECT keys[u.life], coalesce(bases[u.life], 0) + u.position, u.id, u.type, u.version, u.step,
+           coalesce(u.timestamp, now), coalesce(tokens[u.life], 0), u.metadata, u.data, u.output
+    FROM unnest(e_life, e_position, e_id, e_type, e_version, e_step, e_timestamp, e_metadata,
+                e_data, e_output)
+         AS u (life, position, id, type, version, step, timestamp, metadata, data, output)
+    WHERE keys[u.life] > 0;
+END $$;
+
+-- What a commit brings besides events and record. A child that begins gets its key into `keys`.
+CREATE FUNCTION @write_parts_1(
+    now bigint, run text, INOUT keys bigint[], n int, life text, p jsonb, blobs bytea[],
+    OUT fired text[], OUT undelivered text[]
+)
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    k bigint := keys[n];
+    d jsonb;
+    x record;
+    said text;
+BEGIN
+    fired := '{}';
+    undelivered := '{}';
+    d := p -> 'details';
+    IF d IS NOT NULL THEN
+        UPDATE @run_details AS t SET
+            version = CASE WHEN d ? 'version' THEN d ->> 'version' ELSE t.version END,
+            definition = CASE WHEN d ? 'definition' THEN d ->> 'definition' ELSE t.definition END,
+            queue = CASE WHEN d ? 'queue' THEN d ->> 'queue' ELSE t.queue END,
+            priority = CASE WHEN d ? 'priority' THEN (d ->> 'priority')::bigint ELSE t.priority END,
+            attributes = CASE WHEN d ? 'attributes' THEN d ->> 'attributes' ELSE t.attributes END,
+            input = CASE WHEN d ? 'input' THEN blobs[(d ->> 'input')::int] ELSE t.input END,
+            error = CASE WHEN d ? 'error' THEN d ->> 'error' ELSE t.error END,
+            recover_to = CASE WHEN d ? 'recover_to' THEN d ->> 'recover_to' ELSE t.recover_to END,
+            ctx = CASE WHEN d ? 'ctx' THEN blobs[(d ->> 'ctx')::int] ELSE t.ctx END,
+            result = CASE WHEN d ? 'result' THEN blobs[(d ->> 'result')::int] ELSE t.result END,
+            halt_data = CASE
+                WHEN d ? 'halt_data' THEN blobs[(d ->> 'halt_data')::int] ELSE t.halt_data END
+        WHERE t.key = k;
+        IF d ? 'attributes' THEN
+            DELETE FROM @attributes AS t WHERE t.run_key = k;
+            INSERT INTO @attributes (run_key, mark, created_at)
+            SELECT k, decode(m.mark, 'hex'), t.created_at
+            FROM @runs AS t, jsonb_array_elements_text(d -> 'marks') AS m (mark)
+            WHERE t.key = k;
+        END IF;
+    END IF;
+    FOR x IN
+        SELECT * FROM jsonb_to_recordset(p -> 'sends')
+            AS s (run text, uid text, id text, kind text, name text, sender text, data int)
+    LOOP
+        SELECT v.verdict INTO said
+        FROM @deliver_1(now, x.run, x.uid, x.id, x.kind, x.name, x.sender, blobs[x.data]) AS v;
+        IF said NOT IN ('done', 'again') THEN
+            undelivered := undelivered || x.id;
+        END IF;
+    END LOOP;
+    FOR x IN
+        SELECT s.birth, (s.birth ->> 'life')::int AS life, s.birth ->> 'id' AS id,
+               (s.birth ->> 'events')::int AS events, s.birth ->> 'status' AS status
+        FROM jsonb_array_elements(p -> 'starts') AS s (birth)
+    LOOP
+        IF NOT EXISTS (SELECT FROM @runs AS t WHERE t.id = x.id) THEN
+            keys[x.life] := @begin_run_1(now, x.birth, blobs);
+            UPDATE @runs AS t SET sequence = x.events WHERE t.key = keys[x.life] AND x.events > 0;
+            IF x.status IN ('completed', 'failed', 'cancelled') THEN
+                PERFORM @end_run_1(now, keys[x.life], x.id);
+            END IF;
+        END IF;
+    END LOOP;
+    IF p ? 'finishes' THEN
+        DELETE FROM @tasks AS t USING jsonb_to_recordset(p -> 'finishes') AS f (place text)
+        WHERE t.place = decode(f.place, 'hex');
+    END IF;
+    IF p ? 'drops' THEN
+        DELETE FROM @tasks AS t USING jsonb_array_elements_text(p -> 'drops') AS f (id)
+        WHERE t.run_id = run AND t.id = f.id;
+        DELETE FROM @dead_tasks AS t USING jsonb_array_elements_text(p -> 'drops') AS f (id)
+        WHERE t.run_id = run AND t.id = f.id;
+    END IF;
+    IF p ? 'tasks' THEN
+        PERFORM @insert_tasks_1(now, now, p -> 'tasks', life, blobs);
+    END IF;
+    IF p ? 'timers' THEN
+        INSERT INTO @timers (run_key, id, fire_at)
+        SELECT k, f.id, f.fire_at
+        FROM jsonb_to_recordset(p -> 'timers') AS f (id text, fire_at bigint)
+        ON CONFLICT DO NOTHING;
+    END IF;
+    FOR x IN SELECT f.id FROM jsonb_array_elements_text(p -> 'fired') AS f (id) LOOP
+        UPDATE @timers AS t SET fired = true WHERE t.run_key = k AND t.id = x.id AND NOT t.fired;
+        IF FOUND THEN
+            fired := fired || x.id;
+        END IF;
+    END LOOP;
+    IF p ? 'facts' THEN
+        INSERT INTO @facts (root, hash, data)
+        SELECT DISTINCT ON (f.hash) split_part(run, '~', 1), f.hash, blobs[f.data]
+        FROM jsonb_to_recordset(p -> 'facts') AS f (hash text, data int)
+        ORDER BY f.hash
+        ON CONFLICT DO NOTHING;
+    END IF;
+    IF p ? 'entries' THEN
+        INSERT INTO @entries (run_key, timestamp, id, step_id, step_type, action, duration_ms,
+                              error, input, output)
+        SELECT k, coalesce(f.timestamp, now), f.id, f.step_id, f.step_type, f.action,
+               f.duration_ms, f.error, blobs[f.input], blobs[f.output]
+        FROM jsonb_array_elements(p -> 'entries') WITH ORDINALITY AS e (value, place),
+             jsonb_to_record(e.value)
+                 AS f (timestamp bigint, id text, step_id text, step_type text, action text,
+                       duration_ms bigint, error text, input int, output int)
+        ORDER BY e.place;
+    END IF;
+    FOR x IN
+        SELECT * FROM jsonb_to_recordset(p -> 'activities')
+            AS f (id text, name text, status text, attempt bigint, started_at bigint,
+                  ended_at bigint, error text, input int, output int)
+    LOOP
+        INSERT INTO @activities AS t (id, run_key, name, status, attempt, started_at, ended_at,
+                                      error, input, output)
+        VALUES (x.id, k, x.name, x.status, x.attempt, x.started_at, x.ended_at, x.error,
+                blobs[x.input], blobs[x.output])
+        ON CONFLICT (id) DO UPDATE SET
+            run_key = excluded.run_key, name = excluded.name, status = excluded.status,
+            attempt = excluded.attempt, started_at = excluded.started_at,
+            ended_at = excluded.ended_at, error = excluded.error, input = excluded.input,
+            output = excluded.output;
+    END LOOP;
+    IF p ? 'snapshot' THEN
+        INSERT INTO @snapshots AS t (run_key, run_id, saved_at, envelope)
+        VALUES (k, run, now, blobs[(p ->> 'snapshot')::int])
+        ON CONFLICT (run_key) DO UPDATE SET
+            saved_at = excluded.saved_at, envelope = excluded.envelope;
+    END IF;
+END $$;

@@ -1,0 +1,173 @@
+"""PostgresQueue: the queue port in PostgreSQL, on the tasks that the store there commits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+import msgspec
+
+from outlast.errors import Fenced, NotFound, QueueClosed
+from outlast.model.checks import check_delay, check_task
+from outlast.model.claim import Claim, check_ttl
+from outlast.model.ids import check_name
+from outlast.model.query import check_limit
+from outlast.model.task import DeadTask, Delivery, Task
+from outlast.model.times import from_micros
+from outlast.ports.clock import Clock, SystemClock
+from outlast.ports.notifier import Notifier
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.stores.postgres.database import POOL_SIZE, Database, Place
+from outlast.stores.postgres.packing import pack_tasks, place_of
+from outlast.stores.postgres.rows import quote, to_dead_task, to_task
+from outlast.stores.postgres.session import Session
+from outlast.stores.postgres.tasks import claim_of
+
+
+class PostgresQueue(Queue):
+    """Named queues in a database. `PostgresStore.queue` gives the one that shares the store's
+    connections; with a URL, a pool or a connection it stands on its own. Options as for the store.
+    """
+
+    def __init__(
+        self,
+        place: Place | Database,
+        *,
+        schema: str = "outlast",
+        prefix: str = "",
+        pool_size: int = POOL_SIZE,
+        clock: Clock | None = None,
+        notifier: Notifier | None = None,
+        max_attempts: int = DEFAULT_ATTEMPTS,
+        poll: float = POLL_SECONDS,
+    ) -> None:
+        super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
+        judge = None if isinstance(clock, SystemClock) else clock
+        borrowed = isinstance(place, Database)
+        if not isinstance(place, Database):
+            place = Database(place, schema=schema, prefix=prefix, pool_size=pool_size)
+        self._session = Session(place, QueueClosed, clock=judge, borrowed=borrowed)
+
+    async def open(self) -> None:
+        await self._session.open()
+
+    async def close(self) -> None:
+        await self._session.close()
+        self.notifier.ring()
+
+    async def enqueue(
+        self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
+    ) -> int:
+        check_name(queue, "queue name")
+        check_delay(delay)
+        tasks = [msgspec.structs.replace(task, queue=queue) for task in tasks]
+        for task in tasks:
+            check_task(task)
+        ((added,),) = await self._session.write(
+            "enqueue",
+            *self._session.time,
+            round(delay * 1_000_000),
+            *pack_tasks(tasks),
+            timeout=timeout,
+        )
+        self.notifier.ring()
+        return int(added)
+
+    async def take(
+        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
+    ) -> Delivery | None:
+        check_name(queue, "queue name")
+        check_name(owner, "owner")
+        check_ttl(visibility)
+        span = round(visibility * 1_000_000)
+        found = await self._session.write(
+            "take", *self._session.time, queue, owner, span, self.max_attempts, timeout=timeout
+        )
+        return Delivery(to_task(found[0]), claim_of(found[0], span)) if found else None
+
+    async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
+        await self._settle("ack", claim, timeout=timeout)
+
+    async def nack(
+        self,
+        claim: Claim,
+        *,
+        requeue: bool = True,
+        delay: float = 0.0,
+        drop: bool = False,
+        reason: str = "rejected",
+        timeout: float | None = None,
+    ) -> None:
+        check_delay(delay)
+        verb = "nack" if requeue else "drop" if drop else "bury"
+        await self._settle(verb, claim, span=delay, reason=reason, timeout=timeout)
+        self.notifier.ring()
+
+    async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
+        check_ttl(seconds)
+        until = await self._settle("extend", claim, span=seconds, timeout=timeout, urgent=True)
+        return msgspec.structs.replace(claim, expires_at=until)
+
+    async def len(self, queue: str, *, timeout: float | None = None) -> int:
+        check_name(queue, "queue name")
+        ((count,),) = await self._session.read(
+            "count_ready", *self._session.time, queue, timeout=timeout
+        )
+        return int(count)
+
+    async def dead(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[DeadTask]:
+        check_limit(limit)
+        found = await self._session.read("load_dead_tasks", quote(queue), limit, timeout=timeout)
+        return [to_dead_task(row) for row in found]
+
+    async def redrive(
+        self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
+    ) -> int:
+        ((count,),) = await self._session.write(
+            "redrive", *self._session.time, quote(queue), _named(task_ids), timeout=timeout
+        )
+        self.notifier.ring()
+        return int(count)
+
+    async def purge(
+        self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
+    ) -> int:
+        ((count,),) = await self._session.write(
+            "purge", quote(queue), _named(task_ids), timeout=timeout
+        )
+        return int(count)
+
+    async def _settle(
+        self,
+        verb: str,
+        claim: Claim,
+        *,
+        span: float = 0.0,
+        reason: str = "",
+        timeout: float | None,
+        urgent: bool = False,
+    ) -> datetime:
+        """Do what a claim allows, if it still holds its task."""
+        ((verdict, current, until),) = await self._session.write(
+            "settle",
+            *self._session.time,
+            verb,
+            place_of(claim),
+            claim.token,
+            round(span * 1_000_000),
+            self.max_attempts,
+            quote(reason),
+            timeout=timeout,
+            urgent=urgent,
+        )
+        if verdict == "not found":
+            raise NotFound("task", claim.task_id or "")
+        if verdict == "fenced":
+            raise Fenced(claim.subject, token=claim.token, current=current)
+        return from_micros(until)
+
+
+def _named(task_ids: Collection[str] | None) -> list[str] | None:
+    return None if task_ids is None else [quote(id) for id in task_ids]

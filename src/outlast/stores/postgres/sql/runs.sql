@@ -1,0 +1,25 @@
+-- Records and histories. The order of columns is that of `rows.py`.
+
+-- name: commit
+SELECT * FROM @commit_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+                        $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30);
+
+-- name: now
+SELECT @now_1($1, $2);
+
+-- name: find_run
+SELECT * FROM @records WHERE id = $1;
+
+-- name: load_history
+SELECT e.sequence, e.id, e.type, e.version, e.step_name, e.timestamp, e.token, e.metadata, e.data,
+       e.output
+FROM @events AS e
+WHERE e.run_key = (SELECT key FROM @runs WHERE id = $1) AND e.sequence > $2
+ORDER BY e.sequence
+LIMIT $3;
+
+-- name: delete
+SELECT @delete_1($1);
+
+-- name: expire
+SELECT * FROM @expire_1($1, $2, $3);

@@ -1,0 +1,23 @@
+-- What kind of server this is, and how far our tables have come.
+
+-- name: describe_server
+SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
+       pg_backend_pid(), current_setting('fsync'), current_setting('synchronous_commit'),
+       current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
+       pg_is_in_recovery(), current_setting('server_version');
+
+-- name: read_version
+SELECT max(version) FROM @migrations;
+
+-- name: has_migrations
+SELECT to_regclass('@migrations') IS NOT NULL;
+
+-- name: has_schema
+SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1);
+
+-- name: write_version
+INSERT INTO @migrations (version) VALUES ($1);
+
+-- name: lock_migrations
+-- For the transaction, and so also behind a pooler.
+SELECT pg_advisory_xact_lock(hashtextextended('outlast migrations @migrations', 0));

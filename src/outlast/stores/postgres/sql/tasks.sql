@@ -1,0 +1,39 @@
+-- Tasks, handed out under a lease.
+
+-- name: enqueue
+SELECT @enqueue_1($1, $2, $3, $4, $5);
+
+-- name: take
+SELECT * FROM @take_1($1, $2, $3, $4, $5, $6);
+
+-- name: claim_task
+SELECT * FROM @claim_task_1($1, $2, $3, $4, $5, $6);
+
+-- name: settle
+SELECT * FROM @settle_1($1, $2, $3, $4, $5, $6, $7, $8);
+
+-- name: redrive
+SELECT @redrive_1($1, $2, $3, $4);
+
+-- name: purge
+WITH gone AS (
+    DELETE FROM @dead_tasks WHERE queue = $1 AND ($2::text[] IS NULL OR id = ANY ($2)) RETURNING 1
+)
+SELECT count(*) FROM gone;
+
+-- name: count_ready
+SELECT (SELECT count(*) FROM @tasks WHERE owner IS NULL AND queue = $3 AND ready_at <= t.now)
+     + (SELECT count(*) FROM @tasks
+        WHERE owner IS NOT NULL AND queue = $3 AND claimed_until <= t.now AND ready_at <= t.now)
+FROM (SELECT @now_1($1, $2) AS now OFFSET 0) AS t;
+
+-- name: find_available_tasks
+SELECT k.*
+FROM (SELECT @now_1($1, $2) AS now OFFSET 0) AS t, @tasks AS k
+WHERE ($3::text IS NULL OR k.queue = $3) AND k.ready_at <= t.now
+  AND (k.owner IS NULL OR k.claimed_until <= t.now)
+ORDER BY k.priority, k.ready_at, k.key
+LIMIT $4;
+
+-- name: load_dead_tasks
+SELECT * FROM @dead_tasks WHERE queue = $1 ORDER BY died_at, id, key LIMIT $2;

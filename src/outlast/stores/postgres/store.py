@@ -1,0 +1,216 @@
+"""PostgresStore: the store port in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from outlast.model.checks import check_after
+from outlast.model.claim import Claim, ClaimedRun, check_ttl
+from outlast.model.commit import Commit, Outcome
+from outlast.model.event import Event
+from outlast.model.ids import check_id, check_name
+from outlast.model.query import Page, RunQuery, check_limit, cursor_of, parse_cursor
+from outlast.model.run import Run, Status
+from outlast.model.times import EPOCH, from_micros
+from outlast.ports.capability import ALL_CAPABILITIES, Capability
+from outlast.stores.postgres.details import PostgresDetails
+from outlast.stores.postgres.outcomes import outcome_of
+from outlast.stores.postgres.packing import mark_of, pack_claims, pack_commits, place_of
+from outlast.stores.postgres.queue import PostgresQueue
+from outlast.stores.postgres.rows import moment, quote, quote_or_none, to_events, to_run
+
+END_OF_TIME = (2**63 - 1, "\U0010ffff")
+EVERYTHING = 2**62
+
+
+class PostgresStore(PostgresDetails):
+    """Everything in one schema of a database: ``PostgresStore("postgresql://…/orders")``.
+
+    `place` is a URL, or an asyncpg pool or connection of yours, which is used and never closed.
+    Tables are made in `schema`, with `prefix` before their names, when the store is opened.
+    `pool_size` connections at most are opened to a URL, and one more for renewals. Leases and
+    timers are judged by the server's clock; a `clock` that you pass judges instead, for tests.
+    """
+
+    capabilities = ALL_CAPABILITIES - {Capability.OWNER_GONE}
+
+    async def open(self) -> None:
+        await self._session.open()
+        server = self._session.database.server
+        assert server is not None, "an open database has looked at its server"
+        self.durability = server.durability
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    def queue(self) -> PostgresQueue:
+        return PostgresQueue(self._session.database, clock=self.clock, notifier=self.notifier)
+
+    async def now(self, *, timeout: float | None = None) -> datetime:
+        return await self._session.now(timeout=timeout)
+
+    # -- the one write ------------------------------------------------------------------------
+
+    async def commit(
+        self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Outcome]:
+        self.check(commits, atomic=atomic)
+        if not commits:
+            await self._session.read("now", *self._session.time, timeout=timeout)
+            return []
+        try:
+            found = await self._session.write(
+                "commit",
+                *self._session.time,
+                *pack_commits(commits, atomic=atomic),
+                timeout=timeout,
+            )
+        finally:
+            # Also for a caller that was cancelled or out of time: it may be written all the same.
+            self.announce(commits)
+        return [outcome_of(commit, row) for commit, row in zip(commits, found, strict=True)]
+
+    # -- reads --------------------------------------------------------------------------------
+
+    async def find_one(self, run_id: str, *, timeout: float | None = None) -> Run | None:
+        check_id(run_id, child=True)
+        found = await self._session.read("find_run", run_id, timeout=timeout)
+        return to_run(found[0]) if found else None
+
+    async def history(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> list[Event]:
+        check_id(run_id, child=True)
+        check_after(after)
+        if limit is not None:
+            check_limit(limit)
+        found = await self._session.read(
+            "load_history", run_id, after, EVERYTHING if limit is None else limit, timeout=timeout
+        )
+        return to_events(run_id, found)
+
+    async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
+        query.check()
+        created_at, id = END_OF_TIME
+        if query.after is not None:
+            created_at, id = parse_cursor(query.after)
+        if query.parent is not None:
+            name = "find_children"
+        elif query.attributes:
+            name = "find_attributed"
+        elif query.workflow is not None or query.status:
+            name = "find_filed"
+        else:
+            name = "find_newest"
+        statuses = [status.value for status in query.status] or None
+        if name == "find_filed":
+            statuses = statuses or [status.value for status in Status]
+        rows = await self._session.read(
+            name,
+            quote_or_none(query.workflow),
+            statuses,
+            quote_or_none(query.parent),
+            [mark_of(name, value) for name, value in query.attributes.items()],
+            # A forged cursor may name any number; beyond the end of time there is nothing.
+            max(min(created_at, 2**63 - 1), -(2**63)),
+            quote(id),
+            query.limit + 1,
+            timeout=timeout,
+        )
+        found = [to_run(row) for row in rows]
+        page = found[: query.limit]
+        return Page(page, cursor_of(page[-1]) if len(found) > len(page) else None)
+
+    # -- claims -------------------------------------------------------------------------------
+
+    async def claim_runs(
+        self,
+        owner: str,
+        ttl: float,
+        *,
+        limit: int = 1,
+        workflows: Collection[str] | None = None,
+        run_ids: Collection[str] | None = None,
+        timeout: float | None = None,
+    ) -> list[ClaimedRun]:
+        check_name(owner, "owner")
+        check_ttl(ttl)
+        check_limit(limit)
+        span = timedelta(seconds=ttl)
+        rows = await self._session.write(
+            "claim_runs",
+            *self._session.time,
+            owner,
+            span // timedelta(microseconds=1),
+            limit,
+            None if workflows is None else [quote(name) for name in workflows],
+            None if run_ids is None else [quote(id) for id in run_ids],
+            timeout=timeout,
+        )
+        runs = sorted(map(to_run, rows), key=lambda run: (run.runnable_at or EPOCH, run.id))
+        return [ClaimedRun(_claim_on(run, span), run) for run in runs]
+
+    async def renew(
+        self, claims: Sequence[Claim], ttl: float, *, timeout: float | None = None
+    ) -> list[Claim | None]:
+        check_ttl(ttl)
+        rows = await self._session.write(
+            "renew",
+            *self._session.time,
+            timedelta(seconds=ttl) // timedelta(microseconds=1),
+            *pack_claims(claims),
+            timeout=timeout,
+            urgent=True,
+        )
+        kept = {
+            (subject or place, token): moment(until) if extended else None
+            for subject, place, token, until, extended in rows
+        }
+        return [_renewed(claim, kept) for claim in claims]
+
+    async def release(self, claims: Sequence[Claim], *, timeout: float | None = None) -> list[bool]:
+        rows = await self._session.write("release", *pack_claims(claims), timeout=timeout)
+        released = {(subject or place, token) for subject, place, token in rows}
+        self.notifier.ring()
+        return [_subject(claim) in released for claim in claims]
+
+    async def next_runnable_at(self, *, timeout: float | None = None) -> datetime | None:
+        ((micros,),) = await self._session.read("next_runnable_at", timeout=timeout)
+        return None if micros is None else from_micros(micros)
+
+
+def _claim_on(run: Run, span: timedelta) -> Claim:
+    assert run.owner is not None, "it was just claimed"
+    assert run.claimed_until is not None, "it was just claimed"
+    return Claim(
+        owner=run.owner,
+        token=run.token,
+        claimed_at=run.claimed_until - span,
+        expires_at=run.claimed_until,
+        run_id=run.id,
+        uid=run.uid,
+    )
+
+
+def _subject(claim: Claim) -> tuple[str | bytes, int]:
+    return (claim.run_id if claim.task_id is None else place_of(claim)), claim.token
+
+
+def _renewed(claim: Claim, kept: dict[tuple[str | bytes, int], datetime | None]) -> Claim | None:
+    """The claim as it is now. Where its row was locked it is still ours, with the lease it had:
+    nobody could take it over, and the next renewal finds it free."""
+    key = _subject(claim)
+    if key not in kept:
+        return None
+    until = kept[key]
+    if until is None or claim.expires_at is None:
+        return claim
+    return msgspec.structs.replace(claim, expires_at=until)
