@@ -15,6 +15,7 @@ last life begins nothing new and lives until everything has ended.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import sqlite3
 import time
@@ -90,6 +91,7 @@ async def _collect(folder: Path) -> Evidence:
 
 def live(pipe: Pipe, folder: str, life: int, is_last: bool) -> str:
     """Run workflows until killed or, in the last life, until all is over."""
+    logging.getLogger("outlast").setLevel(logging.CRITICAL)  # it is full of what we do to it
     return asyncio.run(_Life(Path(folder), life, is_last).live(pipe))
 
 

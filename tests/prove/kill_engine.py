@@ -15,7 +15,6 @@ of the lives; what happens in them is up to the machine.
 from __future__ import annotations
 
 import argparse
-import logging
 import shutil
 import tempfile
 import time
@@ -39,12 +38,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--longest", type=float, default=2.0, help="seconds of the longest life")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args(argv)
-    logging.getLogger("outlast").setLevel(logging.CRITICAL)
     total = Counter[str]()
     for number in range(options.rounds):
         kills = (options.kills * (number + 1)) // options.rounds - total["kills"]
         figures, broken = _round(kills, options.seed + number, options.longest)
-        total += figures
+        total.update(figures)
         for problem in broken[:20]:
             print(f"  {problem}")
     print(f"in all: {_shown(total)}")
