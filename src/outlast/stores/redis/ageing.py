@@ -1,0 +1,105 @@
+"""The end of a run's stay: deletion, and retention, which deletes what ended long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from outlast.model.ids import SEPARATOR
+from outlast.model.run import TERMINAL, Status
+from outlast.model.times import to_micros
+from outlast.stores.redis.keys import OWNED, of_run
+from outlast.stores.redis.packing import pack
+from outlast.stores.redis.session import Call, Server
+
+PAGE = 200
+
+
+async def delete(server: Server, run_id: str, *, timeout: float | None) -> tuple[bool, set[int]]:
+    """Remove a tree; whether its root was there, and the partitions that have something to relay."""
+    answer = await server.call(_call(server, run_id, {"id": run_id}), timeout=timeout)
+    return answer[1] == b"1", _posted(server, run_id, answer)
+
+
+async def expire(
+    server: Server,
+    before: datetime,
+    *,
+    status: Collection[Status],
+    limit: int,
+    timeout: float | None,
+) -> tuple[list[str], set[int]]:
+    """Remove trees that ended before a time, the oldest first; the ids of their roots, and the
+    partitions that have something to relay."""
+    gone: list[str] = []
+    posted: set[int] = set()
+    kept = [0] * server.layout.partitions
+    wish: dict[str, Any] = {"before": str(to_micros(before))}
+    if status:
+        wish["statuses"] = [one.value for one in status]
+    while len(gone) < limit:
+        ended = await _ended(server, before, kept, timeout)
+        if not ended:
+            break
+        for _, part, run_id in sorted(ended):
+            if len(gone) == limit:
+                break
+            answer = [b"kept"]
+            if SEPARATOR not in run_id and not await _is_needed(server, run_id, timeout):
+                call = _call(server, run_id, {"id": run_id, **wish})
+                answer = await server.call(call, timeout=timeout)
+            if answer[0] == b"done":
+                gone.append(run_id)
+                posted |= _posted(server, run_id, answer)
+            else:
+                kept[part] += 1
+    return sorted(gone), posted
+
+
+async def _ended(
+    server: Server, before: datetime, skipped: list[int], timeout: float | None
+) -> list[tuple[int, int, str]]:
+    """The next runs that ended before a time: when, partition, id."""
+    layout = server.layout
+    commands = [
+        (
+            part,
+            (
+                *(b"ZRANGEBYSCORE", layout.key(part, "idx:ended"), b"-inf"),
+                *(b"(%d" % to_micros(before), b"WITHSCORES", b"LIMIT"),
+                *(b"%d" % skipped[part], b"%d" % PAGE),
+            ),
+        )
+        for part in range(layout.partitions)
+    ]
+    found = []
+    for part, reply in enumerate(await server.commands(commands, timeout=timeout, writes=False)):
+        flat = [one for pair in reply for one in pair] if reply and isinstance(reply[0], list) else reply
+        for id, score in zip(flat[::2], flat[1::2], strict=True):
+            found.append((int(float(score)), part, id.decode()))
+    return found
+
+
+async def _is_needed(server: Server, run_id: str, timeout: float | None) -> bool:
+    """Whether a run has a parent elsewhere that lives and may still ask for its result."""
+    layout = server.layout
+    part = layout.part_of(run_id)
+    command = (b"HGET", layout.key(part, of_run(run_id, "state")), b"parent")
+    (parent,) = await server.commands([(part, command)], timeout=timeout, writes=False)
+    if parent is None:
+        return False
+    part = layout.part_of(parent.decode())
+    command = (b"HGET", layout.key(part, of_run(parent.decode(), "state")), b"status")
+    (status,) = await server.commands([(part, command)], timeout=timeout, writes=False)
+    return status is not None and status.decode() not in TERMINAL
+
+
+def _call(server: Server, run_id: str, wish: dict[str, Any]) -> Call:
+    names = [of_run(run_id, what) for what in OWNED]
+    names += ("idx:ids", "idx:keyed", "idx:created", "idx:snapshots")
+    return Call("delete", server.layout.part_of(run_id), names, [pack(wish)])
+
+
+def _posted(server: Server, run_id: str, answer: list[Any]) -> set[int]:
+    return {server.layout.part_of(run_id)} if answer[2] == b"1" else set()

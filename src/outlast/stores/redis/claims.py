@@ -1,0 +1,240 @@
+"""Claims: who advances what, until when. The index says what may be had, the script gives it.
+
+A claimer looks into the shelves of every partition first, merges what it sees, and then asks for the
+runs that are due longest by name. What somebody else was faster to claim is not given, and then it
+looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from outlast.model.claim import Claim, ClaimedRun
+from outlast.model.times import from_micros, to_micros
+from outlast.stores.redis.keys import SHELVES, TASKS, framed, of_run, sortable
+from outlast.stores.redis.packing import lease, pack, pack_claim
+from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.unpacking import to_run
+
+LOOKS = 20
+DUE = 21  # digits of `sortable`
+
+
+class Wish(NamedTuple):
+    """Which runs a claimer wants."""
+
+    owner: str
+    ttl: float
+    limit: int
+    workflows: Collection[str] | None
+    run_ids: Collection[str] | None
+
+
+class Candidate(NamedTuple):
+    """A run that may be claimed. Sorts by how long it is due."""
+
+    due: bytes
+    id: str
+
+
+async def claim_runs(server: Server, wish: Wish, *, timeout: float | None) -> list[ClaimedRun]:
+    """Claim up to `limit` runs, those due longest first."""
+    claimed: list[ClaimedRun] = []
+    if wish.run_ids is not None:
+        named = await _by_name(server, wish.run_ids, timeout)
+        return await _claim(server, wish, named, wish.limit, timeout)
+    for _ in range(LOOKS):
+        wanted = wish.limit - len(claimed)
+        found = sorted(await _look(server, wish, wanted, timeout))[:wanted]
+        if not found:
+            break
+        got = await _claim(server, wish, [one.id for one in found], wanted, timeout)
+        claimed += got
+        if len(claimed) == wish.limit or len(got) == len(found) < wanted:
+            break
+    return claimed
+
+
+async def _by_name(server: Server, run_ids: Collection[str], timeout: float | None) -> list[str]:
+    """Those ids in the order in which they are due."""
+    ids = sorted(set(run_ids))
+    layout = server.layout
+    commands = [
+        (part, (b"HGET", layout.key(part, of_run(id, "state")), b"runnable"))
+        for id in ids
+        for part in [layout.part_of(id)]
+    ]
+    due = await server.commands(commands, timeout=timeout, writes=False) if len(ids) > 1 else [b""]
+    return [id for _, id in sorted((int(at or 0), id) for at, id in zip(due, ids, strict=False))]
+
+
+async def _look(
+    server: Server, wish: Wish, limit: int, timeout: float | None
+) -> list[Candidate]:
+    """What is on the shelves: of each workflow those due longest, and all whose lease ran out."""
+    layout = server.layout
+    now = to_micros(await server.now(timeout=timeout))
+    workflows = wish.workflows
+    parts: list[tuple[int, bytes]] = []
+    if workflows is not None:
+        frames = [framed(name) for name in workflows]
+        parts = [(part, frame) for part in range(layout.partitions) for frame in frames]
+    else:
+        parts = [
+            (part, framed(frame)) for part, frame, _ in await frames_of(server, "runnable", timeout)
+        ]
+    commands: list[tuple[int, tuple[bytes, ...]]] = [
+        (
+            part,
+            (
+                *(b"ZRANGEBYLEX", layout.key(part, "runnable"), b"[" + frame),
+                *(b"[" + frame + sortable(now) + b"\xff", b"LIMIT", b"0", b"%d" % limit),
+            ),
+        )
+        for part, frame in parts
+    ]
+    commands += [
+        (part, (b"ZRANGEBYSCORE", layout.key(part, "held"), b"-inf", b"%d" % now))
+        for part in range(layout.partitions)
+    ]
+    known = None if workflows is None else {name.encode() for name in workflows}
+    found = []
+    for members in await server.commands(commands, timeout=timeout, writes=False):
+        for member in members:
+            size = 8 + int(member[:8], 16)
+            if known is None or member[8:size] in known:
+                end = size + DUE
+                found.append(Candidate(member[size:end], member[end:].decode()))
+    return found
+
+
+async def frames_of(
+    server: Server, name: str, timeout: float | None
+) -> list[tuple[int, bytes, bytes]]:
+    """The distinct first parts in a set of each partition: partition, part, first member."""
+    calls = [
+        Call("frames", part, [name], [pack([name])]) for part in range(server.layout.partitions)
+    ]
+    answers = await server.calls(calls, timeout=timeout, writes=False)
+    found = []
+    for part, answer in enumerate(answers):
+        if isinstance(answer, Exception):
+            raise server.fault(answer)
+        found += [(part, frame, member) for frame, member in answer]
+    return found
+
+
+async def _claim(
+    server: Server, wish: Wish, ids: Sequence[str], limit: int, timeout: float | None
+) -> list[ClaimedRun]:
+    by_part: dict[int, list[str]] = {}
+    for id in ids:
+        by_part.setdefault(server.layout.part_of(id), []).append(id)
+    calls = [_claim_call(wish, part, own, limit) for part, own in by_part.items()]
+    claimed: dict[str, ClaimedRun] = {}
+    if wish.run_ids is not None and limit < len(ids):
+        # Only as many as are wanted: one partition after the other, in the order of the runs.
+        for id in ids:
+            if len(claimed) < limit:
+                call = _claim_call(wish, server.layout.part_of(id), [id], 1)
+                claimed |= _claimed(wish, await server.call(call, timeout=timeout))
+    else:
+        for answer in await server.calls(calls, timeout=timeout):
+            if isinstance(answer, Exception):
+                raise server.fault(answer)
+            claimed |= _claimed(wish, answer)
+    for one in claimed.values():
+        server.saw_token(one.claim.token)
+    return [claimed[id] for id in ids if id in claimed]
+
+
+def _claim_call(wish: Wish, part: int, ids: Sequence[str], limit: int) -> Call:
+    packed: dict[str, Any] = {
+        "ids": list(ids),
+        "owner": wish.owner,
+        "lease": lease(wish.ttl),
+        "limit": limit,
+        "due": wish.run_ids is None,
+    }
+    if wish.workflows is not None:
+        packed["workflows"] = list(wish.workflows)
+    names = ["token", *SHELVES, *(of_run(id, "state") for id in ids)]
+    return Call("claim_runs", part, names, [pack(packed)])
+
+
+def _claimed(wish: Wish, answer: list[Any]) -> dict[str, ClaimedRun]:
+    _, now, found = answer
+    claimed = {}
+    for raw_id, record in found:
+        run = to_run(raw_id.decode(), record)
+        assert run is not None, "the script has just written it"
+        claim = Claim(
+            owner=wish.owner,
+            token=run.token,
+            claimed_at=from_micros(int(now)),
+            expires_at=run.claimed_until,
+            run_id=run.id,
+            uid=run.uid,
+        )
+        claimed[run.id] = ClaimedRun(claim, run)
+    return claimed
+
+
+async def renew(
+    server: Server, claims: Sequence[Claim], ttl: float | None, *, timeout: float | None
+) -> list[Claim | None]:
+    """Set leases to `ttl` from now, or without `ttl` give claims back; None where one was lost."""
+    layout = server.layout
+    by_part: dict[int, list[int]] = {}
+    for n, claim in enumerate(claims):
+        queue = claim.queue or ""
+        is_task = claim.task_id is not None
+        part = layout.part_of_task(queue, claim.run_id) if is_task else layout.part_of(claim.run_id)
+        by_part.setdefault(part, []).append(n)
+    calls = []
+    for part, numbers in by_part.items():
+        packed: dict[str, Any] = {"claims": [pack_claim(claims[n]) for n in numbers]}
+        if ttl is not None:
+            packed["lease"] = lease(ttl)
+        names = [of_run(claims[n].run_id, "state") for n in numbers if claims[n].task_id is None]
+        names += SHELVES if names else ()
+        names += TASKS if any(claims[n].task_id is not None for n in numbers) else ()
+        calls.append(Call("renew", part, names, [pack(packed)]))
+    renewed: list[Claim | None] = [None] * len(claims)
+    answers = await server.calls(calls, timeout=timeout)
+    for numbers, answer in zip(by_part.values(), answers, strict=True):
+        if isinstance(answer, Exception):
+            raise server.fault(answer)
+        _, now, held = answer
+        for n, is_held in zip(numbers, held, strict=True):
+            if is_held == b"1":
+                renewed[n] = _renewed(claims[n], int(now), ttl)
+    return renewed
+
+
+def _renewed(claim: Claim, now: int, ttl: float | None) -> Claim:
+    if claim.expires_at is None or ttl is None:
+        return claim
+    return msgspec.structs.replace(claim, expires_at=from_micros(now + lease(ttl)))
+
+
+async def next_runnable_at(server: Server, *, timeout: float | None) -> datetime | None:
+    """When the next run that nobody holds, or will hold by then, becomes runnable."""
+    layout = server.layout
+    times = []
+    for _, frame, member in await frames_of(server, "runnable", timeout):
+        start = 8 + len(frame)
+        times.append(int(member[start + 1 : start + DUE]))
+    commands = [
+        (part, (b"ZRANGE", layout.key(part, "held"), b"0", b"0", b"WITHSCORES"))
+        for part in range(layout.partitions)
+    ]
+    for reply in await server.commands(commands, timeout=timeout, writes=False):
+        if reply:
+            score = reply[0][1] if isinstance(reply[0], list) else reply[1]
+            times.append(int(float(score)))
+    return from_micros(min(times)) if times else None

@@ -1,0 +1,186 @@
+"""Commits on their way to the script and back: which keys they touch, what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from outlast.errors import (
+    Busy,
+    Conflict,
+    DuplicateEvent,
+    Fenced,
+    NotFound,
+    RunClosed,
+    RunExists,
+    UnknownOutcome,
+)
+from outlast.model.commit import Commit, Committed, Outcome, Refusal
+from outlast.model.decision import parks
+from outlast.model.ids import root_of
+from outlast.model.run import TERMINAL, Run, Status
+from outlast.stores.redis.keys import SHELVES, TASKS, Layout, activity_name, of_run, timer_name
+from outlast.stores.redis.packing import pack, pack_commit
+from outlast.stores.redis.session import Call, Server
+
+HISTORY = ("seq", "events", "event-ids")
+BIRTH = ("idx:ids", "idx:created", "idx:filed", *SHELVES)
+
+
+def call_of(commits: Sequence[Commit], layout: Layout, *, atomic: bool) -> Call:
+    """One call for commits of one partition."""
+    part = layout.part_of(commits[0].run_id)
+    names = [name for commit in commits for name in names_of(commit, layout, part)]
+    packed = pack([pack_commit(commit, layout, part) for commit in commits])
+    return Call("commit", part, names, [packed, b"1" if atomic else b"0"])
+
+
+def names_of(commit: Commit, layout: Layout, part: int) -> list[str]:
+    """The keys that a commit touches, as far as that can be told from outside. What depends on the
+    data the script asks for."""
+    id = commit.run_id
+    names = [of_run(id, "state")]
+    if commit.events:
+        names += (of_run(id, what) for what in HISTORY)
+    if commit.create is not None:
+        names += _birth_of(commit.create)
+    if commit.force or commit.hold is not None:
+        names += ("token", *SHELVES)
+    if commit.folds or commit.release or parks(commit.change) or commit.carry_inbox:
+        names += (of_run(id, "inbox"), *SHELVES)
+    change = commit.change
+    if change is not None and (isinstance(change.status, Status) or change.workflow):
+        # Which status it had is for the script to say.
+        names += ("idx:filed", *(f"idx:status:{status.value}" for status in Status), *SHELVES)
+        if change.status in TERMINAL:
+            names += ("idx:ended", of_run(id, "tasks"), of_run(id, "timers"))
+    for send in commit.sends:
+        if layout.part_of(send.run_id) == part:
+            names += (of_run(send.run_id, what) for what in ("state", "inbox", "items"))
+            names += SHELVES
+    for start in commit.starts:
+        if layout.part_of(start.run.id) == part:
+            names += (of_run(start.run.id, what) for what in ("state", "inbox", "items"))
+            names += _birth_of(start.run)
+    return names + _parts_of(commit)
+
+
+def _birth_of(run: Run) -> list[str]:
+    names = [of_run(run.id, what) for what in HISTORY]
+    names += (*BIRTH, f"idx:status:{run.status.value}")
+    if run.parent is not None:
+        names.append("idx:parent")
+    if run.attributes:
+        names.append("idx:attr")
+    return names
+
+
+def _parts_of(commit: Commit) -> list[str]:
+    id = commit.run_id
+    names: list[str] = []
+    if commit.tasks or commit.finishes or commit.drops:
+        names += (of_run(id, "tasks"), *TASKS)
+    if commit.timers or commit.fired:
+        names += ("timers:due", of_run(id, "timers"))
+        names += (timer_name(id, timer.id) for timer in commit.timers)
+        names += (timer_name(id, timer_id) for timer_id in commit.fired)
+    if commit.facts:
+        names.append(of_run(root_of(id), "facts"))
+    if commit.entries:
+        names.append(of_run(id, "entries"))
+    if commit.snapshot is not None:
+        names += (of_run(id, "snapshot"), "idx:snapshots")
+    if commit.activities:
+        names.append(of_run(id, "activities"))
+        names += (activity_name(activity.id) for activity in commit.activities)
+    return names
+
+
+async def commit_all(
+    server: Server, commits: Sequence[Commit], *, atomic: bool, timeout: float | None
+) -> tuple[list[Outcome], set[int]]:
+    """What became of each commit, in order, and the partitions that have something to relay."""
+    layout = server.layout
+    groups = [commits] if atomic else [[commit] for commit in commits]
+    calls = [call_of(group, layout, atomic=atomic) for group in groups if group]
+    answers = await server.calls(calls, timeout=timeout)
+    failed = [answer for answer in answers if isinstance(answer, Exception)]
+    if failed:
+        error = server.fault(failed[0])
+        if len(failed) < len(answers):
+            # Some are written, some are not: whoever asked settles each by its id.
+            raise UnknownOutcome(f"a part of a batch was not written: {error}") from error
+        raise error from failed[0]
+    outcomes: list[Outcome] = []
+    posted = set()
+    for group, call, (_, found, has_posted) in zip(groups, calls, answers, strict=True):
+        outcomes += (to_outcome(one, answer) for one, answer in zip(group, found, strict=True))
+        if has_posted == b"1":
+            posted.add(call.part)
+    for outcome in outcomes:
+        if isinstance(outcome, Committed):
+            server.saw_token(outcome.token)
+    return outcomes, posted
+
+
+def to_outcome(commit: Commit, answer: list[Any]) -> Outcome:
+    """The outcome that an answer of the script stands for."""
+    what, *rest = answer
+    if what in (b"ok", b"again"):
+        uid, sequence, revision, token = rest[:4]
+        written = Committed(
+            run_id=commit.run_id,
+            uid=uid.decode(),
+            sequence=int(sequence),
+            revision=int(revision),
+            token=int(token),
+            again=what == b"again",
+        )
+        if what == b"again" or (rest[4] == b"0" and not rest[5] and not rest[6]):
+            return written
+        return Committed(
+            run_id=written.run_id,
+            uid=written.uid,
+            sequence=written.sequence,
+            revision=written.revision,
+            token=written.token,
+            still_runnable=rest[4] == b"1",
+            fired=tuple(id.decode() for id in rest[5]),
+            undelivered=tuple(id.decode() for id in rest[6]),
+        )
+    return _refusal(commit, what.decode(), rest)
+
+
+def _refusal(commit: Commit, what: str, rest: list[Any]) -> Refusal:
+    id = commit.run_id
+    match what:
+        case "notfound":
+            return NotFound("run", id)
+        case "exists":
+            return RunExists(id, rest[0].decode())
+        case "fenced":
+            return Fenced(f"run {id!r}", token=commit.token, current=int(rest[0]))
+        case "closed":
+            return RunClosed(id, Status(rest[0].decode()))
+        case "conflict":
+            kind = rest[0].decode()
+            expected = commit.expected if kind == "sequence" else commit.revision
+            return Conflict(id, expected=expected or 0, actual=int(rest[1]), what=kind)
+        case "duplicate":
+            return DuplicateEvent(id, rest[0].decode(), int(rest[1]))
+        case "lost":
+            claim = commit.finishes[int(rest[0]) - 1]
+            return Fenced(claim.subject, token=claim.token)
+        case _:
+            return Busy("not written: another commit of this atomic batch was refused")
+
+
+def saved_activities(commits: Sequence[Commit], outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+    """Id and run of the activity states that were written."""
+    return [
+        (activity.id, commit.run_id)
+        for commit, outcome in zip(commits, outcomes, strict=True)
+        if isinstance(outcome, Committed)
+        for activity in commit.activities
+    ]
+

@@ -1,0 +1,124 @@
+"""Where a Redis is, by URL, and how to make a client for it. Passwords stay in here.
+
+::
+
+    redis://[user:password@]host[:port][/db]        one server; rediss:// with TLS
+    redis+sentinel://host:port,…/name[/db]          the primary that Sentinel calls `name`
+    redis+cluster://host[:port],host[:port]…        a cluster; rediss+cluster:// with TLS
+
+`prefix`, `partitions` and `retention` (seconds, or "off") may be given as parameters of the URL; the
+others are redis-py's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+
+from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+
+from outlast.errors import InvalidValue
+from outlast.stores.redis.link import ClusterLink, Link, SingleLink
+
+CONNECTIONS = 32
+OURS = ("prefix", "partitions", "retention")
+SINGLE = ("redis", "rediss", "unix")
+CLUSTER = ("redis+cluster", "rediss+cluster")
+SENTINEL = ("redis+sentinel", "rediss+sentinel")
+
+
+class Location(NamedTuple):
+    """A Redis to be connected to. `where` is how it is called in messages."""
+
+    url: str
+    where: str
+    options: dict[str, str]
+    is_cluster: bool
+
+    def __repr__(self) -> str:
+        return f"Location({self.where!r})"
+
+    @classmethod
+    def parse(cls, url: str) -> Location:
+        """Read a URL; `InvalidValue` if it is none of ours. The message never shows the URL."""
+        try:
+            parts = urlsplit(url)
+            given = dict(parse_qsl(parts.query))
+        except ValueError as error:
+            raise InvalidValue("this Redis URL cannot be read: check it for brackets") from error
+        if parts.scheme not in (*SINGLE, *CLUSTER, *SENTINEL):
+            known = ", ".join((*SINGLE, *CLUSTER, *SENTINEL))
+            raise InvalidValue(f"{parts.scheme}:// does not name a Redis: use one of {known}")
+        where = parts.netloc.rpartition("@")[2] or parts.path
+        options = {name: given.pop(name) for name in OURS if name in given}
+        plain = urlunsplit(parts._replace(query=urlencode(given)))
+        return cls(plain, where, options, parts.scheme in CLUSTER)
+
+    def connect(self) -> Link:
+        """A link of our own."""
+        scheme = self.url.partition(":")[0]
+        if scheme in CLUSTER:
+            return self._cluster()
+        if scheme in SENTINEL:
+            return self._sentinel()
+        pool = BlockingConnectionPool.from_url(
+            self.url, max_connections=CONNECTIONS, timeout=None, retry=_never()
+        )
+        return SingleLink(Redis(connection_pool=pool), owned=True)
+
+    def _cluster(self) -> Link:
+        parts, options = self._parts()
+        nodes = [ClusterNode(host, port) for host, port in _hosts(parts.netloc, 6379)]
+        return ClusterLink(RedisCluster(startup_nodes=nodes, **options), owned=True)
+
+    def _sentinel(self) -> Link:
+        parts, options = self._parts()
+        name, _, db = unquote(parts.path).strip("/").partition("/")
+        if not name:
+            raise InvalidValue("a Sentinel URL names its primary: redis+sentinel://host:26379/name")
+        sentinel = Sentinel(_hosts(parts.netloc, 26379), **options)
+        client = sentinel.master_for(name, db=int(db or 0), retry=_never())
+        return SingleLink(client, owned=True)
+
+    def _parts(self) -> tuple[Any, dict[str, Any]]:
+        parts = urlsplit(self.url)
+        options: dict[str, Any] = {}
+        login = parts.netloc.rpartition("@")[0]
+        if login:
+            user, _, password = login.partition(":")
+            options = {"username": unquote(user) or None, "password": unquote(password) or None}
+        if parts.scheme.startswith("rediss"):
+            options["ssl"] = True
+        return parts, options
+
+
+def _hosts(netloc: str, port: int) -> list[tuple[str, int]]:
+    found = []
+    for place in netloc.rpartition("@")[2].split(","):
+        host, _, own = place.rpartition(":") if ":" in place else (place, "", "")
+        try:
+            found.append((host or "localhost", int(own or port)))
+        except ValueError as error:
+            raise InvalidValue(f"{place!r} is no host and port of a Redis") from error
+    return found
+
+
+def _never() -> Retry:
+    """What was sent is not sent again (link.py); connecting once is enough, too."""
+    return Retry(NoBackoff(), 0)
+
+
+def link_of(client: object) -> Link:
+    """A link through a client that the user has made, and closes."""
+    if isinstance(client, RedisCluster):
+        return ClusterLink(client, owned=False)
+    if isinstance(client, Redis):
+        return SingleLink(client, owned=False)
+    raise InvalidValue(
+        f"a {type(client).__name__} is no client for Redis: use redis.asyncio.Redis, "
+        "redis.asyncio.RedisCluster, or a URL"
+    )

@@ -1,0 +1,38 @@
+-- Remove a run with its descendants and all they own.
+--
+-- ARGV[2]  msgpack: id, and for retention: before (microseconds, text), statuses (a list or nil)
+-- Returns  {"want", keys}, {"kept"} if retention must not touch it, or {"done", "1" if it was there,
+--          whether the outbox was used}
+
+-- include: head
+-- include: runs
+-- include: tasks
+-- include: ending
+
+local wish = cmsgpack.unpack(ARGV[2])
+
+-- Whether a tree may go by age: its root ended long enough ago, as it should have, and nothing lives.
+local function is_old(tree)
+    local root = find(wish.id)
+    if not root or not root.ended or tonumber(root.ended) >= tonumber(wish.before) then
+        return false
+    end
+    local is_wanted = not wish.statuses
+    for _, status in ipairs(wish.statuses or {}) do
+        is_wanted = is_wanted or status == root.status
+    end
+    for _, id in ipairs(tree.ids) do
+        is_wanted = is_wanted and is_ended(find(id))
+    end
+    return is_wanted
+end
+
+local tree = plan_tree(wish.id)
+if #missing > 0 then
+    return { 'want', missing }
+end
+if wish.before and not is_old(tree) then
+    return { 'kept' }
+end
+forget_tree(wish.id, tree)
+return { 'done', tree.found and '1' or '0', has_posted and '1' or '0' }

@@ -1,0 +1,195 @@
+-- The end of a run: what it may not keep, and how it is removed with everything it owns.
+--
+-- wf:ID:timers      SET     timer ids            timer:ID:TIMER  HASH  run, id, fire_at, fired
+-- timers:due        ZSET    by time in ms: ID:TIMER
+-- wf:ID:activities  SET     activity ids         act:ACTIVITY:state  HASH  run, at, bytes
+-- wf:ID:keys        SET     "PARTITION NAME" of the idempotency keys that belong to the run
+-- idx:keyed         ZSET    by text: ids of runs that own keys
+-- idx:snapshots     ZSET    by text: ids of runs that have a snapshot
+-- outbox            HASH    number → msgpack: what another partition has to be told
+-- outbox:number     counter
+
+local OWNED = {
+    'state', 'seq', 'events', 'event-ids', 'inbox', 'items', 'timers', 'entries', 'activities',
+    'snapshot', 'tasks', 'keys', 'facts',
+}
+
+local function timer_name(run_id, id)
+    return 'timer:' .. encoded(run_id) .. ':' .. encoded(id)
+end
+
+local function activity_name(id)
+    return 'act:' .. encoded(id) .. ':state'
+end
+
+local function due_name(run_id, id)
+    return run_id .. ':' .. id
+end
+
+local has_posted = false
+
+-- Leave something for another partition. Whoever wrote it, or anybody after a crash, takes it there.
+local function post(entry)
+    local number = grown(call('GET', at('outbox:number')))
+    call('SET', at('outbox:number'), number)
+    call('HSET', at('outbox'), number, entry)
+    has_posted = true
+end
+
+local function need_outbox()
+    need('outbox')
+    need('outbox:number')
+end
+
+local function need_end(run_id)
+    need('idx:ended')
+    need_shelves()
+    need_tasks_of(run_id)
+    local timers = need(of_run(run_id, 'timers'))
+    local ids = timers and call('SMEMBERS', timers) or {}
+    for _, id in ipairs(ids) do
+        need(timer_name(run_id, id))
+    end
+    if #ids > 0 then
+        need('timers:due')
+    end
+end
+
+-- The run has ended: nobody owns it, nothing wakes it, no task of it is left to be done.
+local function end_run(run)
+    unshelve(run)
+    set(run, 'runnable', nil)
+    set(run, 'owner', nil)
+    set(run, 'until', nil)
+    set(run, 'ended', now_text)
+    call('ZADD', at('idx:ended'), now_text, run.id)
+    if call('EXISTS', at(of_run(run.id, 'tasks'))) == 1 then
+        drop_tasks(run.id)
+    end
+    local timers = at(of_run(run.id, 'timers'))
+    for _, id in ipairs(call('SMEMBERS', timers)) do
+        local key = at(timer_name(run.id, id))
+        if call('HGET', key, 'fired') == '0' then
+            call('DEL', key)
+            call('SREM', timers, id)
+            call('ZREM', at('timers:due'), due_name(run.id, id))
+        end
+    end
+end
+
+-- -- deleting ------------------------------------------------------------------------------------
+
+local function below(set, id)
+    return call('ZRANGEBYLEX', set, '(' .. id .. '~', '(' .. id .. '\127')
+end
+
+local function need_keys_of(id)
+    local keys = need(of_run(id, 'keys'))
+    for _, member in ipairs(keys and call('SMEMBERS', keys) or {}) do
+        local part, name = member:match('^(%d+) (.*)$')
+        if tonumber(part) == given.part then
+            need(name)
+        else
+            need_outbox()
+        end
+    end
+end
+
+local function need_removal(id)
+    for _, what in ipairs(OWNED) do
+        need(of_run(id, what))
+    end
+    local run = find(id)
+    if not run then
+        return
+    end
+    need_end(id)
+    need_files(run.status)
+    if run.parent then
+        need('idx:parent')
+    end
+    if run.tags then
+        need('idx:attr')
+    end
+    local activities = named[of_run(id, 'activities')]
+    for _, activity in ipairs(activities and call('SMEMBERS', activities) or {}) do
+        need(activity_name(activity))
+    end
+end
+
+-- What deleting a tree needs: {ids of its runs, ids that own keys}. Nil if keys are wanted first.
+local function plan_tree(id)
+    local ids, keyed = need('idx:ids'), need('idx:keyed')
+    need('idx:created')
+    need('idx:snapshots')
+    local root = find(id)
+    if not (ids and keyed) or root == nil then
+        return nil
+    end
+    local tree = { ids = below(ids, id), keyed = below(keyed, id), found = root and true or false }
+    if root then
+        table.insert(tree.ids, 1, id)
+    end
+    table.insert(tree.keyed, 1, id)
+    for _, one in ipairs(tree.ids) do
+        need_removal(one)
+    end
+    for _, one in ipairs(tree.keyed) do
+        need_keys_of(one)
+    end
+    return tree
+end
+
+local function forget_keys(id)
+    local keys = at(of_run(id, 'keys'))
+    for _, member in ipairs(call('SMEMBERS', keys)) do
+        local part, name = member:match('^(%d+) (.*)$')
+        if tonumber(part) ~= given.part then
+            post(cmsgpack.pack({ to = tonumber(part), kind = 'unbind', name = name, run = id }))
+        elseif call('HGET', at(name), 'run') == id then
+            call('DEL', at(name))
+        end
+    end
+    call('DEL', keys)
+    call('ZREM', at('idx:keyed'), id)
+end
+
+local function forget_run(id, keeps)
+    local run = find(id)
+    unshelve(run)
+    unfile(run)
+    call('ZREM', at('idx:ids'), id)
+    call('ZREM', at('idx:created'), sortable(run.created) .. id)
+    call('ZREM', at('idx:ended'), id)
+    call('ZREM', at('idx:snapshots'), id)
+    if run.parent then
+        call('ZREM', at('idx:parent'), framed(run.parent) .. sortable(run.created) .. id)
+    end
+    tag(run, tags_of(run), 'ZREM')
+    if call('EXISTS', at(of_run(id, 'tasks'))) == 1 then
+        drop_tasks(id)
+    end
+    for _, timer in ipairs(call('SMEMBERS', at(of_run(id, 'timers')))) do
+        call('DEL', at(timer_name(id, timer)))
+        call('ZREM', at('timers:due'), due_name(id, timer))
+    end
+    for _, activity in ipairs(call('SMEMBERS', at(of_run(id, 'activities')))) do
+        call('DEL', at(activity_name(activity)))
+    end
+    for _, what in ipairs(OWNED) do
+        if what ~= 'keys' and not (keeps and keeps[what]) then
+            call('DEL', at(of_run(id, what)))
+        end
+    end
+    runs[id] = false
+end
+
+-- Remove a tree as planned. `keeps` names what the root's id keeps for its next life.
+local function forget_tree(id, tree, keeps)
+    for _, one in ipairs(tree.ids) do
+        forget_run(one, one == id and keeps or nil)
+    end
+    for _, one in ipairs(tree.keyed) do
+        forget_keys(one)
+    end
+end

@@ -1,0 +1,49 @@
+-- Inboxes: numbered by the run, taken once by id, removed by the commit that folds them.
+--
+-- wf:ID:inbox  ZSET  by number: "NUMBER TIME " and the bytes of the item
+-- wf:ID:items  HASH  item id → number, for the life of the run
+-- A send is {run, id, bytes, uid or nil}.
+
+local function need_delivery(send)
+    local run = find(send.run)
+    if run then
+        need(of_run(send.run, 'inbox'))
+        need(of_run(send.run, 'items'))
+        need_shelves()
+    end
+end
+
+-- Put one item into an inbox and make its run runnable now: {"ok", number} or a refusal.
+local function deliver(send)
+    local run = find(send.run)
+    if not run then
+        return { 'notfound' }
+    end
+    if send.uid and send.uid ~= run.uid then
+        return { 'fenced', run.token }
+    end
+    local items = at(of_run(run.id, 'items'))
+    local known = call('HGET', items, send.id)
+    if known then
+        return { 'again', known }
+    end
+    if is_ended(run) then
+        return { 'closed', run.status }
+    end
+    local number = int(tonumber(run.inbox) + 1)
+    call('ZADD', at(of_run(run.id, 'inbox')), number, number .. ' ' .. now_text .. ' ' .. send.bytes)
+    call('HSET', items, send.id, number)
+    set(run, 'inbox', number)
+    if not run.runnable or tonumber(run.runnable) > now then
+        unshelve(run)
+        set(run, 'runnable', now_text)
+        shelve(run)
+    end
+    return { 'ok', number }
+end
+
+-- Whether an item waits that the owner of the run has not looked at.
+local function has_unseen(run, seen)
+    return tonumber(run.inbox) > tonumber(seen)
+        and call('ZCOUNT', at(of_run(run.id, 'inbox')), '(' .. seen, '+inf') > 0
+end

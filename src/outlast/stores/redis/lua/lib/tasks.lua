@@ -1,0 +1,176 @@
+-- Tasks: leased, returned, buried. A task is named queue, run, id: that name is its field below.
+--
+-- task:data    HASH  task → bytes, as they came
+-- task:state   HASH  task → msgpack: queue, run, id, uid, priority, ready, order, attempt, enqueued,
+--                    token, and while it is claimed owner and until
+-- task:free    ZSET  by text: queue priority ready order task, of tasks that nobody holds
+-- task:held    ZSET  by text: queue until task
+-- task:order   counter of arrivals
+-- dead:data    HASH  task → bytes
+-- dead:state   HASH  task → msgpack, as above with reason and died
+-- dead:order   ZSET  by text: queue died id task
+-- wf:RUN:tasks SET   the tasks of a run, living and dead
+
+local NEVER = string.rep('9', 20)
+
+local function task_name(queue, run, id)
+    return framed(queue) .. framed(run) .. id
+end
+
+local function task_place(name, task)
+    return framed(task.queue) .. sortable(task.priority) .. sortable(task.ready)
+        .. sortable(task.order) .. name
+end
+
+local function held_place(name, task)
+    return framed(task.queue) .. '1' .. (task['until'] and sub(sortable(task['until']), 2) or NEVER)
+        .. name
+end
+
+local function dead_place(name, task)
+    return framed(task.queue) .. sortable(task.died) .. framed(task.id) .. name
+end
+
+local function need_tasks()
+    for _, name in ipairs({ 'data', 'state', 'free', 'held', 'order' }) do
+        need('task:' .. name)
+    end
+    for _, name in ipairs({ 'data', 'state', 'order' }) do
+        need('dead:' .. name)
+    end
+end
+
+local function find_task(name)
+    local packed = call('HGET', at('task:state'), name)
+    return packed and cmsgpack.unpack(packed) or nil
+end
+
+-- The task that a claim (queue, run, id, token) still holds, and the one that is there.
+local function held_task(claim)
+    local name = task_name(claim.queue, claim.run, claim.id)
+    local task = find_task(name)
+    local holds = task and task.owner and task.token == claim.token
+    return holds and task or nil, task, name
+end
+
+local function save_task(name, task)
+    call('HSET', at('task:state'), name, cmsgpack.pack(task))
+end
+
+local function unshelve_task(name, task)
+    call('ZREM', at('task:free'), task_place(name, task))
+    call('ZREM', at('task:held'), held_place(name, task))
+end
+
+local function add_task(name, task, bytes)
+    if call('HEXISTS', at('task:state'), name) == 1 then
+        return false
+    end
+    task.order = int(call('INCR', at('task:order')))
+    task.token = '0'
+    save_task(name, task)
+    call('HSET', at('task:data'), name, bytes)
+    call('ZADD', at('task:free'), '0', task_place(name, task))
+    if task.run ~= '' then
+        call('SADD', at(of_run(task.run, 'tasks')), name)
+    end
+    return true
+end
+
+-- A run forgets a task of which neither a living nor a dead one is left.
+local function forget_task(name, run)
+    if run ~= '' and call('HEXISTS', at('task:state'), name) == 0
+        and call('HEXISTS', at('dead:state'), name) == 0 then
+        call('SREM', at(of_run(run, 'tasks')), name)
+    end
+end
+
+local function remove_task(name, task)
+    unshelve_task(name, task)
+    call('HDEL', at('task:state'), name)
+    call('HDEL', at('task:data'), name)
+    forget_task(name, task.run)
+end
+
+local function find_dead(name)
+    local packed = call('HGET', at('dead:state'), name)
+    return packed and cmsgpack.unpack(packed) or nil
+end
+
+local function remove_dead(name, task)
+    call('ZREM', at('dead:order'), dead_place(name, task))
+    call('HDEL', at('dead:state'), name)
+    call('HDEL', at('dead:data'), name)
+    forget_task(name, task.run)
+end
+
+local function bury_task(name, task, reason)
+    local bytes = call('HGET', at('task:data'), name)
+    remove_task(name, task)
+    local before = find_dead(name)
+    if before then
+        remove_dead(name, before)
+    end
+    task.owner, task['until'], task.reason, task.died = nil, nil, reason, now_text
+    call('HSET', at('dead:state'), name, cmsgpack.pack(task))
+    call('HSET', at('dead:data'), name, bytes)
+    call('ZADD', at('dead:order'), '0', dead_place(name, task))
+    if task.run ~= '' then
+        call('SADD', at(of_run(task.run, 'tasks')), name)
+    end
+end
+
+-- Remove tasks of a run, living or dead: those whose id is in `ids`, or all.
+local function drop_tasks(run_id, ids)
+    for _, name in ipairs(call('SMEMBERS', at(of_run(run_id, 'tasks')))) do
+        local task = find_task(name)
+        if task and (not ids or ids[task.id]) then
+            remove_task(name, task)
+        end
+        local dead = find_dead(name)
+        if dead and (not ids or ids[dead.id]) then
+            remove_dead(name, dead)
+        end
+    end
+end
+
+local function need_tasks_of(run_id)
+    local all = need(of_run(run_id, 'tasks'))
+    if all and call('EXISTS', all) == 1 then
+        need_tasks()
+    end
+end
+
+-- Claim a task. `ttl` in microseconds, or nil for good.
+local function lease_task(name, task, owner, ttl)
+    unshelve_task(name, task)
+    task.owner, task.token = owner, next_token()
+    task['until'] = ttl and int(now + ttl) or nil
+    save_task(name, task)
+    call('ZADD', at('task:held'), '0', held_place(name, task))
+end
+
+local function return_task(name, task, ready)
+    unshelve_task(name, task)
+    task.owner, task['until'] = nil, nil
+    task.ready = ready or task.ready
+    save_task(name, task)
+    call('ZADD', at('task:free'), '0', task_place(name, task))
+end
+
+local function renew_task(name, task, ttl)
+    unshelve_task(name, task)
+    task['until'] = int(now + ttl)
+    save_task(name, task)
+    call('ZADD', at('task:held'), '0', held_place(name, task))
+end
+
+local function is_available(task)
+    local held = task.owner and (not task['until'] or tonumber(task['until']) > now)
+    return not held and tonumber(task.ready) <= now
+end
+
+local function claim_of(task)
+    return { task.owner, task.token, now_text, task['until'] or '', task.run, task.uid, task.id,
+        task.queue }
+end

@@ -1,0 +1,24 @@
+-- Bind an idempotency key unless it is bound.
+--
+-- KEYS     the key, a HASH of value and run; and if it belongs to a run of this partition its
+--          wf:ID:keys and idx:keyed
+-- ARGV[2]  msgpack: name (of the key), value, run (or nil), is_here (whether the run is)
+-- Returns  {"bound"} if this call bound it, else {"taken", value, run or ""}
+
+-- include: head
+
+local wish = cmsgpack.unpack(ARGV[2])
+local key = at(wish.name)
+local value = call('HGET', key, 'value')
+if value then
+    return { 'taken', value, call('HGET', key, 'run') or '' }
+end
+call('HSET', key, 'value', wish.value)
+if wish.run then
+    call('HSET', key, 'run', wish.run)
+    if wish.is_here then
+        call('SADD', at('wf:' .. encoded(wish.run) .. ':keys'), given.part .. ' ' .. wish.name)
+        call('ZADD', at('idx:keyed'), '0', wish.run)
+    end
+end
+return { 'bound' }

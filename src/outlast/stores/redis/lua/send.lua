@@ -1,0 +1,49 @@
+-- Items for inboxes, and the end of the tasks that they are the results of, in one step.
+--
+-- ARGV[2]  msgpack list of sends; one with `to` is for another partition and goes to the outbox
+-- ARGV[3]  msgpack list of claims (queue, run, id, token) whose tasks are finished
+-- Returns  {"want", keys}, {"lost", n-th claim}, or {"done", {receipt, …}, whether the outbox was
+--          used}, a receipt being {"ok", number} {"again", number} {"notfound"} {"fenced", token}
+--          {"closed", status} {"posted"}
+
+-- include: head
+-- include: runs
+-- include: inbox
+-- include: tasks
+-- include: ending
+
+local sends, claims = cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
+for n, claim in ipairs(claims) do
+    need_tasks()
+    need(of_run(claim.run, 'tasks'))
+    if #missing == 0 and not held_task(claim) then
+        return { 'lost', int(n) }
+    end
+end
+for _, send in ipairs(sends) do
+    if send.to then
+        need_outbox()
+    else
+        need_delivery(send)
+    end
+end
+if #missing > 0 then
+    return { 'want', missing }
+end
+local receipts = {}
+for n, send in ipairs(sends) do
+    if send.to then
+        post(send.entry)
+        receipts[n] = { 'posted' }
+    else
+        receipts[n] = deliver(send)
+    end
+end
+for _, claim in ipairs(claims) do
+    local task, _, name = held_task(claim)
+    if task then
+        remove_task(name, task)
+    end
+end
+flush()
+return { 'done', receipts, has_posted and '1' or '0' }

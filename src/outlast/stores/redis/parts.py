@@ -1,0 +1,178 @@
+"""What a run owns besides its events: timers, a snapshot, facts, keys."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from outlast.model.fact import Fact
+from outlast.model.timer import Timer
+from outlast.stores.redis.keys import fact_name, key_name, of_run, timer_name
+from outlast.stores.redis.packing import due_score, pack
+from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.unpacking import to_timer
+
+TIMER = (b"run", b"id", b"fire_at", b"fired")
+
+# -- timers ---------------------------------------------------------------------------------------
+
+
+async def load_timers(server: Server, run_id: str, *, timeout: float | None) -> list[Timer]:
+    """All timers of a run, by time and id."""
+    layout = server.layout
+    part = layout.part_of(run_id)
+    members = (b"SMEMBERS", layout.key(part, of_run(run_id, "timers")))
+    (ids,) = await server.commands([(part, members)], timeout=timeout, writes=False)
+    found = await _timers(server, [(part, run_id, id.decode()) for id in ids], timeout)
+    return sorted(found, key=lambda timer: (timer.fire_at, timer.id))
+
+
+async def find_due_timers(
+    server: Server, now: datetime, limit: int, *, timeout: float | None
+) -> list[Timer]:
+    """Unfired timers whose time has come, the oldest first."""
+    layout = server.layout
+    due = []
+    for part in range(layout.partitions):
+        key, until = layout.key(part, "timers:due"), due_score(now).encode()
+        page = (b"ZRANGEBYSCORE", key, b"-inf", until, b"LIMIT", b"0", b"%d" % limit)
+        (members,) = await server.commands([(part, page)], timeout=timeout, writes=False)
+        timers = await _timers(server, [_place(part, member) for member in members], timeout)
+        if len(members) == limit and timers:
+            # Where the page was cut, those of the same time are all looked at.
+            last = due_score(max(timer.fire_at for timer in timers)).encode()
+            same = (b"ZRANGEBYSCORE", key, last, last)
+            (more,) = await server.commands([(part, same)], timeout=timeout, writes=False)
+            fresh = [member for member in more if member not in set(members)]
+            timers += await _timers(server, [_place(part, member) for member in fresh], timeout)
+        due += timers
+    due = [timer for timer in due if timer.fire_at <= now and not timer.fired]
+    return sorted(due, key=lambda timer: (timer.fire_at, timer.run_id, timer.id))[:limit]
+
+
+def _place(part: int, member: bytes) -> tuple[int, str, str]:
+    run_id, _, id = member.decode().partition(":")  # the id of a run has no colon
+    return part, run_id, id
+
+
+async def _timers(
+    server: Server, places: list[tuple[int, str, str]], timeout: float | None
+) -> list[Timer]:
+    layout = server.layout
+    commands = [
+        (part, (b"HMGET", layout.key(part, timer_name(run_id, id)), *TIMER))
+        for part, run_id, id in places
+    ]
+    found = await server.commands(commands, timeout=timeout, writes=False) if commands else []
+    return [to_timer(fields) for fields in found if fields[0] is not None]
+
+
+# -- snapshots ------------------------------------------------------------------------------------
+
+
+async def drop_snapshot(server: Server, run_id: str, *, timeout: float | None) -> bool:
+    """Remove the snapshot of a run; whether there was one."""
+    names = [of_run(run_id, "snapshot"), "idx:snapshots"]
+    call = Call("drop_snapshot", server.layout.part_of(run_id), names, [run_id.encode()])
+    return bool((await server.call(call, timeout=timeout))[1] == b"1")
+
+
+async def find_snapshot_ids(
+    server: Server, after: str, limit: int, *, timeout: float | None
+) -> list[str]:
+    """The runs that have a snapshot."""
+    layout = server.layout
+    start = b"(" + after.encode() if after else b"-"
+    commands = [
+        (
+            part,
+            (
+                *(b"ZRANGEBYLEX", layout.key(part, "idx:snapshots"), start, b"+"),
+                *(b"LIMIT", b"0", b"%d" % limit),
+            ),
+        )
+        for part in range(layout.partitions)
+    ]
+    found = await server.commands(commands, timeout=timeout, writes=False)
+    return sorted(id.decode() for ids in found for id in ids)[:limit]
+
+
+# -- facts ----------------------------------------------------------------------------------------
+
+
+async def find_fact(server: Server, hash: str, root: str, *, timeout: float | None) -> Fact | None:
+    """A fact of a tree or of the free namespace."""
+    layout = server.layout
+    if root:
+        part = layout.part_of(root)
+        command = (b"HGET", layout.key(part, of_run(root, "facts")), hash.encode())
+    else:
+        part = layout.part_for(hash)
+        command = (b"GET", layout.key(part, fact_name(hash)))
+    (data,) = await server.commands([(part, command)], timeout=timeout, writes=False)
+    return None if data is None else Fact(hash, data, root)
+
+
+async def put_fact(server: Server, fact: Fact, *, timeout: float | None) -> None:
+    """Store a fact in the free namespace."""
+    part = server.layout.part_for(fact.hash)
+    command = (b"SET", server.layout.key(part, fact_name(fact.hash)), fact.data)
+    await server.commands([(part, command)], timeout=timeout, writes=True)
+
+
+async def drop_fact(server: Server, hash: str, *, timeout: float | None) -> bool:
+    """Remove a fact from the free namespace; whether it was there."""
+    part = server.layout.part_for(hash)
+    command = (b"DEL", server.layout.key(part, fact_name(hash)))
+    (gone,) = await server.commands([(part, command)], timeout=timeout, writes=True)
+    return bool(gone)
+
+
+# -- idempotency keys -----------------------------------------------------------------------------
+
+
+async def recall(server: Server, scope: str, key: str, *, timeout: float | None) -> str | None:
+    """The value that a key is bound to."""
+    name = key_name(scope, key)
+    part = server.layout.part_for(name)
+    command = (b"HGET", server.layout.key(part, name), b"value")
+    (value,) = await server.commands([(part, command)], timeout=timeout, writes=False)
+    return None if value is None else value.decode()
+
+
+async def remember(
+    server: Server,
+    scope: str,
+    key: str,
+    value: str,
+    run_id: str | None,
+    *,
+    timeout: float | None,
+) -> str | None:
+    """Bind a key unless it is bound. If its run lives in another partition, that is told first: a
+    key that nobody owns would never be deleted, an owner without the key does no harm."""
+    layout, name = server.layout, key_name(scope, key)
+    part = layout.part_for(name)
+    home = part if run_id is None else layout.part_of(run_id)
+    wish: dict[str, str | bool] = {"name": name, "value": value, "is_here": home == part}
+    names = [name]
+    if run_id is not None:
+        wish["run"] = run_id
+        if home == part:
+            names += (of_run(run_id, "keys"), "idx:keyed")
+        else:
+            await _own(server, home, run_id, f"{part} {name}", is_owned=True, timeout=timeout)
+    answer = await server.call(Call("remember", part, names, [pack(wish)]), timeout=timeout)
+    if answer[0] == b"bound":
+        return None
+    if run_id is not None and home != part and answer[2].decode() != run_id:
+        await _own(server, home, run_id, f"{part} {name}", is_owned=False, timeout=timeout)
+    bound: str = answer[1].decode()
+    return bound
+
+
+async def _own(
+    server: Server, home: int, run_id: str, member: str, *, is_owned: bool, timeout: float | None
+) -> None:
+    wish = pack({"run": run_id, "member": member, "is_owned": is_owned})
+    names = [of_run(run_id, "keys"), "idx:keyed"]
+    await server.call(Call("own_key", home, names, [wish]), timeout=timeout)

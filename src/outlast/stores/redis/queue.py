@@ -1,0 +1,229 @@
+"""RedisQueue: the queue port in Redis, on the tasks that the store of the same prefix commits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from outlast.errors import Fenced, NotFound, QueueClosed
+from outlast.model.checks import check_delay, check_task
+from outlast.model.claim import Claim, check_ttl
+from outlast.model.ids import check_name
+from outlast.model.query import check_limit
+from outlast.model.task import DeadTask, Delivery, Task
+from outlast.model.times import from_micros
+from outlast.ports.clock import Clock
+from outlast.ports.notifier import LocalNotifier, Notifier
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.stores.redis.bell import Bell
+from outlast.stores.redis.keys import TASKS, Layout, framed, of_run
+from outlast.stores.redis.location import Location
+from outlast.stores.redis.notifier import RedisNotifier
+from outlast.stores.redis.packing import lease, pack, pack_claim, pack_task
+from outlast.stores.redis.session import Call, Server, Session
+from outlast.stores.redis.tasks import count_available, find_available
+from outlast.stores.redis.unpacking import to_claim, to_dead, to_state, to_task
+
+PARTITIONS = 16
+WIDTH = 21  # of `sortable`
+
+
+class RedisQueue(Queue):
+    """Named queues in Redis. The store's `queue()` gives the one that shares its tasks; with a URL
+    or a client of your own it stands alone, with the options of `RedisStore`."""
+
+    def __init__(
+        self,
+        redis: str | object,
+        *,
+        prefix: str = "",
+        partitions: int | None = None,
+        clock: Clock | None = None,
+        notifier: Notifier | None = None,
+        max_attempts: int = DEFAULT_ATTEMPTS,
+        poll: float = POLL_SECONDS,
+        allow_eviction: bool = False,
+    ) -> None:
+        is_borrowed = isinstance(redis, Server)
+        if isinstance(redis, Server):
+            server = redis
+        else:
+            place = Location.parse(redis) if isinstance(redis, str) else redis
+            options = place.options if isinstance(place, Location) else {}
+            clustered = place.is_cluster if isinstance(place, Location) else partitions is not None
+            count = partitions or int(options.get("partitions", PARTITIONS if clustered else 1))
+            layout = Layout(prefix or options.get("prefix", "outlast"), count, tagged=clustered)
+            server = Server(place, layout, clock=clock, allow_eviction=allow_eviction)
+        self._bell: RedisNotifier | None = None
+        if notifier is None:
+            bell = Bell(server)
+            notifier = self._bell = RedisNotifier(bell.publish, bell.listen)
+        super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
+        self._session = Session(server, QueueClosed, borrowed=is_borrowed)
+
+    async def open(self) -> None:
+        await self._session.open()
+        if self._bell is not None:
+            self._bell.open()
+
+    async def close(self) -> None:
+        if self._bell is not None:
+            await self._bell.close()
+        await self._session.close()
+        # Who waits in this process is told; elsewhere nobody has a reason to look.
+        LocalNotifier.ring(self.notifier) if isinstance(  # type: ignore[func-returns-value]
+            self.notifier, LocalNotifier
+        ) else self.notifier.ring()
+
+    async def enqueue(
+        self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
+    ) -> int:
+        check_name(queue, "queue name")
+        check_delay(delay)
+        tasks = [msgspec.structs.replace(task, queue=queue) for task in tasks]
+        for task in tasks:
+            check_task(task)
+        server = await self._session.server()
+        by_part: dict[int, list[Task]] = {}
+        for task in tasks:
+            part = server.layout.part_of_task(queue, task.run_id)
+            by_part.setdefault(part, []).append(task)
+        added = 0
+        for part, own in by_part.items():
+            names = [*TASKS, *(of_run(task.run_id, "tasks") for task in own if task.run_id)]
+            args = [pack([pack_task(task) for task in own]), b"%d" % lease(delay)]
+            answer = await server.call(Call("enqueue", part, names, args), timeout=timeout)
+            added += int(answer[1])
+        self.notifier.ring()
+        return added
+
+    async def take(
+        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
+    ) -> Delivery | None:
+        check_name(queue, "queue name")
+        check_name(owner, "owner")
+        check_ttl(visibility)
+        server = await self._session.server()
+        wish = pack(
+            {
+                "queue": queue,
+                "owner": owner,
+                "lease": lease(visibility),
+                "attempts": self.max_attempts,
+            }
+        )
+        # Looking costs little; a partition is asked to hand out only what was seen to be there.
+        while found := await find_available(server, queue, 1, timeout=timeout):
+            call = Call("take", found[0].part, ["token", *TASKS], [wish])
+            answer = await server.call(call, timeout=timeout)
+            if answer[0] == b"done":
+                claim = to_claim(answer[1])
+                server.saw_token(claim.token)
+                return Delivery(to_task(to_state(answer[2]), answer[3]), claim)
+        return None
+
+    async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
+        await self._settle(claim, {"verb": "ack"}, timeout)
+
+    async def nack(
+        self,
+        claim: Claim,
+        *,
+        requeue: bool = True,
+        delay: float = 0.0,
+        drop: bool = False,
+        reason: str = "rejected",
+        timeout: float | None = None,
+    ) -> None:
+        check_delay(delay)
+        wish = {
+            "verb": "nack",
+            "requeue": requeue,
+            "drop": drop,
+            "delay": lease(delay),
+            "reason": reason,
+            "attempts": self.max_attempts,
+        }
+        await self._settle(claim, wish, timeout)
+        self.notifier.ring()
+
+    async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
+        check_ttl(seconds)
+        until = await self._settle(claim, {"verb": "extend", "lease": lease(seconds)}, timeout)
+        return msgspec.structs.replace(claim, expires_at=from_micros(int(until)))
+
+    async def len(self, queue: str, *, timeout: float | None = None) -> int:
+        check_name(queue, "queue name")
+        return await count_available(await self._session.server(), queue, timeout=timeout)
+
+    async def dead(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[DeadTask]:
+        check_limit(limit)
+        server = await self._session.server()
+        layout, frame = server.layout, framed(queue)
+        dead = []
+        for part in range(layout.partitions):
+            page = (b"[" + frame, b"(" + frame + b"\xff", b"LIMIT", b"0", b"%d" % limit)
+            command = (b"ZRANGEBYLEX", layout.key(part, "dead:order"), *page)
+            (members,) = await server.commands([(part, command)], timeout=timeout, writes=False)
+            if not members:
+                continue
+            names = [_name_of_dead(member, frame) for member in members]
+            asked = [
+                (part, (b"HMGET", layout.key(part, "dead:state"), *names)),
+                (part, (b"HMGET", layout.key(part, "dead:data"), *names)),
+            ]
+            states, bodies = await server.commands(asked, timeout=timeout, writes=False)
+            dead += [
+                to_dead(to_state(state), body)
+                for state, body in zip(states, bodies, strict=True)
+                if state is not None and body is not None
+            ]
+        return sorted(dead, key=lambda one: (one.died_at, one.task.id))[:limit]
+
+    async def redrive(
+        self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
+    ) -> int:
+        count = await self._chosen(queue, task_ids, revive=True, timeout=timeout)
+        self.notifier.ring()
+        return count
+
+    async def purge(
+        self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
+    ) -> int:
+        return await self._chosen(queue, task_ids, revive=False, timeout=timeout)
+
+    async def _chosen(
+        self, queue: str, task_ids: Collection[str] | None, *, revive: bool, timeout: float | None
+    ) -> int:
+        server = await self._session.server()
+        wish: dict[str, Any] = {"queue": queue, "revive": revive}
+        if task_ids is not None:
+            wish["ids"] = list(task_ids)
+        count = 0
+        for part in range(server.layout.partitions):
+            answer = await server.call(Call("redrive", part, TASKS, [pack(wish)]), timeout=timeout)
+            count += int(answer[1])
+        return count
+
+    async def _settle(self, claim: Claim, wish: dict[str, Any], timeout: float | None) -> str:
+        server = await self._session.server()
+        part = server.layout.part_of_task(claim.queue or "", claim.run_id)
+        packed = pack_claim(claim) | {"id": claim.task_id or "", "queue": claim.queue or ""}
+        names = [*TASKS, *([of_run(claim.run_id, "tasks")] if claim.run_id else [])]
+        call = Call("settle", part, names, [pack({"claim": packed, **wish})])
+        what, *rest = await server.call(call, timeout=timeout)
+        if what == b"notfound":
+            raise NotFound("task", claim.task_id or "")
+        if what == b"fenced":
+            raise Fenced(claim.subject, token=claim.token, current=int(rest[0]))
+        until: str = rest[0].decode()
+        return until
+
+
+def _name_of_dead(member: bytes, frame: bytes) -> bytes:
+    start = len(frame) + WIDTH
+    return member[start + 8 + int(member[start : start + 8], 16) :]

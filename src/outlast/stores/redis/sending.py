@@ -1,0 +1,118 @@
+"""Items on their way to inboxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+from outlast.errors import Fenced, NotFound, RunClosed, UnknownOutcome
+from outlast.model.claim import Claim
+from outlast.model.commit import Refusal
+from outlast.model.inbox import Receipt, Send
+from outlast.model.run import Status
+from outlast.stores.redis.keys import SHELVES, TASKS, of_run
+from outlast.stores.redis.packing import pack, pack_claim, pack_send
+from outlast.stores.redis.relay import relay
+from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.tasks import find_lost
+
+
+async def send_all(
+    server: Server,
+    sends: Sequence[Send],
+    finishes: Sequence[Claim],
+    *,
+    timeout: float | None,
+) -> list[Receipt | Refusal]:
+    """Deliver items and remove the tasks that they are the results of.
+
+    Without tasks each partition gets its own items. With tasks everything goes to the partition of the
+    tasks, as one step, and from there through the outbox."""
+    layout = server.layout
+    by_part: dict[int, list[int]] = {}
+    if not finishes:
+        for n, send in enumerate(sends):
+            by_part.setdefault(layout.part_of(send.run_id), []).append(n)
+        calls = [
+            _call(server, part, [sends[n] for n in numbers], []) for part, numbers in by_part.items()
+        ]
+    else:
+        homes: dict[int, list[Claim]] = {}
+        for claim in finishes:
+            part = layout.part_of_task(claim.queue or "", claim.run_id)
+            homes.setdefault(part, []).append(claim)
+        if len(homes) > 1:
+            await _check_all(server, finishes, timeout)
+        first, *others = homes
+        by_part = {first: list(range(len(sends))), **{part: [] for part in others}}
+        calls = [
+            _call(server, part, [sends[n] for n in by_part[part]], claims)
+            for part, claims in homes.items()
+        ]
+    answers = await server.calls(calls, timeout=timeout)
+    _check(server, answers, finishes)
+    receipts: list[Any] = [None] * len(sends)
+    posted = set()
+    for call, numbers, (_, found, has_posted) in zip(calls, by_part.values(), answers, strict=True):
+        for n, answer in zip(numbers, found, strict=True):
+            receipts[n] = answer
+        if has_posted == b"1":
+            posted.add(call.part)
+    if posted:
+        carried = await relay(server, posted, timeout=timeout)
+        for n, send in enumerate(sends):
+            if receipts[n][0] == b"posted":
+                receipts[n] = carried.get(send.item.id, [b"again", b"0"])
+    return [_receipt(send, answer) for send, answer in zip(sends, receipts, strict=True)]
+
+
+def _call(server: Server, part: int, sends: Sequence[Send], claims: Sequence[Claim]) -> Call:
+    names = [
+        of_run(send.run_id, what)
+        for send in sends
+        if server.layout.part_of(send.run_id) == part
+        for what in ("state", "inbox", "items")
+    ]
+    names += SHELVES
+    if claims:
+        names += TASKS
+        names += (of_run(claim.run_id, "tasks") for claim in claims)
+    items = pack([pack_send(send, server.layout, part) for send in sends])
+    return Call("send", part, names, [items, pack([pack_claim(claim) for claim in claims])])
+
+
+async def _check_all(server: Server, finishes: Sequence[Claim], timeout: float | None) -> None:
+    """Tasks of several partitions are not finished in one step. Looked at before, at least."""
+    lost = await find_lost(server, finishes, timeout=timeout)
+    if lost is not None:
+        raise Fenced(lost.subject, token=lost.token)
+
+
+def _check(server: Server, answers: Sequence[Any], finishes: Sequence[Claim]) -> None:
+    failed = [answer for answer in answers if isinstance(answer, Exception)]
+    if failed:
+        error = server.fault(failed[0])
+        if len(failed) < len(answers):
+            raise UnknownOutcome(f"some items were not sent: {error}") from error
+        raise error from failed[0]
+    for answer in answers:
+        if answer[0] == b"lost":
+            claim = finishes[0] if len(finishes) == 1 else finishes[int(answer[1]) - 1]
+            raise Fenced(claim.subject, token=claim.token)
+
+
+def _receipt(send: Send, answer: list[Any]) -> Receipt | Refusal:
+    match answer[0]:
+        case b"ok":
+            return Receipt(int(answer[1]))
+        case b"again":
+            return Receipt(int(answer[1]) if len(answer) > 1 else 0, again=True)
+        case b"fenced":
+            return Fenced(f"run {send.run_id!r}", token=None, current=int(answer[1]))
+        case b"closed":
+            return RunClosed(send.run_id, Status(answer[1].decode()))
+        case _:
+            return NotFound("run", send.run_id)
+
+

@@ -1,0 +1,297 @@
+"""Server: one Redis, opened and shared; Session: one user's hold on it, from open to close.
+
+A call is a script with the names of its keys. Several calls travel as one pipeline, each to the
+partition it is for, and each is atomic. A script that wants more keys is asked again with them; one that
+the server does not know is loaded and asked again. Both say so before they have done anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+from redis.exceptions import NoScriptError, RedisError
+
+from outlast.errors import Busy, Closed, NotAStore, SchemaTooNew, StoreClosed
+from outlast.model.times import from_micros, to_micros
+from outlast.ports.capability import Durability
+from outlast.ports.clock import Clock
+from outlast.stores.redis.faults import translate
+from outlast.stores.redis.keys import Layout
+from outlast.stores.redis.link import Attempt, Command, Link, Request
+from outlast.stores.redis.location import Location, link_of
+from outlast.stores.redis.safety import Safety, look_at
+from outlast.stores.redis.scripts import Script, all_scripts, script
+
+FORMAT = 1
+ROUNDS = 50
+
+pack = msgspec.msgpack.Encoder().encode
+
+
+class Call(NamedTuple):
+    """A script to be run on a partition, with the names of the keys that it is known to touch."""
+
+    script: str
+    part: int
+    names: Sequence[str]
+    args: Sequence[bytes] = ()
+
+
+class Server:
+    """The Redis that a store and its queues share. The last one to leave closes the link."""
+
+    def __init__(
+        self,
+        place: Location | object,
+        layout: Layout,
+        *,
+        clock: Clock | None,
+        allow_eviction: bool,
+    ) -> None:
+        self.layout = layout
+        self.where = place.where if isinstance(place, Location) else "the given client"
+        self.safety: Safety | None = None
+        self.offset = timedelta(0)
+        """Added to the server's time. Only tests move it."""
+        self._place = place
+        self._clock = clock
+        self._allow_eviction = allow_eviction
+        self._link: Link | None = None
+        self._opening = asyncio.Lock()
+        self._users: set[object] = set()
+        self._floor = 0
+        self.was_open = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody uses it."""
+        return self._link is not None
+
+    async def open(self, user: object) -> None:
+        """Connect, or join those who have."""
+        async with self._opening:
+            if self._link is None:
+                place = self._place
+                link = place.connect() if isinstance(place, Location) else link_of(place)
+                try:
+                    await self._begin(link)
+                except BaseException:
+                    await link.close()
+                    raise
+                self._link = link
+            self._users.add(user)
+            self.was_open = True
+
+    async def close(self, user: object) -> None:
+        """Leave; the last one closes the link."""
+        async with self._opening:
+            self._users.discard(user)
+            if not self._users and self._link is not None:
+                link, self._link = self._link, None
+                await link.close()
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledged commit survives."""
+        return Durability.NOTHING if self.safety is None else self.safety.durability
+
+    async def _begin(self, link: Link) -> None:
+        """Load what is missing of the scripts, look how safe it is, and check the partitions."""
+        layout, attempt = self.layout, Attempt()
+        try:
+            await link.open()
+            known = await link.everywhere(
+                [(b"SCRIPT", b"EXISTS", *(one.sha for one in all_scripts()))]
+            )
+            for found in known:
+                if isinstance(found[0], Exception):
+                    raise self._error(found[0], unknown=False) from found[0]
+            absent = [
+                one
+                for n, one in enumerate(all_scripts())
+                if not all(found[0][n] for found in known)
+            ]
+            if absent:
+                await link.everywhere([(b"SCRIPT", b"LOAD", one.text) for one in absent])
+            self.safety = await look_at(link, self.where, allow_eviction=self._allow_eviction)
+            wish = pack({"format": FORMAT, "partitions": layout.partitions})
+            calls = [Call("open", part, ["meta"], [wish]) for part in range(layout.partitions)]
+            answers = await link.run([self._request(one) for one in calls], attempt)
+        except (RedisError, OSError) as error:
+            raise self._error(error, unknown=False) from error
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise self._error(answer, unknown=False) from answer
+            _check_meta(answer, layout, self.where)
+
+    # -- calls --------------------------------------------------------------------------------
+
+    async def commands(
+        self, requests: Sequence[tuple[int, Command]], *, timeout: float | None, writes: bool
+    ) -> list[Any]:
+        """The replies to plain commands, each on a partition. An error is raised."""
+        asked = [Request(self.layout.prefixes[part] + b"meta", one) for part, one in requests]
+        replies = await self._run(asked, timeout, writes=writes)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise self._error(reply, unknown=False) from reply
+        return replies
+
+    async def calls(
+        self, calls: Sequence[Call], *, timeout: float | None, writes: bool = True
+    ) -> list[Any]:
+        """The answers of scripts, in order; what Redis answers with an error is an error there."""
+        answers: list[Any] = [None] * len(calls)
+        left = dict(enumerate(calls))
+        for _ in range(ROUNDS):
+            numbers = list(left)
+            replies = await self._run(
+                [self._request(left[n]) for n in numbers], timeout, writes=writes
+            )
+            unknown: dict[int, Script] = {}
+            for n, reply in zip(numbers, replies, strict=True):
+                if isinstance(reply, NoScriptError):
+                    unknown[n] = script(left[n].script)
+                elif isinstance(reply, list) and reply and reply[0] == b"want":
+                    left[n] = self._with(left[n], reply[1])
+                else:
+                    answers[n] = reply
+                    del left[n]
+            if unknown:
+                await self._load({left[n].part: one for n, one in unknown.items()})
+            if not left:
+                return answers
+        raise Busy("others change the same runs all the time: nothing was written, try again")
+
+    async def call(self, call: Call, *, timeout: float | None, writes: bool = True) -> Any:
+        """The answer of one script. An error is raised."""
+        answer = (await self.calls([call], timeout=timeout, writes=writes))[0]
+        if isinstance(answer, Exception):
+            raise self._error(answer, unknown=False) from answer
+        return answer
+
+    async def subscribe(self, channel: bytes, heard: Callable[[bytes], None]) -> None:
+        """Call back with each message on a channel, until this is cancelled."""
+        if self._link is not None:
+            await self._link.subscribe(channel, heard)
+
+    def saw_token(self, token: int) -> None:
+        """Tokens that are given out from now on are greater."""
+        self._floor = max(self._floor, token)
+
+    def fault(self, error: Exception) -> Exception:
+        """What an answer that is an error means."""
+        return self._error(error, unknown=False)
+
+    async def now(self, *, timeout: float | None) -> datetime:
+        """The store's time."""
+        if self._clock is not None:
+            return self._clock.now()
+        (found,) = await self.commands([(0, (b"TIME",))], timeout=timeout, writes=False)
+        return from_micros(int(found[0]) * 1_000_000 + int(found[1])) + self.offset
+
+    async def _run(
+        self, requests: Sequence[Request], timeout: float | None, *, writes: bool
+    ) -> list[Any]:
+        link = self._link
+        if link is None:
+            raise StoreClosed(f"the store at {self.where} is closed: open it again")
+        attempt = Attempt()
+        try:
+            async with asyncio.timeout(timeout):
+                return await link.run(requests, attempt)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise self._error(error, unknown=writes and attempt.sent) from error
+
+    def _request(self, call: Call) -> Request:
+        prefix, source = self.layout.prefixes[call.part], script(call.script)
+        keys = [prefix + name.encode() for name in dict.fromkeys(call.names)]
+        count = b"%d" % len(keys)
+        command = (b"EVALSHA", source.sha, count, *keys, self._given(call.part), *call.args)
+        return Request(prefix + b"meta", command)
+
+    def _given(self, part: int) -> bytes:
+        if self._clock is not None:
+            now = f"={to_micros(self._clock.now())}"
+        else:
+            now = f"{self.offset // timedelta(microseconds=1):+d}"
+        return pack(
+            {
+                "prefix": self.layout.prefixes[part].decode(),
+                "now": now,
+                "part": part,
+                "parts": self.layout.partitions,
+                "floor": str(self._floor),
+            }
+        )
+
+    def _with(self, call: Call, keys: Sequence[bytes]) -> Call:
+        size = len(self.layout.prefixes[call.part])
+        more = [key[size:].decode() for key in keys]
+        return call._replace(names=[*call.names, *more])
+
+    async def _load(self, scripts: dict[int, Script]) -> None:
+        commands = [(part, (b"SCRIPT", b"LOAD", one.text)) for part, one in scripts.items()]
+        await self.commands(commands, timeout=None, writes=False)
+
+    def _error(self, error: BaseException, *, unknown: bool) -> Exception:
+        translated = translate(error, self.where, unknown=unknown)
+        if translated is None:
+            assert isinstance(error, Exception)
+            return error
+        return translated
+
+
+def _check_meta(answer: Sequence[bytes | None], layout: Layout, where: str) -> None:
+    format, partitions = answer
+    if format is None or partitions is None:
+        raise NotAStore(f"{layout.prefix}:meta at {where} is not ours: choose another prefix")
+    if int(format) > FORMAT:
+        raise SchemaTooNew(f"the store at {where} was written by a newer outlast: upgrade")
+    if int(partitions) != layout.partitions:
+        raise NotAStore(
+            f"the store {layout.prefix!r} at {where} has {int(partitions)} partitions, not "
+            f"{layout.partitions}: their number is fixed when a store is created"
+        )
+
+
+class Session:
+    """One user's hold on a server. Opens at the first call at the latest; a borrowed one lives as
+    long as the server is open for others, unless it is opened on its own."""
+
+    def __init__(self, server: Server, closed: type[Closed], *, borrowed: bool = False) -> None:
+        self._server = server
+        self._error = closed
+        self._borrowed = borrowed
+        self._is_open = self._is_closed = False
+
+    @property
+    def layout(self) -> Layout:
+        """Where everything is."""
+        return self._server.layout
+
+    async def open(self) -> None:
+        """Connect. Opening an open session does nothing."""
+        if not self._is_open:
+            await self._server.open(self)
+        self._is_open, self._is_closed = True, False
+
+    async def close(self) -> None:
+        """Leave; calls after this raise. Closing twice is fine."""
+        self._is_open, self._is_closed = False, True
+        await self._server.close(self)
+
+    async def server(self) -> Server:
+        """The server, connected."""
+        if not self._is_open:
+            server = self._server
+            shared = self._borrowed and server.is_open and not self._is_closed
+            if self._is_closed or (self._borrowed and server.was_open and not shared):
+                raise self._error(f"{server.where} is closed: open it again, or close it later")
+            if not shared:
+                await self.open()
+        return self._server

@@ -1,0 +1,167 @@
+"""RedisStore: the store port in Redis. RedisClusterStore: the same in partitions, for Redis Cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+import msgspec
+
+from outlast.model.checks import check_after
+from outlast.model.claim import Claim, ClaimedRun, check_ttl
+from outlast.model.commit import Commit, Committed, Outcome
+from outlast.model.event import Event
+from outlast.model.ids import check_id, check_name
+from outlast.model.query import Page, RunQuery, check_limit
+from outlast.model.run import Run
+from outlast.ports.capability import ALL_CAPABILITIES, Capability
+from outlast.stores.redis import claims as claiming
+from outlast.stores.redis import finding
+from outlast.stores.redis.activities import forget_elsewhere
+from outlast.stores.redis.committing import commit_all, saved_activities
+from outlast.stores.redis.details import RedisDetails
+from outlast.stores.redis.queue import RedisQueue
+from outlast.stores.redis.relay import relay
+from outlast.stores.redis.unpacking import to_event, to_run
+
+PARTITIONS = 16
+
+
+class RedisStore(RedisDetails):
+    """Everything under one prefix of a Redis: ``RedisStore("redis://localhost:6379/0")``.
+
+    With a client of your own (`redis.asyncio.Redis`, also from Sentinel) it is used and never closed.
+    `retention` (seconds, 7 days by default, None for ever) is how long a run is kept after its end.
+    Time is the server's, unless a `clock` is given. A server that may evict keys is refused unless
+    `allow_eviction`. For one event loop.
+    """
+
+    capabilities = ALL_CAPABILITIES - {Capability.OWNER_GONE}
+
+    async def open(self) -> None:
+        await self._open()
+
+    async def close(self) -> None:
+        await self._close()
+
+    def queue(self) -> RedisQueue:
+        return RedisQueue(self._server, clock=self._given_clock, notifier=self.notifier)
+
+    async def now(self, *, timeout: float | None = None) -> datetime:
+        server = await self._session.server()
+        return await server.now(timeout=timeout)
+
+    # -- the one write ------------------------------------------------------------------------
+
+    async def commit(
+        self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Outcome]:
+        self.check(commits, atomic=atomic)
+        server = await self._session.server()
+        if not commits:
+            return []
+        together = atomic and len(commits) > 1
+        try:
+            outcomes, posted = await commit_all(server, commits, atomic=together, timeout=timeout)
+        finally:
+            # Also for a caller that was cancelled or out of time: it may be written all the same.
+            self.announce(commits)
+        if posted:
+            outcomes = await self._relayed(commits, outcomes, posted, timeout)
+        if server.layout.partitions > 1 and any(commit.activities for commit in commits):
+            await forget_elsewhere(server, saved_activities(commits, outcomes), timeout=timeout)
+        return await self._watch.checked(server, commits, outcomes)
+
+    async def _relayed(
+        self,
+        commits: Sequence[Commit],
+        outcomes: Sequence[Outcome],
+        posted: set[int],
+        timeout: float | None,
+    ) -> list[Outcome]:
+        """Carry items to other partitions, and say which did not arrive."""
+        answers = await self._carry(relay, posted, timeout)
+        told: list[Outcome] = []
+        for commit, outcome in zip(commits, outcomes, strict=True):
+            if isinstance(outcome, Committed) and not outcome.again and commit.sends:
+                lost = set(outcome.undelivered)
+                lost |= {id for id, answer in answers.items() if answer[0] not in (b"ok", b"again")}
+                ids = tuple(send.item.id for send in commit.sends if send.item.id in lost)
+                outcome = msgspec.structs.replace(outcome, undelivered=ids)
+            told.append(outcome)
+        return told
+
+    # -- reads --------------------------------------------------------------------------------
+
+    async def find_one(self, run_id: str, *, timeout: float | None = None) -> Run | None:
+        check_id(run_id, child=True)
+        reply = await self._read(run_id, "state", b"HGETALL", timeout=timeout)
+        return to_run(run_id, reply)
+
+    async def history(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> list[Event]:
+        check_id(run_id, child=True)
+        check_after(after)
+        page = () if limit is None else (b"LIMIT", b"0", b"%d" % check_limit(limit))
+        found = await self._read(
+            run_id, "events", b"ZRANGEBYSCORE", b"(%d" % after, b"+inf", *page, timeout=timeout
+        )
+        return [to_event(run_id, member) for member in found]
+
+    async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
+        query.check()
+        return await finding.find(await self._session.server(), query, timeout=timeout)
+
+    # -- claims -------------------------------------------------------------------------------
+
+    async def claim_runs(
+        self,
+        owner: str,
+        ttl: float,
+        *,
+        limit: int = 1,
+        workflows: Collection[str] | None = None,
+        run_ids: Collection[str] | None = None,
+        timeout: float | None = None,
+    ) -> list[ClaimedRun]:
+        check_name(owner, "owner")
+        check_ttl(ttl)
+        check_limit(limit)
+        server = await self._session.server()
+        wish = claiming.Wish(owner, ttl, limit, workflows, run_ids)
+        claimed = await claiming.claim_runs(server, wish, timeout=timeout)
+        await self._tidy_up(server)
+        return await self._watch.claimed(server, claimed)
+
+    async def renew(
+        self, claims: Sequence[Claim], ttl: float, *, timeout: float | None = None
+    ) -> list[Claim | None]:
+        check_ttl(ttl)
+        return await claiming.renew(await self._session.server(), claims, ttl, timeout=timeout)
+
+    async def release(self, claims: Sequence[Claim], *, timeout: float | None = None) -> list[bool]:
+        server = await self._session.server()
+        released = await claiming.renew(server, claims, None, timeout=timeout)
+        self.notifier.ring()
+        return [claim is not None for claim in released]
+
+    async def next_runnable_at(self, *, timeout: float | None = None) -> datetime | None:
+        return await claiming.next_runnable_at(await self._session.server(), timeout=timeout)
+
+
+class RedisClusterStore(RedisStore):
+    """The same in `partitions` (16 by default, fixed when the store is created), each in a slot of
+    its own: ``RedisClusterStore("redis+cluster://localhost:7000")``, or with a client of your own
+    (`redis.asyncio.RedisCluster`). A run and its children live in one partition. What a commit has
+    for others is carried over right after it, once. Runs are not committed together."""
+
+    capabilities = RedisStore.capabilities - {Capability.ATOMIC_BATCH}
+    _default_partitions = PARTITIONS
+
+

@@ -1,0 +1,102 @@
+"""Tasks as seen from outside: which are available, who holds them. The scripts do the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from outlast.model.claim import Claim
+from outlast.model.task import Task
+from outlast.stores.redis.keys import TASKS, framed, of_run
+from outlast.stores.redis.packing import lease, pack
+from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.unpacking import to_claim, to_state, to_task
+
+LOOK = ("task:data", "task:state", "task:free", "task:held")
+
+
+class Available(NamedTuple):
+    """A task that can be had. Places sort in the order in which tasks should be done."""
+
+    place: bytes
+    part: int
+    task: Task
+
+
+def task_field(claim: Claim) -> bytes:
+    """How the scripts name the task of a claim."""
+    return framed(claim.queue or "") + framed(claim.run_id) + (claim.task_id or "").encode()
+
+
+async def find_available(
+    server: Server, queue: str | None, limit: int, *, timeout: float | None
+) -> list[Available]:
+    """Tasks that are due and unclaimed, in the order in which they should be done."""
+    found = [
+        Available(place, part, to_task(to_state(state), body))
+        for part, answer in enumerate(await _look(server, queue, limit, timeout, counts=False))
+        for place, state, body in answer[1]
+    ]
+    return sorted(found, key=lambda one: one[:2])[:limit]
+
+
+async def count_available(server: Server, queue: str, *, timeout: float | None) -> int:
+    """How many tasks are due and unclaimed."""
+    answers = await _look(server, queue, 0, timeout, counts=True)
+    return sum(int(answer[1]) for answer in answers)
+
+
+async def _look(
+    server: Server, queue: str | None, limit: int, timeout: float | None, *, counts: bool
+) -> list[Any]:
+    wish: dict[str, Any] = {"limit": limit, "counts": counts}
+    if queue is not None:
+        wish["queue"] = queue
+    calls = [
+        Call("available", part, LOOK, [pack(wish)]) for part in range(server.layout.partitions)
+    ]
+    answers = await server.calls(calls, timeout=timeout, writes=False)
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise server.fault(answer)
+    return answers
+
+
+async def claim_task(
+    server: Server,
+    run_id: str,
+    task_id: str,
+    owner: str,
+    ttl: float | None,
+    *,
+    timeout: float | None,
+) -> Claim | None:
+    """Claim one task of a run, if it is to be had."""
+    wish: dict[str, Any] = {"run": run_id, "id": task_id, "owner": owner}
+    if ttl is not None:
+        wish["lease"] = lease(ttl)
+    names = ["token", of_run(run_id, "tasks"), *TASKS]
+    call = Call("claim_task", server.layout.part_of(run_id), names, [pack(wish)])
+    answer = await server.call(call, timeout=timeout)
+    if answer[0] == b"none":
+        return None
+    claim = to_claim(answer[1])
+    server.saw_token(claim.token)
+    return claim
+
+
+async def find_lost(
+    server: Server, claims: Sequence[Claim], *, timeout: float | None
+) -> Claim | None:
+    """The first of these claims on tasks that was lost."""
+    layout = server.layout
+    commands = []
+    for claim in claims:
+        part = layout.part_of_task(claim.queue or "", claim.run_id)
+        commands.append((part, (b"HGET", layout.key(part, "task:state"), task_field(claim))))
+    found = await server.commands(commands, timeout=timeout, writes=False)
+    for claim, packed in zip(claims, found, strict=True):
+        state = {} if packed is None else to_state(packed)
+        if state.get("owner") is None or state["token"] != str(claim.token):
+            return claim
+    return None

@@ -1,0 +1,95 @@
+"""Watch: notices when Redis has gone back in time, and takes the run concerned away from everybody.
+
+Redis replicates after it has answered. A replica that takes over may lack the last commits, and then a
+run that goes on would do again what it was told is recorded. Whoever was told remembers it: if a run is
+found at an earlier revision of the same life than this process has been told, it is quarantined. Nobody
+can claim it until somebody has looked and calls `RedisStore.readmit`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from outlast.errors import Conflict, Fenced
+from outlast.model.claim import ClaimedRun
+from outlast.model.commit import Commit, Committed, Outcome
+from outlast.stores.redis.keys import SHELVES, of_run
+from outlast.stores.redis.packing import pack
+from outlast.stores.redis.session import Call, Server
+
+_logger = logging.getLogger(__name__)
+
+REMEMBERED = 20_000
+
+
+class Told(NamedTuple):
+    """What Redis has acknowledged."""
+
+    uid: str
+    revision: int
+
+
+class Watch:
+    """The last acknowledged revision of the runs that this process has written lately."""
+
+    def __init__(self) -> None:
+        self._told: OrderedDict[str, Told] = OrderedDict()
+
+    async def checked(
+        self, server: Server, commits: Sequence[Commit], outcomes: list[Outcome]
+    ) -> list[Outcome]:
+        """Remember what was written; look closer at what was refused."""
+        for commit, outcome in zip(commits, outcomes, strict=True):
+            if isinstance(outcome, Committed):
+                self._remember(commit.run_id, Told(outcome.uid, outcome.revision))
+            elif isinstance(outcome, (Conflict, Fenced)) and commit.run_id in self._told:
+                await self._look_at(server, commit.run_id)
+        return outcomes
+
+    async def claimed(self, server: Server, claimed: list[ClaimedRun]) -> list[ClaimedRun]:
+        """Those of them that have not gone back."""
+        good = []
+        for one in claimed:
+            told = self._told.get(one.run.id)
+            if told is None or told.uid != one.run.uid or told.revision <= one.run.revision:
+                good.append(one)
+            else:
+                await self._quarantine(server, one.run.id, told)
+        return good
+
+    async def _look_at(self, server: Server, run_id: str) -> None:
+        layout, told = server.layout, self._told[run_id]
+        part = layout.part_of(run_id)
+        command = (b"HMGET", layout.key(part, of_run(run_id, "state")), b"uid", b"revision")
+        ((uid, revision),) = await server.commands([(part, command)], timeout=None, writes=False)
+        if uid is not None and uid.decode() == told.uid and int(revision) < told.revision:
+            await self._quarantine(server, run_id, told)
+
+    async def _quarantine(self, server: Server, run_id: str, told: Told) -> None:
+        reason = (
+            f"quarantined: Redis has gone back behind revision {told.revision}, which it had "
+            "acknowledged; steps may have been done that are no longer recorded"
+        )
+        call = quarantine_call(server, run_id, {"uid": told.uid, "revision": str(told.revision), "reason": reason})
+        if (await server.call(call, timeout=None))[0] == b"done":
+            _logger.error("run %r is %s", run_id, reason)
+
+    def forget(self, run_id: str) -> None:
+        """It was deleted, or somebody has looked at it."""
+        self._told.pop(run_id, None)
+
+    def _remember(self, run_id: str, told: Told) -> None:
+        self._told[run_id] = told
+        self._told.move_to_end(run_id)
+        if len(self._told) > REMEMBERED:
+            self._told.popitem(last=False)
+
+
+def quarantine_call(server: Server, run_id: str, wish: dict[str, str]) -> Call:
+    """Take a run away, or without a reason give it back."""
+    names = [of_run(run_id, "state"), "token", *SHELVES]
+    packed = pack({"id": run_id, **wish})
+    return Call("quarantine", server.layout.part_of(run_id), names, [packed])
