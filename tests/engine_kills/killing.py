@@ -34,8 +34,8 @@ from tests.sqlite_processes.crew import Member
 
 LEASE = 1.0
 UNDER_WAY = 2 * len(KINDS)
-PATIENCE = 120.0
-"""Seconds that the last life may take: by then something hangs."""
+PATIENCE = 60.0
+"""Seconds that the last life may take: if that is not enough, something hangs."""
 
 
 class Evidence(NamedTuple):
@@ -60,9 +60,8 @@ def kill_again_and_again(folder: Path, *, kills: int, seed: int, longest: float)
     last = Member(live, (str(folder), kills, True))
     try:
         assert last.pipe.recv() == "open"
-        if not last.pipe.poll(PATIENCE):
-            raise TimeoutError(f"not everything has ended {PATIENCE} s after the last kill")
-        last.pipe.recv()
+        if last.pipe.poll(PATIENCE):  # if not, the verdict will say what has not ended
+            last.pipe.recv()
     finally:
         last.kill()
     return asyncio.run(_collect(folder))
