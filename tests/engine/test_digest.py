@@ -62,6 +62,34 @@ async def test_a_long_loop_goes_on_from_its_snapshot() -> None:
     assert reads == [snapshot.sequence]
 
 
+STEPS = 300
+
+
+@outlast.workflow
+async def adds_up() -> list[int]:
+    sums = [await add(number) for number in range(STEPS)]
+    await outlast.sleep(3600)
+    return [sums[0], sums[-1], await add(len(sums))]
+
+
+@pytest.mark.proves("R-19", "I8", "I14")
+async def test_a_long_run_without_loops_goes_on_from_its_snapshot() -> None:
+    """What is open when a snapshot is made is in it: nothing is asked for or done again."""
+    store = MemoryStore(clock=ManualClock())
+    async with outlast.App(store, workflows=[adds_up]) as app:
+        await app.start(adds_up, id="sum")
+        while (await app.get("sum")).status != "waiting":
+            await settle()
+    snapshot = await store.load_snapshot("sum")
+    assert SHORTEST < snapshot.sequence < 2 * STEPS
+    assert isinstance(store.clock, ManualClock)
+    store.clock.advance(3600)
+    async with outlast.App(store, workflows=[adds_up]) as app:
+        assert await app.handle("sum").result() == [1, STEPS, STEPS + 1]
+    history = await store.history("sum")
+    assert sum(event.type == "step.started" for event in history) == STEPS + 1
+
+
 @pytest.mark.proves("I13", "S28")
 async def test_a_damaged_snapshot_is_not_needed() -> None:
     """A snapshot that cannot be read is left aside and the whole history is replayed."""

@@ -81,6 +81,17 @@ async def test_a_lost_answer_is_settled() -> None:
     assert await store.last_sequence("b") == 1
 
 
+@pytest.mark.proves("C-03", "I3")
+async def test_a_lost_answer_to_one_commit_is_settled() -> None:
+    """So is one that was alone: its caller hears what became of it, not that nobody knows."""
+    store = Sick(a=2)
+    (outcome,) = await all_of(Journal(store), start("a"))
+    assert isinstance(outcome, Committed)
+    assert outcome.again
+    assert store.calls == [["a"], ["a"], ["a"]]
+    assert await store.last_sequence("a") == 1
+
+
 @pytest.mark.proves("I24")
 async def test_a_locked_run_keeps_only_itself_waiting() -> None:
     """While one run is busy the others go on; what comes next for that run waits its turn."""

@@ -206,8 +206,8 @@ MUTANTS = [
     Mutant(
         "a dropped task stays",
         COMMIT,
-        "    tables.drop_tasks(commit.run_id, set(commit.drops))\n",
-        "",
+        "        tables.drop_tasks(commit.run_id, set(commit.drops))\n",
+        "        pass\n",
         TESTS,
     ),
     Mutant(
@@ -342,8 +342,8 @@ MUTANTS = [
     Mutant(
         "the same token again",
         STORE,
-        "                    token = tables.next_token()",
-        "                    token = max(tables.token, 1)",
+        "                token = tables.next_token()",
+        "                token = max(tables.token, 1)",
         TESTS,
     ),
     Mutant(
@@ -356,22 +356,22 @@ MUTANTS = [
     Mutant(
         "an ended run is claimed",
         STORE,
-        "if wanted and known and not run.status.terminal and not _held(run, now):",
-        "if wanted and known and not _held(run, now):",
+        "                and not life.run.status.terminal\n                and not _held(life.run, now)",
+        "                and not _held(life.run, now)",
         TESTS,
     ),
     Mutant(
         "runs without code are claimed",
         STORE,
-        "                known = workflows is None or run.workflow in workflows",
-        "                known = True",
+        "                and (workflows is None or life.run.workflow in workflows)\n",
+        "",
         TESTS,
     ),
     Mutant(
         "the last to be due is claimed first",
         STORE,
-        "            for life in sorted(tables.lives.values(), key=_due):",
-        "            for life in sorted(tables.lives.values(), key=_due, reverse=True):",
+        "            for life in sorted(claimable, key=_due)[:limit]:",
+        "            for life in sorted(claimable, key=_due, reverse=True)[:limit]:",
         TESTS,
     ),
     Mutant(

@@ -26,6 +26,29 @@ def test_mutants_have_names_of_their_own() -> None:
     assert len(counts) >= 20
 
 
+def test_there_are_mutants_of_the_engine() -> None:
+    """At least forty, for every promise that an engine makes beyond its store's."""
+    of_the_engine = [mutant for mutant in every() if mutant.file.startswith("engine/")]
+    assert len(of_the_engine) >= 40
+
+
+SAMPLE = (
+    "a body begins before its intent is durable",
+    "a wake-up is dropped",
+    "the last signal is taken first",
+    "a cancel cuts the undoing short",
+    "eviction is cancellation",
+)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_mutant_is_killed(name: str) -> None:
+    """A few that cost little; `./dev mutants` tries all of them."""
+    [mutant] = [one for one in every() if one.name == name]
+    report = run(mutant, ROOT)
+    assert report.verdict is Verdict.KILLED, str(report)
+
+
 @pytest.mark.parametrize(
     ("new", "verdict"),
     [

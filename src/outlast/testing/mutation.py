@@ -30,7 +30,8 @@ if not found.startswith(sys.argv[1]):
 sys.exit(pytest.main(sys.argv[2:]))
 """
 OPTIONS = ("-x", "-q", "--no-header", "-p", "no:xdist", "-o", "timeout=30")
-FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+# A line of a log may begin like that too, but goes on with more than one space.
+FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 KILLED, NOTHING_FAILED = 1, 0
 
 
@@ -46,7 +47,7 @@ class Mutant(Struct, frozen=True):
     def apply(self, package: Path) -> None:
         """Change the file below `package`; `ValueError` if its text is not there exactly once."""
         path = package / self.file
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
         if text.count(self.old) != 1:
             raise ValueError(
                 f"mutant does not apply: {self.name!r} looks for {self.old!r} in {self.file} and "
@@ -81,7 +82,8 @@ def applies(mutants: Iterable[Mutant], package: Path) -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / mutant.file
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(package / mutant.file, target)
+            if (package / mutant.file).exists():
+                shutil.copy(package / mutant.file, target)
             try:
                 mutant.apply(Path(folder))
                 if target.suffix == ".py":

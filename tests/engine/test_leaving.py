@@ -1,0 +1,80 @@
+"""Leaving: steps that nobody waits for any more, and apps that close."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import outlast
+from outlast.model.run import Status
+from outlast.stores.memory import MemoryStore
+from outlast.testing import VirtualClock, app
+from outlast.testing import sleep as takes
+from outlast.testing.clock import START
+
+heard: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_heard() -> None:
+    heard.clear()
+
+
+@outlast.step
+async def works_long() -> str:
+    try:
+        await takes(600)
+    except asyncio.CancelledError:
+        heard.append("cut off")
+        raise
+    heard.append("done")
+    return "done"
+
+
+@outlast.step
+async def what_was_heard() -> list[str]:
+    return list(heard)
+
+
+@outlast.workflow
+async def loses_patience() -> list[str]:
+    try:
+        async with asyncio.timeout(10):
+            await works_long()
+    except TimeoutError:
+        await outlast.sleep(1)
+    return await what_was_heard()
+
+
+async def test_a_step_that_nobody_waits_for_is_cut_off() -> None:
+    """Its body is cancelled as soon as it is on record that the code has given it up."""
+    async with app(loses_patience) as testing:
+        run = await testing.start(loses_patience)
+        assert await run.result() == ["cut off"]
+
+
+@outlast.workflow
+async def waits_for_it() -> str:
+    return await works_long()
+
+
+@pytest.mark.proves("I30")
+async def test_an_app_that_closes_hands_its_runs_back() -> None:
+    """What is under way is cut off and nobody's from then on: the next app need not wait for the
+    lease to end."""
+    clock = VirtualClock()
+    store = MemoryStore(clock=clock)
+    async with app(waits_for_it, store=store, clock=clock) as testing:
+        await testing.start(waits_for_it, id="it")
+        await clock.settle()
+        assert (await store.get("it")).owner is not None
+    left = await store.get("it")
+    assert left.owner is None
+    assert left.status is not Status.FAILED
+    assert heard == ["cut off"]
+    begun = clock.now()
+    async with app(waits_for_it, store=store, clock=clock) as testing:
+        assert await testing.handle("it").result() == "done"
+    assert (clock.now() - begun).total_seconds() == 600
+    assert begun == START
