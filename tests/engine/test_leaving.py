@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -52,6 +53,43 @@ async def test_a_step_that_nobody_waits_for_is_cut_off() -> None:
     async with app(loses_patience) as testing:
         run = await testing.start(loses_patience)
         assert await run.result() == ["cut off"]
+
+
+@outlast.step
+async def clean_up() -> None:
+    heard.append("cleaned up")
+
+
+async def group_with_an_end(holder: list[object]) -> None:
+    """Its caller holds it, and it holds what its caller holds: only a collection frees it."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(outlast.sleep(days=2))
+            await outlast.sleep(days=1)
+    finally:
+        await clean_up()
+
+
+@outlast.workflow
+async def has_a_helper() -> None:
+    holder: list[object] = []
+    helping = group_with_an_end(holder)
+    holder.append(helping)
+    await helping
+
+
+@pytest.mark.proves("I14")
+async def test_helpers_of_code_that_is_thrown_out_do_not_act_later() -> None:
+    """A coroutine that another one awaits is closed with it, and not by the garbage collector:
+    there its steps would be just functions, and their effects real."""
+    async with app(has_a_helper) as testing:
+        await testing.start(has_a_helper, id="it")
+        await testing.clock.settle()
+        assert (await testing.get("it")).owner is None
+        gc.collect()
+        assert heard == []
+        await testing.handle("it").result()
+    assert heard == ["cleaned up"]
 
 
 @outlast.workflow

@@ -26,8 +26,8 @@ MUTANTS = [
     Mutant(
         "code that waits once more is left half open",
         LOOP,
-        "        except RuntimeError:\n            continue  # it has waited once more;",
-        "        except RuntimeError:\n            return  # it has waited once more;",
+        "    for _ in range(MAX_CLOSINGS):\n        inner = ",
+        "    for _ in range(1):\n        inner = ",
         (*cases("a_group_cleans_up"), REPLAY),
     ),
     Mutant(
@@ -40,9 +40,16 @@ MUTANTS = [
     Mutant(
         "eviction is cancellation",
         LOOP,
-        "                context.run(coroutine.close)\n",
-        "                context.run(coroutine.throw, asyncio.CancelledError())\n",
+        "            context.run(inner.close)\n",
+        "            context.run(inner.throw, asyncio.CancelledError())\n",
         (*cases("carries_on", "an_eviction_does_not_act"), REPLAY),
+    ),
+    Mutant(
+        "code is thrown out from the outside in",
+        LOOP,
+        "        found = awaited\n",
+        "        found = found or awaited\n",
+        ("tests/engine/test_leaving.py",),
     ),
     Mutant(
         "a plain workflow acts when it is thrown out",

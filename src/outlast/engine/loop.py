@@ -18,6 +18,7 @@ import sys
 import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -250,19 +251,30 @@ class _DurableHandle(asyncio.TimerHandle):
 
 
 def _unwind(task: asyncio.Task[Any], context: Context) -> None:
-    """Close code until it is closed: a ``finally`` of asyncio's own, such as a TaskGroup's, waits
-    once more, and whatever is left half open would be closed by the garbage collector, where the
-    steps in it are just functions."""
+    """Close code until it is closed, from the inside out: a ``finally`` of asyncio's own, such as a
+    TaskGroup's, waits once more, and an outer coroutine takes that for an error and lets go of the
+    inner one. Whatever is left half open would be closed by the garbage collector, where the steps
+    in it are just functions."""
     coroutine = task.get_coro()
     for _ in range(MAX_CLOSINGS):
-        try:
-            if coroutine is not None:
-                context.run(coroutine.close)
-        except RuntimeError:
-            continue  # it has waited once more; or it raised that, and is closed now
-        except BaseException:  # noqa: BLE001 - code is thrown out: nobody is there to hear it
+        inner = _innermost(coroutine)
+        if inner is None:
             return
-        return
+        # It may wait once more, or raise: code is thrown out, and nobody is there to hear it.
+        with suppress(BaseException):
+            context.run(inner.close)
+
+
+def _innermost(awaited: Any) -> Coroutine[Any, Any, Any] | Generator[Any, Any, Any] | None:
+    """What a coroutine waits in, all the way down; None if it is closed."""
+    found = None
+    while inspect.iscoroutine(awaited) or inspect.isgenerator(awaited):
+        frame = awaited.cr_frame if inspect.iscoroutine(awaited) else awaited.gi_frame
+        if frame is None:
+            break
+        found = awaited
+        awaited = awaited.cr_await if inspect.iscoroutine(awaited) else awaited.gi_yieldfrom
+    return found
 
 
 def _exhaust(closing: Coroutine[Any, Any, None]) -> None:
