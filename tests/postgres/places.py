@@ -62,7 +62,9 @@ class FreshStore(PostgresStore):
     """A store that is empty when it is first opened."""
 
     def __init__(self, place: Any = None, **options: Any) -> None:
-        super().__init__(direct() if place is None else place, **{"schema": SCHEMA, **options})
+        super().__init__(
+            direct() if place is None else place, **{"schema": SCHEMA, "notify": False, **options}
+        )
         self.is_fresh = False
 
     async def open(self) -> None:
@@ -76,7 +78,9 @@ class FreshQueue(PostgresQueue):
     """A queue that is empty when it is first opened."""
 
     def __init__(self, place: Any = None, **options: Any) -> None:
-        super().__init__(direct() if place is None else place, **{"schema": SCHEMA, **options})
+        super().__init__(
+            direct() if place is None else place, **{"schema": SCHEMA, "notify": False, **options}
+        )
         self.is_fresh = False
 
     async def open(self) -> None:

@@ -23,6 +23,7 @@ import asyncpg
 from outlast.errors import InvalidValue, StoreClosed
 from outlast.stores.postgres import schema
 from outlast.stores.postgres.faults import is_lost, translate
+from outlast.stores.postgres.notifier import PostgresNotifier
 from outlast.stores.postgres.queries import Queries
 from outlast.stores.postgres.rows import Row
 from outlast.stores.postgres.server import Server, check_pool_size, read_server
@@ -40,9 +41,17 @@ class Database:
     """Statements for all who share it in this process."""
 
     def __init__(
-        self, place: Place, *, schema: str = "outlast", prefix: str = "", pool_size: int = POOL_SIZE
+        self,
+        place: Place,
+        *,
+        schema: str = "outlast",
+        prefix: str = "",
+        pool_size: int = POOL_SIZE,
+        notify: bool = True,
     ) -> None:
         self.queries = Queries(schema, prefix)
+        self.notifier = PostgresNotifier(schema, prefix)
+        self._notify = notify
         self._place = place
         self.where = f"{_checked(place)} schema {schema!r}"
         self._size = check_pool_size(pool_size)
@@ -65,9 +74,15 @@ class Database:
         return self._main is not None
 
     @property
-    def url(self) -> str | None:
-        """The URL, if that is what we were given. It holds a password: never show it."""
-        return self._place if isinstance(self._place, str) else None
+    def bell(self) -> tuple[str, str]:
+        """The parameters of `notify`: the channel, and who rings."""
+        return self.notifier.channel, self.notifier.name
+
+    def borrow(self, lender: Database) -> None:
+        """Be open on a connection of the user's, with what a database of ours knows already."""
+        self._main = self._urgent = _One(self._place)
+        self._pid, self.was_open, self.server = os.getpid(), True, lender.server
+        self.notifier.name = ""  # its rings are for our own process too
 
     async def open(self, user: object) -> None:
         """Connect, or join those who have. Joining twice is joining once."""
@@ -75,7 +90,7 @@ class Database:
             if self._main is None:
                 try:
                     await self._connect()
-                except BaseException as error:
+                except (Exception, asyncio.CancelledError) as error:
                     await self._disconnect()
                     foreign = translate(error, self.where, sent=False, writes=False)
                     if foreign is not None:
@@ -83,6 +98,25 @@ class Database:
                     raise
             self._users.add(user)
             self.was_open = True
+
+    def describe(self) -> dict[str, object]:
+        """What an operator wants to know."""
+        server = self.server
+        if server is None:
+            raise StoreClosed(f"the store at {self.where} was never opened: open it first")
+        return {
+            "place": self.where,
+            "postgres_version": server.version,
+            "pooled": server.pooled,
+            "fsync": server.fsync,
+            "synchronous_commit": server.synchronous_commit,
+            "full_page_writes": server.full_page_writes,
+            "synchronous_standby_names": server.standbys,
+            "durability": server.durability.name.lower(),
+            "schema_version": schema.latest(),
+            "listening": self.notifier.is_listening,
+            "warnings": server.warnings,
+        }
 
     async def close(self, user: object) -> None:
         """Leave; the last one disconnects."""
@@ -108,6 +142,15 @@ class Database:
                 await self._look(connection)
             self._main = self._urgent = source
         self._pid = os.getpid()
+        if self._notify and isinstance(self._place, str) and not self._is_pooled:
+            self.notifier.start(self._place, self._ring_others)
+
+    @property
+    def _is_pooled(self) -> bool:
+        return self.server is None or self.server.pooled
+
+    async def _ring_others(self) -> None:
+        await self.fetch("notify", *self.bell, timeout=CLOSE_SECONDS)
 
     async def _look(self, connection: Any) -> None:
         row = await connection.fetchrow(self.queries["describe_server"])
@@ -121,7 +164,7 @@ class Database:
             min_size=0,
             max_size=size,
             timeout=CONNECT_SECONDS,
-            statement_cache_size=0 if self.server is None or self.server.pooled else 200,
+            statement_cache_size=0 if self._is_pooled else 200,
             max_cached_statement_lifetime=0,
             connection_class=_Connection,
             server_settings={"application_name": "outlast"},
@@ -129,6 +172,7 @@ class Database:
         return _Pool(pool, owned=True)
 
     async def _disconnect(self) -> None:
+        await self.notifier.stop()
         sources = [self._main, self._urgent]
         self._main = self._urgent = None
         for source in sources:

@@ -21,6 +21,7 @@ from outlast.model.task import Task
 from outlast.model.timer import Timer
 from outlast.model.times import to_micros
 from outlast.ports.clock import Clock, SystemClock
+from outlast.ports.notifier import Notifier
 from outlast.ports.store import Store
 from outlast.stores.postgres import rows
 from outlast.stores.postgres.database import POOL_SIZE, Database, Place
@@ -36,16 +37,27 @@ class PostgresDetails(Store):
 
     def __init__(
         self,
-        place: Place,
+        place: Place | Database,
         *,
         schema: str = "outlast",
         prefix: str = "",
         pool_size: int = POOL_SIZE,
+        notify: bool = True,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(clock=clock)
-        database = Database(place, schema=schema, prefix=prefix, pool_size=pool_size)
-        self._session = Session(database, StoreClosed, clock=judging(clock))
+        borrowed = isinstance(place, Database)
+        if not isinstance(place, Database):
+            place = Database(
+                place, schema=schema, prefix=prefix, pool_size=pool_size, notify=notify
+            )
+        self.notifier: Notifier = place.notifier
+        self._session = Session(place, StoreClosed, clock=judging(clock), borrowed=borrowed)
+
+    @property
+    def database(self) -> Database:
+        """Where its statements go."""
+        return self._session.database
 
     # -- inbox --------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from outlast.stores.postgres.rows import quote, quote_or_none
 _json = msgspec.json.Encoder()
 
 CREATES, UPSERT, REPLACE, FORCE, CARRY, RELEASE, REOPENS = 1, 2, 4, 8, 16, 32, 64
-SETS_RUNNABLE_AT, SETS_WAIT_KIND, SETS_CURRENT_STEP, HAS_PARTS = 128, 256, 512, 1024
+SETS_RUNNABLE_AT, SETS_WAIT_KIND, SETS_CURRENT_STEP, HAS_PARTS, PLAIN = 128, 256, 512, 1024, 2048
 
 
 class Blobs(list[bytes]):
@@ -45,7 +45,11 @@ def pack_commits(commits: Sequence[Commit], *, atomic: bool) -> tuple[Any, ...]:
     blobs = Blobs()
     lives: list[tuple[Event, ...]] = [commit.events for commit in commits]
     docs = [_parts(commit, blobs, lives) for commit in commits]
-    heads = list(zip(*map(_head, commits, docs), strict=True)) or [()] * 13
+    touched = {send.run_id for commit in commits for send in commit.sends}
+    heads = zip(
+        *(_head(commit, doc, touched) for commit, doc in zip(commits, docs, strict=True)),
+        strict=True,
+    )
     events = [
         (
             life,
@@ -137,8 +141,15 @@ def _ids(commits: Sequence[Commit]) -> set[str]:
     return ids
 
 
-def _head(commit: Commit, doc: dict[str, Any] | None) -> tuple[Any, ...]:
+def _head(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> tuple[Any, ...]:
     change = commit.change or _NOTHING
+    # Plain: it touches its own run only, and nobody else of the batch does.
+    is_plain = (
+        (doc is None or (len(doc) == 1 and commit.create is not None))
+        and not commit.force
+        and commit.creation is not Creation.REPLACE
+        and commit.run_id not in touched
+    )
     flags = (
         CREATES * (commit.create is not None)
         | UPSERT * (commit.creation is Creation.UPSERT)
@@ -151,12 +162,14 @@ def _head(commit: Commit, doc: dict[str, Any] | None) -> tuple[Any, ...]:
         | SETS_WAIT_KIND * (change.wait_kind is not UNSET)
         | SETS_CURRENT_STEP * (change.current_step is not UNSET)
         | HAS_PARTS * (doc is not None)
+        | PLAIN * is_plain
     )
     runnable_at = change.runnable_at
     return (
         commit.run_id,
         commit.id,
         quote_or_none(commit.uid),
+        None if commit.create is None else quote(commit.create.uid),
         commit.expected,
         commit.revision,
         commit.token,

@@ -36,16 +36,20 @@ class PostgresQueue(Queue):
         schema: str = "outlast",
         prefix: str = "",
         pool_size: int = POOL_SIZE,
+        notify: bool = True,
         clock: Clock | None = None,
         notifier: Notifier | None = None,
         max_attempts: int = DEFAULT_ATTEMPTS,
         poll: float = POLL_SECONDS,
     ) -> None:
-        super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
-        judge = None if isinstance(clock, SystemClock) else clock
         borrowed = isinstance(place, Database)
         if not isinstance(place, Database):
-            place = Database(place, schema=schema, prefix=prefix, pool_size=pool_size)
+            place = Database(
+                place, schema=schema, prefix=prefix, pool_size=pool_size, notify=notify
+            )
+        notifier = notifier or place.notifier
+        super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
+        judge = None if isinstance(clock, SystemClock) else clock
         self._session = Session(place, QueueClosed, clock=judge, borrowed=borrowed)
 
     async def open(self) -> None:

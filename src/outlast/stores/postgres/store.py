@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,6 +24,9 @@ from outlast.stores.postgres.packing import mark_of, pack_claims, pack_commits, 
 from outlast.stores.postgres.queue import PostgresQueue
 from outlast.stores.postgres.rows import moment, quote, quote_or_none, to_events, to_run
 
+if TYPE_CHECKING:
+    from outlast.stores.postgres.borrowed import BorrowedStore
+
 END_OF_TIME = (2**63 - 1, "\U0010ffff")
 EVERYTHING = 2**62
 
@@ -31,8 +36,9 @@ class PostgresStore(PostgresDetails):
 
     `place` is a URL, or an asyncpg pool or connection of yours, which is used and never closed.
     Tables are made in `schema`, with `prefix` before their names, when the store is opened.
-    `pool_size` connections at most are opened to a URL, and one more for renewals. Leases and
-    timers are judged by the server's clock; a `clock` that you pass judges instead, for tests.
+    `pool_size` connections at most are opened to a URL, one more for renewals and, unless `notify`
+    is False or there is a pooler, one that listens for others' work. Leases and timers are judged
+    by the server's clock; a `clock` that you pass judges instead, for tests.
     """
 
     capabilities = ALL_CAPABILITIES - {Capability.OWNER_GONE}
@@ -48,6 +54,17 @@ class PostgresStore(PostgresDetails):
 
     def queue(self) -> PostgresQueue:
         return PostgresQueue(self._session.database, clock=self.clock, notifier=self.notifier)
+
+    def on(self, connection: Any) -> BorrowedStore:
+        """This store inside a transaction of yours on an asyncpg connection: starts, signals and
+        tasks are committed, or not, with your own data. Use it before your transaction ends."""
+        from outlast.stores.postgres.borrowed import BorrowedStore
+
+        return BorrowedStore(self, connection)
+
+    def describe(self) -> dict[str, object]:
+        """Version and durability of the server, whether there is a pooler, schema, warnings."""
+        return self.database.describe()
 
     async def now(self, *, timeout: float | None = None) -> datetime:
         return await self._session.now(timeout=timeout)
@@ -71,6 +88,7 @@ class PostgresStore(PostgresDetails):
         finally:
             # Also for a caller that was cancelled or out of time: it may be written all the same.
             self.announce(commits)
+        found.sort(key=itemgetter(0))
         return [outcome_of(commit, row) for commit, row in zip(commits, found, strict=True)]
 
     # -- reads --------------------------------------------------------------------------------

@@ -3,17 +3,23 @@
 --   1. lock   the runs, in the order of their ids, without waiting; a run that somebody else has
 --             locked is `busy`. A run that is not there is locked by a lock on its name.
 --   2. decide every commit on what the locks hold still. Nothing has been written.
---   3. write  those that were not refused, in order, so that each sees what those before it did.
+--   3. write  those that were not refused: the plain ones, which touch nothing but their own run,
+--             in one statement, the others in order, so that each sees what those before it did;
+--             then the events of all in one statement.
 --
 -- `c_…` has one element per commit, `e_…` one per event. `doc` is a JSON array with the rarer
--- parts of each commit (or null), whose payloads are numbers of `blobs`. `c_flags` are bits:
+-- parts of each commit (or null), whose payloads are numbers of `blobs`. `c_born` is the uid of the
+-- life that a commit would begin. `c_flags` are bits:
 --   1 creates   2 upsert   4 replace   8 force   16 carry inbox   32 release   64 reopens
 --   128 sets runnable_at   256 sets wait_kind   512 sets current_step   1024 has an element in doc
+--   2048 plain, if the run is there
+-- The answers come in any order.
 CREATE FUNCTION @commit_1(
     at bigint, shift bigint, atomic boolean, ids text[],
-    c_run text[], c_id text[], c_uid text[], c_expected bigint[], c_revision bigint[],
-    c_token bigint[], c_flags int[], c_seen bigint[], c_status text[], c_workflow text[],
-    c_wait_kind text[], c_current_step text[], c_runnable_at bigint[], c_events int[],
+    c_run text[], c_id text[], c_uid text[], c_born text[], c_expected bigint[],
+    c_revision bigint[], c_token bigint[], c_flags int[], c_seen bigint[], c_status text[],
+    c_workflow text[], c_wait_kind text[], c_current_step text[], c_runnable_at bigint[],
+    c_events int[],
     e_life int[], e_position int[], e_id text[], e_type text[], e_version bigint[],
     e_step text[], e_timestamp bigint[], e_metadata text[], e_data bytea[], e_output bytea[],
     doc text, blobs bytea[]
@@ -29,22 +35,19 @@ DECLARE
     now bigint;
     parts jsonb := doc::jsonb;
     p jsonb;
-    held bigint[];            -- keys of the runs that are locked
-    verdicts text[] := '{}';  -- '' for a commit that is to be written
-    keys bigint[] := '{}';    -- per life: of the run, 0 for none
-    bases bigint[] := '{}';   -- per life: the sequence before its events
-    tokens bigint[] := '{}';  -- per life: the token of its events
-    answers jsonb[] := '{}';
-    unborn text[] := '{}';    -- names that may be taken now, locked
-    taken text[];
-    refused boolean := false;
+    held bigint[];         -- keys of the runs that are locked
+    verdicts text[];       -- '' for a commit that is to be written
+    keys bigint[];         -- per life: of the run, 0 for none
+    bases bigint[];        -- per life: the sequence before its events
+    tokens bigint[];       -- per life: the token of its events
+    lives text[];          -- per commit: the uid
+    revisions bigint[];
+    details text[];
+    numbers bigint[];      -- per commit: where a duplicate is
+    unborn text[];         -- names that may be taken now, locked
+    refused boolean;
     c record;
-    r record;
     x record;
-    is_new boolean;
-    until bigint;
-    holder text;
-    base bigint;
     i int;
 BEGIN
     SELECT coalesce(array_agg(l.key), '{}') INTO held FROM (
@@ -53,54 +56,50 @@ BEGIN
     now := @now_1(at, shift);
 
     -- decide
-    FOR c IN
-        SELECT u.*, h.key, h.uid AS head_uid, h.status AS head_status, h.sequence AS head_sequence,
-               h.revision AS head_revision, h.token AS head_token, h.commit_id,
-               h.key IS NOT NULL AND NOT h.key = ANY (held) AS busy
-        FROM unnest(c_run, c_id, c_uid, c_expected, c_revision, c_token, c_flags)
-             WITH ORDINALITY AS u (run, id, uid, expected, revision, token, flags, n)
-        LEFT JOIN @runs AS h ON h.id = u.run
-        ORDER BY u.n
-    LOOP
-        n := c.n;
-        p := CASE WHEN c.flags & 1024 <> 0 THEN parts -> (n - 1) END;
-        keys[n] := coalesce(c.key, 0);
-        o_uid := coalesce(c.head_uid, p -> 'birth' ->> 'uid');
-        o_sequence := coalesce(c.head_sequence, 0);
-        o_revision := coalesce(c.head_revision, 0);
-        o_token := coalesce(c.head_token, 0);
-        detail := c.head_status;
-        verdict := CASE
-            WHEN c.busy THEN 'busy'
-            WHEN c.commit_id = c.id THEN 'again'
-            WHEN c.key IS NULL AND c.flags & 1 = 0 THEN 'not found'
-            WHEN c.key IS NOT NULL AND c.flags & 1 <> 0 AND c.flags & 6 = 0 THEN 'exists'
-            WHEN c.uid IS NOT NULL AND c.uid <> o_uid THEN 'fenced'
-            WHEN c.head_status IN ('completed', 'failed', 'cancelled') AND c.flags & 64 <> 0
-                 AND c.flags & 5 <> 5 THEN 'closed'
-            WHEN c.flags & 8 = 0 AND (o_token <> 0 OR c.token IS NOT NULL)
-                 AND c.token IS DISTINCT FROM o_token THEN 'fenced'
-            WHEN c.expected IS NOT NULL AND c.expected <> o_sequence THEN 'conflict'
-            WHEN c.revision IS NOT NULL AND c.revision <> o_revision THEN 'stale'
-            WHEN c.key IS NOT NULL AND c.flags & 5 = 5 AND o_revision > 0
-                 AND p -> 'birth' ->> 'uid' = o_uid THEN 'exists'
+    SELECT array_agg(v.verdict ORDER BY v.n), array_agg(coalesce(v.key, 0) ORDER BY v.n),
+           array_agg(coalesce(v.sequence, 0) ORDER BY v.n),
+           array_agg(coalesce(v.token, 0) ORDER BY v.n),
+           array_agg(coalesce(v.uid, v.born) ORDER BY v.n),
+           array_agg(coalesce(v.revision, 0) ORDER BY v.n), array_agg(v.status ORDER BY v.n),
+           array_agg(v.run) FILTER (WHERE v.verdict = '' AND v.key IS NULL)
+    INTO verdicts, keys, bases, tokens, lives, revisions, details, unborn
+    FROM (
+        SELECT u.n, u.run, u.born, h.key, h.sequence, h.token, h.uid, h.revision, h.status, CASE
+            WHEN h.key IS NOT NULL AND NOT h.key = ANY (held) THEN 'busy'
+            WHEN h.commit_id = u.id THEN 'again'
+            WHEN h.key IS NULL AND u.flags & 1 = 0 THEN 'not found'
+            WHEN h.key IS NOT NULL AND u.flags & 1 <> 0 AND u.flags & 6 = 0 THEN 'exists'
+            WHEN u.uid IS NOT NULL AND u.uid <> coalesce(h.uid, u.born) THEN 'fenced'
+            WHEN h.status IN ('completed', 'failed', 'cancelled') AND u.flags & 64 <> 0
+                 AND u.flags & 5 <> 5 THEN 'closed'
+            WHEN u.flags & 8 = 0 AND (coalesce(h.token, 0) <> 0 OR u.token IS NOT NULL)
+                 AND u.token IS DISTINCT FROM coalesce(h.token, 0) THEN 'fenced'
+            WHEN u.expected <> coalesce(h.sequence, 0) THEN 'conflict'
+            WHEN u.revision <> coalesce(h.revision, 0) THEN 'stale'
+            WHEN u.flags & 5 = 5 AND h.uid = u.born AND h.revision > 0 THEN 'exists'
+            WHEN h.key IS NULL AND NOT pg_try_advisory_xact_lock(
+                hashtextextended(u.run, '@runs'::regclass::oid::bigint)
+            ) THEN 'busy'
             ELSE ''
-        END;
-        IF verdict = '' AND c.key IS NULL THEN
-            IF pg_try_advisory_xact_lock(hashtextextended(c.run, '@runs'::regclass::oid::bigint))
-            THEN
-                unborn := unborn || c.run;
-            ELSE
-                verdict := 'busy';
-            END IF;
-        END IF;
-        IF verdict = '' AND p ? 'sends' AND EXISTS (
+        END AS verdict
+        FROM unnest(c_run, c_id, c_uid, c_born, c_expected, c_revision, c_token, c_flags)
+             WITH ORDINALITY AS u (run, id, uid, born, expected, revision, token, flags, n)
+        LEFT JOIN @runs AS h ON h.id = u.run
+    ) AS v;
+
+    -- what needs a look at other rows
+    FOR i IN
+        SELECT u.n FROM unnest(c_flags, verdicts) WITH ORDINALITY AS u (flags, verdict, n)
+        WHERE u.flags & (4 | 1024) <> 0 AND u.verdict = ''
+    LOOP
+        p := parts -> (i - 1);
+        IF p ? 'sends' AND EXISTS (
             SELECT FROM jsonb_to_recordset(p -> 'sends') AS s (run text)
             JOIN @runs AS t ON t.id = s.run WHERE NOT t.key = ANY (held)
         ) THEN
-            verdict := 'busy';
+            verdicts[i] := 'busy';
         END IF;
-        IF verdict = '' AND p ? 'starts' THEN
+        IF p ? 'starts' THEN
             FOR x IN
                 SELECT s.id FROM jsonb_to_recordset(p -> 'starts') AS s (id text)
                 WHERE NOT EXISTS (SELECT FROM @runs AS t WHERE t.id = s.id)
@@ -110,39 +109,29 @@ BEGIN
                 ) THEN
                     unborn := unborn || x.id;
                 ELSE
-                    verdict := 'busy';
+                    verdicts[i] := 'busy';
                 END IF;
             END LOOP;
         END IF;
-        IF verdict = '' AND c.flags & 5 = 5 AND c.key IS NOT NULL THEN
-            IF NOT @lock_tree_1(c.run) THEN
-                verdict := 'busy';
-            END IF;
-        END IF;
-        verdicts[n] := verdict;
-        IF verdict <> '' THEN
-            answers[n] := jsonb_build_object(
-                'uid', o_uid, 'sequence', o_sequence, 'revision', o_revision, 'token', o_token,
-                'detail', detail
-            );
+        IF c_flags[i] & 5 = 5 AND keys[i] > 0 AND NOT @lock_tree_1(c_run[i]) THEN
+            verdicts[i] := 'busy';
         END IF;
     END LOOP;
 
     -- A name that was free when the heads were read may have been taken before it was locked.
-    IF cardinality(unborn) > 0 THEN
-        SELECT array_agg(t.id) INTO taken FROM @runs AS t WHERE t.id = ANY (unborn);
-        IF taken IS NOT NULL THEN
+    IF unborn IS NOT NULL THEN
+        FOR x IN SELECT t.id FROM @runs AS t WHERE t.id = ANY (unborn) LOOP
             FOR i IN 1 .. cardinality(c_run) LOOP
                 IF verdicts[i] = '' AND (
-                    (keys[i] = 0 AND c_run[i] = ANY (taken)) OR EXISTS (
+                    (keys[i] = 0 AND c_run[i] = x.id) OR EXISTS (
                         SELECT FROM jsonb_to_recordset(parts -> (i - 1) -> 'starts') AS s (id text)
-                        WHERE s.id = ANY (taken)
+                        WHERE s.id = x.id
                     )
                 ) THEN
                     verdicts[i] := 'busy';
                 END IF;
             END LOOP;
-        END IF;
+        END LOOP;
     END IF;
 
     FOR x IN
@@ -151,158 +140,130 @@ BEGIN
         JOIN @events AS e ON e.run_key = keys[u.life]
             AND (CASE WHEN octet_length(e.id) <= 1024 THEN e.id ELSE md5(e.id) END)
               = (CASE WHEN octet_length(u.id) <= 1024 THEN u.id ELSE md5(u.id) END)
-        WHERE u.life <= cardinality(c_run) AND keys[u.life] > 0 AND verdicts[u.life] = ''
-          AND c_flags[u.life] & 5 <> 5
+        WHERE u.life <= cardinality(c_run) AND c_flags[u.life] & 5 <> 5
         ORDER BY u.life, u.position
     LOOP
-        verdicts[x.life] := 'duplicate';
-        answers[x.life] := jsonb_build_object('sequence', x.sequence, 'detail', x.id);
-    END LOOP;
-
-    FOR i IN 1 .. cardinality(c_run) LOOP
-        IF verdicts[i] = '' AND c_flags[i] & 1024 <> 0 AND parts -> (i - 1) ? 'finishes' THEN
-            FOR x IN
-                SELECT * FROM jsonb_to_recordset(parts -> (i - 1) -> 'finishes')
-                    AS f (i int, place text, token bigint)
-            LOOP
-                verdict := @hold_task_1(decode(x.place, 'hex'), x.token);
-                IF verdict <> '' AND verdicts[i] = '' THEN
-                    verdicts[i] := CASE verdict WHEN 'busy' THEN 'busy' ELSE 'lost' END;
-                    answers[i] := jsonb_build_object('detail', x.i::text);
-                END IF;
-            END LOOP;
+        IF verdicts[x.life] = '' THEN
+            verdicts[x.life] := 'duplicate';
+            details[x.life] := x.id;
+            numbers[x.life] := x.sequence;
         END IF;
-        refused := refused OR verdicts[i] NOT IN ('', 'again');
     END LOOP;
 
-    -- write
+    FOR i IN
+        SELECT u.n FROM unnest(c_flags, verdicts) WITH ORDINALITY AS u (flags, verdict, n)
+        WHERE u.flags & 1024 <> 0 AND u.verdict = '' AND parts -> (u.n - 1)::int ? 'finishes'
+    LOOP
+        FOR x IN
+            SELECT * FROM jsonb_to_recordset(parts -> (i - 1) -> 'finishes')
+                AS f (i int, place text, token bigint)
+        LOOP
+            verdict := @hold_task_1(decode(x.place, 'hex'), x.token);
+            IF verdict <> '' THEN
+                verdicts[i] := verdict;
+                details[i] := x.i::text;
+                EXIT;
+            END IF;
+        END LOOP;
+    END LOOP;
+
+    -- answer the refused
+    IF atomic AND EXISTS (SELECT FROM unnest(verdicts) AS u (v) WHERE u.v NOT IN ('', 'again')) THEN
+        verdicts := ARRAY(
+            SELECT CASE u.v WHEN '' THEN 'held back' ELSE u.v END
+            FROM unnest(verdicts) WITH ORDINALITY AS u (v, n) ORDER BY u.n
+        );
+    END IF;
+    FOR i IN
+        SELECT u.n FROM unnest(verdicts) WITH ORDINALITY AS u (verdict, n) WHERE u.verdict <> ''
+    LOOP
+        n := i;
+        verdict := verdicts[i];
+        o_uid := lives[i];
+        o_sequence := coalesce(numbers[i], bases[i]);
+        o_revision := revisions[i];
+        o_token := tokens[i];
+        detail := details[i];
+        still := false;
+        keys[i] := 0;
+        RETURN NEXT;
+    END LOOP;
+
+    -- write the plain ones
+    FOR n, o_uid, o_sequence, o_revision, o_token, detail, still, refused IN
+        WITH plain AS (
+            SELECT u.*, coalesce(u.status, r.status) IN ('completed', 'failed', 'cancelled') AS ends,
+                   u.flags & (32 | 128) <> 0 AND r.inbox > u.seen
+                   AND coalesce(u.status, r.status) NOT IN ('completed', 'failed', 'cancelled')
+                   AND EXISTS (
+                       SELECT FROM @inbox AS m WHERE m.run_key = r.key AND m.number > u.seen
+                   ) AS unseen
+            FROM unnest(keys, verdicts, c_id, c_flags, c_seen, c_status, c_workflow, c_wait_kind,
+                        c_current_step, c_runnable_at, c_events)
+                 WITH ORDINALITY AS u (key, verdict, id, flags, seen, status, workflow, wait_kind,
+                                       current_step, runnable_at, events, n)
+            JOIN @runs AS r ON r.key = u.key
+            WHERE u.verdict = '' AND u.flags & 2048 <> 0
+        )
+        UPDATE @runs AS t SET
+            workflow = coalesce(w.workflow, t.workflow),
+            status = coalesce(w.status, t.status),
+            wait_kind = CASE WHEN w.flags & 256 <> 0 THEN w.wait_kind ELSE t.wait_kind END,
+            current_step = CASE
+                WHEN w.flags & 512 <> 0 THEN w.current_step ELSE t.current_step END,
+            runnable_at = CASE
+                WHEN w.unseen THEN now
+                WHEN w.flags & 128 = 0 THEN t.runnable_at
+                WHEN w.runnable_at IS NULL THEN NULL
+                ELSE greatest(w.runnable_at, now) END,
+            owner = CASE
+                WHEN w.flags & 32 <> 0 AND NOT w.unseen AND NOT w.ends THEN NULL
+                ELSE t.owner END,
+            claimed_until = CASE
+                WHEN w.flags & 32 <> 0 AND NOT w.unseen AND NOT w.ends THEN NULL
+                ELSE t.claimed_until END,
+            sequence = t.sequence + w.events,
+            revision = t.revision + 1,
+            commit_id = w.id,
+            updated_at = now
+        FROM plain AS w WHERE t.key = w.key
+        RETURNING w.n, t.uid, t.sequence, t.revision, t.token, NULL::text, w.unseen,
+                  w.ends AND t.ended_at IS NULL
+    LOOP
+        IF refused THEN
+            PERFORM @end_run_1(now, keys[n], c_run[n]);
+        END IF;
+        verdict := 'done';
+        verdicts[n] := verdict;
+        RETURN NEXT;
+    END LOOP;
+
+    -- write the others
     FOR c IN
-        SELECT * FROM unnest(c_run, c_id, c_flags, c_seen, c_status, c_workflow, c_wait_kind,
-                             c_current_step, c_runnable_at, c_events)
-             WITH ORDINALITY AS u (run, id, flags, seen, status, workflow, wait_kind, current_step,
-                                   runnable_at, events, n)
+        SELECT u.* FROM unnest(verdicts, c_run, c_id, c_flags, c_seen, c_status, c_workflow,
+                               c_wait_kind, c_current_step, c_runnable_at, c_events)
+             WITH ORDINALITY AS u (verdict, run, id, flags, seen, status, workflow, wait_kind,
+                                   current_step, runnable_at, events, n)
+        WHERE u.verdict = ''
         ORDER BY u.n
     LOOP
         n := c.n;
-        still := false;
-        fired := '{}';
-        undelivered := '{}';
-        IF verdicts[n] = '' AND atomic AND refused THEN
-            verdicts[n] := 'held back';
-        END IF;
-        verdict := verdicts[n];
-        IF verdict <> '' THEN
-            keys[n] := 0;
-            p := answers[n];
-            o_uid := p ->> 'uid';
-            o_sequence := (p ->> 'sequence')::bigint;
-            o_revision := (p ->> 'revision')::bigint;
-            o_token := (p ->> 'token')::bigint;
-            detail := p ->> 'detail';
-            RETURN NEXT;
-            CONTINUE;
-        END IF;
-        p := CASE WHEN c.flags & 1024 <> 0 THEN parts -> (n - 1) END;
-
-        -- the life
-        is_new := keys[n] = 0 OR c.flags & 5 = 5;
-        IF is_new THEN
-            IF keys[n] > 0 THEN
-                SELECT * INTO r FROM @runs AS t WHERE t.key = keys[n];
-                IF c.flags & 16 <> 0 THEN
-                    -- Out of the way, before the old life is forgotten.
-                    UPDATE @inbox AS t SET run_key = -keys[n] WHERE t.run_key = keys[n];
-                    UPDATE @receipts AS t SET run_key = -keys[n] WHERE t.run_key = keys[n];
-                END IF;
-                PERFORM @forget_tree_1(c.run);
-                base := keys[n];
-                keys[n] := @begin_run_1(now, p -> 'birth', blobs);
-                IF c.flags & 16 <> 0 THEN
-                    UPDATE @inbox AS t SET run_key = keys[n] WHERE t.run_key = -base;
-                    UPDATE @receipts AS t SET run_key = keys[n] WHERE t.run_key = -base;
-                    UPDATE @runs AS t SET inbox = r.inbox, runnable_at = CASE
-                        WHEN EXISTS (SELECT FROM @inbox AS m WHERE m.run_key = keys[n]) THEN now
-                        ELSE t.runnable_at END
-                    WHERE t.key = keys[n];
-                END IF;
-            ELSE
-                keys[n] := @begin_run_1(now, p -> 'birth', blobs);
-            END IF;
-        END IF;
-
-        -- the claim
-        o_token := NULL;
-        holder := NULL;
-        until := NULL;
-        IF c.flags & 8 <> 0 THEN
-            o_token := nextval('@tokens');
-        END IF;
-        IF p ? 'hold' THEN
-            o_token := nextval('@tokens');
-            holder := p -> 'hold' ->> 'owner';
-            until := now + (p -> 'hold' ->> 'ttl')::bigint;
-        END IF;
-
-        -- what it consumes
-        IF p ? 'folds' THEN
-            DELETE FROM @inbox AS t USING jsonb_array_elements(p -> 'folds') AS f (number)
-            WHERE t.run_key = keys[n] AND t.number = f.number::bigint;
-        END IF;
-
-        -- the record
-        IF c.flags & (32 | 128) <> 0 THEN
-            SELECT EXISTS (
-                SELECT FROM @inbox AS t WHERE t.run_key = keys[n] AND t.number > c.seen
-            ) INTO still;
-            IF still THEN
-                SELECT coalesce(c.status, t.status) NOT IN ('completed', 'failed', 'cancelled')
-                INTO still FROM @runs AS t WHERE t.key = keys[n];
-            END IF;
-        END IF;
-        UPDATE @runs AS t SET
-            workflow = coalesce(c.workflow, t.workflow),
-            status = coalesce(c.status, t.status),
-            wait_kind = CASE WHEN c.flags & 256 <> 0 THEN c.wait_kind ELSE t.wait_kind END,
-            current_step = CASE
-                WHEN c.flags & 512 <> 0 THEN c.current_step ELSE t.current_step END,
-            runnable_at = CASE
-                WHEN still THEN now
-                WHEN c.flags & 128 = 0 THEN t.runnable_at
-                WHEN c.runnable_at IS NULL THEN NULL
-                ELSE greatest(c.runnable_at, now) END,
-            token = coalesce(o_token, t.token),
-            owner = CASE
-                WHEN c.flags & 32 <> 0 AND NOT still
-                     AND coalesce(c.status, t.status) NOT IN ('completed', 'failed', 'cancelled')
-                     THEN NULL
-                WHEN o_token IS NOT NULL THEN holder ELSE t.owner END,
-            claimed_until = CASE
-                WHEN c.flags & 32 <> 0 AND NOT still
-                     AND coalesce(c.status, t.status) NOT IN ('completed', 'failed', 'cancelled')
-                     THEN NULL
-                WHEN o_token IS NOT NULL THEN until ELSE t.claimed_until END,
-            sequence = t.sequence + c.events,
-            revision = t.revision + 1,
-            commit_id = c.id,
-            updated_at = now
-        WHERE t.key = keys[n]
-        RETURNING t.uid, t.sequence, t.revision, t.token, t.status, t.ended_at INTO r;
-        o_uid := r.uid;
-        o_sequence := r.sequence;
-        o_revision := r.revision;
-        o_token := r.token;
-        bases[n] := r.sequence - c.events;
-        tokens[n] := r.token;
-        detail := NULL;
-
-        IF p IS NOT NULL THEN
-            SELECT w.fired, w.undelivered, w.keys INTO fired, undelivered, keys
-            FROM @write_parts_1(now, c.run, keys, n, r.uid, p, blobs) AS w;
-        END IF;
-        IF r.ended_at IS NULL AND r.status IN ('completed', 'failed', 'cancelled') THEN
-            PERFORM @end_run_1(now, keys[n], c.run);
-        END IF;
+        SELECT w.* INTO x FROM @write_commit_1(
+            now, keys, n, c.run, c.id, c.flags, c.seen, c.status, c.workflow, c.wait_kind,
+            c.current_step, c.runnable_at, c.events, parts -> (n - 1), blobs
+        ) AS w;
+        keys := x.keys;
+        bases[n] := x.o_sequence - c.events;
+        tokens[n] := x.o_token;
         verdict := 'done';
+        o_uid := x.o_uid;
+        o_sequence := x.o_sequence;
+        o_revision := x.o_revision;
+        o_token := x.o_token;
+        detail := NULL;
+        still := x.still;
+        fired := x.fired;
+        undelivered := x.undelivered;
         RETURN NEXT;
     END LOOP;
 
@@ -315,6 +276,110 @@ BEGIN
                 e_data, e_output)
          AS u (life, position, id, type, version, step, timestamp, metadata, data, output)
     WHERE keys[u.life] > 0;
+END $$;
+
+-- Writes one commit that is more than plain, but for its events. `keys` learns of new lives.
+CREATE FUNCTION @write_commit_1(
+    now bigint, INOUT keys bigint[], n int, c_run text, c_id text, c_flags int, c_seen bigint,
+    c_status text, c_workflow text, c_wait_kind text, c_current_step text, c_runnable_at bigint,
+    c_events int, p jsonb, blobs bytea[],
+    OUT o_uid text, OUT o_sequence bigint, OUT o_revision bigint, OUT o_token bigint,
+    OUT still boolean, OUT fired text[], OUT undelivered text[]
+)
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    old bigint := keys[n];
+    r record;
+    new_token bigint;
+    holder text;
+    until bigint;
+BEGIN
+    -- the life
+    IF old > 0 AND c_flags & 5 = 5 THEN
+        SELECT * INTO r FROM @runs AS t WHERE t.key = old;
+        IF c_flags & 16 <> 0 THEN
+            -- Out of the way, before the old life is forgotten.
+            UPDATE @inbox AS t SET run_key = -old WHERE t.run_key = old;
+            UPDATE @receipts AS t SET run_key = -old WHERE t.run_key = old;
+        END IF;
+        PERFORM @forget_tree_1(c_run);
+        keys[n] := @begin_run_1(now, p -> 'birth', blobs);
+        IF c_flags & 16 <> 0 THEN
+            UPDATE @inbox AS t SET run_key = keys[n] WHERE t.run_key = -old;
+            UPDATE @receipts AS t SET run_key = keys[n] WHERE t.run_key = -old;
+            UPDATE @runs AS t SET inbox = r.inbox, runnable_at = CASE
+                WHEN EXISTS (SELECT FROM @inbox AS m WHERE m.run_key = keys[n]) THEN now
+                ELSE t.runnable_at END
+            WHERE t.key = keys[n];
+        END IF;
+    ELSIF old = 0 THEN
+        keys[n] := @begin_run_1(now, p -> 'birth', blobs);
+    END IF;
+
+    -- the claim
+    IF c_flags & 8 <> 0 THEN
+        new_token := nextval('@tokens');
+    END IF;
+    IF p ? 'hold' THEN
+        new_token := nextval('@tokens');
+        holder := p -> 'hold' ->> 'owner';
+        until := now + (p -> 'hold' ->> 'ttl')::bigint;
+    END IF;
+
+    -- what it consumes
+    IF p ? 'folds' THEN
+        DELETE FROM @inbox AS t USING jsonb_array_elements(p -> 'folds') AS f (number)
+        WHERE t.run_key = keys[n] AND t.number = f.number::bigint;
+    END IF;
+
+    -- the record
+    still := false;
+    IF c_flags & (32 | 128) <> 0 THEN
+        SELECT t.inbox > c_seen
+               AND coalesce(c_status, t.status) NOT IN ('completed', 'failed', 'cancelled')
+               AND EXISTS (SELECT FROM @inbox AS m WHERE m.run_key = t.key AND m.number > c_seen)
+        INTO still FROM @runs AS t WHERE t.key = keys[n];
+    END IF;
+    UPDATE @runs AS t SET
+        workflow = coalesce(c_workflow, t.workflow),
+        status = coalesce(c_status, t.status),
+        wait_kind = CASE WHEN c_flags & 256 <> 0 THEN c_wait_kind ELSE t.wait_kind END,
+        current_step = CASE WHEN c_flags & 512 <> 0 THEN c_current_step ELSE t.current_step END,
+        runnable_at = CASE
+            WHEN still THEN now
+            WHEN c_flags & 128 = 0 THEN t.runnable_at
+            WHEN c_runnable_at IS NULL THEN NULL
+            ELSE greatest(c_runnable_at, now) END,
+        token = coalesce(new_token, t.token),
+        owner = CASE
+            WHEN c_flags & 32 <> 0 AND NOT still
+                 AND coalesce(c_status, t.status) NOT IN ('completed', 'failed', 'cancelled')
+                 THEN NULL
+            WHEN new_token IS NOT NULL THEN holder
+            ELSE t.owner END,
+        claimed_until = CASE
+            WHEN c_flags & 32 <> 0 AND NOT still
+                 AND coalesce(c_status, t.status) NOT IN ('completed', 'failed', 'cancelled')
+                 THEN NULL
+            WHEN new_token IS NOT NULL THEN until
+            ELSE t.claimed_until END,
+        sequence = t.sequence + c_events,
+        revision = t.revision + 1,
+        commit_id = c_id,
+        updated_at = now
+    WHERE t.key = keys[n]
+    RETURNING t.uid, t.sequence, t.revision, t.token, t.status, t.ended_at INTO r;
+    o_uid := r.uid;
+    o_sequence := r.sequence;
+    o_revision := r.revision;
+    o_token := r.token;
+    IF p IS NOT NULL AND p <> 'null' THEN
+        SELECT w.fired, w.undelivered, w.keys INTO fired, undelivered, keys
+        FROM @write_parts_1(now, c_run, keys, n, r.uid, p, blobs) AS w;
+    END IF;
+    IF r.ended_at IS NULL AND r.status IN ('completed', 'failed', 'cancelled') THEN
+        PERFORM @end_run_1(now, keys[n], c_run);
+    END IF;
 END $$;
 
 -- What a commit brings besides events and record. A child that begins gets its key into `keys`.

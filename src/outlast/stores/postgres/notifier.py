@@ -1,0 +1,110 @@
+"""Doorbells between processes: one connection that listens, and rings that are gathered.
+
+::
+
+    commit ── ring ──▶ waiters here, at once
+                └────▶ flag ── at most one NOTIFY in 50 ms, by a task of its own ──▶ the others
+    others' NOTIFY ──▶ the listening connection ──▶ waiters here
+
+NOTIFY takes a lock over the whole database while it commits, so it is no part of a commit: it goes
+on its own, once for however many commits there were, and without waiting for the disk. A ring may be
+lost; whoever waits looks again after a while all the same. Behind a pooler nobody can listen: then
+processes find each other's work by looking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import asyncpg
+
+from outlast.errors import OutlastError
+from outlast.model.ids import new_id
+from outlast.ports.notifier import LocalNotifier
+
+_logger = logging.getLogger("outlast.postgres")
+
+PAUSE = 0.05
+"""Seconds between two NOTIFYs: more rings in between are one."""
+
+FIRST_RETRY, LONGEST_RETRY = 0.5, 30.0
+
+
+class PostgresNotifier(LocalNotifier):
+    """Rings here and, between `start` and `stop`, in the other processes on the same tables."""
+
+    def __init__(self, schema: str, prefix: str) -> None:
+        super().__init__()
+        name = hashlib.sha256(f"{schema}.{prefix}".encode()).hexdigest()[:24]
+        self.channel = f"outlast_{name}"
+        self.name = new_id()
+        self.is_listening = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wanted = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def ring(self) -> None:
+        super().ring()
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            with suppress(RuntimeError):  # it may be closed by now
+                loop.call_soon_threadsafe(self._wanted.set)
+
+    def start(self, url: str, notify: Callable[[], Awaitable[object]]) -> None:
+        """Begin to listen at `url` and to pass rings on by `notify`."""
+        if not self._tasks:
+            self._loop = asyncio.get_running_loop()
+            self._tasks = [
+                asyncio.create_task(self._listen(url), name="outlast listens"),
+                asyncio.create_task(self._pass_on(notify), name="outlast notifies"),
+            ]
+
+    async def stop(self) -> None:
+        """End both. Stopping twice is fine."""
+        tasks, self._tasks, self._loop = self._tasks, [], None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _pass_on(self, notify: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                await notify()
+            except OutlastError as error:
+                # Nobody is told, and nothing is lost: they look again after a while.
+                _logger.debug("a ring was not passed on: %s", error)
+            await asyncio.sleep(PAUSE)
+
+    async def _listen(self, url: str) -> None:
+        retry = FIRST_RETRY
+        while True:
+            connection: Any = None
+            try:
+                connection = await asyncpg.connect(url, timeout=30, statement_cache_size=0)
+                ended = asyncio.Event()
+                connection.add_termination_listener(lambda _, ended=ended: ended.set())
+                await connection.add_listener(self.channel, self._heard)
+                self.is_listening, retry = True, FIRST_RETRY
+                super().ring()  # for all that came while nobody listened
+                await ended.wait()
+                _logger.info("the connection that listens has ended: it is made again")
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                _logger.debug("cannot listen: %s", error)
+            finally:
+                self.is_listening = False
+                if connection is not None:
+                    connection.terminate()
+            await asyncio.sleep(retry * (0.5 + random.random()))
+            retry = min(2 * retry, LONGEST_RETRY)
+
+    def _heard(self, _: Any, pid: int, channel: str, sender: str) -> None:
+        if sender != self.name:
+            super().ring()
