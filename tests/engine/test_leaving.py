@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 
 import pytest
 
@@ -116,3 +117,26 @@ async def test_an_app_that_closes_hands_its_runs_back() -> None:
         assert await testing.handle("it").result() == "done"
     assert (clock.now() - begun).total_seconds() == 600
     assert begun == START
+
+
+@outlast.workflow
+async def cleans_up() -> None:
+    try:
+        await outlast.sleep(days=1)
+    finally:
+        await clean_up()
+
+
+@pytest.mark.proves("I14")
+async def test_a_run_that_is_dropped_before_its_first_turn_does_not_act() -> None:
+    """Its code has begun by then: it is thrown out like any other."""
+    async with app(cleans_up) as testing:
+        await testing.start(cleans_up, id="it")
+        driving = testing._engine.ending("it")
+        assert isinstance(driving, asyncio.Task)
+        assert inspect.getcoroutinestate(driving.get_coro()) == inspect.CORO_CREATED
+        driving.cancel()
+        del driving
+        await testing.clock.settle()
+        gc.collect()
+        assert heard == []

@@ -59,6 +59,13 @@ MUTANTS = [
         "        if self.execution.evicted:\n            request.close()\n            return None\n",
         cases("an_eviction_does_not_act_sync"),
     ),
+    Mutant(
+        "code whose driver never began is left to the garbage collector",
+        ENGINE,
+        "        task.add_done_callback(lambda _: execution.evict())\n",
+        "",
+        ("tests/engine/test_leaving.py",),
+    ),
     # -- steps ----------------------------------------------------------------------------------
     Mutant(
         "the attempts of a step are not counted",

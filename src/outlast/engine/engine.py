@@ -266,6 +266,8 @@ class Engine:
         self._driving.set()
         self._tasks[run.id] = task
         task.add_done_callback(lambda task: self._over(run.id, drive, task))
+        # A task that is cancelled before it has begun runs no ``finally`` of its own.
+        task.add_done_callback(lambda _: execution.evict())
 
     def _over(self, run_id: str, drive: Drive, task: asyncio.Task[None]) -> None:
         if self._drives.get(run_id) is drive:
