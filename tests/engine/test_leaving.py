@@ -134,9 +134,11 @@ async def test_a_run_that_is_dropped_before_its_first_turn_does_not_act() -> Non
         await testing.start(cleans_up, id="it")
         driving = testing._engine.ending("it")
         assert isinstance(driving, asyncio.Task)
-        assert inspect.getcoroutinestate(driving.get_coro()) == inspect.CORO_CREATED
+        code = driving.get_coro()
+        assert inspect.iscoroutine(code)
+        assert inspect.getcoroutinestate(code) == inspect.CORO_CREATED
         driving.cancel()
-        del driving
+        del driving, code
         await testing.clock.settle()
         gc.collect()
         assert heard == []

@@ -8,6 +8,7 @@ from tests.mutants._engine import (
     CONTROL,
     CUT_OFF,
     DRIVE,
+    ENGINE,
     EXECUTION,
     LOOP,
     MAP,
