@@ -27,6 +27,8 @@ MODULES = [
     "compensation",
     "control",
     "maps",
+    "nesting",
+    "races",
     "replay",
     "steps",
     "structure",
@@ -37,6 +39,12 @@ TOO_LONG = {"loops_for_long"}
 """A thousand commits: it takes as long as a hundred others, and shows what a short loop shows."""
 
 RACES = {
+    "a_signal_at_the_last_moment": "a process that stands still may be late for both",
+    "the_signal_is_first": "a step that is cut off and a late signal may both lose to the timer",
+    "the_step_is_first": "a step that is cut off may lose to the timer",
+    "three_signals_and_three_timeouts": "a signal may come when its time is over",
+    "a_timeout_around_signals": "a signal may come when the time is over",
+    "is_cancelled_with_its_guest": "which of the two ends first is open",
     "is_quick_enough": "a lost lease takes longer than its timeout",
     "maps_nothing": "its result says how long it took",
     "three_are_enough": "more than three may be ready at once",
