@@ -31,6 +31,11 @@ _STORES = {
     "postgres": ("outlast.stores.postgres", "PostgresStore", "postgres"),
     "postgresql": ("outlast.stores.postgres", "PostgresStore", "postgres"),
     "sqlite": ("outlast.stores.sqlite", "SqliteStore", None),
+    "redis": ("outlast.stores.redis", "RedisStore", "redis"),
+    "rediss": ("outlast.stores.redis", "RedisStore", "redis"),
+    "redis+sentinel": ("outlast.stores.redis", "RedisStore", "redis"),
+    "redis+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
+    "rediss+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
 }
 
 
