@@ -75,7 +75,11 @@ async def _ended(
     ]
     found = []
     for part, reply in enumerate(await server.commands(commands, timeout=timeout, writes=False)):
-        flat = [one for pair in reply for one in pair] if reply and isinstance(reply[0], list) else reply
+        flat = (
+            [one for pair in reply for one in pair]
+            if reply and isinstance(reply[0], list)
+            else reply
+        )
         for id, score in zip(flat[::2], flat[1::2], strict=True):
             found.append((int(float(score)), part, id.decode()))
     return found

@@ -72,9 +72,7 @@ async def _by_name(server: Server, run_ids: Collection[str], timeout: float | No
     return [id for _, id in sorted((int(at or 0), id) for at, id in zip(due, ids, strict=False))]
 
 
-async def _look(
-    server: Server, wish: Wish, limit: int, timeout: float | None
-) -> list[Candidate]:
+async def _look(server: Server, wish: Wish, limit: int, timeout: float | None) -> list[Candidate]:
     """What is on the shelves: of each workflow those due longest, and all whose lease ran out."""
     layout = server.layout
     now = to_micros(await server.now(timeout=timeout))

@@ -175,7 +175,9 @@ def _refusal(commit: Commit, what: str, rest: list[Any]) -> Refusal:
             return Busy("not written: another commit of this atomic batch was refused")
 
 
-def saved_activities(commits: Sequence[Commit], outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+def saved_activities(
+    commits: Sequence[Commit], outcomes: Sequence[Outcome]
+) -> list[tuple[str, str]]:
     """Id and run of the activity states that were written."""
     return [
         (activity.id, commit.run_id)
@@ -183,4 +185,3 @@ def saved_activities(commits: Sequence[Commit], outcomes: Sequence[Outcome]) -> 
         if isinstance(outcome, Committed)
         for activity in commit.activities
     ]
-

@@ -67,16 +67,16 @@ class RedisDetails(Store):
         self._retention = _retention(retention, options.get("retention"))
         self._watch = Watch()
         self._tidied: float | None = None
-        self._bell = Bell(self._server)
-        self.notifier: RedisNotifier = RedisNotifier(self._bell.publish, self._bell.listen)
+        bell = Bell(self._server)
+        self.notifier = self._doorbell = RedisNotifier(bell.publish, bell.listen)
 
     async def _open(self) -> None:
         await self._session.open()
         self.durability = self._server.durability
-        self.notifier.open()
+        self._doorbell.open()
 
     async def _close(self) -> None:
-        await self.notifier.close()
+        await self._doorbell.close()
         await self._session.close()
 
     def describe(self) -> dict[str, object]:
@@ -110,7 +110,10 @@ class RedisDetails(Store):
         return (await server.commands(asked, timeout=timeout, writes=False))[0]
 
     async def _carry(
-        self, relay: Callable[..., Awaitable[dict[str, Any]]], posted: set[int], timeout: float | None
+        self,
+        relay: Callable[..., Awaitable[dict[str, Any]]],
+        posted: set[int],
+        timeout: float | None,
     ) -> dict[str, Any]:
         """Relay now. What cannot be carried over now stays in the outbox, and is not lost."""
         try:

@@ -94,4 +94,3 @@ def _denied(where: str) -> StoreFault:
     return StoreFault(
         f"Redis at {where} does not let us in: check user name, password and the rights of the user"
     )
-

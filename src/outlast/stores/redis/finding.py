@@ -29,7 +29,7 @@ class Walk(NamedTuple):
     """A range of an index in one partition: all members that begin with `head`."""
 
     part: int
-    index: str
+    place: str
     head: bytes
 
 
@@ -43,9 +43,7 @@ async def find(server: Server, query: RunQuery, *, timeout: float | None) -> Pag
     return Page(items, None)
 
 
-async def find_runs(
-    server: Server, ids: list[str], *, timeout: float | None
-) -> list[Run | None]:
+async def find_runs(server: Server, ids: list[str], *, timeout: float | None) -> list[Run | None]:
     """The records of runs, in order."""
     layout = server.layout
     parts = [layout.part_of(id) for id in ids]
@@ -57,9 +55,7 @@ async def find_runs(
     return [to_run(id, reply) for id, reply in zip(ids, replies, strict=True)]
 
 
-async def _matching(
-    server: Server, query: RunQuery, timeout: float | None
-) -> AsyncIterator[Run]:
+async def _matching(server: Server, query: RunQuery, timeout: float | None) -> AsyncIterator[Run]:
     walks = await _walks(server, query, timeout)
     page = min(query.limit + 1, PAGE)
     before = None if query.after is None else _position(query.after)
@@ -94,7 +90,7 @@ async def _read(
     for walk, before in positions.items():
         start = b"(" + walk.head + (b"\xff" if before is None else before)
         end = b"[" + walk.head
-        key = server.layout.key(walk.part, walk.index)
+        key = server.layout.key(walk.part, walk.place)
         command = (b"ZREVRANGEBYLEX", key, start, end, b"LIMIT", b"0", b"%d" % page)
         commands.append((walk.part, command))
     replies = await server.commands(commands, timeout=timeout, writes=False)

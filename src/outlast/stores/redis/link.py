@@ -85,7 +85,7 @@ class SingleLink(Link):
             await self._client.connection_pool.disconnect()
 
     async def run(self, requests: Sequence[Request], attempt: Attempt) -> list[Any]:
-        pool = self._client.connection_pool
+        pool: Any = self._client.connection_pool
         connection = await pool.get_connection()
         try:
             return await exchange(connection, [one.command for one in requests], attempt)
@@ -96,7 +96,7 @@ class SingleLink(Link):
         return [await self.run([Request(b"", command) for command in commands], Attempt())]
 
     async def subscribe(self, channel: bytes, heard: Callable[[bytes], None]) -> None:
-        pool = self._client.connection_pool
+        pool: Any = self._client.connection_pool
         connection = await pool.get_connection()
         try:
             await listen(connection, channel, heard)
@@ -134,8 +134,7 @@ class ClusterLink(Link):
 
     async def everywhere(self, commands: Sequence[Command]) -> list[list[Any]]:
         return [
-            await self._on_node(node, commands, Attempt())
-            for node in self._client.get_primaries()
+            await self._on_node(node, commands, Attempt()) for node in self._client.get_primaries()
         ]
 
     async def subscribe(self, channel: bytes, heard: Callable[[bytes], None]) -> None:
@@ -179,9 +178,7 @@ class ClusterLink(Link):
             if isinstance(error, BaseException):
                 raise error
 
-    async def _on_node(
-        self, node: Any, commands: Sequence[Command], attempt: Attempt
-    ) -> list[Any]:
+    async def _on_node(self, node: Any, commands: Sequence[Command], attempt: Attempt) -> list[Any]:
         connection = node.acquire_connection()
         try:
             return await exchange(connection, commands, attempt)
@@ -198,7 +195,7 @@ class ClusterLink(Link):
         again: dict[int, Any] = {}
         asking: set[int] = set()
         pause = learn = False
-        for n in left:
+        for n, node in left.items():
             reply = replies[n]
             if isinstance(reply, AskError):  # MovedError is one
                 if isinstance(reply, MovedError):
@@ -207,9 +204,9 @@ class ClusterLink(Link):
                     asking.add(n)
                 again[n] = (reply.host, reply.port)
             elif isinstance(reply, TryAgainError):
-                again[n], pause = left[n], True
+                again[n], pause = node, True
             elif isinstance(reply, ClusterDownError):
-                again[n], pause, learn = left[n], True, True
+                again[n], pause, learn = node, True, True
         if pause:
             await asyncio.sleep(PAUSE_SECONDS)
         if learn:
@@ -225,7 +222,7 @@ class ClusterLink(Link):
 
     def _node(self, route: bytes) -> Any:
         try:
-            node = self._client.get_node_from_key(route)
+            node = self._client.get_node_from_key(route.decode())
         except RedisClusterException as error:
             self._is_stale = True
             raise LostConnection(f"no node serves this slot: {error}") from error

@@ -80,7 +80,7 @@ class Location(NamedTuple):
         name, _, db = unquote(parts.path).strip("/").partition("/")
         if not name:
             raise InvalidValue("a Sentinel URL names its primary: redis+sentinel://host:26379/name")
-        sentinel = Sentinel(_hosts(parts.netloc, 26379), **options)
+        sentinel: Any = Sentinel(_hosts(parts.netloc, 26379), **options)  # type: ignore[no-untyped-call]
         client = sentinel.master_for(name, db=int(db or 0), retry=_never())
         return SingleLink(client, owned=True)
 

@@ -48,8 +48,10 @@ class RedisNotifier(LocalNotifier):
         tasks = [task for task in (self._publishing, self._listening) if task is not None]
         self._publishing = self._listening = None
         for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            # redis-py loses a cancellation that comes while it connects: so until it is heard.
+            while not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=0.05)
 
     def ring(self) -> None:
         super().ring()

@@ -294,7 +294,9 @@ def pack_commit(commit: Commit, layout: Layout, part: int) -> Packed:
         "entries": [
             part for one in commit.entries for part in (stamp(one.timestamp), blob(pack_entry(one)))
         ],
-        "activities": [{"id": one.id, "bytes": blob(pack_activity(one))} for one in commit.activities],
+        "activities": [
+            {"id": one.id, "bytes": blob(pack_activity(one))} for one in commit.activities
+        ],
     }
     packed |= {name: value for name, value in lists.items() if value}
     if commit.facts:

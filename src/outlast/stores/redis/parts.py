@@ -104,6 +104,7 @@ async def find_fact(server: Server, hash: str, root: str, *, timeout: float | No
     layout = server.layout
     if root:
         part = layout.part_of(root)
+        command: tuple[bytes, ...]
         command = (b"HGET", layout.key(part, of_run(root, "facts")), hash.encode())
     else:
         part = layout.part_for(hash)

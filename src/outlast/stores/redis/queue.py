@@ -15,7 +15,7 @@ from outlast.model.query import check_limit
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros
 from outlast.ports.clock import Clock
-from outlast.ports.notifier import LocalNotifier, Notifier
+from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
 from outlast.stores.redis.bell import Bell
 from outlast.stores.redis.keys import TASKS, Layout, framed, of_run
@@ -72,10 +72,7 @@ class RedisQueue(Queue):
         if self._bell is not None:
             await self._bell.close()
         await self._session.close()
-        # Who waits in this process is told; elsewhere nobody has a reason to look.
-        LocalNotifier.ring(self.notifier) if isinstance(  # type: ignore[func-returns-value]
-            self.notifier, LocalNotifier
-        ) else self.notifier.ring()
+        self.notifier.ring()
 
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None

@@ -53,7 +53,9 @@ async def relay(
     answers: dict[str, list[Any]] = {}
     for source in sources:
         key = server.layout.key(source, "outbox")
-        (reply,) = await server.commands([(source, (b"HGETALL", key))], timeout=timeout, writes=False)
+        (reply,) = await server.commands(
+            [(source, (b"HGETALL", key))], timeout=timeout, writes=False
+        )
         blocked: set[int] = set()
         for number, packed in sorted(pairs(reply).items(), key=lambda pair: int(pair[0])):
             entry = _entry.decode(packed)
@@ -65,9 +67,7 @@ async def relay(
                 continue
             if entry.send is not None:
                 answers[entry.send.id] = answer
-            await server.commands(
-                [(source, (b"HDEL", key, number))], timeout=timeout, writes=True
-            )
+            await server.commands([(source, (b"HDEL", key, number))], timeout=timeout, writes=True)
     return answers
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-
 from outlast.errors import Fenced, NotFound, RunClosed, UnknownOutcome
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
@@ -35,7 +34,8 @@ async def send_all(
         for n, send in enumerate(sends):
             by_part.setdefault(layout.part_of(send.run_id), []).append(n)
         calls = [
-            _call(server, part, [sends[n] for n in numbers], []) for part, numbers in by_part.items()
+            _call(server, part, [sends[n] for n in numbers], [])
+            for part, numbers in by_part.items()
         ]
     else:
         homes: dict[int, list[Claim]] = {}
@@ -114,5 +114,3 @@ def _receipt(send: Send, answer: list[Any]) -> Receipt | Refusal:
             return RunClosed(send.run_id, Status(answer[1].decode()))
         case _:
             return NotFound("run", send.run_id)
-
-

@@ -87,8 +87,9 @@ class RedisStore(RedisDetails):
                 lost = set(outcome.undelivered)
                 lost |= {id for id, answer in answers.items() if answer[0] not in (b"ok", b"again")}
                 ids = tuple(send.item.id for send in commit.sends if send.item.id in lost)
-                outcome = msgspec.structs.replace(outcome, undelivered=ids)
-            told.append(outcome)
+                told.append(msgspec.structs.replace(outcome, undelivered=ids))
+            else:
+                told.append(outcome)
         return told
 
     # -- reads --------------------------------------------------------------------------------
@@ -163,5 +164,3 @@ class RedisClusterStore(RedisStore):
 
     capabilities = RedisStore.capabilities - {Capability.ATOMIC_BATCH}
     _default_partitions = PARTITIONS
-
-

@@ -73,7 +73,9 @@ class Watch:
             f"quarantined: Redis has gone back behind revision {told.revision}, which it had "
             "acknowledged; steps may have been done that are no longer recorded"
         )
-        call = quarantine_call(server, run_id, {"uid": told.uid, "revision": str(told.revision), "reason": reason})
+        call = quarantine_call(
+            server, run_id, {"uid": told.uid, "revision": str(told.revision), "reason": reason}
+        )
         if (await server.call(call, timeout=None))[0] == b"done":
             _logger.error("run %r is %s", run_id, reason)
 
@@ -82,6 +84,9 @@ class Watch:
         self._told.pop(run_id, None)
 
     def _remember(self, run_id: str, told: Told) -> None:
+        known = self._told.get(run_id)
+        if known is not None and known.uid == told.uid and known.revision > told.revision:
+            return  # answers may come in another order than they were given
         self._told[run_id] = told
         self._told.move_to_end(run_id)
         if len(self._told) > REMEMBERED:
