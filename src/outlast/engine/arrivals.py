@@ -62,6 +62,16 @@ class Inbox:
         """Hand signals and updates to those who want them."""
         self._mailbox.match(self._execution, now)
 
+    def tell_what_is_left(self) -> None:
+        """The run has ended. Signals that nobody has asked for may have had a wrong name."""
+        names = self._mailbox.signals
+        if names:
+            log.warning(
+                "run %s of workflow %r has ended and never asked for the signals %s. If that is "
+                "not meant, compare their names with those in wait_for(…)",
+                self._execution.run_id, self._execution.workflow.name, names,
+            )  # fmt: skip
+
     def fold_pauses(self) -> None:
         """The next commit records that the run is paused, or it no longer is. Until then such an
         item stays where it is: steps that run may end first, and a process that dies meanwhile

@@ -127,6 +127,8 @@ class Drive:
             self._sequence = committed.sequence
             self._note(commit.change)
             if end is not None:
+                self._inbox.tell_what_is_left()
+            if end is not None:
                 return False
             if not rests:
                 return True

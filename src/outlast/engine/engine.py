@@ -25,7 +25,7 @@ from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.step import StepCall
 from outlast.engine.turn import ending, next_commit, parked
 from outlast.engine.watch import LoopWatch
-from outlast.engine.watching import Watcher, Watchers
+from outlast.engine.watching import Strangers, Watcher, Watchers
 from outlast.errors import Mismatch, StoreFault, TryAgain, Undecodable, WorkflowMisuse
 from outlast.model.claim import Claim, ClaimedRun, Hold
 from outlast.model.commit import Creation
@@ -65,7 +65,8 @@ class Engine:
         self._clock = store.clock
         # A call that takes longer would cost the lease that it works under.
         self._patience = lease / 3
-        self._journal = Journal(store, timeout=self._patience, watch=Watchers(watchers))
+        watch = Watchers((Strangers(self.workflows), *watchers))
+        self._journal = Journal(store, timeout=self._patience, watch=watch)
         self._codec = codec
         self._bodies = Bodies(codec, store.clock)
         self._lease = lease

@@ -19,6 +19,11 @@ class Mailbox:
     def __init__(self) -> None:
         self._items: dict[tuple[str, str], deque[Item]] = {}
 
+    @property
+    def signals(self) -> list[str]:
+        """The names of the signals that are here."""
+        return sorted(name for kind, name in self._items if kind == "signal")
+
     def put(self, item: Item) -> None:
         """A signal or an update has come."""
         self._items.setdefault((item.kind, item.name), deque()).append(item)

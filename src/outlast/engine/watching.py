@@ -8,7 +8,7 @@ and traces can be; nothing in the engine is told to count or to log what it does
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from outlast.model.commit import Commit, Committed
 from outlast.model.event import Event, EventType
@@ -46,6 +46,26 @@ class Watchers:
                 watcher(commit, committed)
             except Exception:
                 log.exception("watcher %r failed at a commit of run %s", watcher, commit.run_id)
+
+
+class Strangers:
+    """Tells of children whose code is not here: they wait until somebody has it, and so does their
+    parent. Each workflow is told of once."""
+
+    def __init__(self, known: Container[str]) -> None:
+        self._known = known
+        self._told: set[str] = set()
+
+    def __call__(self, commit: Commit, _: Committed) -> None:
+        for start in commit.starts:
+            name = start.run.workflow
+            if name not in self._known and name not in self._told:
+                self._told.add(name)
+                log.warning(
+                    "run %s has a child of workflow %r, which is not registered here: it waits "
+                    "until a worker has it. If this is the only one: App(…, workflows=[…, %s])",
+                    shown(commit.run_id), name, name,
+                )  # fmt: skip
 
 
 def log_events(commit: Commit, _: Committed) -> None:
