@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import os
 import re
 import sys
 import textwrap
@@ -19,6 +20,7 @@ from types import CodeType, ModuleType
 from typing import NamedTuple
 
 import pytest
+from _pytest.mark import ParameterSet
 
 ROOT = Path(__file__).parent.parent.parent
 FENCE = re.compile(r"^\s*(?P<mark>`{3,}|~{3,})\s*(?P<info>[^`]*)$")
@@ -100,10 +102,25 @@ def pages() -> list[Path]:
     return [page for page in found if page.exists() and any(blocks_of(page.read_text("utf-8")))]
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=str(shown(page))) for page in pages()])
+SERVERS = {"DATABASE_URL": "OUTLAST_TEST_POSTGRES"}
+"""Variables that pages name their server by, and where `tools.servers` says that it is."""
+
+
+def parameter(page: Path) -> ParameterSet:
+    """A page, marked if it needs a server."""
+    needs = any(name in page.read_text("utf-8") for name in SERVERS)
+    return pytest.param(page, id=str(shown(page)), marks=[pytest.mark.server] if needs else [])
+
+
+@pytest.mark.parametrize("page", [parameter(page) for page in pages()])
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's examples run as they are printed."""
     monkeypatch.chdir(tmp_path)
+    for name, server in SERVERS.items():
+        if name in page.read_text("utf-8"):
+            url = os.environ.get(server)
+            assert url, f"{server} is not set: run `./dev test`, or use `tools.servers`"
+            monkeypatch.setenv(name, url)
     run_page(page)
 
 
