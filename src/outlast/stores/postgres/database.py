@@ -29,7 +29,7 @@ from outlast.stores.postgres.rows import Row
 from outlast.stores.postgres.server import Server, check_pool_size, read_server
 
 SCHEMES = ("postgresql", "postgres")
-CONNECT_SECONDS = 30.0
+CONNECT_SECONDS = 30
 CLOSE_SECONDS = 10.0
 POOL_SIZE = 10
 

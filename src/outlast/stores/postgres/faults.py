@@ -103,7 +103,7 @@ def _lost(error: BaseException, where: str, *, sent: bool, writes: bool) -> Exce
 
 
 def _by_state(error: asyncpg.PostgresError, where: str, *, sent: bool, writes: bool) -> Exception:
-    state = error.sqlstate or ""
+    state: str = getattr(error, "sqlstate", None) or ""
     said = _short(error)
     if state in ENDED:
         return _lost(error, where, sent=sent, writes=writes)
