@@ -9,6 +9,7 @@ import pytest
 from outlast.model import Event
 from outlast.model.event import EventType
 from outlast.model.payloads import MapProgress, payload_of
+from outlast.testing.replaying import replay
 from tests.corpus.case import RUN, Case, lines, told
 from tests.corpus.every import BY_ID, CASES, MakeStore, in_files, in_memory
 from tests.corpus.stage import Ending, play
@@ -34,6 +35,20 @@ async def test_a_case(case: Case, make_store: MakeStore) -> None:
     assert len(ending.executions) == (done(ending) if case.bodies is None else case.bodies)
     if case.notes is not None:
         assert ending.notes == case.notes
+
+
+@pytest.mark.proves("I13", "I14")
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+async def test_a_case_replays_from_zero(case: Case) -> None:
+    """The same code on the history that it wrote asks for the same and comes to the same end; and
+    so do its children. Only a run that was terminated knows nothing of its end."""
+    ending = await play(case, in_memory)
+    by_name = {workflow.name: workflow for workflow in case.workflows}
+    for id, history in ending.histories.items():
+        run = ending.runs[id]
+        replayed = replay(by_name[run.workflow], history, uid=run.uid)
+        assert replayed.asks == []
+        assert replayed.ended == payload_of(history[-1]) or case.id == "is_terminated"
 
 
 @pytest.mark.proves("K-02")
