@@ -28,7 +28,6 @@ BUSY = {
     "40001",  # serialization_failure
     "40P01",  # deadlock_detected
     "55P03",  # lock_not_available
-    "23505",  # unique_violation: under a stricter isolation somebody else's row is seen too late
     "57014",  # query_canceled: an administrator, or statement_timeout
 }
 AWAY = {
@@ -109,6 +108,10 @@ def _by_state(error: asyncpg.PostgresError, where: str, *, sent: bool, writes: b
         return _lost(error, where, sent=sent, writes=writes)
     if state in BUSY:
         return Busy(f"somebody else was in the way at {where} ({said}). Nothing was written")
+    if state == "23505":
+        if str(getattr(error, "constraint_name", "")).endswith("runs_id"):
+            return Busy(f"somebody else has begun that run at {where} meanwhile ({said})")
+        return Undecodable(f"the tables at {where} contradict each other ({said})")
     if state in AWAY:
         return Unavailable(f"{where} takes no more work now ({said}): {AWAY[state]}")
     if state in LOGIN:

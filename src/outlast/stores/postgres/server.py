@@ -64,12 +64,18 @@ class Server(Struct, frozen=True, kw_only=True):
 
 def read_server(row: Row, connection_pid: int, where: str) -> Server:
     """What `describe_server` says; refuses what we cannot work with."""
-    number, encoding, pid, fsync, synchronous, pages, standbys, recovering, version = row
+    number, encoding, pid, fsync, synchronous, pages, standbys, recovering, version, isolation = row
     if number < OLDEST:
         raise StoreFault(f"{where} runs PostgreSQL {version}: 13 or later is needed")
     if encoding != "UTF8":
         raise StoreFault(
             f"{where} has the encoding {encoding}: create the database with ENCODING 'UTF8'"
+        )
+    if isolation != "read committed":
+        # A statement has to see what was committed while it waited for a lock.
+        raise StoreFault(
+            f"{where} has default_transaction_isolation={isolation!r}: set it to 'read committed' "
+            "for this user (ALTER ROLE … SET default_transaction_isolation = 'read committed')"
         )
     return Server(
         version=version,

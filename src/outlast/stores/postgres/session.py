@@ -78,8 +78,7 @@ class Session:
         writes: bool,
         urgent: bool,
     ) -> list[Row]:
-        if not self._is_open:
-            await self._make_ready()
+        await self.make_ready()
         try:
             return await self.database.fetch(
                 name, *args, timeout=timeout, writes=writes, urgent=urgent
@@ -87,7 +86,10 @@ class Session:
         except StoreClosed as error:
             raise self._error(str(error)) from error
 
-    async def _make_ready(self) -> None:
+    async def make_ready(self) -> None:
+        """Open it if it never was; an error if it is closed."""
+        if self._is_open:
+            return
         if self._borrowed and self.database.is_open and not self._is_closed:
             return
         if self._is_closed or (self._borrowed and self.database.was_open):

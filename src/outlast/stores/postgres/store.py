@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 END_OF_TIME = (2**63 - 1, "\U0010ffff")
 EVERYTHING = 2**62
+LARGEST_BATCH = 1000
+"""Commits in one statement. Each new run takes a place in the server's table of locks, which has
+6,400 as it comes."""
 
 
 class PostgresStore(PostgresDetails):
@@ -76,18 +79,27 @@ class PostgresStore(PostgresDetails):
     ) -> list[Outcome]:
         self.check(commits, atomic=atomic)
         if not commits:
-            await self._session.read("now", *self._session.time, timeout=timeout)
+            await self._session.make_ready()
             return []
+        step = len(commits) if atomic else LARGEST_BATCH
         try:
-            found = await self._session.write(
-                "commit",
-                *self._session.time,
-                *pack_commits(commits, atomic=atomic),
-                timeout=timeout,
-            )
+            return [
+                outcome
+                for start in range(0, len(commits), step)
+                for outcome in await self._commit(
+                    commits[start : start + step], atomic=atomic, timeout=timeout
+                )
+            ]
         finally:
             # Also for a caller that was cancelled or out of time: it may be written all the same.
             self.announce(commits)
+
+    async def _commit(
+        self, commits: Sequence[Commit], *, atomic: bool, timeout: float | None
+    ) -> list[Outcome]:
+        found = await self._session.write(
+            "commit", *self._session.time, *pack_commits(commits, atomic=atomic), timeout=timeout
+        )
         found.sort(key=itemgetter(0))
         return [outcome_of(commit, row) for commit, row in zip(commits, found, strict=True)]
 

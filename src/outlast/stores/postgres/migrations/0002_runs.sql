@@ -2,8 +2,8 @@
 -- the verdicts of `outlast.model.decision` in its order; the conformance kit holds both to it.
 --
 -- Functions have numbers: a newer outlast adds others beside them, and processes of both versions
--- work on the same tables. They plan for tables that grow: without statistics PostgreSQL takes a
--- new table for a small one and would keep a plan that reads all of it.
+-- work on the same tables. Those that are called from outside plan for tables that grow: without
+-- statistics PostgreSQL takes a new table for a small one and would keep a plan that reads all of it.
 
 -- The store's time: `at` if a test gives it, else the server's, moved by `shift`.
 CREATE FUNCTION @now_1(at bigint, shift bigint) RETURNS bigint
@@ -13,7 +13,7 @@ $$;
 
 -- A new life, from its record. Gives its key.
 CREATE FUNCTION @begin_run_1(now bigint, b jsonb, blobs bytea[]) RETURNS bigint
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     k bigint;
     born bigint := coalesce((b->>'created_at')::bigint, now);
@@ -39,19 +39,20 @@ END $$;
 
 -- The run has ended: nobody owns it, nothing wakes it, no task of it is left to be done.
 CREATE FUNCTION @end_run_1(now bigint, k bigint, run text) RETURNS void
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE @runs SET runnable_at = NULL, owner = NULL, claimed_until = NULL, ended_at = now
     WHERE key = k;
-    DELETE FROM @tasks WHERE run_id = run;
-    DELETE FROM @dead_tasks WHERE run_id = run;
+    -- The indexes leave out tasks of no run, and want to be told.
+    DELETE FROM @tasks WHERE run_id = run AND run_id <> '';
+    DELETE FROM @dead_tasks WHERE run_id = run AND run_id <> '';
     DELETE FROM @timers WHERE run_key = k AND NOT fired;
 END $$;
 
 -- Removes a run with its descendants and all they own; whether the run was there. The caller holds
 -- the locks. DEL follows "~" in every encoding, so a range finds the ids that go on with "~".
 CREATE FUNCTION @forget_tree_1(run text) RETURNS boolean
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     ks bigint[];
     ids text[];
@@ -83,7 +84,7 @@ END $$;
 
 -- Locks a run and its descendants without waiting; false if somebody else holds one of them.
 CREATE FUNCTION @lock_tree_1(run text) RETURNS boolean
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     held bigint[];
 BEGIN
@@ -103,7 +104,7 @@ CREATE FUNCTION @deliver_1(
     now bigint, run text, life text, item text, a_kind text, a_name text, a_sender text,
     a_data bytea, OUT verdict text, OUT given bigint, OUT current bigint, OUT stands text
 )
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     r record;
 BEGIN
@@ -140,7 +141,7 @@ END $$;
 
 -- Locks a run, waiting for a while; false if somebody else holds it for longer.
 CREATE FUNCTION @lock_run_1(run text) RETURNS boolean
-LANGUAGE plpgsql SET enable_seqscan = off SET lock_timeout = '1s' AS $$
+LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '1s' AS $$
 BEGIN
     PERFORM FROM @runs WHERE id = run FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
@@ -156,7 +157,7 @@ END $$;
 -- the number of a claim says that this claim was lost, or is busy, and that nothing was done.
 CREATE FUNCTION @send_1(at bigint, shift bigint, sends text, finishes text, blobs bytea[])
 RETURNS TABLE (n int, verdict text, given bigint, current bigint, stands text)
-LANGUAGE plpgsql SET enable_seqscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
 DECLARE
     now bigint;
     busy text[] := '{}';
@@ -204,7 +205,7 @@ END $$;
 
 -- Removes a run and its tree, whoever holds it.
 CREATE FUNCTION @delete_1(run text) RETURNS boolean
-LANGUAGE plpgsql SET enable_seqscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
 BEGIN
     PERFORM FROM @runs
     WHERE id = run OR (id > run || '~' AND id < run || chr(127))
@@ -214,7 +215,7 @@ END $$;
 
 -- Removes trees whose root ended before a time, oldest first, with nothing alive above or below.
 CREATE FUNCTION @expire_1(before bigint, statuses text[], most int) RETURNS SETOF text
-LANGUAGE plpgsql SET enable_seqscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
 DECLARE
     root text;
 BEGIN

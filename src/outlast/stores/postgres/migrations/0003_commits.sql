@@ -29,7 +29,7 @@ RETURNS TABLE (
     detail text, still boolean, fired text[], undelivered text[]
 )
 LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET lock_timeout = '2s' AS $$
 DECLARE
     now bigint;
@@ -286,7 +286,7 @@ CREATE FUNCTION @write_commit_1(
     OUT o_uid text, OUT o_sequence bigint, OUT o_revision bigint, OUT o_token bigint,
     OUT still boolean, OUT fired text[], OUT undelivered text[]
 )
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     old bigint := keys[n];
     r record;
@@ -387,7 +387,7 @@ CREATE FUNCTION @write_parts_1(
     now bigint, run text, INOUT keys bigint[], n int, life text, p jsonb, blobs bytea[],
     OUT fired text[], OUT undelivered text[]
 )
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     k bigint := keys[n];
     d jsonb;
@@ -449,9 +449,9 @@ BEGIN
     END IF;
     IF p ? 'drops' THEN
         DELETE FROM @tasks AS t USING jsonb_array_elements_text(p -> 'drops') AS f (id)
-        WHERE t.run_id = run AND t.id = f.id;
+        WHERE t.run_id = run AND t.run_id <> '' AND t.id = f.id;
         DELETE FROM @dead_tasks AS t USING jsonb_array_elements_text(p -> 'drops') AS f (id)
-        WHERE t.run_id = run AND t.id = f.id;
+        WHERE t.run_id = run AND t.run_id <> '' AND t.id = f.id;
     END IF;
     IF p ? 'tasks' THEN
         PERFORM @insert_tasks_1(now, now, p -> 'tasks', life, blobs);

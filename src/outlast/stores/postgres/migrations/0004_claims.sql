@@ -6,7 +6,8 @@
 CREATE FUNCTION @claim_runs_1(
     at bigint, shift bigint, a_owner text, ttl bigint, most int, shelves text[], wanted text[]
 ) RETURNS SETOF @records
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
     tried bigint[] := '{}';
@@ -91,7 +92,7 @@ END $$;
 
 -- Whether a claim still holds a task: '' if so, and then the row is locked.
 CREATE FUNCTION @hold_task_1(a_place bytea, a_token bigint) RETURNS text
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM @tasks AS t
     WHERE t.place = a_place AND t.owner IS NOT NULL AND t.token = a_token
@@ -110,7 +111,8 @@ CREATE FUNCTION @renew_1(
     at bigint, shift bigint, ttl bigint, r_id text[], r_uid text[], r_token bigint[],
     t_place bytea[], t_token bigint[]
 ) RETURNS TABLE (subject text, place bytea, given bigint, until bigint, extended boolean)
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
     held bigint[];
@@ -156,7 +158,7 @@ CREATE FUNCTION @release_1(
     r_id text[], r_uid text[], r_token bigint[], t_place bytea[], t_token bigint[]
 ) RETURNS TABLE (subject text, place bytea, given bigint)
 LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET lock_timeout = '2s' AS $$
 DECLARE
     held bigint[];
@@ -182,4 +184,32 @@ BEGIN
     LOOP
         RETURN NEXT;
     END LOOP;
+END $$;
+
+-- When the next run can be had. Free runs by workflow: a skip scan, two seeks a workflow. One that
+-- somebody holds can be had when its lease is over and its time has come.
+CREATE FUNCTION @next_runnable_at_1() RETURNS bigint
+LANGUAGE plpgsql STABLE SET jit = off SET enable_seqscan = off AS $$
+BEGIN
+    RETURN (
+        WITH RECURSIVE shelf (workflow) AS (
+            SELECT min(workflow) FROM @runs WHERE runnable_at IS NOT NULL AND owner IS NULL
+            UNION ALL
+            SELECT (
+                SELECT min(workflow) FROM @runs
+                WHERE runnable_at IS NOT NULL AND owner IS NULL AND workflow > shelf.workflow
+            )
+            FROM shelf
+            WHERE shelf.workflow IS NOT NULL
+        )
+        SELECT least(
+            (SELECT min((
+                 SELECT min(r.runnable_at) FROM @runs AS r
+                 WHERE r.runnable_at IS NOT NULL AND r.owner IS NULL AND r.workflow = shelf.workflow
+             ))
+             FROM shelf WHERE shelf.workflow IS NOT NULL),
+            (SELECT min(greatest(r.runnable_at, r.claimed_until)) FROM @runs AS r
+             WHERE r.owner IS NOT NULL AND r.runnable_at IS NOT NULL)
+        )
+    );
 END $$;

@@ -4,7 +4,7 @@
 CREATE FUNCTION @insert_tasks_1(
     now bigint, earliest bigint, tasks jsonb, life text, blobs bytea[]
 ) RETURNS bigint
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     added bigint;
 BEGIN
@@ -35,7 +35,7 @@ END $$;
 
 -- Moves a task among the dead. One that dies a second time keeps its place in their order.
 CREATE FUNCTION @bury_1(now bigint, k bigint, why text) RETURNS void
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO @dead_tasks (place, queue, run_id, id, uid, kind, name, step, definition, priority,
                              run_at, attempt, metadata, enqueued_at, input, reason, died_at)
@@ -57,7 +57,8 @@ END $$;
 CREATE FUNCTION @take_1(
     at bigint, shift bigint, a_queue text, a_owner text, visibility bigint, most bigint
 ) RETURNS SETOF @tasks
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '2s' AS $$
 DECLARE
     now bigint := @now_1(at, shift);
     e record;
@@ -113,7 +114,7 @@ END $$;
 CREATE FUNCTION @claim_task_1(
     at bigint, shift bigint, a_run text, a_id text, a_owner text, ttl bigint
 ) RETURNS SETOF @tasks
-LANGUAGE plpgsql SET enable_seqscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
 DECLARE
     now bigint := @now_1(at, shift);
 BEGIN
@@ -138,7 +139,7 @@ CREATE FUNCTION @settle_1(
     at bigint, shift bigint, verb text, a_place bytea, a_token bigint, span bigint, most bigint,
     why text, OUT verdict text, OUT current bigint, OUT until bigint
 )
-LANGUAGE plpgsql SET enable_seqscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
 DECLARE
     now bigint := @now_1(at, shift);
     t record;
@@ -170,7 +171,7 @@ END $$;
 
 -- Makes dead tasks ready again (all of a queue, or those named); how many.
 CREATE FUNCTION @redrive_1(at bigint, shift bigint, a_queue text, a_ids text[]) RETURNS bigint
-LANGUAGE plpgsql SET enable_seqscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
 DECLARE
     now bigint := @now_1(at, shift);
     d record;
@@ -191,4 +192,58 @@ BEGIN
         moved := moved + 1;
     END LOOP;
     RETURN moved;
+END $$;
+
+-- Tasks that are due and unclaimed, in the order in which they should be done: of one queue, or of
+-- all. Queues and levels of priority are found by skipping, two seeks each.
+CREATE FUNCTION @available_tasks_1(at bigint, shift bigint, a_queue text, most int)
+RETURNS SETOF @tasks
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    now bigint := @now_1(at, shift);
+    q text := a_queue;
+    level bigint;
+    ks bigint[] := '{}';
+    more bigint[];
+    free int;
+BEGIN
+    IF a_queue IS NULL THEN
+        SELECT least(
+            (SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NULL),
+            (SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NOT NULL)
+        ) INTO q;
+    END IF;
+    WHILE q IS NOT NULL LOOP
+        SELECT ks || coalesce(array_agg(e.key), '{}') INTO ks FROM (
+            SELECT t.key FROM @tasks AS t
+            WHERE t.owner IS NOT NULL AND t.queue = q AND t.claimed_until <= now
+              AND t.ready_at <= now
+            ORDER BY t.priority, t.ready_at, t.key
+            LIMIT most
+        ) AS e;
+        free := 0;
+        SELECT min(t.priority) INTO level FROM @tasks AS t WHERE t.owner IS NULL AND t.queue = q;
+        WHILE level IS NOT NULL AND free < most LOOP
+            SELECT coalesce(array_agg(f.key), '{}') INTO more FROM (
+                SELECT t.key FROM @tasks AS t
+                WHERE t.owner IS NULL AND t.queue = q AND t.priority = level AND t.ready_at <= now
+                ORDER BY t.ready_at, t.key
+                LIMIT most
+            ) AS f;
+            ks := ks || more;
+            free := free + cardinality(more);
+            SELECT min(t.priority) INTO level FROM @tasks AS t
+            WHERE t.owner IS NULL AND t.queue = q AND t.priority > level;
+        END LOOP;
+        EXIT WHEN a_queue IS NOT NULL;
+        SELECT least(
+            (SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NULL AND t.queue > q),
+            (SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NOT NULL AND t.queue > q)
+        ) INTO q;
+    END LOOP;
+    RETURN QUERY
+        SELECT t.* FROM @tasks AS t WHERE t.key = ANY (ks)
+        ORDER BY t.priority, t.ready_at, t.key
+        LIMIT most;
 END $$;

@@ -4,7 +4,8 @@
 SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
        pg_backend_pid(), current_setting('fsync'), current_setting('synchronous_commit'),
        current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
-       pg_is_in_recovery(), current_setting('server_version');
+       pg_is_in_recovery(), current_setting('server_version'),
+       current_setting('default_transaction_isolation');
 
 -- name: read_version
 SELECT max(version) FROM @migrations;

@@ -28,12 +28,7 @@ SELECT (SELECT count(*) FROM @tasks WHERE owner IS NULL AND queue = $3 AND ready
 FROM (SELECT @now_1($1, $2) AS now OFFSET 0) AS t;
 
 -- name: find_available_tasks
-SELECT k.*
-FROM (SELECT @now_1($1, $2) AS now OFFSET 0) AS t, @tasks AS k
-WHERE ($3::text IS NULL OR k.queue = $3) AND k.ready_at <= t.now
-  AND (k.owner IS NULL OR k.claimed_until <= t.now)
-ORDER BY k.priority, k.ready_at, k.key
-LIMIT $4;
+SELECT * FROM @available_tasks_1($1, $2, $3, $4);
 
 -- name: load_dead_tasks
 SELECT * FROM @dead_tasks WHERE queue = $1 ORDER BY died_at, id, key LIMIT $2;

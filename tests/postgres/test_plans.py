@@ -1,0 +1,149 @@
+"""No call reads whole tables, however new they are and whatever they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import asyncpg
+import pytest
+
+from outlast.model import Change, Commit, Event, Item, Run, RunQuery, Send, Status, Task, Timer
+from outlast.model.times import NOW
+from outlast.stores.postgres import PostgresStore
+from outlast.testing.clock import ManualClock
+from tests.postgres.places import direct
+
+pytestmark = pytest.mark.server
+
+RUNS = 500
+COUNT = """
+    SELECT relname, seq_scan FROM pg_stat_user_tables
+    WHERE schemaname = $1 AND seq_scan > 0 AND relname <> 'migrations'
+"""
+
+
+def a_run(n: int) -> Commit:
+    """A run with something of everything."""
+    id = f"r{n:04}"
+    return Commit(
+        run_id=id,
+        create=Run(
+            id=id,
+            workflow=f"w{n % 7}",
+            runnable_at=NOW if n % 2 else None,
+            attributes={"tenant": f"t{n % 10}"},
+            status=list(Status)[n % 5],
+        ),
+        events=(Event(type="workflow.started", run_id=id),),
+        tasks=(Task(run_id=id, queue=f"q{n % 3}", priority=n % 4),),
+        timers=(Timer(run_id=id, id="t", fire_at=NOW),),
+    )
+
+
+async def commit_plain(store: PostgresStore) -> None:
+    """An append to runs that are there."""
+    event = Event(type="step.completed", run_id="r0001")
+    await store.commit([Commit(run_id="r0001", events=(event,))])
+
+
+async def end(store: PostgresStore) -> None:
+    """A run ends, with all that it must not keep."""
+    await store.commit([Commit(run_id="r0003", change=Change(status=Status.COMPLETED))])
+
+
+async def send(store: PostgresStore) -> None:
+    """An item arrives."""
+    await store.send([Send(run_id="r0005", item=Item(kind="signal"))])
+
+
+async def claim(store: PostgresStore) -> None:
+    """Claims are taken, renewed, given back, by time and by name."""
+    claimed = await store.claim_runs("w", 30, limit=3)
+    claimed += await store.claim_runs("w", 30, limit=3, workflows=["w1", "w2"])
+    claimed += await store.claim_runs("w", 30, run_ids=["r0008"])
+    claims = [one.claim for one in claimed]
+    assert len(await store.renew(claims, 30)) == 7
+    await store.next_runnable_at()
+    await store.release(claims)
+
+
+async def find(store: PostgresStore) -> None:
+    """Searches by each filter."""
+    for query in (
+        RunQuery(limit=5),
+        RunQuery(workflow="w1", limit=5),
+        RunQuery(status=frozenset({Status.RUNNING}), limit=5),
+        RunQuery(parent="r0001", limit=5),
+        RunQuery(attributes={"tenant": "t1"}, limit=5),
+    ):
+        await store.find(query)
+
+
+async def read(store: PostgresStore) -> None:
+    """What one run owns."""
+    await store.get("r0001")
+    await store.history("r0001")
+    await store.inbox("r0001")
+    await store.timers("r0001")
+    await store.due_timers(limit=3)
+    await store.entries("r0001")
+    await store.activities("r0001")
+    await store.find_snapshot("r0001")
+
+
+async def work(store: PostgresStore) -> None:
+    """Tasks are found, taken, finished."""
+    await store.find_available_tasks(limit=3)
+    await store.find_available_tasks(queue="q1", limit=3)
+    queue = store.queue()
+    delivery = await queue.dequeue("q1")
+    assert delivery is not None
+    await queue.extend(delivery.claim, 30)
+    await queue.nack(delivery.claim, requeue=False)
+    await queue.dead("q1")
+    await queue.redrive("q1")
+    delivery = await queue.dequeue("q2")
+    assert delivery is not None
+    await queue.ack(delivery.claim)
+    assert await store.claim_task("r0007", "nothing", "w") is None
+
+
+async def delete(store: PostgresStore) -> None:
+    """A run goes with everything."""
+    assert await store.delete("r0009")
+    await store.expire(store.clock.now() - timedelta(days=1), limit=5)
+
+
+CALLS = [commit_plain, end, send, claim, find, read, work, delete]
+
+
+@pytest.mark.proves("I31")
+async def test_no_call_reads_a_whole_table(schema: str) -> None:
+    """Counted by the server, on tables that have never been analysed."""
+    pool = await asyncpg.create_pool(direct(), min_size=1, max_size=1)
+    async with pool, PostgresStore(pool, schema=schema, clock=ManualClock()) as store:
+        await store.commit([a_run(n) for n in range(RUNS)])
+
+        async def scanned() -> dict[str, int]:
+            async with pool.acquire() as connection:
+                await connection.execute("SELECT pg_stat_force_next_flush()")
+                rows = await connection.fetch(COUNT, schema)
+                return {row["relname"]: row["seq_scan"] for row in rows}
+
+        found = {}
+        for call in CALLS:
+            before = await scanned()
+            await call(store)
+            after = await scanned()
+            found[name_of(call)] = {
+                table: count for table, count in after.items() if count != before.get(table, 0)
+            }
+        # A search is planned anew each time, and knows how small this table is today.
+        found["find"].pop("run_details", None)
+        assert {name: tables for name, tables in found.items() if tables} == {}
+
+
+def name_of(call: Callable[[PostgresStore], Awaitable[None]]) -> str:
+    """The name of a call."""
+    return str(getattr(call, "__name__", call))
