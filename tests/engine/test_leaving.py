@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+from contextlib import suppress
 
 import pytest
 
@@ -117,6 +118,31 @@ async def test_an_app_that_closes_hands_its_runs_back() -> None:
         assert await testing.handle("it").result() == "done"
     assert (clock.now() - begun).total_seconds() == 600
     assert begun == START
+
+
+@pytest.mark.proves("I30")
+async def test_an_app_does_not_wait_for_ever_for_a_step_that_will_not_end() -> None:
+    """A body that ignores that it is cancelled cannot keep the run: it is handed back all the
+    same, and what the body does then is nobody's."""
+    begun, let_go = asyncio.Event(), asyncio.Event()
+
+    @outlast.step
+    async def clings() -> None:
+        begun.set()
+        while not let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await let_go.wait()
+
+    @outlast.workflow
+    async def has_one_that_clings() -> None:
+        await clings()
+
+    store = MemoryStore()
+    async with outlast.App(store, workflows=[has_one_that_clings], lease=0.3) as closing:
+        await closing.start(has_one_that_clings, id="it")
+        await begun.wait()
+    assert (await store.get("it")).owner is None
+    let_go.set()
 
 
 @outlast.workflow
