@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
 import pytest
 
 import outlast
-from outlast.errors import StepFailed
+from outlast.api import Workflow
+from outlast.errors import RunFailed, StepFailed
 from outlast.model import Event, Status
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
+from outlast.testing.effects import Ledger
+from outlast.testing.mortal import Process
 from outlast.testing.virtual import VirtualClock as Clock
 
 ran: list[str] = []
@@ -368,6 +372,23 @@ async def test_time_beside_a_scope_is_the_same_again() -> None:
 # -- interruptions --------------------------------------------------------------------------------
 
 
+async def dies_with(workflow: Workflow[..., Any], store: MemoryStore, clock: Clock) -> None:
+    """A process that runs the workflow for a second and is killed."""
+    process = Process(store, clock, Ledger())
+    app = outlast.App(process.store, workflows=[workflow])
+
+    async def live() -> None:
+        await app.open()
+        await app.start(workflow, id="it")
+
+    process.runs(app, asyncio.create_task(live()))
+    while (run := await store.find_one("it")) is None or run.owner is None:
+        await clock.sleep(1)
+    await clock.sleep(100)  # longer than a suspect waits for its turn
+    process.die()
+    await process.bury()
+
+
 @pytest.mark.proves("I10", "I24")
 async def test_two_delicate_steps_that_were_cut_off_together() -> None:
     """One fails, the code gives up the other: nobody asks for its outcome again."""
@@ -415,9 +436,7 @@ async def test_a_step_that_kills_its_process_ends_in_failure() -> None:
 
     store, clock = versions()
     for _ in range(3):
-        async with app(dies, store=store, clock=clock) as testing:
-            await testing.start(dies, id="it")
-            await clock.sleep(1)
+        await dies_with(dies, store, clock)
     async with app(dies, store=store, clock=clock) as testing:
         assert await testing.handle("it").result() == "Interrupted after 3"
     assert ran == ["deadly"] * 3
@@ -437,14 +456,10 @@ async def test_a_map_that_kills_its_process_ends_in_failure() -> None:
 
     store, clock = versions()
     for _ in range(3):
-        async with app(dies, store=store, clock=clock) as testing:
-            await testing.start(dies, id="it")
-            await clock.sleep(1)
+        await dies_with(dies, store, clock)
     async with app(dies, store=store, clock=clock) as testing:
-        await clock.settle()
-        run = await testing.get("it")
-    assert run.status is Status.FAILED
-    assert "died again and again" in str(run.error)
+        with pytest.raises(RunFailed, match="died again and again"):
+            await testing.handle("it").result()
 
 
 @pytest.mark.proves("I24")
@@ -483,3 +498,30 @@ async def test_code_that_wants_to_exit_fails_its_run_alone(plain: bool) -> None:
         await testing.clock.sleep(5)
         assert await run.status() is Status.FAILED
         assert "SystemExit: 3" in str((await testing.get("it")).error)
+
+
+@pytest.mark.proves("I10", "I30")
+async def test_an_app_that_is_closed_hands_back_what_is_under_way() -> None:
+    """Steps and maps are cut off, on record, and go on elsewhere at once; nothing counts."""
+
+    @outlast.step
+    async def slow(number: int) -> int:
+        ran.append(f"slow {number}")
+        await takes(3600)
+        return number
+
+    @outlast.workflow
+    async def both() -> int:
+        one, many = await asyncio.gather(slow(0), outlast.map(slow, [1, 2], concurrency=1))
+        return int(one + sum(many))
+
+    store, clock = versions()
+    for _ in range(5):
+        async with app(both, store=store, clock=clock) as testing:
+            await testing.start(both, id="it")
+            await clock.sleep(1)
+        run = await store.get("it")
+        assert (run.status, run.owner) == (Status.WAITING, None)
+    async with app(both, store=store, clock=clock) as testing:
+        assert await testing.handle("it").result() == 3
+    assert Counter(ran) == {"slow 0": 6, "slow 1": 6, "slow 2": 1}

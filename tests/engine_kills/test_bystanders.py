@@ -33,7 +33,7 @@ async def long() -> str:
     return await linger()
 
 
-@pytest.mark.xfail(reason="a deploy counts as a death: `StepCall.after_interruption`", strict=True)
+@pytest.mark.proves("I10")
 async def test_a_long_step_outlasts_any_number_of_deploys() -> None:
     """An app that is closed hands back what is under way; that is nobody's fault."""
     async with MemoryStore() as store:
@@ -89,7 +89,7 @@ def live(pipe: Pipe, folder: str) -> list[str]:
     return asyncio.run(work())
 
 
-@pytest.mark.xfail(reason="all that ran beside a poison step is given up with it", strict=True)
+@pytest.mark.proves("I10")
 def test_a_poison_step_does_not_take_its_neighbours_along(tmp_path: Path) -> None:
     """The step that kills the process ends in failure; those that ran beside it end well."""
     for _ in range(20):

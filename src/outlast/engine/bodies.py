@@ -9,20 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from outlast.engine.definition import StepDefinition
+from outlast.engine.interruptions import Solitude
 from outlast.engine.process import Order, call_in_process
 from outlast.errors import StepTimeout, WorkflowMisuse
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
 
 
-@dataclass(frozen=True)
-class StepContext:
+class StepContext(Struct, frozen=True):
     """What a step may know of itself while it runs."""
 
     run_id: str
@@ -43,8 +42,7 @@ class StepContext:
 step_context: ContextVar[StepContext] = ContextVar("outlast_step")
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What became of one attempt: an encoded value, or an error."""
 
     output: Raw | None
@@ -58,6 +56,7 @@ class Bodies:
     def __init__(self, codec: Codec, clock: Clock) -> None:
         self._codec = codec
         self.clock = clock
+        self.solitude = Solitude(clock)
         self._leaping = clock if isinstance(clock, LeapingClock) else None
 
     async def attempt(

@@ -22,6 +22,7 @@ from msgspec import UNSET, Raw
 from outlast.engine.arrivals import Inbox, patiently
 from outlast.engine.bodies import Bodies, Outcome, StepContext
 from outlast.engine.execution import Execution
+from outlast.engine.interruptions import Suspects
 from outlast.engine.journal import Journal
 from outlast.engine.mapping import MapBodies
 from outlast.engine.operations.child import ChildRun
@@ -42,6 +43,7 @@ from outlast.model.payloads import (
     WorkflowContinued,
 )
 from outlast.model.run import Change, Run, Status
+from outlast.model.times import NOW
 from outlast.ports.store import Store
 
 LINGER = timedelta(seconds=2)
@@ -76,6 +78,14 @@ class Drive:
         self._arrived = asyncio.Event()
         self._inbox = Inbox(store, execution)
         self._look = run.inbox > 0
+        self.suspects = Suspects(bodies.solitude, self._arrived)
+        self._leaving = False
+        self._cut = False
+
+    def stop(self) -> None:
+        """Cut off what is under way and hand the run back, soon."""
+        self._leaving = True
+        self._arrived.set()
 
     def poke(self) -> None:
         """Something may be in the inbox: look."""
@@ -88,15 +98,19 @@ class Drive:
             try:
                 await self._take_arrivals()
                 while await self._turn():
-                    self._begin_bodies()
-                    await self._wait()
-                    await self._take_arrivals()
+                    if self._leaving:
+                        await self._cut_off()
+                    else:
+                        self._begin_bodies()
+                        await self._wait()
+                        await self._take_arrivals()
             except (Mismatch, Undecodable, WorkflowMisuse) as problem:
                 log.error("run %s is halted: %s", self._run.id, problem)
                 await self._journal.commit(parked(self.claim, self._sequence, problem))
         except (Fenced, RunClosed, NotFound) as lost:
             log.info("run %s is no longer ours: %s", self._run.id, lost)
         finally:
+            self.suspects.stop()
             for task in self._running.values():
                 task.cancel()
             for mapping in self._maps.values():
@@ -113,7 +127,8 @@ class Drive:
             if isinstance(end, WorkflowContinued):
                 await self._journal.commit(continued(execution, self._run, self.claim, end))
                 return False
-            rests = end is None and self._rests()
+            leaves = end is None and self._cut
+            rests = leaves or (end is None and self._rests())
             if rests or end is not None or not self._paused:
                 self._inbox.fold_pauses()
             if end is None and not rests and execution.draft.empty:
@@ -123,12 +138,15 @@ class Drive:
                 sequence=self._sequence, seen=self._inbox.seen, rests=rests,
                 paused=self._paused,
             )  # fmt: skip
+            if leaves and not self._paused and commit.change is not None:
+                change = msgspec.structs.replace(commit.change, runnable_at=NOW)
+                commit = msgspec.structs.replace(commit, change=change)
             committed = await self._journal.commit(commit)
             self._sequence = committed.sequence
             self._note(commit.change)
             if end is not None:
                 self._inbox.tell_what_is_left()
-            if end is not None:
+            if end is not None or leaves:
                 return False
             if not rests:
                 return True
@@ -138,8 +156,32 @@ class Drive:
             self._look = True
             await self._take_arrivals()
 
+    async def _cut_off(self) -> None:
+        """Stop what is under way, and put that on record: it counts for nothing."""
+        self._cut = True
+        self.suspects.stop()
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        for mapping in self._maps.values():
+            mapping.stop()
+        if running:
+            # Not gather: that would wait for a body that ignores this even when we are cancelled.
+            await asyncio.wait(running)
+        await self._take_arrivals()
+        now = self._clock.now()
+        for call in list(self._execution.open.values()):
+            if isinstance(call, StepCall) and call.due is None and call.key not in self.suspects:
+                stopped = call.after_stop(now)
+                if stopped is not None:
+                    self._execution.deliver(stopped, now, key=call.key)
+
     def _rests(self) -> bool:
-        if self._running or not all(mapping.idle for mapping in self._maps.values()):
+        if (
+            self._running
+            or not self.suspects.idle
+            or not all(mapping.idle for mapping in self._maps.values())
+        ):
             return False
         if self._outcomes or self._found:
             return False  # they came while the inbox was read
@@ -178,6 +220,11 @@ class Drive:
         outcomes, self._outcomes = self._outcomes, []
         for call, outcome in outcomes:
             self._take_outcome(call, outcome)
+        for suspect in self.suspects.whose_turn():
+            if execution.open.get(suspect.key) is suspect:
+                execution.deliver(suspect.after_interruption(), self._clock.now(), key=suspect.key)
+            else:
+                self.suspects.ended(suspect.key)
         found, self._found = self._found, []
         for child, answer in found:
             if execution.open.get(child.key) is child:
@@ -186,6 +233,7 @@ class Drive:
             for key, mapping in list(self._maps.items()):
                 if mapping.deliver(execution, self._clock.now()):
                     del self._maps[key]
+                    self.suspects.ended(key)
         if self._look:
             self._look = False
             await self._inbox.read()
@@ -261,6 +309,7 @@ class Drive:
             self._outcomes.append((call, outcome))
         finally:
             self._running.pop(call.key, None)
+            self.suspects.ended(call.key)
             self._arrived.set()
 
     async def _look_for(self, child: ChildRun) -> None:

@@ -19,10 +19,8 @@ from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.digest import load_digest
 from outlast.engine.drive import Drive
 from outlast.engine.execution import Execution
+from outlast.engine.interruptions import Suspect, count_interruptions
 from outlast.engine.journal import Journal
-from outlast.engine.operations.child import ChildRun
-from outlast.engine.operations.map import MapCall
-from outlast.engine.operations.step import StepCall
 from outlast.engine.turn import ending, next_commit, parked
 from outlast.engine.watch import LoopWatch
 from outlast.engine.watching import Strangers, Watcher, Watchers
@@ -97,13 +95,17 @@ class Engine:
         return bool(self._daemons)
 
     async def close(self) -> None:
-        """Stop: what is under way is dropped and its claims are given back at once."""
+        """Stop: what is under way is cut off, put on record and handed back at once."""
         if self._watch is not None:
             self._watch.stop()
         for daemon in self._daemons:
             daemon.cancel()
         await asyncio.gather(*self._daemons, return_exceptions=True)
         self._daemons = []
+        for drive in self._drives.values():
+            drive.stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=self._patience)
         claims = [drive.claim for drive in self._drives.values()]
         for task in list(self._tasks.values()):
             task.cancel()
@@ -224,36 +226,17 @@ class Engine:
         )
         try:
             execution.replay(digest.events)
-            self._count_interruptions(execution, run)
+            suspects = count_interruptions(execution, run, self._clock.now())
         except (Mismatch, Undecodable, WorkflowMisuse) as problem:
             execution.evict()
             log.error("run %s is halted: %s", run.id, problem)
             await self._journal.commit(parked(claim, run.sequence, problem))
             return
-        self._drive(execution, run, claim)
+        self._drive(execution, run, claim, suspects)
 
-    def _count_interruptions(self, execution: Execution, run: Run) -> None:
-        """What was under way when the last owner died is counted, and tried again or given up.
-        A run that was paused had nothing under way, and what a run is retried from begins anew."""
-        now = self._clock.now()
-        for operation in list(execution.open.values()):
-            if operation in execution.launches or not operation.recorded:
-                continue
-            if execution.open.get(operation.key) is not operation:
-                continue  # given up by the code, because another one was
-            key = operation.key
-            if isinstance(operation, ChildRun):
-                execution.launches.append(operation)
-            elif not isinstance(operation, StepCall | MapCall) or operation.due is not None:
-                continue
-            elif run.status is Status.PAUSED:
-                execution.launches.append(operation)
-            elif run.status is Status.PENDING and key == run.recover_to:
-                execution.deliver(operation.next_attempt(), now, key=key)
-            else:
-                execution.deliver(operation.after_interruption(), now, key=key)
-
-    def _drive(self, execution: Execution, run: Run, claim: Claim) -> None:
+    def _drive(
+        self, execution: Execution, run: Run, claim: Claim, suspects: Iterable[Suspect] = ()
+    ) -> None:
         present = self._drives.get(run.id)
         if present is not None and present.claim.token > claim.token:
             execution.evict()  # the answer was so long on its way that we have claimed it anew
@@ -262,6 +245,7 @@ class Engine:
             # Its claim is superseded: it could work, but never record anything.
             self._tasks[run.id].cancel()
         drive = Drive(self._store, self._journal, self._bodies, execution, run, claim)
+        drive.suspects.wait(suspects)
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
         self._driving.set()

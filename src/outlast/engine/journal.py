@@ -82,6 +82,13 @@ class Journal:
         try:
             while batch := self._next_batch():
                 await self._flush(batch)
+        except BaseException:
+            # The program is ending: nobody will write what is waiting, and nobody may wait for it.
+            for queue in self._waiting.values():
+                for waiting in queue:
+                    waiting.answer.cancel()
+            self._waiting.clear()
+            raise
         finally:
             self._flusher = None
 

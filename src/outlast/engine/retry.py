@@ -53,3 +53,6 @@ ONCE = Retry(attempts=1)
 
 MAX_INTERRUPTIONS = 3
 """How often a step may be cut off by the end of its process before it counts as the cause."""
+
+SUSPECT_AFTER = 2
+"""How often it may be cut off before it has to run alone, so that it takes nobody along."""

@@ -57,11 +57,15 @@ class StepCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StepFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt has failed. With `stopped` it was cut off in good order, because its process was
+    to end: that is nobody's fault, and does not count."""
+
     error: str
     attempt: int
     will_retry: bool
     error_type: str = ""
     retry_at: datetime | None = None
+    stopped: bool = False
 
 
 class BranchEvaluated(Payload, frozen=True, kw_only=True, omit_defaults=True):

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.operation import Operation
-from outlast.engine.retry import MAX_INTERRUPTIONS
+from outlast.engine.retry import MAX_INTERRUPTIONS, SUSPECT_AFTER
 from outlast.errors import InvalidValue, MapFailed, StepFailed
 from outlast.model.event import Event
 from outlast.model.fact import Fact
@@ -93,6 +93,11 @@ class MapCall(Operation):
     def next_attempt(self) -> Payload:
         """What to record when a map is taken up again that nothing was under way for."""
         return MapProgress(started=self.allowed)
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may be what its process died of, and is to be taken up again."""
+        return SUSPECT_AFTER <= self.interruptions + 1 < MAX_INTERRUPTIONS
 
     def after_interruption(self) -> Payload:
         """What to record when the process died while items ran: that they go on, or the end."""

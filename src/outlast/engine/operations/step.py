@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.operation import Operation
-from outlast.engine.retry import MAX_INTERRUPTIONS
+from outlast.engine.retry import MAX_INTERRUPTIONS, SUSPECT_AFTER
 from outlast.errors import StepFailed
 from outlast.model.event import Event
 from outlast.model.payloads import Payload, StepCompleted, StepProgress, StepStarted
@@ -34,6 +34,7 @@ class StepCall(Operation):
         self.step = step
         self.attempt = 0
         self.failures = 0
+        self.stops = 0
         self.retry_at: datetime | None = None
         self.progress: Raw | None = None
         self._execution = execution
@@ -58,8 +59,11 @@ class StepCall(Operation):
                 self._execution.launches.append(self)
             case StepProgress(details=details):
                 self.progress = details
-            case Failed(will_retry=True, retry_at=retry_at):
-                self.failures += 1
+            case Failed(will_retry=True, retry_at=retry_at, stopped=stopped):
+                if stopped:
+                    self.stops += 1
+                else:
+                    self.failures += 1
                 self.retry_at = retry_at or event.timestamp
             case Failed(error=error, error_type=error_type, attempt=attempt):
                 self.reject(StepFailed(self.key, error, attempt, error_type))
@@ -92,9 +96,34 @@ class StepCall(Operation):
             retry_at=None if wait is None else now + wait,
         )
 
+    def after_stop(self, now: datetime) -> Failed | None:
+        """What to record when an attempt is cut off because the process is to end; None if it
+        must not be repeated, so that its end is not known."""
+        if self.step.at_most_once:
+            return None
+        return Failed(
+            error="its process was stopped",
+            error_type="Stopped",
+            attempt=self.attempt,
+            will_retry=True,
+            retry_at=now,
+            stopped=True,
+        )
+
+    @property
+    def interruptions(self) -> int:
+        """How often its process has died, if the attempt that is open now has ended that way."""
+        return self.attempt - self.failures - self.stops
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may be what its process died of, and is to be tried again."""
+        may_go_on = not self.step.at_most_once and self.interruptions < MAX_INTERRUPTIONS
+        return may_go_on and self.interruptions >= SUSPECT_AFTER
+
     def after_interruption(self) -> Payload:
         """What to record when the process died during an attempt: another one, or the end."""
-        interruptions = self.attempt - self.failures
+        interruptions = self.interruptions
         if not self.step.at_most_once and interruptions < MAX_INTERRUPTIONS:
             return self.next_attempt()
         return Failed(
