@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
-from outlast.api.inside import perform, workflow_here
+from outlast.api.inside import handed, workflow_here
 from outlast.engine.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.operations.step import StepCall
 from outlast.engine.retry import ONCE, Retry
@@ -27,10 +27,11 @@ class Step(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         # Typed for the workflow that awaits it; `outlast.sync` has the type of a plain call.
         outcome: Coroutine[Any, Any, R]
-        if workflow_here() is None:
+        run = workflow_here()
+        if run is None:
             outcome = self.definition.function(*args, **kwargs)
         else:
-            outcome = perform(lambda run: run.answer(StepCall(run, self.definition, args, kwargs)))
+            outcome = handed(run.answer(StepCall(run, self.definition, args, kwargs)))
         return outcome
 
     def compensate(self, function: Callable[[R], Any]) -> Step[[R], Any]:

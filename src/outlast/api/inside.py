@@ -32,8 +32,13 @@ def perform(
     ask: Callable[[Execution], Coroutine[Any, Any, Any]], name: str = ""
 ) -> Coroutine[Any, Any, Any]:
     """Ask in the way of the workflow that is calling: a coroutine to await, or the answer."""
+    return handed(ask(the_run(name)))
+
+
+def handed(question: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+    """What the workflow that is calling gets: the coroutine to await, or the answer."""
     bridge = current_bridge()
-    if bridge is not None:
-        answer: Coroutine[Any, Any, Any] = bridge.call(ask(bridge.execution))
-        return answer
-    return ask(the_run(name))
+    if bridge is None:
+        return question
+    answer: Coroutine[Any, Any, Any] = bridge.call(question)
+    return answer

@@ -28,26 +28,29 @@ if TYPE_CHECKING:
     from outlast.engine.execution import Execution
 
 
+_encode = msgspec.json.Encoder().encode
+
+
 class Signature:
     """The parameters and result of a function, with their annotations."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._name = getattr(function, "__qualname__", repr(function))
+        self._result = f"result of {self._name}"
 
     def encode_call(
         self, codec: Codec, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Raw, tuple[Any, ...], dict[str, Any]]:
         """The recorded form of a call, and its arguments as a replay would see them."""
-        names = self._plain_names
-        if names is not None and not kwargs and len(args) == len(names):
+        plain = self._plain
+        if plain is not None and not kwargs and len(args) == len(plain):
             # Most calls are like this, and binding is the dearest part of them.
             texts, values = {}, []
-            for name, value in zip(names, args, strict=True):
-                where = f"argument {name!r} of {self._name}"
-                texts[name], decoded = codec.roundtrip(value, self._hints[name], where=where)
+            for (name, hint, where), value in zip(plain, args, strict=True):
+                texts[name], decoded = codec.roundtrip(value, hint, where=where)
                 values.append(decoded)
-            return Raw(msgspec.json.encode(texts)), tuple(values), {}
+            return Raw(_encode(texts)), tuple(values), {}
         try:
             bound = self._parameters.bind(*args, **kwargs)
         except TypeError as error:
@@ -58,7 +61,7 @@ class Signature:
             encoded[name], bound.arguments[name] = codec.roundtrip(
                 value, self._hints[name], where=where
             )
-        return Raw(msgspec.json.encode(encoded)), bound.args, bound.kwargs
+        return Raw(_encode(encoded)), bound.args, bound.kwargs
 
     def decode_call(self, codec: Codec, input: Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a recorded call."""
@@ -91,11 +94,11 @@ class Signature:
 
     def encode_result(self, codec: Codec, value: Any) -> Raw:
         """The recorded form of a result."""
-        return codec.encode(value, self._hints["return"], where=f"result of {self._name}")
+        return codec.encode(value, self._hints["return"], where=self._result)
 
     def decode_result(self, codec: Codec, output: Raw) -> Any:
         """A recorded result."""
-        return codec.decode(output, self._hints["return"], where=f"result of {self._name}")
+        return codec.decode(output, self._hints["return"], where=self._result)
 
     def roundtrip_first(self, codec: Codec, value: Any) -> tuple[Raw, Any]:
         """A value for the first parameter, recorded, and as a replay would see it."""
@@ -115,12 +118,16 @@ class Signature:
         return next((self._hints[name] for name in self._parameters.parameters), Any)
 
     @cached_property
-    def _plain_names(self) -> tuple[str, ...] | None:
-        """The parameters, if each can be given by position and by name."""
+    def _plain(self) -> tuple[tuple[str, Any, str], ...] | None:
+        """The parameters, if each can be given by position and by name: name, annotation, and
+        what it is called in an error."""
         parameters = self._parameters.parameters.values()
         if any(parameter.kind is not parameter.POSITIONAL_OR_KEYWORD for parameter in parameters):
             return None
-        return tuple(parameter.name for parameter in parameters)
+        names = [parameter.name for parameter in parameters]
+        return tuple(
+            (name, self._hints[name], f"argument {name!r} of {self._name}") for name in names
+        )
 
     @cached_property
     def _parameters(self) -> inspect.Signature:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import replace
 from datetime import datetime
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from outlast.engine.bodies import Bodies, Outcome, StepContext
 from outlast.engine.execution import Execution

@@ -62,7 +62,7 @@ def ending(execution: Execution) -> Payload | None:
 
 def next_wake(execution: Execution) -> datetime | None:
     """When the run has to be woken, if nothing comes before."""
-    times = [op.due for op in execution.open.values() if op.due is not None]
+    times = [due for op in execution.open.values() if (due := op.due) is not None]
     return min(times, default=None)
 
 
@@ -181,9 +181,9 @@ def _change(
     rests: bool,
     paused: bool,
 ) -> Change:
-    steps = [op.key for op in execution.open.values() if isinstance(op, StepCall)]
+    newest_first = reversed(execution.open.values())
+    current = next((op.key for op in newest_first if isinstance(op, StepCall)), UNSET)
     halts = [op for op in execution.open.values() if isinstance(op, HaltWait)]
-    current = steps[-1] if steps else UNSET
     ctx = {**run.ctx, **draft.published} if draft.published else UNSET
     attributes = {**run.attributes, **draft.attributes} if draft.attributes else UNSET
     # A run that was parked for a mismatch, and goes on, has no error any more.
