@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 from redis.exceptions import RedisError
 
@@ -26,61 +25,85 @@ Listen = Callable[[Callable[[bytes], None]], Awaitable[None]]
 
 
 class RedisNotifier(LocalNotifier):
-    """Rings here at once, and everywhere else by a message that says who rang."""
+    """Rings here at once, and everywhere else by a message that says who rang. One task, begun when
+    the store is opened, sends the messages and, once somebody waits, hears those of others."""
 
     def __init__(self, publish: Publish, listen: Listen) -> None:
         super().__init__()
         self._publish = publish
         self._listen = listen
         self._name = os.urandom(8).hex().encode()
-        self._publishing: asyncio.Task[None] | None = None
-        self._listening: asyncio.Task[None] | None = None
-        self._is_owed = False
-        self._is_open = False
+        self._serving: asyncio.Task[None] | None = None
+        self._called: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_owed = self._is_awaited = False
 
     def open(self) -> None:
         """From now on it rings elsewhere, too."""
-        self._is_open = True
+        if self._serving is None:
+            self._loop, self._called = asyncio.get_running_loop(), asyncio.Event()
+            self._serving = self._loop.create_task(self._serve(self._called))
 
     async def close(self) -> None:
         """Stop listening. It still rings here."""
-        self._is_open = False
-        tasks = [task for task in (self._publishing, self._listening) if task is not None]
-        self._publishing = self._listening = None
-        for task in tasks:
-            # redis-py loses a cancellation that comes while it connects: so until it is heard.
-            while not task.done():
-                task.cancel()
-                await asyncio.wait([task], timeout=0.05)
+        serving, self._serving, self._called = self._serving, None, None
+        if serving is not None:
+            await _end(serving)
 
     def ring(self) -> None:
         super().ring()
         self._is_owed = True
-        if self._is_open and (self._publishing is None or self._publishing.done()):
-            with suppress(RuntimeError):  # no loop runs here: then nobody else hears it
-                self._publishing = asyncio.get_running_loop().create_task(self._tell())
+        self._call()
 
     async def wait(self, clock: Clock, seconds: float, *, since: int) -> bool:
-        if self._is_open and (self._listening is None or self._listening.done()):
-            self._listening = asyncio.get_running_loop().create_task(self._hear())
+        if not self._is_awaited:
+            self._is_awaited = True
+            self._call()
         return await super().wait(clock, seconds, since=since)
 
+    def _call(self) -> None:
+        called, loop = self._called, self._loop
+        if called is not None and loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(called.set)
+
+    async def _serve(self, called: asyncio.Event) -> None:
+        hearing: asyncio.Task[None] | None = None
+        try:
+            while True:
+                await called.wait()
+                called.clear()
+                if self._is_awaited and (hearing is None or hearing.done()):
+                    hearing = asyncio.create_task(self._hear())
+                # Rings that come while one message is on its way need one more, not one each.
+                if self._is_owed:
+                    self._is_owed = False
+                    await self._tell()
+        finally:
+            if hearing is not None:
+                await _end(hearing)
+
     async def _tell(self) -> None:
-        # Rings that come while one message is on its way need one more, not one each.
-        while self._is_owed:
-            self._is_owed = False
-            try:
-                await self._publish(self._name)
-            except (OutlastError, RedisError, OSError) as error:
-                _logger.debug("nobody was told: %s", error)
+        try:
+            await self._publish(self._name)
+        except (OutlastError, RedisError, OSError) as error:
+            _logger.debug("nobody was told: %s", error)
 
     async def _hear(self) -> None:
         try:
             await self._listen(self._heard)
         except (OutlastError, RedisError, OSError) as error:
-            # Whoever waits looks again after a while all the same, and then listens again.
+            # Whoever waits looks again after a while all the same.
             _logger.debug("nothing is heard: %s", error)
+        finally:
+            self._is_awaited = False  # the next one who waits listens again
 
     def _heard(self, name: bytes) -> None:
         if name != self._name:
             super().ring()
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    # redis-py loses a cancellation that comes while it connects: so until it is heard.
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=0.05)

@@ -201,11 +201,17 @@ class Server:
         if link is None:
             raise StoreClosed(f"the store at {self.where} is closed: open it again")
         attempt = Attempt()
+        task = asyncio.current_task()
+        cancels = 0 if task is None else task.cancelling()
         try:
             async with asyncio.timeout(timeout):
                 return await link.run(requests, attempt)
         except (RedisError, OSError, TimeoutError) as error:
             raise self._error(error, unknown=writes and attempt.sent) from error
+        finally:
+            # redis-py loses a cancellation that comes at the wrong moment; its caller must not.
+            if task is not None and task.cancelling() > cancels:
+                raise asyncio.CancelledError
 
     def _request(self, call: Call) -> Request:
         prefix, source = self.layout.prefixes[call.part], script(call.script)
