@@ -18,7 +18,6 @@ from msgspec import Raw, Struct
 from outlast.engine.past import Past
 from outlast.errors import Undecodable
 from outlast.model.event import Event, EventType
-from outlast.model.payloads import StepStarted, payload_of
 from outlast.model.run import Run
 from outlast.model.snapshot import Snapshot
 from outlast.model.times import from_micros, to_micros
@@ -100,15 +99,20 @@ class _Line(Struct, omit_defaults=True):
     o: list[Raw] = []
 
 
+class _Attempt(Struct, omit_defaults=True):
+    """What a replay needs of ``step.started``: all but the input, which may be large."""
+
+    attempt: int = 0
+
+
 _DECODER = msgspec.json.Decoder(list[_Line])
+_ATTEMPT = msgspec.json.Decoder(_Attempt)
 
 
 def _line(event: Event) -> _Line:
     data = event.data
     if event.type == EventType.STEP_STARTED:
-        payload = payload_of(event)
-        assert isinstance(payload, StepStarted)
-        data = Raw(to_json(StepStarted(attempt=payload.attempt)))
+        data = Raw(to_json(_ATTEMPT.decode(data)))
     return _Line(
         t=event.type,
         a=to_micros(event.timestamp),
