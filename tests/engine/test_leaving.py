@@ -138,11 +138,13 @@ async def test_an_app_does_not_wait_for_ever_for_a_step_that_will_not_end() -> N
         await clings()
 
     store = MemoryStore()
-    async with outlast.App(store, workflows=[has_one_that_clings], lease=0.3) as closing:
-        await closing.start(has_one_that_clings, id="it")
-        await begun.wait()
-    assert (await store.get("it")).owner is None
-    let_go.set()
+    try:
+        async with outlast.App(store, workflows=[has_one_that_clings], lease=0.3) as closing:
+            await closing.start(has_one_that_clings, id="it")
+            await begun.wait()
+        assert (await store.get("it")).owner is None
+    finally:
+        let_go.set()
 
 
 @outlast.workflow
