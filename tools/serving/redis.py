@@ -54,6 +54,12 @@ def _place(folder: Path) -> Path:
     return place
 
 
+def start_own(folder: Path) -> tuple[str, Process]:
+    """A server for a test that mistreats it: its URL, and the process to be stopped."""
+    port = free_port()
+    return f"redis://127.0.0.1:{port}/0", _start(folder / f"redis-{port}", port)
+
+
 def start_redis(folder: Path) -> dict[str, str]:
     """One server."""
     port = free_port()

@@ -66,7 +66,7 @@ class Location(NamedTuple):
         if scheme in SENTINEL:
             return self._sentinel()
         pool = BlockingConnectionPool.from_url(
-            self.url, max_connections=CONNECTIONS, timeout=None, retry=_never()
+            self.url, max_connections=CONNECTIONS, timeout=None, retry=_never(), socket_timeout=None
         )
         return SingleLink(Redis(connection_pool=pool), owned=True)
 
@@ -86,11 +86,15 @@ class Location(NamedTuple):
 
     def _parts(self) -> tuple[Any, dict[str, Any]]:
         parts = urlsplit(self.url)
-        options: dict[str, Any] = {}
+        # How long to wait is said with each call.
+        options: dict[str, Any] = {"socket_timeout": None}
         login = parts.netloc.rpartition("@")[0]
         if login:
             user, _, password = login.partition(":")
-            options = {"username": unquote(user) or None, "password": unquote(password) or None}
+            options["username"], options["password"] = (
+                unquote(user) or None,
+                unquote(password) or None,
+            )
         if parts.scheme.startswith("rediss"):
             options["ssl"] = True
         return parts, options

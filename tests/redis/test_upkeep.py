@@ -1,0 +1,142 @@
+"""Retention, quarantine, the server's own time: what a Redis store does beside the port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from redis.asyncio import Redis
+
+from outlast.errors import Fenced, InvalidValue
+from outlast.model import Change, Commit, Status
+from outlast.ports import Store
+from outlast.stores.redis import RedisStore
+from outlast.testing.clock import ManualClock
+from outlast.testing.conformance import Claims, Leases, Runnable, Tasks, Timers
+from outlast.testing.conformance.scenario import begin, begin_runnable, done, events, finish, take
+from tests.redis.servers import single
+
+pytestmark = pytest.mark.server
+WEEK = timedelta(days=7).total_seconds()
+
+
+@pytest.mark.proves("D-15", "D-16", "D-17", "C-05", "I26")
+async def test_a_run_is_kept_for_seven_days_after_its_end(clock: ManualClock) -> None:
+    """Counted from the end, whoever looks for work drops what is older; a live run stays."""
+    async with single(clock=clock, retention=WEEK) as store:
+        assert RedisStore("redis://x").describe()["retention_seconds"] == WEEK
+        for id in ("old", "young", "live"):
+            await begin(store, id)
+        await finish(store, "old")
+        clock.advance(WEEK / 2)
+        await finish(store, "young")
+        clock.advance(WEEK / 2 + 120)
+        await store.claim_runs("w", 30)
+        assert [await store.exists(id) for id in ("old", "young", "live")] == [False, True, True]
+
+
+@pytest.mark.proves("D-15", "C-05")
+async def test_retention_can_be_off_or_another(clock: ManualClock) -> None:
+    """None keeps for ever; a time that cannot be is refused."""
+    async with single(clock=clock, retention=None) as store:
+        await begin(store, "r")
+        await finish(store, "r")
+        clock.advance(100 * WEEK)
+        await store.claim_runs("w", 30)
+        assert await store.exists("r")
+    for bad in (0, -5, float("nan")):
+        with pytest.raises(InvalidValue):
+            single(retention=bad)
+
+
+async def rolled_back(store: RedisStore, client: Redis) -> None:
+    """A run whose last commit was acknowledged and is no longer there, as after a failover."""
+    await begin_runnable(store, "r")
+    claim = await take(store, "r")
+    key = f"{store.describe()['prefix']}:wf:r:state"
+    before = await client.hgetall(key)  # type: ignore[misc]
+    await done(store, Commit(run_id="r", token=claim.token, events=events("r", 1)))
+    await client.delete(f"{key[:-6]}:events", f"{key[:-6]}:event-ids", f"{key[:-6]}:seq")
+    await client.hset(key, mapping=before)  # type: ignore[misc]
+
+
+@pytest.mark.proves("I6")
+async def test_a_run_that_went_back_is_quarantined(store: RedisStore, client: Redis) -> None:
+    """Its owner is fenced, nobody can claim it, and it says why, until somebody has looked."""
+    await rolled_back(store, client)
+    run = await store.get("r")
+    late = Commit(run_id="r", token=run.token, expected=1, events=events("r", 1))
+    await store.commit([late])
+    assert "quarantined" in ((await store.get("r")).error or "")
+    assert isinstance((await store.commit([late]))[0], Fenced)
+    assert await store.claim_runs("w", 30) == []
+    assert await store.claim_runs("w", 30, run_ids=["r"]) == []
+    assert await store.readmit("r")
+    assert not await store.readmit("r")
+    assert [one.run.id for one in await store.claim_runs("w", 30)] == ["r"]
+
+
+@pytest.mark.proves("I6")
+async def test_a_run_that_went_back_is_not_claimed(
+    store: RedisStore, client: Redis, clock: ManualClock
+) -> None:
+    """Whoever remembers does not go on with it."""
+    await rolled_back(store, client)
+    clock.advance(1000)
+    assert await store.claim_runs("w", 30, run_ids=["r"]) == []
+    assert "quarantined" in ((await store.get("r")).error or "")
+    assert await store.delete("r")
+
+
+@pytest.mark.proves("I6")
+async def test_tokens_grow_although_the_counter_was_lost(
+    store: RedisStore, client: Redis, clock: ManualClock
+) -> None:
+    """They follow the server's clock: a failover cannot give one out twice."""
+    await begin_runnable(store, "r")
+    first = await take(store, "r")
+    await client.delete(f"{store.describe()['prefix']}:token")
+    clock.advance(1000)
+    store._server._floor = 0
+    assert (await take(store, "r")).token > first.token
+
+
+async def test_ended_runs_are_no_longer_on_any_shelf(store: RedisStore, client: Redis) -> None:
+    """Indexes hold what lives, and what ended is filed once."""
+    await begin_runnable(store, *[f"r{n}" for n in range(5)])
+    for n in range(5):
+        change = Change(status=Status.COMPLETED)
+        await done(store, Commit(run_id=f"r{n}", change=change))
+    prefix = store.describe()["prefix"]
+    assert not await client.exists(f"{prefix}:runnable", f"{prefix}:held")
+    assert await client.zcard(f"{prefix}:idx:ended") == 5
+    assert await client.scard(f"{prefix}:idx:status:completed") == 5  # type: ignore[misc]
+
+
+class TestServerTime(Claims, Leases, Runnable, Tasks, Timers):
+    """Without a clock the server's time decides; tests move an offset to it."""
+
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[Store]:
+        """A store that judges by the server's clock."""
+        async with single() as store:
+            yield store
+
+    async def advance(self, store: Store, seconds: float) -> None:
+        """Move the offset."""
+        assert isinstance(store, RedisStore)
+        store._server.offset += timedelta(seconds=seconds)
+
+
+@pytest.mark.proves("I29")
+async def test_time_is_the_servers(client: Redis) -> None:
+    """Not that of the machine that asks."""
+    async with single() as store:
+        seconds, micros = await client.time()
+        server = datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=micros)
+        assert abs(await store.now() - server) < timedelta(seconds=60)
+        store._server.offset = timedelta(days=1)
+        assert await store.now() - server > timedelta(hours=23)
+    await asyncio.sleep(0)
