@@ -102,7 +102,7 @@ def pages() -> list[Path]:
     return [page for page in found if page.exists() and any(blocks_of(page.read_text("utf-8")))]
 
 
-SERVERS = {"DATABASE_URL": "OUTLAST_TEST_POSTGRES"}
+SERVERS = {"DATABASE_URL": "OUTLAST_TEST_POSTGRES", "REDIS_URL": "OUTLAST_TEST_REDIS"}
 """Variables that pages name their server by, and where `tools.servers` says that it is."""
 
 

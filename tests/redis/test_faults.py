@@ -157,17 +157,17 @@ async def test_a_replica_cannot_be_written(warden: Redis, victim: RedisStore) ->
     """READONLY, with advice, and nothing written."""
     await begin(victim, "r")
     try:
-        await warden.execute_command("REPLICAOF", "127.0.0.1", "1")
+        await warden.replicaof("127.0.0.1", "1")
         with pytest.raises((ReadOnlyStore, Busy)):
             await victim.append("r", events("r", 1))
     finally:
-        await warden.execute_command("REPLICAOF", "NO", "ONE")
+        await warden.replicaof("NO", "ONE")
     assert await victim.append("r", events("r", 1)) == 1
 
 
 async def test_no_connection_left(warden: Redis, own_server: str, clock: ManualClock) -> None:
     """maxclients: to be tried again later."""
-    clients = int((await warden.config_get("maxclients"))["maxclients"])
+    clients = int((await warden.config_get("maxclients"))["maxclients"] or 0)
     try:
         await warden.config_set("maxclients", 1)
         with pytest.raises(Busy, match="maxclients"):
@@ -194,7 +194,7 @@ async def test_a_wrong_password(warden: Redis, own_server: str, clock: ManualClo
 async def test_a_server_that_is_slow(warden: Redis, victim: RedisStore) -> None:
     """A read that is out of time is `TimedOut`; a write that was sent is unknown."""
     await begin(victim, "r")
-    await warden.execute_command("CLIENT", "PAUSE", "1000", "ALL")  # it ends by itself
+    await warden.client_pause(1000)  # it ends by itself
     with pytest.raises(UnknownOutcome):
         await victim.append("r", events("r", 1), timeout=0.01)
     with pytest.raises(TimedOut):

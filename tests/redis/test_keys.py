@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -60,9 +61,9 @@ async def test_state_events_and_counter(store: RedisStore, client: Redis) -> Non
     await begin(store, "r", *events("r", 2), workflow="ship")
     await store.append("r", events("r", 1))
     prefix = prefix_of(store)
-    state = await client.hgetall(f"{prefix}:wf:r:state")  # type: ignore[misc]
+    state = await client.hgetall(f"{prefix}:wf:r:state")
     assert (state[b"workflow"], state[b"sequence"], state[b"status"]) == (b"ship", b"3", b"pending")
-    found = await client.zrange(f"{prefix}:wf:r:events", 0, -1, withscores=True)
+    found: Any = await client.zrange(f"{prefix}:wf:r:events", 0, -1, withscores=True)
     assert [score for _, score in found] == [1, 2, 3]
     assert [int(member.split(b" ")[0]) for member, _ in found] == [1, 2, 3]
     assert await client.get(f"{prefix}:wf:r:seq") == b"3"
@@ -76,9 +77,9 @@ async def test_activities_and_idempotency_keys(store: RedisStore, client: Redis)
     await store.bind_start("order-7", "r")
     await store.first_activity("a:1", run_id="r")
     prefix = prefix_of(store)
-    assert await client.hget(f"{prefix}:act:a%3A1:state", "run") == b"r"  # type: ignore[misc]
-    assert await client.hget(f"{prefix}:idem:start:order-7", "value") == b"r"  # type: ignore[misc]
-    assert await client.hget(f"{prefix}:idem:act:a%3A1", "value") == b"1"  # type: ignore[misc]
+    assert await client.hget(f"{prefix}:act:a%3A1:state", "run") == b"r"
+    assert await client.hget(f"{prefix}:idem:start:order-7", "value") == b"r"
+    assert await client.hget(f"{prefix}:idem:act:a%3A1", "value") == b"1"
 
 
 @pytest.mark.proves("M-34", "D-16", "I13")
@@ -91,7 +92,7 @@ async def test_a_run_is_in_the_set_of_its_status(store: RedisStore, client: Redi
         there = {
             one.value
             for one in Status
-            if await client.sismember(f"{prefix}:idx:status:{one.value}", "r")  # type: ignore[misc]
+            if await client.sismember(f"{prefix}:idx:status:{one.value}", "r")
         }
         assert there == {status.value}
     await store.delete("r")
@@ -107,10 +108,10 @@ async def test_timers(store: RedisStore, client: Redis) -> None:
     prefix = prefix_of(store)
     due = await client.zrange(f"{prefix}:timers:due", 0, -1, withscores=True)
     assert due == [(b"r:t:1", at.timestamp() * 1000)]
-    assert await client.hget(f"{prefix}:timer:r:t%3A1", "fired") == b"0"  # type: ignore[misc]
+    assert await client.hget(f"{prefix}:timer:r:t%3A1", "fired") == b"0"
     assert await store.mark_timer_fired("r", "t:1")
     assert not await store.mark_timer_fired("r", "t:1")
-    assert await client.hget(f"{prefix}:timer:r:t%3A1", "fired") == b"1"  # type: ignore[misc]
+    assert await client.hget(f"{prefix}:timer:r:t%3A1", "fired") == b"1"
     assert not await client.exists(f"{prefix}:timers:due")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -56,10 +57,10 @@ async def rolled_back(store: RedisStore, client: Redis) -> None:
     await begin_runnable(store, "r")
     claim = await take(store, "r")
     key = f"{store.describe()['prefix']}:wf:r:state"
-    before = await client.hgetall(key)  # type: ignore[misc]
+    before: Any = await client.hgetall(key)
     await done(store, Commit(run_id="r", token=claim.token, events=events("r", 1)))
     await client.delete(f"{key[:-6]}:events", f"{key[:-6]}:event-ids", f"{key[:-6]}:seq")
-    await client.hset(key, mapping=before)  # type: ignore[misc]
+    await client.hset(key, mapping=before)
 
 
 @pytest.mark.proves("I6")
@@ -112,7 +113,7 @@ async def test_ended_runs_are_no_longer_on_any_shelf(store: RedisStore, client: 
     prefix = store.describe()["prefix"]
     assert not await client.exists(f"{prefix}:runnable", f"{prefix}:held")
     assert await client.zcard(f"{prefix}:idx:ended") == 5
-    assert await client.scard(f"{prefix}:idx:status:completed") == 5  # type: ignore[misc]
+    assert await client.scard(f"{prefix}:idx:status:completed") == 5
 
 
 class TestServerTime(Claims, Leases, Runnable, Tasks, Timers):
