@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Creation
 from outlast.model.run import Status
+from outlast.ports.capability import Capability
 from outlast.testing.machine.kitchen import Kitchen
 from outlast.testing.machine.recipes import (
     OWNERS,
@@ -86,7 +87,8 @@ class Writes(Kitchen):
         atomic=st.booleans(),
     )
     def write_several(self, batch: list[Recipe], atomic: bool) -> None:
-        self._submit(batch, atomic=atomic)
+        declared = all(Capability.ATOMIC_BATCH in store.capabilities for store in self.stores)
+        self._submit(batch, atomic=atomic and declared)
 
     @rule(pick=picks)
     def write_again(self, pick: int) -> None:
