@@ -9,9 +9,10 @@ from typing import Any, Self, TypeVar
 
 from msgspec import Raw
 
-from outlast.api import Workflow
+from outlast.api import Step, Workflow
 from outlast.client import Client, RunHandle
 from outlast.codecs import JsonCodec
+from outlast.engine.definition import StepDefinition
 from outlast.engine.engine import LEASE_SECONDS, Engine
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, MissingExtra, RunExists, WorkflowMisuse
@@ -22,6 +23,7 @@ from outlast.model.run import Attribute, Run
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
+from outlast.worker import TaskWorker
 
 R = TypeVar("R")
 
@@ -44,6 +46,7 @@ class App(Client):
 
     ``App("sqlite:///shop.db", workflows=[checkout])``. A store that you made yourself is used and
     never closed by the app. Runs that were left unfinished go on as soon as the app opens.
+    `steps` are those with a queue that this process does, for runs that are driven anywhere.
     `watchers` are called with each commit of this process when it is durable.
     """
 
@@ -52,6 +55,7 @@ class App(Client):
         store: str | Store,
         *,
         workflows: Iterable[Workflow[..., Any]] = (),
+        steps: Iterable[Step[..., Any]] = (),
         codec: Codec | None = None,
         clock: Clock | None = None,
         name: str = "app",
@@ -74,6 +78,13 @@ class App(Client):
         self._engine = Engine(
             opened, definitions, codec=codec, owner=name, lease=lease, watchers=watchers
         )
+        self._worker = TaskWorker(
+            opened,
+            _with_queues(steps),
+            codec=codec,
+            owner=self._engine.owner,
+            lease=lease,
+        )
         super().__init__(
             opened,
             codec=codec,
@@ -92,9 +103,11 @@ class App(Client):
         if self._owns_store:
             await self._store.open()
         await self._engine.open()
+        await self._worker.open()
 
     async def close(self) -> None:
         """Stop. What is under way is handed back and goes on wherever it is claimed next."""
+        await self._worker.close()
         await self._engine.close()
         if self._owns_store:
             await self._store.close()
@@ -172,6 +185,18 @@ class App(Client):
     def handle(self, run_id: str) -> RunHandle[Any]:
         """The handle of a run that was started earlier or elsewhere."""
         return RunHandle(self, check_id(run_id, child=True))
+
+
+def _with_queues(steps: Iterable[Step[..., Any]]) -> list[StepDefinition]:
+    """Steps that a worker can do."""
+    definitions = [step.definition for step in steps]
+    for definition in definitions:
+        if definition.queue is None:
+            raise InvalidValue(
+                f"step {definition.name!r} has no queue, so it runs where its run is: leave it out "
+                "of `steps`, or declare it with step(queue=…)"
+            )
+    return definitions
 
 
 def resolve(url: str, *, clock: Clock | None = None) -> Store:

@@ -8,7 +8,7 @@ from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overloa
 
 from outlast.api.inside import handed, workflow_here
 from outlast.engine.definition import StepDefinition, WorkflowDefinition
-from outlast.engine.operations.step import StepCall
+from outlast.engine.operations.remote import step_call
 from outlast.engine.retry import ONCE, Retry
 from outlast.errors import WorkflowMisuse
 
@@ -31,7 +31,7 @@ class Step(Generic[P, R]):
         if run is None:
             outcome = self.definition.function(*args, **kwargs)
         else:
-            outcome = handed(run.answer(StepCall(run, self.definition, args, kwargs)))
+            outcome = handed(run.answer(step_call(run, self.definition, args, kwargs)))
         return outcome
 
     def compensate(self, function: Callable[[R], Any]) -> Step[[R], Any]:
@@ -90,6 +90,7 @@ def step(
     timeout: float | None = None,
     at_most_once: bool = False,
     process: bool = False,
+    queue: str | None = None,
 ) -> DeclareStep: ...
 def step(
     function: Callable[..., Any] | None = None,
@@ -100,12 +101,14 @@ def step(
     timeout: float | None = None,
     at_most_once: bool = False,
     process: bool = False,
+    queue: str | None = None,
 ) -> Any:
     """Declare a step: what it returns is recorded, and once recorded it never runs again.
 
     `retry` says what to do when it raises; `timeout` (seconds) is for each attempt. With
     `process` it runs in a process of its own, which is killed on timeout. With `at_most_once` an
-    attempt that was cut off by a crash is not repeated but fails.
+    attempt that was cut off by a crash is not repeated but fails. With `queue` it is done by any
+    worker that has its code: ``App(…, steps=[it])``.
     """
 
     def declare(function: Callable[..., Any]) -> Step[..., Any]:
@@ -117,6 +120,7 @@ def step(
                 timeout=timeout,
                 at_most_once=at_most_once,
                 process=process,
+                queue=queue,
             )
         )
 

@@ -13,6 +13,7 @@ from outlast.engine.execution import Execution
 from outlast.engine.mailbox import Mailbox
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.halt import HaltWait
+from outlast.engine.operations.remote import RemoteStep, StepReport
 from outlast.errors import TryAgain
 from outlast.model.inbox import Item
 from outlast.model.payloads import (
@@ -21,6 +22,8 @@ from outlast.model.payloads import (
     ChildFailed,
     HaltResumed,
     Payload,
+    StepCompleted,
+    StepProgress,
 )
 from outlast.model.wire import from_json
 from outlast.ports.clock import Clock
@@ -99,6 +102,8 @@ class Inbox:
                 child = self._child(item.name)
                 if child is not None:
                     execution.deliver(_child_payload(item), now, key=child.key)
+            case "step":
+                self._take_report(item, now)
             case "resume":
                 halt = self._halt(item.name)
                 if halt is not None:
@@ -106,6 +111,23 @@ class Inbox:
                     execution.deliver(resumed, now, key=halt.key)
             case _:
                 log.warning("run %s got an item of unknown kind %r", execution.run_id, item.kind)
+
+    def _take_report(self, item: Item, now: datetime) -> None:
+        call = self._execution.open.get(item.name)
+        data = item.data or Raw(b"{}")
+        report = from_json(data, StepReport, where=f"report of step {item.name!r}")
+        if not isinstance(call, RemoteStep) or call.attempt != report.attempt:
+            return  # of an attempt that is over
+        if call.due is not None:
+            return
+        if report.progress is not None:
+            progress = StepProgress(attempt=report.attempt, details=report.progress)
+            self._execution.deliver(progress, now, key=call.key)
+        if report.failed is not None:
+            self._execution.deliver(report.failed, now, key=call.key)
+        elif report.output is not None:
+            done = StepCompleted(duration_ns=report.duration_ns)
+            self._execution.deliver(done, now, key=call.key, output=report.output)
 
     def _child(self, child_id: str) -> ChildRun | None:
         for operation in self._execution.open.values():

@@ -186,6 +186,7 @@ class StepDefinition(Definition):
         timeout: float | None = None,
         at_most_once: bool = False,
         process: bool = False,
+        queue: str | None = None,
     ) -> None:
         super().__init__(function, name=name)
         if "/" in self.name or "#" in self.name or ":" in self.name:
@@ -196,6 +197,7 @@ class StepDefinition(Definition):
         self.timeout = timeout
         self.at_most_once = at_most_once
         self.process = process
+        self.queue = None if queue is None else check_name(queue, "queue name")
         self.compensation: StepDefinition | None = None
 
 

@@ -9,6 +9,7 @@ from outlast.model.event import Event
 from outlast.model.fact import Fact
 from outlast.model.inbox import Send
 from outlast.model.run import Attribute
+from outlast.model.task import Task
 
 
 class Draft(Struct):
@@ -18,6 +19,8 @@ class Draft(Struct):
     folds: list[int] = []
     starts: list[Start] = []
     sends: list[Send] = []
+    tasks: list[Task] = []
+    drops: list[str] = []
     facts: list[Fact] = []
     published: dict[str, Raw] = {}
     attributes: dict[str, Attribute] = {}

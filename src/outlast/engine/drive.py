@@ -28,6 +28,7 @@ from outlast.engine.mapping import MapBodies
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.operation import Operation
+from outlast.engine.operations.remote import RemoteStep
 from outlast.engine.operations.signal import SignalWait
 from outlast.engine.operations.step import StepCall
 from outlast.engine.operations.timer import TimerWait
@@ -171,7 +172,9 @@ class Drive:
         await self._take_arrivals()
         now = self._clock.now()
         for call in list(self._execution.open.values()):
-            if isinstance(call, StepCall) and call.due is None and call.key not in self.suspects:
+            if not isinstance(call, StepCall) or isinstance(call, RemoteStep):
+                continue
+            if call.due is None and call.key not in self.suspects:
                 stopped = call.after_stop(now)
                 if stopped is not None:
                     self._execution.deliver(stopped, now, key=call.key)

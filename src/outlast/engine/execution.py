@@ -122,7 +122,10 @@ class Execution:
             timestamp=max(at, self.now),
         )
         self.draft.events.append(event)
+        operation = self.open.get(key)
         self._take(event, payload)
+        if operation is not None:
+            operation.enact(self, payload)
         self._record_statements()
 
     def _take(self, event: Event, payload: Payload) -> None:

@@ -18,6 +18,7 @@ from functools import partial
 from outlast.engine.execution import Execution
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
+from outlast.engine.operations.remote import RemoteStep
 from outlast.engine.operations.step import StepCall
 from outlast.model.run import Run, Status
 from outlast.ports.clock import Clock
@@ -43,6 +44,9 @@ def count_interruptions(execution: Execution, run: Run, now: datetime) -> list[S
             execution.launches.append(operation)
         elif not isinstance(operation, StepCall | MapCall) or operation.due is not None:
             continue
+        elif isinstance(operation, RemoteStep):
+            if run.status is Status.PENDING:  # begun anew: its task belongs to another life
+                execution.deliver(operation.next_attempt(), now, key=key)
         elif run.status is Status.PAUSED:
             execution.launches.append(operation)
         elif (run.status is Status.PENDING and key == run.recover_to) or (

@@ -103,6 +103,8 @@ def next_commit(
         release=rests,
         sends=tuple(sends),
         starts=tuple(draft.starts),
+        tasks=tuple(draft.tasks),
+        drops=tuple(draft.drops),
         facts=tuple(draft.facts),
         snapshot=snapshot,
     )

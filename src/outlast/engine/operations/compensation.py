@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from outlast.engine.operations.step import StepCall
+from outlast.engine.operations.remote import step_call
 from outlast.errors import OutlastError, StepFailed
 from outlast.model.payloads import (
     CompensationCompleted,
@@ -62,7 +62,7 @@ class Undoing:
         done, failed = [], 0
         for key, undo, result in steps:
             try:
-                await execution.answer(StepCall(execution, undo, (result,), {}, name=key))
+                await execution.answer(step_call(execution, undo, (result,), {}, key))
                 done.append(key)
             except OutlastError as failure:
                 failed += 1

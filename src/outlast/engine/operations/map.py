@@ -15,7 +15,7 @@ from msgspec import Raw
 from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.operation import Operation
 from outlast.engine.retry import MAX_INTERRUPTIONS, SUSPECT_AFTER
-from outlast.errors import InvalidValue, MapFailed, StepFailed
+from outlast.errors import InvalidValue, MapFailed, StepFailed, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.fact import Fact
 from outlast.model.payloads import MapCompleted, MapProgress, MapStarted, Payload
@@ -46,6 +46,11 @@ class MapCall(Operation):
     ) -> None:
         if concurrency < 1 or tolerate < 0 or (enough is not None and enough < 0):
             raise InvalidValue("a map needs concurrency ≥ 1, tolerate ≥ 0 and enough ≥ 0")
+        if step.queue is not None:
+            raise WorkflowMisuse(
+                f"step {step.name!r} has a queue: map() does its items where the run is. Give the "
+                f"step no queue, or await it for each item: asyncio.gather(*map({step.name}, …))"
+            )
         self.name = f"map:{step.name}"
         self.step = step
         self.items = list(items)

@@ -38,8 +38,8 @@ class Operation(ABC):
         operation, so that the code that awaits it goes on and it is no longer open."""
 
     def enact(self, execution: Execution, said: Payload) -> None:
-        """Called once, never in replay, when something the code said of this operation enters
-        the draft: what else has to be in that commit is added here."""
+        """Called once, never in replay, when an event of this operation enters the draft: what
+        else has to be in that commit is added here."""
         return
 
     @property

@@ -87,28 +87,12 @@ class StepCall(Operation):
 
     def after_error(self, error: BaseException, now: datetime) -> Failed:
         """What to record when an attempt has raised."""
-        wait = self.step.retry.wait(self.failures + 1, error)
-        return Failed(
-            error=str(error) or type(error).__name__,
-            error_type=type(error).__name__,
-            attempt=self.attempt,
-            will_retry=wait is not None,
-            retry_at=None if wait is None else now + wait,
-        )
+        return failure_of(self.step, error, self.attempt, self.failures, now)
 
     def after_stop(self, now: datetime) -> Failed | None:
         """What to record when an attempt is cut off because the process is to end; None if it
         must not be repeated, so that its end is not known."""
-        if self.step.at_most_once:
-            return None
-        return Failed(
-            error="its process was stopped",
-            error_type="Stopped",
-            attempt=self.attempt,
-            will_retry=True,
-            retry_at=now,
-            stopped=True,
-        )
+        return None if self.step.at_most_once else stop_of(self.attempt, now)
 
     @property
     def interruptions(self) -> int:
@@ -123,19 +107,42 @@ class StepCall(Operation):
 
     def after_interruption(self) -> Payload:
         """What to record when the process died during an attempt: another one, or the end."""
-        interruptions = self.interruptions
-        if not self.step.at_most_once and interruptions < MAX_INTERRUPTIONS:
+        if not self.step.at_most_once and self.interruptions < MAX_INTERRUPTIONS:
             return self.next_attempt()
-        return Failed(
-            error=f"the process died while it ran ({interruptions} times)",
-            error_type="Interrupted",
-            attempt=self.attempt,
-            will_retry=False,
-        )
+        return interruption_of(self.attempt, self.interruptions)
 
 
-async def call_step(
-    execution: Execution, step: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Await the recorded outcome of a step."""
-    return await execution.answer(StepCall(execution, step, args, kwargs))
+def failure_of(
+    step: StepDefinition, error: BaseException, attempt: int, failures: int, now: datetime
+) -> Failed:
+    """What to record when an attempt has raised, after so many that have failed before."""
+    wait = step.retry.wait(failures + 1, error)
+    return Failed(
+        error=str(error) or type(error).__name__,
+        error_type=type(error).__name__,
+        attempt=attempt,
+        will_retry=wait is not None,
+        retry_at=None if wait is None else now + wait,
+    )
+
+
+def stop_of(attempt: int, now: datetime) -> Failed:
+    """What to record when an attempt was cut off in good order."""
+    return Failed(
+        error="its process was stopped",
+        error_type="Stopped",
+        attempt=attempt,
+        will_retry=True,
+        retry_at=now,
+        stopped=True,
+    )
+
+
+def interruption_of(attempt: int, times: int) -> Failed:
+    """What to record when the process died under a step too often."""
+    return Failed(
+        error=f"the process died while it ran ({times} times)",
+        error_type="Interrupted",
+        attempt=attempt,
+        will_retry=False,
+    )

@@ -1,0 +1,87 @@
+"""A step on another machine: a task in a queue, in the same commit as the attempt's record.
+
+Any worker that has the step's code claims the task and does it. What became of it comes back
+through the run's inbox, in the same atomic step that removes the task. A worker that dies costs its
+lease: the task is handed out again, and its deliveries are counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw, Struct
+
+from outlast.engine.definition import StepDefinition
+from outlast.engine.operations.step import StepCall
+from outlast.model.event import Event
+from outlast.model.payloads import OperationAbandoned, Payload, StepFailed, StepStarted
+from outlast.model.task import Task
+
+if TYPE_CHECKING:
+    from outlast.engine.execution import Execution
+
+
+class StepReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker tells the run of an attempt: how it ended, or how far it is."""
+
+    attempt: int
+    output: Raw | None = None
+    failed: StepFailed | None = None
+    progress: Raw | None = None
+    duration_ns: int = 0
+
+
+class RemoteStep(StepCall):
+    """One call of a step that some worker does."""
+
+    def apply(self, event: Event, payload: Payload) -> bool:
+        answered = super().apply(event, payload)
+        if isinstance(payload, StepStarted):
+            self._execution.launches.remove(self)  # it is nothing for this process
+        return answered
+
+    def enact(self, execution: Execution, said: Payload) -> None:
+        if isinstance(said, StepStarted):
+            execution.draft.tasks.append(self._task(execution))
+        elif isinstance(said, OperationAbandoned):
+            execution.draft.drops.append(self._task_id(execution))
+
+    @property
+    def wait_kind(self) -> str | None:  # type: ignore[override]
+        """The run leaves memory: the task is in the queue, and its end is sent to the inbox."""
+        return super().wait_kind or "task"
+
+    def _task(self, execution: Execution) -> Task:
+        metadata = {"attempt": str(self.attempt), "failures": str(self.failures)}
+        if self.progress is not None:
+            metadata["progress"] = bytes(self.progress).decode()
+        assert self.step.queue is not None
+        return Task(
+            id=self._task_id(execution),
+            queue=queue_of(self.step.queue, self.step.name),
+            name=self.step.name,
+            run_id=execution.run_id,
+            uid=execution.uid,
+            step=self.key,
+            input=self.input,
+            metadata=metadata,
+        )
+
+    def _task_id(self, execution: Execution) -> str:
+        name = f"{execution.uid}/{self.key}/{self.attempt}"
+        return hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+def queue_of(queue: str, step: str) -> str:
+    """Where the tasks of a step wait. Each step of a queue has its own, so that a worker is only
+    handed what it has the code of."""
+    return f"{queue}/{step}"
+
+
+def step_call(
+    execution: Execution, step: StepDefinition, args: Any, kwargs: Any, name: str = ""
+) -> StepCall:
+    """The call of a step, here or wherever its queue is served."""
+    kind = StepCall if step.queue is None else RemoteStep
+    return kind(execution, step, args, kwargs, name)

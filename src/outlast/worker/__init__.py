@@ -1,0 +1,5 @@
+"""What a process does for runs that others drive."""
+
+from outlast.worker.tasks import TaskWorker
+
+__all__ = ["TaskWorker"]

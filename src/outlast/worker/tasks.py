@@ -1,0 +1,270 @@
+"""TaskWorker: does steps for runs that may be driven anywhere.
+
+::
+
+    queue ── take (lease, delivery counted) ──▶ body ──▶ send(report, finishes=[claim])
+                        ▲                        │            one atomic step: the task is gone
+                        └── renew, every third ◀─┘            and the run has its outcome
+
+A worker that loses its lease stops the body: somebody else has the task. One that is stopped tells
+the run so, and the attempt counts for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from msgspec import Raw
+
+from outlast.engine.bodies import Bodies, Outcome, StepContext
+from outlast.engine.definition import StepDefinition
+from outlast.engine.operations.remote import StepReport, queue_of
+from outlast.engine.operations.step import failure_of, interruption_of, stop_of
+from outlast.engine.retry import MAX_INTERRUPTIONS
+from outlast.errors import Fenced, OutlastError, StoreFault, TryAgain
+from outlast.model.claim import Claim
+from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.payloads import StepFailed
+from outlast.model.task import Delivery, Task
+from outlast.model.wire import to_json
+from outlast.ports.clock import look_again_after
+from outlast.ports.codec import Codec
+from outlast.ports.store import Store
+
+CONCURRENCY = 100
+IDLE_SECONDS = 1.0
+LONGEST_PAUSE = 86_400.0
+SENDING_PAUSES = (0.05, 0.2, 1.0, 3.0, 10.0)
+log = logging.getLogger("outlast.worker")
+
+
+class TaskWorker:
+    """Does the queued steps that it has the code of, several at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        steps: Iterable[StepDefinition],
+        *,
+        codec: Codec,
+        owner: str,
+        lease: float,
+        concurrency: int = CONCURRENCY,
+    ) -> None:
+        self._store = store
+        self._clock = store.clock
+        self._steps = {queue_of(step.queue, step.name): step for step in steps if step.queue}
+        self._codec = codec
+        self._owner = owner
+        self._lease = lease
+        self._concurrency = concurrency
+        self._bodies = Bodies(codec, store.clock)
+        self._claims: dict[asyncio.Task[None], Claim] = {}
+        self._room = asyncio.Event()
+        self._daemons: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Begin to take tasks."""
+        if self._steps and not self._daemons:
+            self._queue = self._store.queue()
+            await self._queue.open()
+            self._daemons = [
+                asyncio.create_task(self._take_for_ever()),
+                asyncio.create_task(self._renew_for_ever()),
+            ]
+
+    async def close(self) -> None:
+        """Stop: what is under way is cut off, and its runs are told."""
+        for daemon in self._daemons:
+            daemon.cancel()
+        await asyncio.gather(*self._daemons, return_exceptions=True)
+        working = list(self._claims)
+        for task in working:
+            task.cancel("the worker stops")
+        await asyncio.gather(*working, return_exceptions=True)
+        if self._daemons:
+            self._daemons = []
+            await self._queue.close()
+
+    # -- taking -------------------------------------------------------------------------------
+
+    async def _take_for_ever(self) -> None:
+        patience = look_again_after(self._clock, IDLE_SECONDS)
+        pause = min(IDLE_SECONDS, patience)
+        while True:
+            notifier = self._store.notifier
+            rings = notifier.rings
+            try:
+                if await self._take_some():
+                    continue
+            except (TryAgain, StoreFault) as error:
+                log.warning("taking tasks failed, trying again: %s", error)
+            await notifier.wait(self._clock, pause, since=rings)
+            # Nobody rings when a lease ends: where time is virtual, that is looked for less and
+            # less often, and at last no more.
+            slower = IDLE_SECONDS if notifier.rings != rings else 2 * pause
+            pause = min(slower, patience) if slower < LONGEST_PAUSE else patience
+
+    async def _take_some(self) -> bool:
+        """Take a task of each step that has one, while there is room; whether there was any."""
+        found = False
+        for queue, step in self._steps.items():
+            while len(self._claims) >= self._concurrency:
+                self._room.clear()
+                await self._room.wait()
+            delivery = await self._queue.take(queue, owner=self._owner, visibility=self._lease)
+            if delivery is not None:
+                found = True
+                working = asyncio.create_task(self._work(step, delivery))
+                self._claims[working] = delivery.claim
+                working.add_done_callback(self._over)
+        return found
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        del self._claims[task]
+        self._room.set()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a task is dropped, and handed out again later: %r", task.exception())
+
+    async def _renew_for_ever(self) -> None:
+        while True:
+            await self._clock.sleep(self._lease / 3)
+            working = list(self._claims.items())
+            if not working:
+                continue
+            try:
+                claims = [claim for _, claim in working]
+                renewed = await self._store.renew(claims, self._lease, timeout=self._lease / 3)
+            except (TryAgain, StoreFault) as error:
+                log.warning("renewing failed, trying again: %s", error)
+                continue
+            for (task, _), claim in zip(working, renewed, strict=True):
+                if claim is None:
+                    task.cancel("its lease was lost")
+                elif task in self._claims:
+                    self._claims[task] = claim
+
+    # -- working ------------------------------------------------------------------------------
+
+    async def _work(self, step: StepDefinition, delivery: Delivery) -> None:
+        task = delivery.task
+        attempt = int(task.metadata.get("attempt", "1"))
+        deaths = task.attempt - 1
+        if deaths >= MAX_INTERRUPTIONS or (deaths and step.at_most_once):
+            given_up = interruption_of(attempt, deaths)
+            await self._tell(delivery, StepReport(attempt=attempt, failed=given_up))
+            return
+        told = _Progress()
+        try:
+            outcome = await self._attempt(step, task, attempt, told)
+        except asyncio.CancelledError as cancelled:
+            if "the worker stops" in cancelled.args and not step.at_most_once:
+                stopped = stop_of(attempt, self._clock.now())
+                report = StepReport(attempt=attempt, failed=stopped, progress=told.details)
+                await self._tell(delivery, report)
+            raise
+        finally:
+            told.over()
+        failed = self._failed(step, task, attempt, outcome)
+        report = StepReport(
+            attempt=attempt,
+            output=outcome.output,
+            failed=failed,
+            progress=None if failed is None else told.details,
+            duration_ns=outcome.duration_ns,
+        )
+        await self._tell(delivery, report)
+
+    async def _attempt(
+        self, step: StepDefinition, task: Task, attempt: int, told: _Progress
+    ) -> Outcome:
+        loop = asyncio.get_running_loop()
+
+        def report(details: Raw) -> None:
+            told.details = details
+            # A plain step is in a thread, and may live on there when its attempt is over.
+            loop.call_soon_threadsafe(told.send, self._progress, task, attempt)
+
+        progress = task.metadata.get("progress")
+        context = StepContext(
+            run_id=task.run_id,
+            uid=task.uid,
+            key=task.step,
+            attempt=attempt,
+            progress=None if progress is None else Raw(progress.encode()),
+            report=report,
+            codec=self._codec,
+        )
+        try:
+            args, kwargs = step.signature.decode_call(self._codec, task.input or Raw(b"{}"))
+        except OutlastError as misfit:
+            return Outcome(None, misfit, 0)
+        return await self._bodies.attempt(step, context, args, kwargs)
+
+    def _failed(
+        self, step: StepDefinition, task: Task, attempt: int, outcome: Outcome
+    ) -> StepFailed | None:
+        if outcome.error is None:
+            return None
+        failures = int(task.metadata.get("failures", "0"))
+        return failure_of(step, outcome.error, attempt, failures, self._clock.now())
+
+    # -- telling ------------------------------------------------------------------------------
+
+    async def _tell(self, delivery: Delivery, report: StepReport) -> None:
+        """Send the outcome and remove the task, in one atomic step; until it is known that this
+        has happened, or that somebody else has the task."""
+        task = delivery.task
+        send = _to_run(task, report, id=f"{task.id} {delivery.claim.token}")
+        for pause in (*SENDING_PAUSES, None):
+            try:
+                [receipt] = await self._store.send([send], finishes=[delivery.claim])
+            except Fenced:
+                return  # told already, or another worker has it now
+            except TryAgain:
+                if pause is None:
+                    raise
+                await self._clock.sleep(pause)
+            else:
+                if not isinstance(receipt, Receipt):
+                    # The run has ended or begun anew: nobody wants the outcome.
+                    log.info("nobody waits for task %s any more: %s", task.id, receipt)
+                return
+
+    async def _progress(self, task: Task, attempt: int, details: Raw) -> None:
+        report = StepReport(attempt=attempt, progress=details)
+        try:
+            await self._store.send([_to_run(task, report)])
+        except (TryAgain, StoreFault) as error:
+            log.warning("a report of %s was lost: %s", task.step, error)
+
+
+class _Progress:
+    """What a body has reported last, and the report that is on its way. One at a time: what is
+    reported meanwhile replaces what waits."""
+
+    def __init__(self) -> None:
+        self.details: Raw | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    def send(self, send: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Send the last report, unless one is on its way or the end is."""
+        if not self._is_over and (self._sending is None or self._sending.done()):
+            self._sending = asyncio.create_task(send(*args, self.details))
+
+    def over(self) -> None:
+        """The end is told next, and says how far it came."""
+        self._is_over = True
+        if self._sending is not None:
+            self._sending.cancel()
+
+
+def _to_run(task: Task, report: StepReport, *, id: str | None = None) -> Send:
+    item = Item(kind="step", name=task.step, data=Raw(to_json(report)), sender=task.id)
+    if id is not None:
+        item = Item(kind="step", name=task.step, id=id, data=item.data, sender=task.id)
+    return Send(run_id=task.run_id, uid=task.uid, item=item)

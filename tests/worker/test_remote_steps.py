@@ -1,0 +1,255 @@
+"""Steps on other machines: any worker that has the code does them, for runs driven anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast.api import Step
+from outlast.errors import InvalidValue, RunCancelled, RunFailed
+from outlast.model import Event, Status
+from outlast.stores.memory import MemoryStore
+from outlast.testing import VirtualApp, VirtualClock, app
+from outlast.testing import sleep as takes
+from outlast.testing.effects import Ledger
+from outlast.testing.mortal import Process
+
+ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _fresh_world() -> None:
+    ran.clear()
+
+
+@outlast.step(queue="gpu", retry=outlast.Retry(attempts=3, delay=60))
+async def render(scene: str) -> str:
+    attempt = outlast.step_info().attempt
+    ran.append(f"{scene} {attempt}")
+    await takes(3600 if scene == "deadly" else 30)
+    if scene == "flaky" and attempt < 3:
+        outlast.heartbeat(attempt)
+        raise ConnectionError("no GPU")
+    if scene == "broken":
+        raise ConnectionError("no GPU")
+    return f"{scene} after {outlast.last_heartbeat(int)}"
+
+
+@outlast.step(queue="gpu", at_most_once=True)
+async def once() -> str:
+    ran.append("once")
+    await takes(3600)
+    return "done"
+
+
+@outlast.step(queue="cpu")
+def count(text: str) -> int:
+    return len(text)
+
+
+@outlast.workflow
+async def film(scenes: list[str]) -> list[str]:
+    return await asyncio.gather(*[render(scene) for scene in scenes])
+
+
+@outlast.workflow
+async def careful() -> str:
+    return await once()
+
+
+class Machines:
+    """Two processes on one store: one drives runs, the other does steps."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = MemoryStore(clock=self.clock)
+
+    def driver(self, *workflows: outlast.Workflow[..., Any]) -> Any:
+        return app(*workflows, store=self.store, clock=self.clock, name="driver")
+
+    def worker(self, *steps: Step[..., Any]) -> Any:
+        return app(store=self.store, clock=self.clock, name="worker", steps=steps)
+
+    async def dies(self, *steps: Step[..., Any], after: float) -> None:
+        """A worker that is killed after so many seconds."""
+        process = Process(self.store, self.clock, Ledger())
+        worker = outlast.App(process.store, name="mortal", steps=steps)
+        process.runs(worker, asyncio.create_task(worker.open()))
+        await self.clock.sleep(after)
+        process.die()
+        await process.bury()
+
+
+@pytest.fixture
+def machines() -> Machines:
+    return Machines()
+
+
+def told(history: list[Event]) -> list[str]:
+    return [f"{event.type} {event.step_name}".strip() for event in history]
+
+
+@pytest.mark.proves("S-15")
+async def test_a_step_is_done_elsewhere_while_its_run_is_on_disk(machines: Machines) -> None:
+    async with machines.driver(film) as driver:
+        run = await driver.start(film, ["opening", "ending"], id="f")
+        await machines.clock.sleep(1)
+        record = await driver.get("f")
+        assert (record.status, record.wait_kind, record.owner) == (Status.WAITING, "task", None)
+        async with machines.worker(render):
+            assert await run.result() == ["opening after None", "ending after None"]
+        assert sorted(told(await driver.history("f"))) == sorted(
+            [
+                "workflow.started",
+                "step.started 0/render",
+                "step.started 1/render",
+                "step.completed 0/render",
+                "step.completed 1/render",
+                "workflow.completed",
+            ]
+        )
+    assert await machines.store.find_available_tasks(limit=10) == []
+
+
+async def test_one_process_can_do_both() -> None:
+    async with app(film, steps=[render]) as virtual:
+        assert await (await virtual.start(film, ["all"])).result() == ["all after None"]
+
+
+async def test_errors_are_retried_by_the_policy_and_reports_go_along(machines: Machines) -> None:
+    async with machines.driver(film) as driver, machines.worker(render):
+        run = await driver.start(film, ["flaky"])
+        assert await run.result() == ["flaky after 2"]
+        assert ran == ["flaky 1", "flaky 2", "flaky 3"]
+        ran.clear()
+        failing = await driver.start(film, ["broken"])
+        with pytest.raises(RunFailed, match="no GPU"):
+            await failing.result()
+        assert len(ran) == 3
+
+
+@pytest.mark.proves("I10", "S-13")
+async def test_a_worker_that_dies_costs_its_lease(machines: Machines) -> None:
+    async with machines.driver(film) as driver:
+        run = await driver.start(film, ["one"])
+        await machines.dies(render, after=10)
+        async with machines.worker(render):
+            assert await run.result() == ["one after None"]
+    assert ran == ["one 1", "one 1"]
+
+
+@pytest.mark.proves("I10")
+async def test_a_task_that_kills_its_workers_ends_in_failure(machines: Machines) -> None:
+    async with machines.driver(film) as driver:
+        run = await driver.start(film, ["deadly"])
+        for _ in range(3):
+            await machines.dies(render, after=100)
+        async with machines.worker(render):
+            with pytest.raises(RunFailed, match="died while it ran"):
+                await run.result()
+    assert ran == ["deadly 1"] * 3
+
+
+@pytest.mark.proves("I10", "I30")
+async def test_a_worker_that_is_stopped_tells_the_run(machines: Machines) -> None:
+    async with machines.driver(film) as driver:
+        run = await driver.start(film, ["long"])
+        for _ in range(5):
+            async with machines.worker(render):
+                await machines.clock.sleep(5)
+        async with machines.worker(render):
+            assert await run.result() == ["long after None"]
+    assert ran == [f"long {attempt}" for attempt in range(1, 7)]
+
+
+@pytest.mark.proves("I10")
+async def test_what_must_not_be_repeated_fails_if_its_worker_dies(machines: Machines) -> None:
+    async with machines.driver(careful) as driver:
+        run = await driver.start(careful)
+        await machines.dies(once, after=10)
+        async with machines.worker(once):
+            with pytest.raises(RunFailed, match="died while it ran"):
+                await run.result()
+    assert ran == ["once"]
+
+
+@pytest.mark.proves("I32")
+async def test_a_worker_leaves_alone_what_it_has_no_code_for(machines: Machines) -> None:
+    async with machines.driver(careful) as driver, machines.worker(render):
+        run = await driver.start(careful)
+        await machines.clock.sleep(100)
+        assert await run.status() is Status.WAITING
+        [task] = await machines.store.find_available_tasks(limit=10)
+        assert (task.name, task.attempt) == ("once", 0)
+
+
+async def test_a_cancelled_run_takes_its_tasks_back(machines: Machines) -> None:
+    async with machines.driver(film) as driver:
+        run = await driver.start(film, ["nobody wants it"])
+        await machines.clock.sleep(1)
+        assert len(await machines.store.find_available_tasks(limit=10)) == 1
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result()
+        assert await machines.store.find_available_tasks(limit=10) == []
+
+
+async def test_code_that_stops_waiting_takes_its_task_back(machines: Machines) -> None:
+    @outlast.workflow
+    async def impatient() -> str:
+        try:
+            async with asyncio.timeout(60):
+                return await render("slow")
+        except TimeoutError:
+            return "given up"
+
+    async with machines.driver(impatient) as driver:
+        assert await (await driver.start(impatient)).result() == "given up"
+        assert await machines.store.find_available_tasks(limit=10) == []
+
+
+async def test_a_failed_run_is_retried_with_a_new_task(machines: Machines) -> None:
+    async with machines.driver(film) as driver:
+        run = await driver.start(film, ["broken", "fine"], id="r")
+        async with machines.worker(render):
+            with pytest.raises(RunFailed):
+                await run.result()
+        await driver.retry("r")
+        async with machines.worker(render):
+            with pytest.raises(RunFailed):
+                await run.result()
+    assert [one for one in ran if "fine" in one] == ["fine 1"]
+    assert len(ran) > 4
+
+
+async def test_a_plain_step_runs_in_a_thread_of_the_worker() -> None:
+    @outlast.workflow
+    async def counts() -> int:
+        return await count("four")
+
+    async with app(counts, steps=[count]) as virtual:
+        assert await (await virtual.start(counts)).result() == 4
+
+
+async def test_bad_input() -> None:
+    @outlast.step
+    async def local(number: int) -> int:
+        return number
+
+    with pytest.raises(InvalidValue, match="has no queue"):
+        outlast.App("memory:", steps=[local])
+
+    @outlast.workflow
+    async def maps() -> list[str]:
+        return await outlast.map(render, ["a"])
+
+    async with app(maps) as virtual:
+        with pytest.raises(RunFailed, match="has a queue"):
+            await _ended(virtual, maps)
+
+
+async def _ended(virtual: VirtualApp, workflow: outlast.Workflow[..., Any]) -> Any:
+    return await (await virtual.start(workflow)).result()
