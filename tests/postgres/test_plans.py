@@ -42,9 +42,17 @@ def a_run(n: int) -> Commit:
 
 
 async def commit_plain(store: PostgresStore) -> None:
-    """An append to runs that are there."""
+    """Appends to runs that are there, and what travels with them."""
     event = Event(type="step.completed", run_id="r0001")
-    await store.commit([Commit(run_id="r0001", events=(event,))])
+    item = Item(kind="signal")
+    await store.commit(
+        [
+            Commit(run_id="r0001", events=(event,), change=Change(current_step="s")),
+            Commit(run_id="r0002", sends=(Send(run_id="r0011", item=item),), drops=("nothing",)),
+            Commit(run_id="r0004", folds=(1,), fired=("t",), change=Change(runnable_at=None)),
+        ]
+    )
+    await store.append("r0006", [Event(type="step.completed", run_id="r0006")])
 
 
 async def end(store: PostgresStore) -> None:
@@ -142,6 +150,58 @@ async def test_no_call_reads_a_whole_table(schema: str) -> None:
         # A search is planned anew each time, and knows how small this table is today.
         found["find"].pop("run_details", None)
         assert {name: tables for name, tables in found.items() if tables} == {}
+
+
+READ = """
+    SELECT coalesce(sum(s.idx_tup_read), 0)::bigint AS tuples
+    FROM pg_stat_user_indexes AS s WHERE s.schemaname = $1
+"""
+HOT = [commit_plain, send, claim, work]
+DEEP = 5000
+
+
+@pytest.mark.proves("I31")
+async def test_a_deep_store_costs_what_a_shallow_one_does(schema: str) -> None:
+    """Plans that were made for a few rows still find what is asked for when there are many, most of
+    them not due for long: rows are counted by the server, nothing is analysed in between."""
+    pool = await asyncpg.create_pool(direct(), min_size=1, max_size=1)
+    async with pool, PostgresStore(pool, schema=schema, clock=ManualClock()) as store:
+        later = store.clock.now() + timedelta(days=99)
+
+        async def tuples() -> int:
+            async with pool.acquire() as connection:
+                await connection.execute("SELECT pg_stat_force_next_flush()")
+                return int(await connection.fetchval(READ, schema))
+
+        async def costs() -> dict[str, int]:
+            found = {}
+            for call in HOT:
+                before = await tuples()
+                await call(store)
+                found[name_of(call)] = await tuples() - before
+            return found
+
+        await store.commit([a_run(n) for n in range(60)])
+        for table in ("runs", "tasks"):
+            await pool.execute(f'ALTER TABLE "{schema}".{table} SET (autovacuum_enabled = off)')
+        shallow: dict[str, int] = {}
+        for _ in range(8):  # so that every plan is the one that stays
+            shallow = await costs()
+        await store.commit(
+            [
+                Commit(
+                    run_id=f"deep-{n}",
+                    create=Run(id=f"deep-{n}", workflow=f"w{n % 7}", runnable_at=later),
+                    events=(Event(type="workflow.started", run_id=f"deep-{n}"),),
+                )
+                for n in range(DEEP)
+            ]
+        )
+        for name in ("q0", "q1", "q2"):
+            delayed = [Task(id=f"{n}", priority=n % 4, run_at=later) for n in range(DEEP)]
+            await store.queue().enqueue(name, delayed)
+        deep = await costs()
+        assert {name: cost for name, cost in deep.items() if cost > shallow[name] + 300} == {}
 
 
 def name_of(call: Callable[[PostgresStore], Awaitable[None]]) -> str:

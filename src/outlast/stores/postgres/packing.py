@@ -92,8 +92,9 @@ def pack_tasks(tasks: Sequence[Task]) -> tuple[Any, ...]:
 
 def pack_claims(claims: Sequence[Claim]) -> tuple[Any, ...]:
     """The last parameters of `renew` and `release`: claims on runs, then claims on tasks."""
-    runs = [(c.run_id, quote(c.uid), c.token) for c in claims if c.task_id is None]
-    tasks = [(place_of(c), c.token) for c in claims if c.task_id is not None]
+    # Sorted, so that two who wait for locks never wait for each other.
+    runs = sorted((c.run_id, quote(c.uid), c.token) for c in claims if c.task_id is None)
+    tasks = sorted((place_of(c), c.token) for c in claims if c.task_id is not None)
     return (
         *(zip(*runs, strict=True) if runs else [()] * 3),
         *(zip(*tasks, strict=True) if tasks else [()] * 2),

@@ -4,6 +4,7 @@
 -- Functions have numbers: a newer outlast adds others beside them, and processes of both versions
 -- work on the same tables. Those that are called from outside plan for tables that grow: without
 -- statistics PostgreSQL takes a new table for a small one and would keep a plan that reads all of it.
+-- For the same reason rows are looked up by LATERAL or ANY, which leave no choice of the order.
 
 -- The store's time: `at` if a test gives it, else the server's, moved by `shift`.
 CREATE FUNCTION @now_1(at bigint, shift bigint) RETURNS bigint
@@ -139,9 +140,10 @@ BEGIN
     WHERE key = r.key;
 END $$;
 
--- Locks a run, waiting for a while; false if somebody else holds it for longer.
+-- Locks a run, if it is there, waiting for a while; false if somebody else holds it for longer.
 CREATE FUNCTION @lock_run_1(run text) RETURNS boolean
-LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '1s' AS $$
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET lock_timeout = '1s' AS $$
 BEGIN
     PERFORM FROM @runs WHERE id = run FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
@@ -157,7 +159,9 @@ END $$;
 -- the number of a claim says that this claim was lost, or is busy, and that nothing was done.
 CREATE FUNCTION @send_1(at bigint, shift bigint, sends text, finishes text, blobs bytea[])
 RETURNS TABLE (n int, verdict text, given bigint, current bigint, stands text)
-LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
 DECLARE
     now bigint;
     busy text[] := '{}';
@@ -178,8 +182,8 @@ BEGIN
     END LOOP;
     -- In the order of their ids, so that two senders never wait for each other.
     FOR target IN
-        SELECT DISTINCT r.id COLLATE "C" AS id FROM jsonb_to_recordset(sends::jsonb) AS x (run text)
-        JOIN @runs AS r ON r.id = x.run ORDER BY 1
+        SELECT DISTINCT x.run COLLATE "C" AS id FROM jsonb_to_recordset(sends::jsonb) AS x (run text)
+        ORDER BY 1
     LOOP
         IF NOT @lock_run_1(target.id) THEN
             busy := busy || target.id;
@@ -199,13 +203,16 @@ BEGIN
         END IF;
         RETURN NEXT;
     END LOOP;
-    DELETE FROM @tasks AS t USING jsonb_to_recordset(finishes::jsonb) AS x (place text)
-    WHERE t.place = decode(x.place, 'hex');
+    DELETE FROM @tasks AS t WHERE t.place = ANY (ARRAY(
+        SELECT decode(x.place, 'hex') FROM jsonb_to_recordset(finishes::jsonb) AS x (place text)
+    ));
 END $$;
 
 -- Removes a run and its tree, whoever holds it.
 CREATE FUNCTION @delete_1(run text) RETURNS boolean
-LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
 BEGIN
     PERFORM FROM @runs
     WHERE id = run OR (id > run || '~' AND id < run || chr(127))
@@ -215,7 +222,9 @@ END $$;
 
 -- Removes trees whose root ended before a time, oldest first, with nothing alive above or below.
 CREATE FUNCTION @expire_1(before bigint, statuses text[], most int) RETURNS SETOF text
-LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
 DECLARE
     root text;
 BEGIN

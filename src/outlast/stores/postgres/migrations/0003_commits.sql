@@ -29,8 +29,8 @@ RETURNS TABLE (
     detail text, still boolean, fired text[], undelivered text[]
 )
 LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET lock_timeout = '2s' AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET lock_timeout = '2s' AS $$
 DECLARE
     now bigint;
     parts jsonb := doc::jsonb;
@@ -94,8 +94,10 @@ BEGIN
     LOOP
         p := parts -> (i - 1);
         IF p ? 'sends' AND EXISTS (
-            SELECT FROM jsonb_to_recordset(p -> 'sends') AS s (run text)
-            JOIN @runs AS t ON t.id = s.run WHERE NOT t.key = ANY (held)
+            SELECT FROM @runs AS t
+            WHERE t.id = ANY (ARRAY(
+                SELECT s.run FROM jsonb_to_recordset(p -> 'sends') AS s (run text)
+            )) AND NOT t.key = ANY (held)
         ) THEN
             verdicts[i] := 'busy';
         END IF;
@@ -137,9 +139,13 @@ BEGIN
     FOR x IN
         SELECT DISTINCT ON (u.life) u.life, u.id, e.sequence
         FROM unnest(e_life, e_position, e_id) AS u (life, position, id)
-        JOIN @events AS e ON e.run_key = keys[u.life]
-            AND (CASE WHEN octet_length(e.id) <= 1024 THEN e.id ELSE md5(e.id) END)
-              = (CASE WHEN octet_length(u.id) <= 1024 THEN u.id ELSE md5(u.id) END)
+        CROSS JOIN LATERAL (
+            SELECT d.sequence FROM @events AS d
+            WHERE d.run_key = keys[u.life]
+              AND (CASE WHEN octet_length(d.id) <= 1024 THEN d.id ELSE md5(d.id) END)
+                = (CASE WHEN octet_length(u.id) <= 1024 THEN u.id ELSE md5(u.id) END)
+            OFFSET 0
+        ) AS e
         WHERE u.life <= cardinality(c_run) AND c_flags[u.life] & 5 <> 5
         ORDER BY u.life, u.position
     LOOP
@@ -328,8 +334,9 @@ BEGIN
 
     -- what it consumes
     IF p ? 'folds' THEN
-        DELETE FROM @inbox AS t USING jsonb_array_elements(p -> 'folds') AS f (number)
-        WHERE t.run_key = keys[n] AND t.number = f.number::bigint;
+        DELETE FROM @inbox AS t WHERE t.run_key = keys[n] AND t.number = ANY (ARRAY(
+            SELECT f.number::bigint FROM jsonb_array_elements(p -> 'folds') AS f (number)
+        ));
     END IF;
 
     -- the record
@@ -444,14 +451,17 @@ BEGIN
         END IF;
     END LOOP;
     IF p ? 'finishes' THEN
-        DELETE FROM @tasks AS t USING jsonb_to_recordset(p -> 'finishes') AS f (place text)
-        WHERE t.place = decode(f.place, 'hex');
+        DELETE FROM @tasks AS t WHERE t.place = ANY (ARRAY(
+            SELECT decode(f.place, 'hex') FROM jsonb_to_recordset(p -> 'finishes') AS f (place text)
+        ));
     END IF;
     IF p ? 'drops' THEN
-        DELETE FROM @tasks AS t USING jsonb_array_elements_text(p -> 'drops') AS f (id)
-        WHERE t.run_id = run AND t.run_id <> '' AND t.id = f.id;
-        DELETE FROM @dead_tasks AS t USING jsonb_array_elements_text(p -> 'drops') AS f (id)
-        WHERE t.run_id = run AND t.run_id <> '' AND t.id = f.id;
+        DELETE FROM @tasks AS t WHERE t.run_id = run AND t.run_id <> '' AND t.id = ANY (ARRAY(
+            SELECT f.id FROM jsonb_array_elements_text(p -> 'drops') AS f (id)
+        ));
+        DELETE FROM @dead_tasks AS t WHERE t.run_id = run AND t.run_id <> '' AND t.id = ANY (ARRAY(
+            SELECT f.id FROM jsonb_array_elements_text(p -> 'drops') AS f (id)
+        ));
     END IF;
     IF p ? 'tasks' THEN
         PERFORM @insert_tasks_1(now, now, p -> 'tasks', life, blobs);

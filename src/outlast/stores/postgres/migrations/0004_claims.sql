@@ -7,7 +7,8 @@ CREATE FUNCTION @claim_runs_1(
     at bigint, shift bigint, a_owner text, ttl bigint, most int, shelves text[], wanted text[]
 ) RETURNS SETOF @records
 LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
     tried bigint[] := '{}';
@@ -18,13 +19,15 @@ BEGIN
     IF wanted IS NULL AND shelves IS NULL THEN
         -- The workflows that have free runs: a skip scan, two seeks a workflow.
         WITH RECURSIVE shelf (workflow) AS (
-            SELECT min(r.workflow) FROM @runs AS r
-            WHERE r.runnable_at IS NOT NULL AND r.owner IS NULL
+            (SELECT r.workflow FROM @runs AS r
+             WHERE r.runnable_at IS NOT NULL AND r.owner IS NULL
+             ORDER BY r.workflow LIMIT 1)
             UNION ALL
             SELECT (
-                SELECT min(r.workflow) FROM @runs AS r
+                SELECT r.workflow FROM @runs AS r
                 WHERE r.runnable_at IS NOT NULL AND r.owner IS NULL
                   AND r.workflow > shelf.workflow
+                ORDER BY r.workflow LIMIT 1
             ) FROM shelf WHERE shelf.workflow IS NOT NULL
         )
         SELECT array_agg(s.workflow) INTO shelves FROM shelf AS s WHERE s.workflow IS NOT NULL;
@@ -50,7 +53,8 @@ BEGIN
                      WHERE r.owner IS NOT NULL AND r.claimed_until <= now AND r.runnable_at <= now
                        AND r.status NOT IN ('completed', 'failed', 'cancelled')
                        AND NOT r.key = ANY (tried)
-                       AND (shelves IS NULL OR r.workflow = ANY (shelves)))
+                       -- Dressed up, so that no index of workflows is taken for it.
+                       AND (shelves IS NULL OR r.workflow || '' = ANY (shelves)))
                     UNION ALL
                     (SELECT f.key, f.runnable_at, f.id
                      FROM unnest(shelves) AS s (workflow) CROSS JOIN LATERAL (
@@ -112,62 +116,67 @@ CREATE FUNCTION @renew_1(
     t_place bytea[], t_token bigint[]
 ) RETURNS TABLE (subject text, place bytea, given bigint, until bigint, extended boolean)
 LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
     held bigint[];
 BEGIN
     until := now + ttl;
-    SELECT coalesce(array_agg(m.key), '{}') INTO held FROM (
-        SELECT r.key FROM unnest(r_id, r_uid, r_token) AS c (id, uid, token)
-        JOIN @runs AS r ON r.id = c.id AND r.uid = c.uid AND r.token = c.token
-        WHERE r.owner IS NOT NULL
-        ORDER BY r.id FOR UPDATE OF r SKIP LOCKED
+    SELECT coalesce(array_agg(m.key), '{}') INTO held
+    FROM unnest(r_id, r_uid, r_token) AS c (id, uid, token) CROSS JOIN LATERAL (
+        SELECT r.key FROM @runs AS r
+        WHERE r.id = c.id AND r.uid = c.uid AND r.token = c.token AND r.owner IS NOT NULL
+        FOR UPDATE SKIP LOCKED
     ) AS m;
     UPDATE @runs AS r SET claimed_until = now + ttl WHERE r.key = ANY (held);
     FOR subject, given, extended IN
-        SELECT r.id, r.token, r.key = ANY (held)
-        FROM unnest(r_id, r_uid, r_token) AS c (id, uid, token)
-        JOIN @runs AS r ON r.id = c.id AND r.uid = c.uid AND r.token = c.token
-        WHERE r.owner IS NOT NULL
+        SELECT m.id, m.token, m.key = ANY (held)
+        FROM unnest(r_id, r_uid, r_token) AS c (id, uid, token) CROSS JOIN LATERAL (
+            SELECT r.id, r.token, r.key FROM @runs AS r
+            WHERE r.id = c.id AND r.uid = c.uid AND r.token = c.token AND r.owner IS NOT NULL
+            OFFSET 0
+        ) AS m
     LOOP
         RETURN NEXT;
     END LOOP;
     subject := NULL;
-    SELECT coalesce(array_agg(m.key), '{}') INTO held FROM (
-        SELECT t.key FROM unnest(t_place, t_token) AS c (place, token)
-        JOIN @tasks AS t ON t.place = c.place AND t.token = c.token
-        WHERE t.owner IS NOT NULL
-        ORDER BY t.key FOR UPDATE OF t SKIP LOCKED
+    SELECT coalesce(array_agg(m.key), '{}') INTO held
+    FROM unnest(t_place, t_token) AS c (place, token) CROSS JOIN LATERAL (
+        SELECT t.key FROM @tasks AS t
+        WHERE t.place = c.place AND t.token = c.token AND t.owner IS NOT NULL
+        FOR UPDATE SKIP LOCKED
     ) AS m;
     UPDATE @tasks AS t SET claimed_until = now + ttl
     WHERE t.key = ANY (held) AND t.claimed_until IS NOT NULL;
     FOR place, given, extended IN
-        SELECT t.place, t.token, t.key = ANY (held)
-        FROM unnest(t_place, t_token) AS c (place, token)
-        JOIN @tasks AS t ON t.place = c.place AND t.token = c.token
-        WHERE t.owner IS NOT NULL
+        SELECT m.place, m.token, m.key = ANY (held)
+        FROM unnest(t_place, t_token) AS c (place, token) CROSS JOIN LATERAL (
+            SELECT t.place, t.token, t.key FROM @tasks AS t
+            WHERE t.place = c.place AND t.token = c.token AND t.owner IS NOT NULL
+            OFFSET 0
+        ) AS m
     LOOP
         RETURN NEXT;
     END LOOP;
 END $$;
 
--- Gives claims back; a row for each that was not lost. It waits for locks: a claim that stays would
+-- Gives claims back, which come sorted; a row for each that was not lost. It waits for locks: a claim that stays would
 -- keep others waiting for its lease.
 CREATE FUNCTION @release_1(
     r_id text[], r_uid text[], r_token bigint[], t_place bytea[], t_token bigint[]
 ) RETURNS TABLE (subject text, place bytea, given bigint)
 LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET lock_timeout = '2s' AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET lock_timeout = '2s' AS $$
 DECLARE
     held bigint[];
 BEGIN
-    SELECT coalesce(array_agg(m.key), '{}') INTO held FROM (
-        SELECT r.key FROM unnest(r_id, r_uid, r_token) AS c (id, uid, token)
-        JOIN @runs AS r ON r.id = c.id AND r.uid = c.uid AND r.token = c.token
-        WHERE r.owner IS NOT NULL
-        ORDER BY r.id FOR UPDATE OF r
+    SELECT coalesce(array_agg(m.key), '{}') INTO held
+    FROM unnest(r_id, r_uid, r_token) AS c (id, uid, token) CROSS JOIN LATERAL (
+        SELECT r.key FROM @runs AS r
+        WHERE r.id = c.id AND r.uid = c.uid AND r.token = c.token AND r.owner IS NOT NULL
+        FOR UPDATE
     ) AS m;
     FOR subject, given IN
         UPDATE @runs AS r SET owner = NULL, claimed_until = NULL WHERE r.key = ANY (held)
@@ -176,10 +185,14 @@ BEGIN
         RETURN NEXT;
     END LOOP;
     subject := NULL;
-    FOR place, given IN
-        UPDATE @tasks AS t SET owner = NULL, claimed_until = NULL
-        FROM unnest(t_place, t_token) AS c (place, token)
+    SELECT coalesce(array_agg(m.key), '{}') INTO held
+    FROM unnest(t_place, t_token) AS c (place, token) CROSS JOIN LATERAL (
+        SELECT t.key FROM @tasks AS t
         WHERE t.place = c.place AND t.token = c.token AND t.owner IS NOT NULL
+        FOR UPDATE
+    ) AS m;
+    FOR place, given IN
+        UPDATE @tasks AS t SET owner = NULL, claimed_until = NULL WHERE t.key = ANY (held)
         RETURNING t.place, t.token
     LOOP
         RETURN NEXT;
@@ -189,25 +202,25 @@ END $$;
 -- When the next run can be had. Free runs by workflow: a skip scan, two seeks a workflow. One that
 -- somebody holds can be had when its lease is over and its time has come.
 CREATE FUNCTION @next_runnable_at_1() RETURNS bigint
-LANGUAGE plpgsql STABLE SET jit = off SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE
+SET jit = off SET enable_seqscan = off SET enable_sort = off SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
 BEGIN
     RETURN (
-        WITH RECURSIVE shelf (workflow) AS (
-            SELECT min(workflow) FROM @runs WHERE runnable_at IS NOT NULL AND owner IS NULL
+        WITH RECURSIVE shelf (workflow, due) AS (
+            (SELECT r.workflow, r.runnable_at FROM @runs AS r
+             WHERE r.runnable_at IS NOT NULL AND r.owner IS NULL
+             ORDER BY r.workflow, r.runnable_at LIMIT 1)
             UNION ALL
-            SELECT (
-                SELECT min(workflow) FROM @runs
-                WHERE runnable_at IS NOT NULL AND owner IS NULL AND workflow > shelf.workflow
-            )
-            FROM shelf
-            WHERE shelf.workflow IS NOT NULL
+            SELECT n.workflow, n.runnable_at FROM shelf CROSS JOIN LATERAL (
+                SELECT r.workflow, r.runnable_at FROM @runs AS r
+                WHERE r.runnable_at IS NOT NULL AND r.owner IS NULL
+                  AND r.workflow > shelf.workflow
+                ORDER BY r.workflow, r.runnable_at LIMIT 1
+            ) AS n
         )
         SELECT least(
-            (SELECT min((
-                 SELECT min(r.runnable_at) FROM @runs AS r
-                 WHERE r.runnable_at IS NOT NULL AND r.owner IS NULL AND r.workflow = shelf.workflow
-             ))
-             FROM shelf WHERE shelf.workflow IS NOT NULL),
+            (SELECT min(shelf.due) FROM shelf),
             (SELECT min(greatest(r.runnable_at, r.claimed_until)) FROM @runs AS r
              WHERE r.owner IS NOT NULL AND r.runnable_at IS NOT NULL)
         )

@@ -53,12 +53,14 @@ END $$;
 
 -- Hands out the next ready task of a queue: smallest priority first, then the one that has been
 -- ready longest. A search goes from level to level of priority, so that it never walks past what
--- is delayed, however much that is.
+-- is delayed, however much that is. (ORDER BY … LIMIT 1, because min() over what PostgreSQL takes for
+-- a small table reads all of it.)
 CREATE FUNCTION @take_1(
     at bigint, shift bigint, a_queue text, a_owner text, visibility bigint, most bigint
 ) RETURNS SETOF @tasks
 LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '2s' AS $$
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '2s'
+SET enable_sort = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
     e record;
@@ -74,8 +76,9 @@ BEGIN
         LIMIT 1 FOR UPDATE SKIP LOCKED;
         SELECT NULL::bigint AS key, NULL::bigint AS priority, NULL::bigint AS ready_at,
                NULL::bigint AS attempt INTO f;
-        SELECT min(t.priority) INTO level FROM @tasks AS t
-        WHERE t.owner IS NULL AND t.queue = a_queue;
+        SELECT t.priority INTO level FROM @tasks AS t
+        WHERE t.owner IS NULL AND t.queue = a_queue
+        ORDER BY t.priority LIMIT 1;
         WHILE level IS NOT NULL AND (e.key IS NULL OR level <= e.priority) LOOP
             SELECT t.key, t.priority, t.ready_at, t.attempt INTO f FROM @tasks AS t
             WHERE t.owner IS NULL AND t.queue = a_queue AND t.priority = level
@@ -83,8 +86,9 @@ BEGIN
             ORDER BY t.ready_at, t.key
             LIMIT 1 FOR UPDATE SKIP LOCKED;
             EXIT WHEN f.key IS NOT NULL;
-            SELECT min(t.priority) INTO level FROM @tasks AS t
-            WHERE t.owner IS NULL AND t.queue = a_queue AND t.priority > level;
+            SELECT t.priority INTO level FROM @tasks AS t
+            WHERE t.owner IS NULL AND t.queue = a_queue AND t.priority > level
+            ORDER BY t.priority LIMIT 1;
         END LOOP;
         IF f.key IS NULL THEN
             chosen := e;
@@ -114,7 +118,8 @@ END $$;
 CREATE FUNCTION @claim_task_1(
     at bigint, shift bigint, a_run text, a_id text, a_owner text, ttl bigint
 ) RETURNS SETOF @tasks
-LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
 DECLARE
     now bigint := @now_1(at, shift);
 BEGIN
@@ -139,7 +144,9 @@ CREATE FUNCTION @settle_1(
     at bigint, shift bigint, verb text, a_place bytea, a_token bigint, span bigint, most bigint,
     why text, OUT verdict text, OUT current bigint, OUT until bigint
 )
-LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
     t record;
@@ -171,7 +178,9 @@ END $$;
 
 -- Makes dead tasks ready again (all of a queue, or those named); how many.
 CREATE FUNCTION @redrive_1(at bigint, shift bigint, a_queue text, a_ids text[]) RETURNS bigint
-LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' SET enable_hashjoin = off
+SET enable_mergejoin = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
     d record;
@@ -199,7 +208,8 @@ END $$;
 CREATE FUNCTION @available_tasks_1(at bigint, shift bigint, a_queue text, most int)
 RETURNS SETOF @tasks
 LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
     q text := a_queue;
@@ -210,8 +220,8 @@ DECLARE
 BEGIN
     IF a_queue IS NULL THEN
         SELECT least(
-            (SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NULL),
-            (SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NOT NULL)
+            (SELECT t.queue FROM @tasks AS t WHERE t.owner IS NULL ORDER BY 1 LIMIT 1),
+            (SELECT t.queue FROM @tasks AS t WHERE t.owner IS NOT NULL ORDER BY 1 LIMIT 1)
         ) INTO q;
     END IF;
     WHILE q IS NOT NULL LOOP
@@ -223,7 +233,9 @@ BEGIN
             LIMIT most
         ) AS e;
         free := 0;
-        SELECT min(t.priority) INTO level FROM @tasks AS t WHERE t.owner IS NULL AND t.queue = q;
+        SELECT t.priority INTO level FROM @tasks AS t
+        WHERE t.owner IS NULL AND t.queue = q
+        ORDER BY t.priority LIMIT 1;
         WHILE level IS NOT NULL AND free < most LOOP
             SELECT coalesce(array_agg(f.key), '{}') INTO more FROM (
                 SELECT t.key FROM @tasks AS t
@@ -233,13 +245,16 @@ BEGIN
             ) AS f;
             ks := ks || more;
             free := free + cardinality(more);
-            SELECT min(t.priority) INTO level FROM @tasks AS t
-            WHERE t.owner IS NULL AND t.queue = q AND t.priority > level;
+            SELECT t.priority INTO level FROM @tasks AS t
+            WHERE t.owner IS NULL AND t.queue = q AND t.priority > level
+            ORDER BY t.priority LIMIT 1;
         END LOOP;
         EXIT WHEN a_queue IS NOT NULL;
         SELECT least(
-            (SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NULL AND t.queue > q),
-            (SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NOT NULL AND t.queue > q)
+            (SELECT t.queue FROM @tasks AS t WHERE t.owner IS NULL AND t.queue > q
+             ORDER BY 1 LIMIT 1),
+            (SELECT t.queue FROM @tasks AS t WHERE t.owner IS NOT NULL AND t.queue > q
+             ORDER BY 1 LIMIT 1)
         ) INTO q;
     END LOOP;
     RETURN QUERY

@@ -20,9 +20,12 @@ ORDER BY v.created_at DESC, v.id DESC;
 -- name: find_filed
 -- Runs are filed by workflow and status: the newest of the files that are asked for, merged.
 WITH RECURSIVE named (workflow) AS (
-    SELECT CASE WHEN $1::text IS NULL THEN (SELECT min(workflow) FROM @runs) ELSE $1 END
+    SELECT coalesce($1::text, (SELECT r.workflow FROM @runs AS r ORDER BY r.workflow LIMIT 1))
     UNION ALL
-    SELECT (SELECT min(r.workflow) FROM @runs AS r WHERE r.workflow > named.workflow)
+    SELECT (
+        SELECT r.workflow FROM @runs AS r WHERE r.workflow > named.workflow
+        ORDER BY r.workflow LIMIT 1
+    )
     FROM named
     WHERE named.workflow IS NOT NULL AND $1 IS NULL
 )
