@@ -24,7 +24,7 @@ from outlast.errors import InvalidValue, StoreClosed
 from outlast.stores.postgres import schema
 from outlast.stores.postgres.faults import is_lost, translate
 from outlast.stores.postgres.notifier import PostgresNotifier
-from outlast.stores.postgres.queries import Queries
+from outlast.stores.postgres.queries import queries_of
 from outlast.stores.postgres.rows import Row
 from outlast.stores.postgres.server import Server, check_pool_size, read_server
 
@@ -49,7 +49,7 @@ class Database:
         pool_size: int = POOL_SIZE,
         notify: bool = True,
     ) -> None:
-        self.queries = Queries(schema, prefix)
+        self.queries = queries_of(schema, prefix)
         self.notifier = PostgresNotifier(schema, prefix)
         self._notify = notify
         self._place = place
@@ -288,7 +288,8 @@ class _One(_Source):
 
     @asynccontextmanager
     async def acquire(self, timeout: float | None) -> AsyncIterator[Any]:
-        await asyncio.wait_for(self._lock.acquire(), timeout)
+        async with asyncio.timeout(timeout):
+            await self._lock.acquire()
         try:
             yield self._connection
         finally:

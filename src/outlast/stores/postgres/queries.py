@@ -41,6 +41,12 @@ class Queries:
         return f'"{self.schema}".{bare}' if mark == "@" else bare
 
 
+@cache
+def queries_of(schema: str, prefix: str) -> Queries:
+    """The statements of a store, made once."""
+    return Queries(schema, prefix)
+
+
 def _checked(name: str, what: str, limit: int) -> str:
     if not _IDENTIFIER.fullmatch(name) or len(name) > limit:
         raise InvalidValue(

@@ -238,6 +238,15 @@ SELECT r.*, d.version, d.definition, d.queue, d.priority, d.attributes, d.input,
        d.recover_to, d.ctx, d.result, d.halt_data
 FROM @runs AS r JOIN @run_details AS d ON d.key = r.key;
 
+-- A payload for people: nobody says that it has to be text.
+CREATE FUNCTION @readable_1(data bytea) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN convert_from(data, 'UTF8');
+EXCEPTION WHEN OTHERS THEN
+    RETURN encode(data, 'escape');
+END $$;
+
 -- For people: stable names, times as times, JSON as text. docs/reference/postgres.md describes them.
 CREATE VIEW @show_runs AS
 SELECT id, uid, workflow, parent, status, wait_kind, current_step,
@@ -248,13 +257,13 @@ SELECT id, uid, workflow, parent, status, wait_kind, current_step,
        to_timestamp(ended_at / 1000000.0) AS ended_at,
        coalesce(attributes, '{}') AS attributes, coalesce(queue, 'default') AS queue,
        coalesce(priority, 0) AS priority, definition, version, error, recover_to,
-       convert_from(input, 'UTF8') AS input, convert_from(result, 'UTF8') AS result
+       @readable_1(input) AS input, @readable_1(result) AS result
 FROM @records;
 
 CREATE VIEW @show_events AS
 SELECT r.id AS run_id, r.uid, e.sequence, e.type, e.step_name,
        to_timestamp(e.timestamp / 1000000.0) AS timestamp, e.token, e.id AS event_id, e.metadata,
-       convert_from(e.data, 'UTF8') AS data, convert_from(e.output, 'UTF8') AS output
+       @readable_1(e.data) AS data, @readable_1(e.output) AS output
 FROM @events AS e JOIN @runs AS r ON r.key = e.run_key;
 
 CREATE VIEW @show_tasks AS
