@@ -21,6 +21,7 @@ from outlast.engine.drive import Drive
 from outlast.engine.execution import Execution
 from outlast.engine.interruptions import Suspect, count_interruptions
 from outlast.engine.journal import Journal
+from outlast.engine.leases import Lease, Leases, unless_meant
 from outlast.engine.turn import ending, next_commit, parked
 from outlast.engine.watch import LoopWatch
 from outlast.engine.watching import Strangers, Watcher, Watchers
@@ -71,7 +72,7 @@ class Engine:
         self._concurrency = concurrency
         self._drives: dict[str, Drive] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._driving = asyncio.Event()
+        self._leases = Leases(store, lease)
         self._daemons: list[asyncio.Task[None]] = []
         self._watch: LoopWatch | None = None
 
@@ -82,7 +83,7 @@ class Engine:
         if not self._daemons:
             self._daemons = [
                 asyncio.create_task(self._claim_for_ever()),
-                asyncio.create_task(self._renew_for_ever()),
+                asyncio.create_task(self._leases.keep()),
             ]
             # Where time is virtual, nothing waits for it, and a thread beside would be chance.
             if not isinstance(self._clock, LeapingClock):
@@ -248,17 +249,16 @@ class Engine:
         drive.suspects.wait(suspects)
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
-        self._driving.set()
         self._tasks[run.id] = task
-        task.add_done_callback(lambda task: self._over(run.id, drive, task))
+        lease = self._leases.hold(claim, lost=task.cancel, renewed=drive.poke)
+        task.add_done_callback(lambda task: self._over(run.id, drive, lease, task))
         # A task that is cancelled before it has begun runs no ``finally`` of its own.
         task.add_done_callback(lambda _: execution.evict())
 
-    def _over(self, run_id: str, drive: Drive, task: asyncio.Task[None]) -> None:
+    def _over(self, run_id: str, drive: Drive, lease: Lease, task: asyncio.Task[None]) -> None:
+        self._leases.drop(lease)
         if self._drives.get(run_id) is drive:
             del self._drives[run_id], self._tasks[run_id]
-            if not self._drives:
-                self._driving.clear()
         if not task.cancelled() and task.exception() is not None:
             # The store hands the run out again when its lease ends.
             log.error("run %s is dropped: %r", run_id, task.exception())
@@ -278,7 +278,7 @@ class Engine:
                     continue
                 pause = await self._idle_time(looked_at)
             except (TryAgain, StoreFault, asyncio.CancelledError) as error:
-                _unless_meant()
+                unless_meant()
                 log.warning("claiming failed, trying again: %s", error)
             await self._store.notifier.wait(self._clock, pause, since=rings)
 
@@ -290,33 +290,3 @@ class Engine:
             return IDLE_SECONDS  # it was there when we looked: its code is not here, or no room is
         pause = max((due - self._clock.now()).total_seconds(), 0.001)
         return min(pause, look_again_after(self._clock, IDLE_SECONDS))
-
-    async def _renew_for_ever(self) -> None:
-        while True:
-            await self._driving.wait()
-            await self._clock.sleep(self._lease / 3)
-            drives = list(self._drives.values())
-            try:
-                renewed = await self._store.renew(
-                    [d.claim for d in drives], self._lease, timeout=self._patience
-                )
-            except (TryAgain, StoreFault, asyncio.CancelledError) as error:
-                _unless_meant()
-                log.warning("renewing failed, trying again: %s", error)
-                continue
-            for drive, claim in zip(drives, renewed, strict=True):
-                if self._drives.get(drive.claim.run_id) is not drive:
-                    continue  # over meanwhile
-                if claim is None:
-                    self._tasks[drive.claim.run_id].cancel()
-                else:
-                    drive.claim = claim
-                    drive.poke()
-
-
-def _unless_meant() -> None:
-    """A daemon that is cancelled ends. A call of the store that was cancelled somewhere inside is
-    one that failed: if that ended the daemon, the engine would go on without it in silence."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError

@@ -220,8 +220,11 @@ class _RunTask(asyncio.Task[T]):
     def __init__(
         self, coro: Generator[Any, None, T] | Coroutine[Any, Any, T], scope: Scope, **options: Any
     ) -> None:
-        self._hash = zlib.crc32(scope.path.encode())
+        # asyncio keeps all tasks of a process in one set, too. There the main tasks of all runs
+        # would have one hash, and each new one would be compared with every other.
+        self._hash = id(self)
         super().__init__(coro, **options)
+        self._hash = zlib.crc32(scope.path.encode())
 
     def __hash__(self) -> int:
         return self._hash

@@ -15,17 +15,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from msgspec import Raw
 
 from outlast.engine.bodies import Bodies, Outcome, StepContext
 from outlast.engine.definition import StepDefinition
+from outlast.engine.leases import Lease, Leases
 from outlast.engine.operations.remote import StepReport, queue_of
 from outlast.engine.operations.step import failure_of, interruption_of, stop_of
 from outlast.engine.retry import MAX_INTERRUPTIONS
 from outlast.errors import Fenced, OutlastError, StoreFault, TryAgain
-from outlast.model.claim import Claim
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.payloads import StepFailed
 from outlast.model.task import Delivery, Task
@@ -62,7 +63,8 @@ class TaskWorker:
         self._lease = lease
         self._concurrency = concurrency
         self._bodies = Bodies(codec, store.clock)
-        self._claims: dict[asyncio.Task[None], Claim] = {}
+        self._leases = Leases(store, lease)
+        self._working: dict[asyncio.Task[None], Lease] = {}
         self._room = asyncio.Event()
         self._daemons: list[asyncio.Task[None]] = []
 
@@ -73,7 +75,7 @@ class TaskWorker:
             await self._queue.open()
             self._daemons = [
                 asyncio.create_task(self._take_for_ever()),
-                asyncio.create_task(self._renew_for_ever()),
+                asyncio.create_task(self._leases.keep()),
             ]
 
     async def close(self) -> None:
@@ -81,7 +83,7 @@ class TaskWorker:
         for daemon in self._daemons:
             daemon.cancel()
         await asyncio.gather(*self._daemons, return_exceptions=True)
-        working = list(self._claims)
+        working = list(self._working)
         for task in working:
             task.cancel("the worker stops")
         await asyncio.gather(*working, return_exceptions=True)
@@ -112,40 +114,23 @@ class TaskWorker:
         """Take a task of each step that has one, while there is room; whether there was any."""
         found = False
         for queue, step in self._steps.items():
-            while len(self._claims) >= self._concurrency:
+            while len(self._working) >= self._concurrency:
                 self._room.clear()
                 await self._room.wait()
             delivery = await self._queue.take(queue, owner=self._owner, visibility=self._lease)
             if delivery is not None:
                 found = True
                 working = asyncio.create_task(self._work(step, delivery))
-                self._claims[working] = delivery.claim
+                lost = partial(working.cancel, "its lease was lost")
+                self._working[working] = self._leases.hold(delivery.claim, lost=lost)
                 working.add_done_callback(self._over)
         return found
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        del self._claims[task]
+        self._leases.drop(self._working.pop(task))
         self._room.set()
         if not task.cancelled() and task.exception() is not None:
             log.error("a task is dropped, and handed out again later: %r", task.exception())
-
-    async def _renew_for_ever(self) -> None:
-        while True:
-            await self._clock.sleep(self._lease / 3)
-            working = list(self._claims.items())
-            if not working:
-                continue
-            try:
-                claims = [claim for _, claim in working]
-                renewed = await self._store.renew(claims, self._lease, timeout=self._lease / 3)
-            except (TryAgain, StoreFault) as error:
-                log.warning("renewing failed, trying again: %s", error)
-                continue
-            for (task, _), claim in zip(working, renewed, strict=True):
-                if claim is None:
-                    task.cancel("its lease was lost")
-                elif task in self._claims:
-                    self._claims[task] = claim
 
     # -- working ------------------------------------------------------------------------------
 
