@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Generator
 from typing import Any
@@ -108,6 +109,7 @@ async def waits() -> str:
 @pytest.mark.proves("I16")
 async def test_a_signal_that_nobody_asked_for_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """It is kept, because somebody might ask for it later; when the run has ended, nobody will."""
+    caplog.set_level(logging.WARNING, "outlast")
     async with app(waits) as testing:
         run = await testing.start(waits, id="it")
         await run.signal("goo", "typo")
@@ -139,6 +141,7 @@ async def test_a_child_whose_code_is_not_here_is_told(caplog: pytest.LogCaptureF
     async def has_a_stranger() -> None:
         await asyncio.gather(outlast.child(waits), outlast.child(waits))
 
+    caplog.set_level(logging.WARNING, "outlast")
     async with app(has_a_stranger) as testing:
         run = await testing.start(has_a_stranger, id="it")
         await testing.clock.settle()

@@ -34,7 +34,10 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
     spoken.clear()
     listener, log = Listener(), logging.getLogger("outlast.engine")
     log.addHandler(listener)
+    level = log.level
+    log.setLevel(logging.ERROR)
     yield listener
+    log.setLevel(level)
     log.removeHandler(listener)
 
 

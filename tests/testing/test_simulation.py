@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -176,8 +177,11 @@ class Deaf(MemoryStore):
     ],
     ids=["unfenced", "forgetful", "deaf"],
 )
-def test_a_broken_store_is_found(store: Callable[[Clock], Store], promise: str) -> None:
+def test_a_broken_store_is_found(
+    store: Callable[[Clock], Store], promise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A store that breaks a promise is found in a few seeds, and the promise is named."""
+    monkeypatch.setattr("outlast.testing.simulation.MAX_LEAPS", 2_000)
     expected = simulate(0, SUBJECT, climate=CALM).ending
     told: list[str] = []
     for seed in range(60):
@@ -198,10 +202,14 @@ def test_a_run_that_waits_for_ever_is_told() -> None:
 
 
 def test_the_campaign_can_be_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[Any]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """What is done is kept and not done again; the figures count all of it."""
     monkeypatch.setattr(campaign, "STATE", tmp_path / "state" / "simulation.json")
+    caplog.set_level(logging.CRITICAL, "outlast")  # which the campaign does, and nobody undoes
     assert campaign.main(["--seeds", "3", "--start", "5"]) == 0
     assert "seeds 5 to 7: all well" in capsys.readouterr().out
     figures = tmp_path / "figures.json"
