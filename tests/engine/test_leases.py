@@ -58,6 +58,7 @@ def store() -> Deaf:
 
 @pytest.mark.proves("I4")
 async def test_a_lease_is_renewed_at_every_third(store: Deaf) -> None:
+    """So it never ends while somebody works under it."""
     async with app(waits, store=store, clock=clock, lease=30) as virtual:
         assert await (await virtual.start(waits)).result() == "done"
     assert store.asked in (9, 10)  # the last one is due when the step ends
@@ -66,6 +67,7 @@ async def test_a_lease_is_renewed_at_every_third(store: Deaf) -> None:
 
 @pytest.mark.proves("I4")
 async def test_who_cannot_renew_stops_when_the_lease_ends(store: Deaf) -> None:
+    """By its own clock: another process may have the run now."""
     async with app(waits, store=store, clock=clock, lease=30) as virtual:
         run = await virtual.start(waits)
         store.silent = True
@@ -77,6 +79,7 @@ async def test_who_cannot_renew_stops_when_the_lease_ends(store: Deaf) -> None:
 
 
 async def test_a_short_silence_costs_nothing(store: Deaf) -> None:
+    """Renewing is tried again until the lease has really run out."""
     async with app(waits, store=store, clock=clock, lease=30) as virtual:
         run = await virtual.start(waits)
         store.silent = True

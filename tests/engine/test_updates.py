@@ -60,6 +60,7 @@ def told(history: list[Event]) -> list[str]:
 
 
 async def test_an_update_is_answered() -> None:
+    """With what its handler returns, after the steps that it calls; all of it is history."""
     async with app(delivery) as virtual:
         run = await virtual.start(delivery, Address("High Street", 1), id="parcel")
         assert await run.update("redirect", Address("Mill Lane", 7)) == "High Street → Mill Lane"
@@ -81,6 +82,7 @@ async def test_an_update_is_answered() -> None:
 
 
 async def test_an_error_is_an_answer_and_the_run_goes_on() -> None:
+    """Whatever a handler raises, and what does not fit it, is for who asked."""
     async with app(delivery) as virtual:
         run = await virtual.start(delivery, Address("High Street", 1))
         with pytest.raises(UpdateFailed, match="LookupError: nobody lives in nowhere") as raised:
@@ -93,6 +95,7 @@ async def test_an_error_is_an_answer_and_the_run_goes_on() -> None:
 
 
 async def test_with_a_key_it_is_done_once_and_answered_always() -> None:
+    """Also when the run is over."""
     async with app(delivery) as virtual:
         run = await virtual.start(delivery, Address("High Street", 1))
         for _ in range(3):
@@ -123,6 +126,7 @@ async def late() -> list[str]:
 
 
 async def test_one_that_comes_early_waits_and_one_that_is_accepted_is_finished() -> None:
+    """The run does not end before."""
     async with app(late) as virtual:
         run = await virtual.start(late)
         answers = await asyncio.gather(run.update("add", "a"), run.update("add", "b"))
@@ -145,6 +149,7 @@ async def counter(total: int = 0) -> int:
 
 
 async def test_an_answer_outlives_continue_as_new() -> None:
+    """Who asks again gets it in the next life too, and nothing is done twice."""
     async with app(counter) as virtual:
         run = await virtual.start(counter, id="c")
         assert await run.update("add", 3, int, dedup="first") == 3
@@ -163,6 +168,8 @@ async def test_an_answer_outlives_continue_as_new() -> None:
 
 
 async def test_a_cancelled_run_answers_what_it_had_accepted() -> None:
+    """With an error, before it ends."""
+
     @outlast.workflow
     async def stuck() -> None:
         @outlast.on_update
@@ -184,6 +191,7 @@ async def test_a_cancelled_run_answers_what_it_had_accepted() -> None:
 
 
 async def test_nobody_answers() -> None:
+    """A name without a handler costs the caller its patience and the run nothing."""
     async with app(delivery) as virtual:
         run = await virtual.start(delivery, Address("High Street", 1))
         with pytest.raises(TimeoutError, match="on_update"):
@@ -194,6 +202,7 @@ async def test_nobody_answers() -> None:
 
 
 async def test_outside_a_workflow_it_says_where_it_belongs() -> None:
+    """Before anything else happens."""
     with pytest.raises(WorkflowMisuse, match="on_update"):
 
         @outlast.on_update
@@ -221,6 +230,7 @@ def scales() -> int:
 
 
 async def test_a_plain_workflow_has_plain_handlers() -> None:
+    """They call steps as it does, and block as it does."""
     async with app(scales) as virtual:
         run = await virtual.start(scales)
         assert await run.update("put", "apple") == 5
@@ -230,6 +240,8 @@ async def test_a_plain_workflow_has_plain_handlers() -> None:
 
 
 async def test_updates_survive_a_crash_anywhere() -> None:
+    """At every call of the store: same outcome, same answer."""
+
     async def redirect(run: outlast.RunHandle[Any]) -> None:
         answer = await run.update("redirect", Address("Mill Lane", 7), dedup="a")
         assert answer == "High Street → Mill Lane"

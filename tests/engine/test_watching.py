@@ -49,6 +49,7 @@ def said(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
 async def test_a_line_says_where_it_is_from_and_a_replay_is_silent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """In its text and in the fields of its record."""
     caplog.set_level(logging.INFO)
     async with app(ship) as virtual:
         run = await virtual.start(ship, "a 50% lamp", id="order-1")
@@ -69,6 +70,7 @@ async def test_a_line_says_where_it_is_from_and_a_replay_is_silent(
 async def test_what_happens_to_runs_is_logged_in_one_place(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """A failed run is a warning; ids that could mislead are quoted."""
     caplog.set_level(logging.INFO)
     async with app(ship) as virtual:
         await (await virtual.start(ship, "lamp", id="order 2")).result()
@@ -91,6 +93,7 @@ async def test_what_happens_to_runs_is_logged_in_one_place(
 
 
 async def test_a_watcher_sees_each_commit_once_and_may_fail() -> None:
+    """What it sees is history, in order."""
     seen: list[str] = []
 
     def watch(commit: Commit, committed: Committed) -> None:
@@ -108,6 +111,7 @@ async def test_a_watcher_sees_each_commit_once_and_may_fail() -> None:
 async def test_outside_of_everything_it_is_a_plain_logger(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Nothing is added where there is no run."""
     caplog.set_level(logging.INFO)
     log.info("just so")
     assert label.definition.function("x") == "x"
@@ -115,6 +119,7 @@ async def test_outside_of_everything_it_is_a_plain_logger(
 
 
 async def test_in_threads_too(caplog: pytest.LogCaptureFixture) -> None:
+    """Plain workflows and plain steps know where they are as well."""
     caplog.set_level(logging.INFO)
 
     @outlast.sync.workflow

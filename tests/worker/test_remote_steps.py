@@ -94,6 +94,7 @@ def told(history: list[Event]) -> list[str]:
 
 @pytest.mark.proves("S-15")
 async def test_a_step_is_done_elsewhere_while_its_run_is_on_disk(machines: Machines) -> None:
+    """The run leaves memory; its outcome comes through the inbox."""
     async with machines.driver(film) as driver:
         run = await driver.start(film, ["opening", "ending"], id="f")
         await machines.clock.sleep(1)
@@ -115,11 +116,13 @@ async def test_a_step_is_done_elsewhere_while_its_run_is_on_disk(machines: Machi
 
 
 async def test_one_process_can_do_both() -> None:
+    """Embedded, with no other process at all."""
     async with app(film, steps=[render]) as virtual:
         assert await (await virtual.start(film, ["all"])).result() == ["all after None"]
 
 
 async def test_errors_are_retried_by_the_policy_and_reports_go_along(machines: Machines) -> None:
+    """The next attempt knows how far the last one came."""
     async with machines.driver(film) as driver, machines.worker(render):
         run = await driver.start(film, ["flaky"])
         assert await run.result() == ["flaky after 2"]
@@ -133,6 +136,7 @@ async def test_errors_are_retried_by_the_policy_and_reports_go_along(machines: M
 
 @pytest.mark.proves("I10", "S-13")
 async def test_a_worker_that_dies_costs_its_lease(machines: Machines) -> None:
+    """Then any other one has the task."""
     async with machines.driver(film) as driver:
         run = await driver.start(film, ["one"])
         await machines.dies(render, after=10)
@@ -143,6 +147,7 @@ async def test_a_worker_that_dies_costs_its_lease(machines: Machines) -> None:
 
 @pytest.mark.proves("I10")
 async def test_a_task_that_kills_its_workers_ends_in_failure(machines: Machines) -> None:
+    """Deliveries are counted before the work starts."""
     async with machines.driver(film) as driver:
         run = await driver.start(film, ["deadly"])
         for _ in range(3):
@@ -155,6 +160,7 @@ async def test_a_task_that_kills_its_workers_ends_in_failure(machines: Machines)
 
 @pytest.mark.proves("I10", "I30")
 async def test_a_worker_that_is_stopped_tells_the_run(machines: Machines) -> None:
+    """A deploy counts for nothing, however often it happens."""
     async with machines.driver(film) as driver:
         run = await driver.start(film, ["long"])
         for _ in range(5):
@@ -167,6 +173,7 @@ async def test_a_worker_that_is_stopped_tells_the_run(machines: Machines) -> Non
 
 @pytest.mark.proves("I10")
 async def test_what_must_not_be_repeated_fails_if_its_worker_dies(machines: Machines) -> None:
+    """Nobody knows how far it came, so nobody tries again."""
     async with machines.driver(careful) as driver:
         run = await driver.start(careful)
         await machines.dies(once, after=10)
@@ -178,6 +185,7 @@ async def test_what_must_not_be_repeated_fails_if_its_worker_dies(machines: Mach
 
 @pytest.mark.proves("I32")
 async def test_a_worker_leaves_alone_what_it_has_no_code_for(machines: Machines) -> None:
+    """It is not even counted."""
     async with machines.driver(careful) as driver, machines.worker(render):
         run = await driver.start(careful)
         await machines.clock.sleep(100)
@@ -187,6 +195,7 @@ async def test_a_worker_leaves_alone_what_it_has_no_code_for(machines: Machines)
 
 
 async def test_a_cancelled_run_takes_its_tasks_back(machines: Machines) -> None:
+    """Nobody does what nobody waits for."""
     async with machines.driver(film) as driver:
         run = await driver.start(film, ["nobody wants it"])
         await machines.clock.sleep(1)
@@ -198,6 +207,8 @@ async def test_a_cancelled_run_takes_its_tasks_back(machines: Machines) -> None:
 
 
 async def test_code_that_stops_waiting_takes_its_task_back(machines: Machines) -> None:
+    """In the commit that records it."""
+
     @outlast.workflow
     async def impatient() -> str:
         try:
@@ -212,6 +223,7 @@ async def test_code_that_stops_waiting_takes_its_task_back(machines: Machines) -
 
 
 async def test_a_failed_run_is_retried_with_a_new_task(machines: Machines) -> None:
+    """What was done before stays done."""
     async with machines.driver(film) as driver:
         run = await driver.start(film, ["broken", "fine"], id="r")
         async with machines.worker(render):
@@ -226,6 +238,8 @@ async def test_a_failed_run_is_retried_with_a_new_task(machines: Machines) -> No
 
 
 async def test_a_plain_step_runs_in_a_thread_of_the_worker() -> None:
+    """As it does where its run is."""
+
     @outlast.workflow
     async def counts() -> int:
         return await count("four")
@@ -235,6 +249,8 @@ async def test_a_plain_step_runs_in_a_thread_of_the_worker() -> None:
 
 
 async def test_bad_input() -> None:
+    """A step without a queue is nothing for a worker, and one with a queue nothing for a map."""
+
     @outlast.step
     async def local(number: int) -> int:
         return number
