@@ -156,3 +156,34 @@ async def test_refusals_come_before_the_outbox(parted: RedisClusterStore) -> Non
     await outcome_of(parted, Commit(run_id="r", expected=5, sends=(send,)))
     assert await waiting(await parted._session.server(), timeout=None) == []
     assert await parted.inbox(other) == []
+
+
+@pytest.mark.proves("M-43", "C-03")
+async def test_slots_that_have_moved_are_found(parted: RedisClusterStore) -> None:
+    """A node that does not have a slot says where it is; every commit happens once."""
+    ids = [f"r{n}" for n in range(12)]
+    for id in ids:
+        await begin(parted, id)
+    server = await parted._session.server()
+    link: Any = server._link
+    manager = link._client.nodes_manager
+    primaries = link._client.get_primaries()
+    for part in range(4):
+        slot = link._client.keyslot(server.layout.prefixes[part])
+        wrong = [one for one in primaries if one != manager.slots_cache[slot][0]]
+        manager.slots_cache[slot] = [wrong[part % len(wrong)]]
+    outcomes = await parted.commit([Commit(run_id=id, events=events(id, 1)) for id in ids])
+    assert all(isinstance(one, Committed) and not one.again for one in outcomes)
+    assert [await parted.last_sequence(id) for id in ids] == [1] * 12
+
+
+@pytest.mark.proves("C-20", "I24")
+async def test_a_broken_connection_to_a_node_is_made_again(parted: RedisClusterStore) -> None:
+    """Whoever tries again finds the cluster as it is by then."""
+    await begin(parted, "r")
+    link: Any = (await parted._session.server())._link
+    for node in link._client.get_nodes():
+        for connection in node._connections:
+            await connection.disconnect()
+    link._is_stale = True
+    assert await parted.append("r", events("r", 1)) == 1

@@ -11,11 +11,12 @@ import pytest
 from redis.asyncio import Redis
 
 from outlast.errors import Fenced, InvalidValue
-from outlast.model import Change, Commit, Status
+from outlast.model import Change, Commit, RunQuery, Status
 from outlast.ports import Store
-from outlast.stores.redis import RedisStore
+from outlast.stores.redis import RedisClusterStore, RedisStore
 from outlast.testing.clock import ManualClock
 from outlast.testing.conformance import Claims, Leases, Runnable, Tasks, Timers
+from outlast.testing.conformance.possessions import furnish
 from outlast.testing.conformance.scenario import begin, begin_runnable, done, events, finish, take
 from tests.redis.servers import single
 
@@ -114,6 +115,41 @@ async def test_ended_runs_are_no_longer_on_any_shelf(store: RedisStore, client: 
     assert not await client.exists(f"{prefix}:runnable", f"{prefix}:held")
     assert await client.zcard(f"{prefix}:idx:ended") == 5
     assert await client.scard(f"{prefix}:idx:status:completed") == 5
+
+
+@pytest.mark.proves("I13", "I23")
+async def test_indexes_are_mended(store: RedisStore, client: Redis) -> None:
+    """What somebody has broken by hand: runs are found, claimed and expired again, and only those."""
+    await begin(store, "a", workflow="w", attributes={"n": 1}, runnable_at=await store.now())
+    await begin(store, "a~1", parent="a")
+    await begin_runnable(store, "held")
+    await take(store, "held")
+    await begin(store, "z")
+    await finish(store, "z")
+    assert await store.reconcile() == 0
+    prefix = store.describe()["prefix"]
+    for name in ("idx:filed", "idx:parent", "idx:attr", "idx:ended", "runnable", "held"):
+        await client.delete(f"{prefix}:{name}")
+    await client.sadd(f"{prefix}:idx:status:failed", "a", "ghost")
+    await client.zadd(f"{prefix}:idx:ids", {"ghost": 0})
+    assert await store.reconcile() >= 9
+    assert await store.reconcile() == 0
+    assert not await client.exists(f"{prefix}:idx:status:failed")
+    for query in (
+        RunQuery(workflow="w"),
+        RunQuery(attributes={"n": 1}),
+    ):
+        assert [run.id for run in (await store.find(query)).items] == ["a"]
+    assert [run.id for run in (await store.find(RunQuery(parent="a"))).items] == ["a~1"]
+    assert [one.run.id for one in await store.claim_runs("w", 30, limit=9)] == ["a"]
+    assert await store.expire(await store.now() + timedelta(seconds=1)) == ["z"]
+
+
+async def test_indexes_of_a_cluster_are_right(parted: RedisClusterStore) -> None:
+    """There is nothing to mend after a life like any other."""
+    await furnish(parted, "r")
+    await finish(parted, "r")
+    assert await parted.reconcile() == 0
 
 
 class TestServerTime(Claims, Leases, Runnable, Tasks, Timers):

@@ -22,7 +22,7 @@ from outlast.model.task import Task
 from outlast.model.timer import Timer
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
-from outlast.stores.redis import activities, ageing, parts, sending, tasks
+from outlast.stores.redis import activities, ageing, parts, reconciling, sending, tasks
 from outlast.stores.redis.bell import Bell
 from outlast.stores.redis.keys import Layout, of_run
 from outlast.stores.redis.location import Location
@@ -99,6 +99,11 @@ class RedisDetails(Store):
         answer = await server.call(quarantine_call(server, run_id, {}), timeout=timeout)
         self.notifier.ring()
         return bool(answer[0] == b"done")
+
+    async def reconcile(self, *, timeout: float | None = None) -> int:
+        """Hold all indexes against the records and mend them; how many places were not right. Needed
+        only after somebody has written by hand."""
+        return await reconciling.reconcile(await self._session.server(), timeout=timeout)
 
     async def _read(
         self, run_id: str, what: str, command: bytes, *args: bytes, timeout: float | None
