@@ -118,8 +118,8 @@ MUTANTS = [
     Mutant(
         "a wait between attempts is not durable",
         STEP,
-        "            retry_at=None if wait is None else now + wait,",
-        "            retry_at=None,",
+        "        retry_at=None if wait is None else now + wait,",
+        "        retry_at=None,",
         (WAKING,),
     ),
     Mutant(

@@ -78,8 +78,8 @@ MUTANTS = [
     Mutant(
         "a delicate step is repeated",
         STEP,
-        "        if not self.step.at_most_once and interruptions < MAX_INTERRUPTIONS:",
-        "        if interruptions < MAX_INTERRUPTIONS:",
+        "        if not self.step.at_most_once and self.interruptions < MAX_INTERRUPTIONS:",
+        "        if self.interruptions < MAX_INTERRUPTIONS:",
         ("tests/corpus/test_crashes.py::test_a_delicate_step_is_not_repeated",),
     ),
     Mutant(
@@ -106,7 +106,7 @@ MUTANTS = [
     Mutant(
         "a step may kill its process for ever",
         STEP,
-        "        if not self.step.at_most_once and interruptions < MAX_INTERRUPTIONS:",
+        "        if not self.step.at_most_once and self.interruptions < MAX_INTERRUPTIONS:",
         "        if not self.step.at_most_once:",
         (f"{REPLAY}::test_a_step_that_kills_its_process_ends_in_failure",),
     ),
