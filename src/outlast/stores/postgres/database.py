@@ -13,28 +13,29 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg
 
-from outlast.errors import InvalidValue, StoreClosed
+from outlast.errors import StoreClosed
 from outlast.stores.postgres import schema
 from outlast.stores.postgres.faults import is_lost, translate
 from outlast.stores.postgres.notifier import PostgresNotifier
 from outlast.stores.postgres.queries import queries_of
 from outlast.stores.postgres.rows import Row
 from outlast.stores.postgres.server import Server, check_pool_size, read_server
+from outlast.stores.postgres.sources import (
+    CLOSE_SECONDS,
+    OneSource,
+    OwnConnection,
+    Place,
+    PoolSource,
+    Source,
+    shown,
+)
 
-SCHEMES = ("postgresql", "postgres")
 CONNECT_SECONDS = 30
-CLOSE_SECONDS = 10.0
 POOL_SIZE = 10
-
-Place = Any
-"""A URL, an asyncpg pool, or an asyncpg connection."""
 
 
 class Database:
@@ -53,12 +54,12 @@ class Database:
         self.notifier = PostgresNotifier(schema, prefix)
         self._notify = notify
         self._place = place
-        self.where = f"{_checked(place)} schema {schema!r}"
+        self.where = f"{shown(place)} schema {schema!r}"
         self._size = check_pool_size(pool_size)
         self._users: set[object] = set()
         self._opening = asyncio.Lock()
-        self._main: _Source | None = None
-        self._urgent: _Source | None = None
+        self._main: Source | None = None
+        self._urgent: Source | None = None
         self._pid = 0
         self.server: Server | None = None
         self.was_open = False
@@ -80,7 +81,7 @@ class Database:
 
     def borrow(self, lender: Database) -> None:
         """Be open on a connection of the user's, with what a database of ours knows already."""
-        self._main = self._urgent = _One(self._place)
+        self._main = self._urgent = OneSource(self._place)
         self._pid, self.was_open, self.server = os.getpid(), True, lender.server
         self.notifier.name = ""  # its rings are for our own process too
 
@@ -137,7 +138,11 @@ class Database:
             self._main = await self._pool(self._size)
             self._urgent = await self._pool(1)
         else:
-            source = _Pool(self._place) if hasattr(self._place, "acquire") else _One(self._place)
+            source = (
+                PoolSource(self._place)
+                if hasattr(self._place, "acquire")
+                else OneSource(self._place)
+            )
             async with source.acquire(CONNECT_SECONDS) as connection:
                 await self._look(connection)
             self._main = self._urgent = source
@@ -158,7 +163,7 @@ class Database:
         await schema.migrate(connection, self.queries, self.where)
         self.server.report(self.where)
 
-    async def _pool(self, size: int) -> _Source:
+    async def _pool(self, size: int) -> Source:
         pool = await asyncpg.create_pool(
             self._place,
             min_size=0,
@@ -166,10 +171,10 @@ class Database:
             timeout=CONNECT_SECONDS,
             statement_cache_size=0 if self._is_pooled else 200,
             max_cached_statement_lifetime=0,
-            connection_class=_Connection,
+            connection_class=OwnConnection,
             server_settings={"application_name": "outlast"},
         )
-        return _Pool(pool, owned=True)
+        return PoolSource(pool, owned=True)
 
     async def _disconnect(self) -> None:
         await self.notifier.stop()
@@ -230,7 +235,7 @@ class Database:
                 raise _Lost(foreign, error) from error
             raise foreign from error
 
-    def _source(self, *, urgent: bool) -> _Source:
+    def _source(self, *, urgent: bool) -> Source:
         source = self._urgent if urgent else self._main
         if source is None:
             raise StoreClosed(f"the store at {self.where} is closed: open it first")
@@ -249,83 +254,3 @@ class _Lost(Exception):
         super().__init__(str(told))
         self.told = told
         self.cause = cause
-
-
-class _Source:
-    """Where connections come from."""
-
-    def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
-        """A connection, for as long as the context lasts."""
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        """Give back what is ours."""
-
-
-class _Pool(_Source):
-    def __init__(self, pool: Any, *, owned: bool = False) -> None:
-        self._pool = pool
-        self._owned = owned
-
-    def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
-        context: AbstractAsyncContextManager[Any] = self._pool.acquire(timeout=timeout)
-        return context
-
-    async def close(self) -> None:
-        if self._owned:
-            # A call that hangs is not waited for: its connection ends with us.
-            with suppress(Exception):
-                await asyncio.wait_for(self._pool.close(), CLOSE_SECONDS)
-            self._pool.terminate()
-
-
-class _One(_Source):
-    """A single connection: one call at a time."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self._lock = asyncio.Lock()
-
-    @asynccontextmanager
-    async def acquire(self, timeout: float | None) -> AsyncIterator[Any]:
-        async with asyncio.timeout(timeout):
-            await self._lock.acquire()
-        try:
-            yield self._connection
-        finally:
-            self._lock.release()
-
-
-class _Connection(asyncpg.Connection):  # type: ignore[misc,type-arg,unused-ignore]
-    """A connection of our own pool. We leave nothing in a session, so there is nothing to reset:
-    that would be a round trip per call."""
-
-    def get_reset_query(self) -> str:
-        """Nothing."""
-        return ""
-
-
-def _checked(place: Place) -> str:
-    """Where this is, as it may be shown: never with a user's password."""
-    if not isinstance(place, str):
-        if hasattr(place, "acquire") or hasattr(place, "fetch"):
-            return "the connections that you passed in,"
-        raise InvalidValue(
-            f"{type(place).__name__} is no place for a store: use a URL, an asyncpg pool, or an "
-            "asyncpg connection"
-        )
-    try:
-        parts = urlsplit(place)
-        port = parts.port
-    except ValueError:
-        # The message would quote what it cannot read, and that may be the password.
-        raise InvalidValue(
-            "the URL cannot be read: write it as postgresql://user:password@host:port/database and "
-            "percent-encode special characters of the password"
-        ) from None
-    if parts.scheme not in SCHEMES:
-        raise InvalidValue(
-            f"a URL that starts with {parts.scheme!r} is not PostgreSQL's: use postgresql://…"
-        )
-    host = parts.hostname or "localhost"
-    return f"postgresql://{host}{f':{port}' if port else ''}{parts.path}"

@@ -24,11 +24,13 @@ from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import Notifier
 from outlast.ports.store import Store
 from outlast.stores.postgres import rows
-from outlast.stores.postgres.database import POOL_SIZE, Database, Place
+from outlast.stores.postgres.database import POOL_SIZE, Database
 from outlast.stores.postgres.outcomes import receipts_of
-from outlast.stores.postgres.packing import micros_or_none, pack_sends
+from outlast.stores.postgres.packing import pack_sends
+from outlast.stores.postgres.parts import micros_or_none
 from outlast.stores.postgres.rows import quote, quote_or_none
 from outlast.stores.postgres.session import Session
+from outlast.stores.postgres.sources import Place
 from outlast.stores.postgres.tasks import claim_of
 
 

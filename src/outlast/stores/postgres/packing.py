@@ -1,50 +1,43 @@
 """Values as parameters. What every commit has travels as arrays, one element per commit or event,
-which the driver writes in binary; what some have travels as one JSON text per batch, and payloads
-stand beside it, as bytes.
+which the driver writes in binary; what only some have is in parts.py.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from outlast.model.claim import Claim
-from outlast.model.commit import Commit, Creation, Start
+from outlast.model.commit import Commit, Creation
 from outlast.model.decision import parks
 from outlast.model.event import Event
 from outlast.model.inbox import Send
-from outlast.model.run import Attribute, Change, Run
+from outlast.model.run import Change
 from outlast.model.task import Task
 from outlast.model.times import EPOCH, to_micros
+from outlast.stores.postgres.parts import (
+    Blobs,
+    finishes_doc,
+    parts_of,
+    place_of,
+    send_doc,
+    task_doc,
+    text,
+)
 from outlast.stores.postgres.rows import quote, quote_or_none
-
-_json = msgspec.json.Encoder()
 
 CREATES, UPSERT, REPLACE, FORCE, CARRY, RELEASE, REOPENS = 1, 2, 4, 8, 16, 32, 64
 SETS_RUNNABLE_AT, SETS_WAIT_KIND, SETS_CURRENT_STEP, HAS_PARTS, PLAIN = 128, 256, 512, 1024, 2048
-
-
-class Blobs(list[bytes]):
-    """Payloads that a JSON text refers to by number, from 1 as PostgreSQL counts."""
-
-    def put(self, value: Raw | bytes | None) -> int | None:
-        """The number of a payload, or None."""
-        if value is None:
-            return None
-        self.append(bytes(value))
-        return len(self)
 
 
 def pack_commits(commits: Sequence[Commit], *, atomic: bool) -> tuple[Any, ...]:
     """The parameters of `commit`, after the time."""
     blobs = Blobs()
     lives: list[tuple[Event, ...]] = [commit.events for commit in commits]
-    docs = [_parts(commit, blobs, lives) for commit in commits]
+    docs = [parts_of(commit, blobs, lives) for commit in commits]
     touched = {send.run_id for commit in commits for send in commit.sends}
     heads = zip(
         *(_head(commit, doc, touched) for commit, doc in zip(commits, docs, strict=True)),
@@ -80,14 +73,14 @@ def pack_commits(commits: Sequence[Commit], *, atomic: bool) -> tuple[Any, ...]:
 def pack_sends(sends: Sequence[Send], finishes: Sequence[Claim]) -> tuple[Any, ...]:
     """The parameters of `send`, after the time."""
     blobs = Blobs()
-    items = [{"i": i, **_send(send, blobs)} for i, send in enumerate(sends, 1)]
-    return text(items), text(_finishes(finishes)), blobs
+    items = [{"i": i, **send_doc(send, blobs)} for i, send in enumerate(sends, 1)]
+    return text(items), text(finishes_doc(finishes)), blobs
 
 
 def pack_tasks(tasks: Sequence[Task]) -> tuple[Any, ...]:
     """The last parameters of `enqueue`."""
     blobs = Blobs()
-    return text([_task(task, blobs) for task in tasks]), blobs
+    return text([task_doc(task, blobs) for task in tasks]), blobs
 
 
 def pack_claims(claims: Sequence[Claim]) -> tuple[Any, ...]:
@@ -99,37 +92,6 @@ def pack_claims(claims: Sequence[Claim]) -> tuple[Any, ...]:
         *(zip(*runs, strict=True) if runs else [()] * 3),
         *(zip(*tasks, strict=True) if tasks else [()] * 2),
     )
-
-
-def place_of(where: Claim | Task) -> bytes:
-    """What names a task: queue, run and id, none of which holds a NUL after `quote`."""
-    id = where.id if isinstance(where, Task) else where.task_id or ""
-    parts = (quote(where.queue or ""), quote(where.run_id), quote(id))
-    return hashlib.sha256("\0".join(parts).encode()).digest()
-
-
-def mark_of(name: str, value: Attribute) -> bytes:
-    """An attribute as something that differs where a filter has to tell values apart."""
-    if isinstance(value, bool):
-        tagged = f"b{value:d}"
-    elif isinstance(value, int):
-        tagged = f"i{value}"
-    elif isinstance(value, float):
-        # 0.0 and -0.0 are equal, so they are found as one.
-        tagged = f"f{value + 0.0!r}"
-    else:
-        tagged = f"s{value}"
-    return hashlib.sha256(f"{len(name)} {name}{tagged}".encode()).digest()
-
-
-def text(value: object) -> str:
-    """JSON text of plain values."""
-    return _json.encode(value).decode()
-
-
-def micros_or_none(when: datetime | None) -> int | None:
-    """A time as it is stored, if there is one."""
-    return None if when is None else to_micros(when)
 
 
 # -- commits --------------------------------------------------------------------------------------
@@ -189,184 +151,3 @@ _NOTHING = Change()
 
 def _set_text(value: Any) -> str | None:
     return None if value is UNSET or value is None else quote(value)
-
-
-def _parts(commit: Commit, blobs: Blobs, lives: list[tuple[Event, ...]]) -> dict[str, Any] | None:
-    """What only some commits have. Children's events join `lives`, whose place they remember."""
-    doc: dict[str, Any] = {}
-    if commit.create is not None:
-        doc["birth"] = _birth(commit.create, blobs)
-    if commit.hold is not None:
-        ttl = round(commit.hold.ttl * 1_000_000)
-        doc["hold"] = {"owner": commit.hold.owner, "ttl": ttl}
-    if commit.change is not None:
-        details = _details(commit.change, blobs)
-        if details:
-            doc["details"] = details
-    if commit.folds:
-        doc["folds"] = commit.folds
-    if commit.sends:
-        doc["sends"] = [_send(send, blobs) for send in commit.sends]
-    if commit.starts:
-        doc["starts"] = [_start(start, blobs, lives) for start in commit.starts]
-    if commit.tasks:
-        doc["tasks"] = [_task(task, blobs) for task in commit.tasks]
-    if commit.finishes:
-        doc["finishes"] = _finishes(commit.finishes)
-    if commit.drops:
-        doc["drops"] = [quote(id) for id in commit.drops]
-    if commit.timers:
-        doc["timers"] = [
-            {"id": timer.id, "fire_at": to_micros(timer.fire_at)} for timer in commit.timers
-        ]
-    if commit.fired:
-        doc["fired"] = [quote(id) for id in commit.fired]
-    if commit.facts:
-        doc["facts"] = [{"hash": f.hash, "data": blobs.put(f.data)} for f in commit.facts]
-    if commit.entries:
-        doc["entries"] = [
-            {
-                "timestamp": None if e.timestamp == EPOCH else to_micros(e.timestamp),
-                "id": quote(e.id),
-                "step_id": quote(e.step_id),
-                "step_type": quote(e.step_type),
-                "action": quote(e.action),
-                "duration_ms": e.duration_ms,
-                "error": quote_or_none(e.error),
-                "input": blobs.put(e.input),
-                "output": blobs.put(e.output),
-            }
-            for e in commit.entries
-        ]
-    if commit.activities:
-        doc["activities"] = [
-            {
-                "id": a.id,
-                "name": quote(a.name),
-                "status": a.status.value,
-                "attempt": a.attempt,
-                "started_at": micros_or_none(a.started_at),
-                "ended_at": micros_or_none(a.ended_at),
-                "error": quote_or_none(a.error),
-                "input": blobs.put(a.input),
-                "output": blobs.put(a.output),
-            }
-            for a in commit.activities
-        ]
-    if commit.snapshot is not None:
-        doc["snapshot"] = blobs.put(commit.snapshot.pack())
-    return doc or None
-
-
-def _birth(run: Run, blobs: Blobs) -> dict[str, Any]:
-    born: dict[str, Any] = {
-        "id": run.id,
-        "uid": quote(run.uid),
-        "workflow": quote(run.workflow),
-        "parent": quote_or_none(run.parent),
-        "status": run.status.value,
-        "wait_kind": quote_or_none(run.wait_kind),
-        "current_step": quote_or_none(run.current_step),
-        "runnable_at": micros_or_none(run.runnable_at),
-        "created_at": None if run.created_at == EPOCH else to_micros(run.created_at),
-    }
-    for name, default in _DEFAULTS.items():
-        value = getattr(run, name)
-        if value != default:
-            born[name] = _detail(name, value, blobs)
-    if run.attributes:
-        born["marks"] = _marks(run.attributes)
-    return born
-
-
-_DEFAULTS: dict[str, Any] = {
-    "version": "",
-    "definition": "",
-    "queue": "default",
-    "priority": 0,
-    "attributes": {},
-    "input": None,
-    "error": None,
-    "recover_to": None,
-    "ctx": {},
-    "result": None,
-    "halt_data": None,
-}
-"""The fields of a record that live in `run_details`, which has NULL for these values."""
-
-
-def _details(change: Change, blobs: Blobs) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name in _DEFAULTS:
-        value = getattr(change, name)
-        if value is not UNSET:
-            found[name] = _detail(name, value, blobs)
-    if "attributes" in found:
-        found["marks"] = _marks(change.attributes)
-    return found
-
-
-def _detail(name: str, value: Any, blobs: Blobs) -> Any:
-    if value is None:
-        return None
-    if name in ("version", "attributes"):
-        return text(value)
-    if name == "ctx":
-        return blobs.put(
-            msgspec.msgpack.encode({key: bytes(inner) for key, inner in value.items()})
-        )
-    if name in ("input", "result", "halt_data"):
-        return blobs.put(value)
-    return quote(value) if isinstance(value, str) else value
-
-
-def _marks(attributes: Any) -> list[str]:
-    return [mark_of(name, value).hex() for name, value in attributes.items()]
-
-
-def _start(start: Start, blobs: Blobs, lives: list[tuple[Event, ...]]) -> dict[str, Any]:
-    lives.append(start.events)
-    return {
-        **_birth(start.run, blobs),
-        "life": len(lives),
-        "events": len(start.events),
-    }
-
-
-def _send(send: Send, blobs: Blobs) -> dict[str, Any]:
-    item = send.item
-    return {
-        "run": send.run_id,
-        "uid": quote_or_none(send.uid),
-        "id": item.id,
-        "kind": item.kind,
-        "name": quote(item.name),
-        "sender": quote(item.sender),
-        "data": blobs.put(item.data),
-    }
-
-
-def _finishes(claims: Iterable[Claim]) -> list[dict[str, Any]]:
-    return [
-        {"i": i, "place": place_of(claim).hex(), "token": claim.token}
-        for i, claim in enumerate(claims, 1)
-    ]
-
-
-def _task(task: Task, blobs: Blobs) -> dict[str, Any]:
-    return {
-        "place": place_of(task).hex(),
-        "queue": task.queue,
-        "run_id": quote(task.run_id),
-        "id": task.id,
-        "uid": quote(task.uid),
-        "kind": quote(task.kind),
-        "name": quote(task.name),
-        "step": quote(task.step),
-        "definition": quote(task.definition),
-        "priority": task.priority,
-        "run_at": micros_or_none(task.run_at),
-        "attempt": task.attempt,
-        "metadata": text(task.metadata) if task.metadata else None,
-        "input": blobs.put(task.input),
-    }

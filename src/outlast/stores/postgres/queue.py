@@ -17,10 +17,12 @@ from outlast.model.times import from_micros
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
-from outlast.stores.postgres.database import POOL_SIZE, Database, Place
-from outlast.stores.postgres.packing import pack_tasks, place_of
+from outlast.stores.postgres.database import POOL_SIZE, Database
+from outlast.stores.postgres.packing import pack_tasks
+from outlast.stores.postgres.parts import place_of
 from outlast.stores.postgres.rows import quote, to_dead_task, to_task
 from outlast.stores.postgres.session import Session
+from outlast.stores.postgres.sources import Place
 from outlast.stores.postgres.tasks import claim_of
 
 

@@ -20,7 +20,8 @@ from outlast.model.times import EPOCH, from_micros
 from outlast.ports.capability import ALL_CAPABILITIES, Capability
 from outlast.stores.postgres.details import PostgresDetails
 from outlast.stores.postgres.outcomes import outcome_of
-from outlast.stores.postgres.packing import mark_of, pack_claims, pack_commits, place_of
+from outlast.stores.postgres.packing import pack_claims, pack_commits
+from outlast.stores.postgres.parts import mark_of, place_of
 from outlast.stores.postgres.queue import PostgresQueue
 from outlast.stores.postgres.rows import moment, quote, quote_or_none, to_events, to_run
 

@@ -1,0 +1,101 @@
+"""Where connections come from: a pool of our own, a pool of the user's, or one connection of theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from outlast.errors import InvalidValue
+
+SCHEMES = ("postgresql", "postgres")
+CLOSE_SECONDS = 10.0
+
+Place = Any
+"""A URL, an asyncpg pool, or an asyncpg connection."""
+
+
+class Source:
+    """Where connections come from."""
+
+    def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
+        """A connection, for as long as the context lasts."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Give back what is ours."""
+
+
+class PoolSource(Source):
+    """A pool: ours, or the user's, which is never closed here."""
+
+    def __init__(self, pool: Any, *, owned: bool = False) -> None:
+        self._pool = pool
+        self._owned = owned
+
+    def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
+        context: AbstractAsyncContextManager[Any] = self._pool.acquire(timeout=timeout)
+        return context
+
+    async def close(self) -> None:
+        if self._owned:
+            # A call that hangs is not waited for: its connection ends with us.
+            with suppress(Exception):
+                await asyncio.wait_for(self._pool.close(), CLOSE_SECONDS)
+            self._pool.terminate()
+
+
+class OneSource(Source):
+    """A single connection: one call at a time."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def acquire(self, timeout: float | None) -> AsyncIterator[Any]:
+        async with asyncio.timeout(timeout):
+            await self._lock.acquire()
+        try:
+            yield self._connection
+        finally:
+            self._lock.release()
+
+
+class OwnConnection(asyncpg.Connection):  # type: ignore[misc,type-arg,unused-ignore]
+    """A connection of our own pool. We leave nothing in a session, so there is nothing to reset:
+    that would be a round trip per call."""
+
+    def get_reset_query(self) -> str:
+        """Nothing."""
+        return ""
+
+
+def shown(place: Place) -> str:
+    """Where this is, as it may be shown: never with a user's password."""
+    if not isinstance(place, str):
+        if hasattr(place, "acquire") or hasattr(place, "fetch"):
+            return "the connections that you passed in,"
+        raise InvalidValue(
+            f"{type(place).__name__} is no place for a store: use a URL, an asyncpg pool, or an "
+            "asyncpg connection"
+        )
+    try:
+        parts = urlsplit(place)
+        port = parts.port
+    except ValueError:
+        # The message would quote what it cannot read, and that may be the password.
+        raise InvalidValue(
+            "the URL cannot be read: write it as postgresql://user:password@host:port/database and "
+            "percent-encode special characters of the password"
+        ) from None
+    if parts.scheme not in SCHEMES:
+        raise InvalidValue(
+            f"a URL that starts with {parts.scheme!r} is not PostgreSQL's: use postgresql://…"
+        )
+    host = parts.hostname or "localhost"
+    return f"postgresql://{host}{f':{port}' if port else ''}{parts.path}"
