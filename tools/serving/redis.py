@@ -24,7 +24,7 @@ MEMORY = Path("/dev/shm")
 
 
 def _start(folder: Path, port: int, *options: str) -> Process:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     binary = program("redis-server", "redis-server")
     server = Process(
         [
@@ -54,9 +54,10 @@ def _place(folder: Path) -> Path:
     return place
 
 
-def start_own(folder: Path) -> tuple[str, Process]:
-    """A server for a test that mistreats it: its URL, and the process to be stopped."""
-    port = free_port()
+def start_own(folder: Path, port: int = 0) -> tuple[str, Process]:
+    """A server for a test that mistreats it: its URL, and the process to be stopped. With the port of
+    one that was stopped, or killed, it goes on with what that one has left."""
+    port = port or free_port()
     return f"redis://127.0.0.1:{port}/0", _start(folder / f"redis-{port}", port)
 
 

@@ -18,8 +18,15 @@ local HOT = {
 local TERMINAL = { completed = true, failed = true, cancelled = true }
 local runs = {}  -- id → run, or false
 
+local heads = {}  -- id → how the names of its keys begin
+
 local function of_run(id, what)
-    return 'wf:' .. encoded(id) .. ':' .. what
+    local head = heads[id]
+    if not head then
+        head = 'wf:' .. encoded(id) .. ':'
+        heads[id] = head
+    end
+    return head .. what
 end
 
 -- The run as it stands in this script, or false. Nil if its key is wanted first.
