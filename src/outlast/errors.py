@@ -6,6 +6,7 @@
     ├── UsageError                 fix the call; nothing was written
     │   ├── InvalidId                 an id that no store may hold
     │   ├── InvalidValue              an argument out of range, a bad cursor, a bad URL
+    │   │   └── InvalidQuery             a question about runs that cannot be understood
     │   ├── InvalidCommit             a commit that contradicts itself
     │   ├── PayloadError              a value that cannot be stored exactly
     │   │   ├── NotSerializable          no exact form: annotate it, or convert it
@@ -72,6 +73,16 @@ class InvalidId(UsageError, ValueError):
 
 class InvalidValue(UsageError, ValueError):
     """An argument is out of range or malformed."""
+
+
+class InvalidQuery(InvalidValue):
+    """A question about runs cannot be understood, from `position` on."""
+
+    def __init__(self, query: str, position: int, problem: str) -> None:
+        super().__init__(f"{problem}\n  {query}\n  {' ' * position}^")
+        self.query = query
+        self.position = position
+        self.problem = problem
 
 
 class InvalidCommit(UsageError, ValueError):

@@ -1,0 +1,185 @@
+"""Filter: a question about runs as a tree, and what each part of it means.
+
+A run either matches or does not; there is no third answer. What a run has not got (an error, an
+end, an attribute) is equal to nothing, less and greater than nothing, and so different from
+everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from operator import ge, gt, le, lt
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from outlast.model.run import TERMINAL, Run, Status
+from outlast.query.values import attributes_like, is_day, length_of, moment_of, number_like, wild
+
+TEXTS = ("id", "workflow", "parent", "queue", "error", "step", "owner", "wait")
+TIMES = ("created", "updated", "ended")
+FIELDS = ("status", *TEXTS, *TIMES, "age")
+"""The fields, besides `attr.NAME`."""
+
+GROUPS = {"open": frozenset(set(Status) - TERMINAL), "ended": TERMINAL}
+ORDER: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+_IN_RECORD = {
+    "step": "current_step",
+    "wait": "wait_kind",
+    "created": "created_at",
+    "updated": "updated_at",
+    "ended": "ended_at",
+}
+
+
+class Word(NamedTuple):
+    """A value as it was written; a quoted one means itself and nothing else."""
+
+    text: str
+    quoted: bool = False
+
+
+class Node(Struct, frozen=True):
+    """A part of a question."""
+
+    def matches(self, run: Run, now: datetime) -> bool:
+        """Whether a run is as this says, at a time."""
+        raise NotImplementedError
+
+
+class Every(Node, frozen=True):
+    """All of these; of none, it is true."""
+
+    parts: tuple[Node, ...]
+
+    def matches(self, run: Run, now: datetime) -> bool:
+        return all(part.matches(run, now) for part in self.parts)
+
+
+class Either(Node, frozen=True):
+    """One of these, or several."""
+
+    parts: tuple[Node, ...]
+
+    def matches(self, run: Run, now: datetime) -> bool:
+        return any(part.matches(run, now) for part in self.parts)
+
+
+class Not(Node, frozen=True):
+    """The opposite."""
+
+    part: Node
+
+    def matches(self, run: Run, now: datetime) -> bool:
+        return not self.part.matches(run, now)
+
+
+class Test(Node, frozen=True):
+    """A field, a comparison (`=`, `~`, `<`, `<=`, `>`, `>=`) and a value. The parser has seen to it
+    that they go together."""
+
+    field: str
+    op: str
+    word: Word
+
+    @property
+    def attribute(self) -> str | None:
+        """The name of the attribute that this is about, if it is about one."""
+        return self.field[5:] if self.field.startswith("attr.") else None
+
+    @property
+    def statuses(self) -> frozenset[Status]:
+        """The statuses that a test of the status allows."""
+        return GROUPS.get(self.word.text.lower()) or frozenset({Status.parse(self.word.text)})
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether the value has a ``*`` in it that stands for anything."""
+        return not self.word.quoted and "*" in self.word.text
+
+    def span(self, now: datetime) -> tuple[datetime | None, datetime | None]:
+        """For `created` and `age`: from when (this moment included) until when (it excluded)."""
+        if self.field == "age":
+            moment = now - self._length
+            op = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}[self.op]
+        else:
+            moment, op = self._moment(now), self.op
+        tick = timedelta(microseconds=1)
+        if op == "=":
+            return moment, moment + (timedelta(days=1) if is_day(self.word.text) else tick)
+        if op in (">", ">="):
+            return (moment if op == ">=" else moment + tick), None
+        return None, (moment if op == "<" else moment + tick)
+
+    def matches(self, run: Run, now: datetime) -> bool:
+        if self.field == "status":
+            return run.status in self.statuses
+        if self.attribute is not None:
+            return self._attribute_matches(run.attributes.get(self.attribute))
+        if self.field == "age":
+            return ORDER[self.op](now - run.created_at, self._length)
+        value = getattr(run, _IN_RECORD.get(self.field, self.field))
+        if self.field in TIMES:
+            return value is not None and self._time_matches(value, now)
+        return self._text_matches(value or "")
+
+    def _text_matches(self, text: str) -> bool:
+        wanted = self.word.text
+        if self.op == "~":
+            return wanted.casefold() in text.casefold()
+        return wild(wanted, text) if self.is_pattern else text == wanted
+
+    def _time_matches(self, value: datetime, now: datetime) -> bool:
+        moment = self._moment(now)
+        if self.op != "=":
+            return ORDER[self.op](value, moment)
+        length = timedelta(days=1) if is_day(self.word.text) else timedelta(microseconds=1)
+        return moment <= value < moment + length
+
+    def _attribute_matches(self, value: object) -> bool:
+        if value is None:
+            return False
+        if self.op == "~" or self.is_pattern:
+            return self._text_matches(_as_text(value))
+        if self.op == "=":
+            likes = [self.word.text] if self.word.quoted else attributes_like(self.word.text)
+            return any(_alike(value, like) for like in likes)
+        # Numbers are compared with numbers, and text with text.
+        number = None if self.word.quoted else number_like(self.word.text)
+        if isinstance(value, str):
+            return number is None and ORDER[self.op](value, self.word.text)
+        if isinstance(value, bool) or number is None:
+            return False
+        return ORDER[self.op](value, number)
+
+    def _moment(self, now: datetime) -> datetime:
+        moment = moment_of(self.word.text, now)
+        assert moment is not None, "the parser has read it"
+        return moment
+
+    @property
+    def _length(self) -> timedelta:
+        length = length_of(self.word.text)
+        assert length is not None, "the parser has read it"
+        return length
+
+
+class Filter(Struct, frozen=True):
+    """A question about runs, as it was asked and as it is understood."""
+
+    text: str
+    node: Node
+
+    def matches(self, run: Run, now: datetime) -> bool:
+        """Whether a run matches, at a time: the meaning of the question."""
+        return self.node.matches(run, now)
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _alike(value: object, other: object) -> bool:
+    # True == 1 in Python; in a filter they are different values.
+    return isinstance(value, bool) is isinstance(other, bool) and value == other
