@@ -147,10 +147,13 @@ class Server:
         """The answers of scripts, in order; what Redis answers with an error is an error there."""
         answers: list[Any] = [None] * len(calls)
         left = dict(enumerate(calls))
+        clock = asyncio.get_running_loop().time
+        deadline = None if timeout is None else clock() + timeout
         for _ in range(ROUNDS):
             numbers = list(left)
+            wait = None if deadline is None else deadline - clock()
             replies = await self._run(
-                [self._request(left[n]) for n in numbers], timeout, writes=writes
+                [self._request(left[n]) for n in numbers], wait, writes=writes
             )
             unknown: dict[int, Script] = {}
             for n, reply in zip(numbers, replies, strict=True):
