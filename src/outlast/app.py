@@ -12,8 +12,9 @@ from msgspec import Raw
 from outlast.api import Step, Workflow
 from outlast.client import Client, RunHandle
 from outlast.codecs import JsonCodec
-from outlast.engine.definition import StepDefinition
+from outlast.engine.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.engine import LEASE_SECONDS, Engine
+from outlast.engine.turn import begun
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, MissingExtra, RunExists, WorkflowMisuse
 from outlast.model.commit import Creation
@@ -131,28 +132,32 @@ class App(Client):
         id: str | None = None,
         on_conflict: str = "attach",
         attributes: dict[str, Attribute] | None = None,
+        here: bool = True,
         **kwargs: Any,
     ) -> RunHandle[R]:
         """Start a run. The id is the idempotency key.
 
         When the id is taken: ``attach`` gives the run that is there if it is the same workflow
         with the same input, and raises `RunExists` otherwise; ``fail`` always raises; ``replace``
-        ends that run and begins anew.
+        ends that run and begins anew. With ``here=False`` the run is left to whoever has its code:
+        a web server starts it, a worker runs it.
         """
         if on_conflict not in ("attach", "fail", "replace"):
             raise InvalidValue(f"on_conflict={on_conflict!r}: use attach, fail or replace")
         if not self._engine.is_open:
             raise Closed("this app is not open: use `async with outlast.App(…) as app:`")
         definition = workflow.definition
-        if self._engine.workflows.get(definition.name) is not definition:
+        if here and self._engine.workflows.get(definition.name) is not definition:
             raise WorkflowMisuse(
                 f"workflow {definition.name!r} is not registered: "
-                f"App(…, workflows=[{definition.name}])"
+                f"App(…, workflows=[{definition.name}]), or start(…, here=False) if another "
+                "process has it"
             )
         run_id = new_id() if id is None else check_id(id)
         creation = Creation.REPLACE if on_conflict == "replace" else Creation.NEW
+        start = self._engine.start if here else self._leave
         try:
-            await self._engine.start(
+            await start(
                 definition, args, kwargs, run_id=run_id, creation=creation, attributes=attributes
             )
         except RunExists:
@@ -160,6 +165,22 @@ class App(Client):
                 raise
             await self._same_or_raise(definition, args, kwargs, run_id)
         return RunHandle(self, run_id)
+
+    async def _leave(
+        self,
+        workflow: WorkflowDefinition,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        run_id: str,
+        creation: Creation,
+        attributes: dict[str, Attribute] | None,
+    ) -> None:
+        """Begin a run for others."""
+        input, _, _ = workflow.signature.encode_call(self._codec, args, kwargs)
+        await self._write(
+            begun(workflow, input, run_id=run_id, creation=creation, attributes=attributes)
+        )
 
     async def _same_or_raise(
         self, definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str

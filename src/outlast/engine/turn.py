@@ -7,6 +7,7 @@ from datetime import datetime
 
 from msgspec import UNSET, Raw
 
+from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.draft import Draft
 from outlast.engine.execution import Execution
 from outlast.engine.operations.child import ChildRun, ParentClose
@@ -31,7 +32,7 @@ from outlast.model.payloads import (
     payload_of,
     to_event,
 )
-from outlast.model.run import Change, Run, Status
+from outlast.model.run import Attribute, Change, Run, Status
 from outlast.model.times import NOW
 from outlast.model.wire import to_json
 
@@ -107,6 +108,34 @@ def next_commit(
         drops=tuple(draft.drops),
         facts=tuple(draft.facts),
         snapshot=snapshot,
+    )
+
+
+def begun(
+    workflow: WorkflowDefinition,
+    input: Raw,
+    *,
+    run_id: str,
+    creation: Creation,
+    attributes: dict[str, Attribute] | None = None,
+) -> Commit:
+    """The commit that begins a run for whoever has its code."""
+    run = Run(
+        id=run_id,
+        workflow=workflow.name,
+        version=workflow.version,
+        definition=workflow.hash,
+        input=input,
+        attributes=attributes or {},
+        runnable_at=NOW,
+    )
+    started = WorkflowStarted(workflow_name=workflow.name, version=workflow.version, input=input)
+    return Commit(
+        run_id=run_id,
+        create=run,
+        creation=creation,
+        force=creation is Creation.REPLACE,
+        events=(to_event(started, run_id=run_id),),
     )
 
 
