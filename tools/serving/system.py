@@ -106,8 +106,12 @@ class Process:
             try:
                 self._process.wait(PATIENCE / 6)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+                self.kill()
+
+    def kill(self) -> None:
+        """`kill -9`, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
 
 
 def stop_all() -> None:

@@ -1,0 +1,193 @@
+"""A process that runs workflows on a Redis that comes and goes, and what can be said of it afterwards.
+
+::
+
+    parent ── does things to the server ──▶ Redis ◀── App ── one process, which is never killed
+                                                       ├── effects: what bodies did
+                                                       └── told: what its client heard
+
+The client in it is one that knows no more than a client can: a start or a signal that was not answered
+is asked for again. What there is to see is judged by `tests.engine_kills.verdict`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+
+import outlast
+from outlast.app import resolve
+from outlast.errors import NotFound, RunClosed, RunFailed, TryAgain
+from outlast.model import Status
+from outlast.stores.redis import RedisStore
+from outlast.testing.checker import dump
+from tests.engine_kills.killing import Evidence
+from tests.engine_kills.ledgers import Effect, Ledger, Told, keep_effects, read
+from tests.engine_kills.verdict import executions, given_up
+from tests.engine_kills.workflows import KINDS, SIGNALS, id_of, kind_of, listens
+from tests.sqlite_processes.crew import Member
+
+LEASE = 2.0
+UNDER_WAY = 2 * len(KINDS)
+PAUSE = 0.05
+STILL = 15.0
+"""Seconds without any progress after which what is left will not end by itself."""
+
+
+class Load:
+    """The process, from outside."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._url, self._folder = url, folder
+        self._member = Member(live, (url, str(folder)))
+        assert self._member.pipe.recv() == "open"
+
+    def watch(self, seconds: float) -> None:
+        """Let it work for so long; that it dies by itself is a failure."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if self._member.pipe.poll(left):
+                raise AssertionError(f"it ended: {self._member.pipe.recv()}")
+
+    def finish(self) -> Evidence:
+        """Begin nothing new, bring all to an end that comes to one, and see what is there."""
+        self._member.pipe.send("enough")
+        try:
+            assert self._member.pipe.recv() == "over"
+        finally:
+            self._member.kill()
+        return asyncio.run(self._collect())
+
+    def kill(self) -> None:
+        """End it by force."""
+        self._member.kill()
+
+    async def _collect(self) -> Evidence:
+        store = resolve(self._url)
+        assert isinstance(store, RedisStore)
+        async with store:
+            final = await dump(store)
+            wrong = await store.reconcile()
+        integrity = [f"{wrong} places of the indexes were not right"] if wrong else []
+        told = read(self._folder / "told", Told)
+        return Evidence(told, read(self._folder / "effects", Effect), final, integrity)
+
+
+def figures_of(evidence: Evidence) -> dict[str, int]:
+    """What a campaign went through."""
+    bodies = executions(evidence.effects)
+    told = Counter(one.what for one in evidence.told)
+    tries = Counter((one.run_id, one.uid, one.key) for one in evidence.effects if one.what == "begun")
+    return {
+        "runs": len(evidence.final.runs),
+        "events": sum(len(dumped.events) for dumped in evidence.final.runs.values()),
+        "bodies": len(bodies),
+        "cut off": sum(one.ended is None for one in bodies),
+        "begun more than once": sum(count > 1 for count in tries.values()),
+        "starts asked again": told["starting"] - told["started"],
+        "signals asked again": told["sending"] - told["sent"] - told["refused"],
+        "given up": sum(given_up(dumped) for dumped in evidence.final.runs.values()),
+    }
+
+
+# -- inside ---------------------------------------------------------------------------------------
+
+
+def live(pipe: Pipe, url: str, folder: str) -> str:
+    """Run workflows until told that it is enough, then until all is over."""
+    logging.getLogger("outlast").setLevel(logging.CRITICAL)  # it is full of what is done to us
+    return asyncio.run(_Life(Path(folder)).live(pipe, url))
+
+
+class _Life:
+    def __init__(self, folder: Path) -> None:
+        self._ledger = Ledger(folder / "told", 0)
+        keep_effects(Ledger(folder / "effects", 0))
+
+    async def live(self, pipe: Pipe, url: str) -> str:
+        workflows = [kind.workflow for kind in KINDS.values()]
+        async with outlast.App(url, workflows=workflows, lease=LEASE) as self._app:
+            pipe.send("open")
+            enough = asyncio.create_task(asyncio.to_thread(pipe.recv))
+            mine: set[asyncio.Task[None]] = set()
+            begun = 0
+            while mine or not enough.done():
+                while len(mine) < UNDER_WAY and not enough.done():
+                    mine.add(asyncio.create_task(self._accompany(id_of(begun))))
+                    begun += 1
+                wait = STILL if enough.done() else 1.0
+                done, mine = await asyncio.wait(
+                    mine, timeout=wait, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    task.result()
+                if enough.done() and not done:
+                    break
+            for task in mine:
+                task.cancel()
+            await asyncio.gather(*mine, return_exceptions=True)
+        return "over"
+
+    async def _accompany(self, run_id: str) -> None:
+        """What the client of one run does."""
+        kind, number = kind_of(run_id)
+        try:
+            await self._surely(
+                "starting", run_id, 0, lambda: self._app.start(kind.workflow, number, id=run_id)
+            )
+            self._note("started", run_id)
+            if kind.workflow is listens:
+                await self._talk_to(run_id)
+            value = await self._surely("", run_id, 0, lambda: self._app.result(run_id))
+        except RunFailed as failure:
+            self._note("failed", run_id, value=failure.error)
+        except NotFound:
+            self._note("missing", run_id)
+        else:
+            self._note("result", run_id, value=value)
+
+    async def _talk_to(self, run_id: str) -> None:
+        for word in range(SIGNALS):
+
+            async def send(word: int = word) -> None:
+                await self._app.signal(run_id, "word", word, dedup=f"word-{word}")
+
+            try:
+                await self._surely("sending", run_id, word, send)
+            except RunClosed:
+                self._note("refused", run_id, word)
+            else:
+                self._note("sent", run_id, word)
+            await asyncio.sleep(0.01 * random.random())  # talk is not always at once
+
+    async def _surely(
+        self, what: str, run_id: str, number: int, ask: Callable[[], Awaitable[object]]
+    ) -> object:
+        """Ask until there is an answer."""
+        while True:
+            if what:
+                self._note(what, run_id, number)
+            try:
+                return await ask()
+            except TryAgain:
+                await asyncio.sleep(PAUSE)
+
+    def _note(self, what: str, run_id: str, number: int = 0, *, value: object = None) -> None:
+        self._ledger.write(Told(what, 0, run_id, number, value))
+
+
+def is_quarantined(error: str | None) -> bool:
+    """Whether a run was taken away because Redis has gone back behind it."""
+    return (error or "").startswith("quarantined")
+
+
+def open_runs(evidence: Evidence) -> list[str]:
+    """Runs that have not ended."""
+    ended = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+    return [id for id, one in evidence.final.runs.items() if one.run.status not in ended]
