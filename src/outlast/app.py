@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from outlast.api import Step, Workflow
 from outlast.client import Client, RunHandle
+from outlast.client.submitting import submission
 from outlast.codecs import JsonCodec
 from outlast.engine.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.engine import LEASE_SECONDS, Engine
@@ -181,6 +182,24 @@ class App(Client):
         await self._write(
             begun(workflow, input, run_id=run_id, creation=creation, attributes=attributes)
         )
+
+    async def submit(
+        self,
+        name: str,
+        input: bytes = b"{}",
+        *,
+        id: str | None = None,
+        attributes: dict[str, Attribute] | None = None,
+    ) -> RunHandle[Any]:
+        """Begin a run by the name of its workflow, with its arguments as a JSON object. It is left
+        to whoever has the code and claims it first, here or elsewhere; the app need not be open,
+        only its store. `RunExists` if the id is taken."""
+        run_id = new_id() if id is None else check_id(id)
+        commit = submission(
+            self._engine.workflows, name, Raw(input), self._codec, run_id, attributes or {}
+        )
+        await self._write(commit)
+        return RunHandle(self, run_id)
 
     async def _same_or_raise(
         self, definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str

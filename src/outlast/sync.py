@@ -159,6 +159,10 @@ class App:
         self._thread: threading.Thread | None = None
         self._app: AsyncApp | None = None
 
+    def to_async(self) -> AsyncApp:
+        """An `outlast.App` with the same store and workflows, not open: for whoever has a loop."""
+        return AsyncApp(self._store, **self._options)
+
     def open(self) -> None:
         """Open the store and go on with what is unfinished."""
         if self._loop is not None:
@@ -167,7 +171,7 @@ class App:
         self._thread = threading.Thread(target=self._loop.run_forever, name="outlast", daemon=True)
         self._thread.start()
         try:
-            self._app = AsyncApp(self._store, **self._options)
+            self._app = self.to_async()
             self._call(self._app.open())
         except BaseException:
             self._stop()

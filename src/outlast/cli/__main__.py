@@ -1,0 +1,5 @@
+"""``python -m outlast.cli``: the same as ``outlast``."""
+
+from outlast.cli.main import main
+
+main()

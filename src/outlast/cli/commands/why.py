@@ -1,0 +1,64 @@
+"""`outlast why`: what a run waits for, and what to type to move it on."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from outlast.cli.finding import find_run
+from outlast.cli.moments import iso
+from outlast.cli.neutral import neutral, neutral_lines
+from outlast.cli.output import Output
+from outlast.cli.session import Session, with_session
+from outlast.ports.capability import Capability
+from outlast.query.outline import outline
+from outlast.query.waits import reasons
+
+
+@click.command("why")
+@click.argument("run_id", metavar="RUN")
+@with_session
+async def why_command(session: Session, *, run_id: str) -> None:
+    """Say in a sentence or two what a run waits for, since when, until when, and who holds it.
+
+    \b
+      outlast why order-1
+    """
+    out = session.out
+    async with session.store() as store:
+        run = await find_run(store, run_id)
+        parts = outline(await store.history(run.id), ended=run.status.terminal)
+        inbox = 0
+        if Capability.INBOX in store.capabilities:
+            inbox = len(await store.inbox(run.id, limit=1_000))
+        found = reasons(run, parts, now=await store.now(), inbox=inbox)
+    if out.json:
+        for reason in found:
+            out.value(
+                {
+                    "run_id": run.id,
+                    "status": run.status,
+                    "why": reason.text.format(*(moment.isoformat() for moment in reason.times)),
+                    "commands": reason.commands,
+                }
+            )
+        return
+    out.line(f"{neutral(run.id)} is {out.styled(run.status, bold=True)}.")
+    for reason in found:
+        out.line(
+            neutral_lines(reason.text.format(*(_when(out, moment) for moment in reason.times)))
+        )
+    commands = [command for reason in found for command in reason.commands]
+    if commands:
+        out.line()
+        for command in dict.fromkeys(commands):
+            out.line(f"  {neutral(command)}", "cyan")
+
+
+def _when(out: Output, moment: datetime) -> str:
+    """A moment by the clock, and how far away it is."""
+    if out.utc:
+        return iso(moment)
+    clock = iso(moment)[11:19] if abs(moment - out.now).days < 1 else iso(moment)[:16]
+    return f"{clock.replace('T', ' ')} UTC ({out.moment(moment)})"

@@ -1,0 +1,122 @@
+"""A run drawn as a tree: its parts with what became of them, how long they took and when, within
+the width that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+from outlast.cli.moments import length
+from outlast.cli.neutral import neutral, shortened, width_of
+from outlast.cli.output import STATUS_COLOURS, Output
+from outlast.cli.records import as_text
+from outlast.model.run import Run
+from outlast.query.outline import Part
+
+MARKS = {
+    "completed": "✓",
+    "failed": "✗",
+    "running": "▶",
+    "waiting": "…",
+    "retrying": "↻",
+    "abandoned": "–",
+}
+BAR = 24
+
+
+class Drawn(NamedTuple):
+    """A part and what stands before it on its line and on the lines below it."""
+
+    part: Part
+    lead: str
+    below: str
+
+
+def draw_tree(out: Output, run: Run, parts: list[Part], *, full: bool) -> None:
+    """Print the tree of a run."""
+    lines = list(_lines(parts, ""))
+    names = [f"{line.lead}{MARKS.get(line.part.status, '?')} {_name(line.part)}" for line in lines]
+    end = run.ended_at or out.now
+    bar = BAR if out.width >= 90 else 0
+    widest = max((width_of(name) for name in names), default=0)
+    room = max(min(widest, out.width - bar - 12), 12)
+    for line, name in zip(lines, names, strict=True):
+        part = line.part
+        text = shortened(name, room)
+        took = _took(part, end)
+        head = out.styled(text, STATUS_COLOURS.get(part.status)) + " " * (room - width_of(text))
+        drawn = f"  {_bar(part, run.created_at, end)}" if bar else ""
+        about = _about(part, full=full)
+        used = room + 10 + (bar + 2 if bar else 0)
+        rest = f"  {about if full else out.short(about, used + 2)}" if about else ""
+        if full or out.width - used >= 14:
+            out.line(f"{head}  {took:>8}{drawn}{rest}".rstrip())
+        else:
+            out.line(f"{head}  {took:>8}".rstrip())
+        for note in _notes(part):
+            out.line(
+                f"{line.below}    {note if full else out.short(note, len(line.below) + 4)}", "red"
+            )
+
+
+def _lines(parts: list[Part], indent: str) -> Iterator[Drawn]:
+    for at, part in enumerate(parts):
+        last = at == len(parts) - 1
+        lead, deeper = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        yield Drawn(part, indent + lead, indent + deeper)
+        yield from _lines(part.parts, indent + deeper)
+
+
+def _name(part: Part) -> str:
+    name = neutral(part.name)
+    if part.kind == "step":
+        return name
+    if name.partition(":")[0] == part.kind or part.kind == name:
+        return name.replace(":", " ", 1)
+    if part.kind == "task":
+        return f"task {name}"
+    if part.kind == "child":
+        return f"child {neutral(part.child_id or name)}"
+    return f"{part.kind} {name}"
+
+
+def _took(part: Part, end: datetime) -> str:
+    if part.started_at is None:
+        return ""
+    return length(((part.ended_at or end) - part.started_at).total_seconds())
+
+
+def _about(part: Part, *, full: bool) -> str:
+    """What a part was given and what it gave, in a few words."""
+    told = [neutral(part.note)] if part.note else []
+    if len(part.attempts) > 1:
+        told.append(f"{len(part.attempts)} attempts")
+    given, gave = neutral(as_text(part.input)), neutral(as_text(part.output))
+    if not full:
+        given, gave = shortened(given, 40), shortened(gave, 40)
+    if given and given not in ("null", "{}"):
+        told.append(given)
+    if gave and gave != "null":
+        told.append(f"→ {gave}")
+    return "  ".join(told)
+
+
+def _notes(part: Part) -> list[str]:
+    """What went wrong: attempt by attempt, if there were several."""
+    failed = [attempt for attempt in part.attempts if attempt.error]
+    if len(part.attempts) > 1:
+        return [neutral(f"attempt {one.number}: {one.error}") for one in failed]
+    return [neutral(part.error)] if part.error else []
+
+
+def _bar(part: Part, start: datetime, end: datetime) -> str:
+    """When a part was under way within the time of its run."""
+    whole = (end - start).total_seconds()
+    if part.started_at is None or whole <= 0:
+        return " " * BAR
+    began = min(max((part.started_at - start).total_seconds() / whole, 0), 1)
+    ended = min(max(((part.ended_at or end) - start).total_seconds() / whole, began), 1)
+    first = min(int(began * BAR), BAR - 1)
+    cells = max(round(ended * BAR) - first, 1)
+    return (" " * first + "█" * cells)[:BAR].ljust(BAR, "·").replace(" ", "·")

@@ -1,0 +1,107 @@
+"""The command `outlast`: finds the command that is meant, and turns errors into a sentence and an
+exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+from outlast.cli.codes import Exit, code_of
+from outlast.cli.neutral import neutral_lines
+from outlast.errors import OutlastError
+
+# Name → module in `commands/`, loaded when it is asked for.
+COMMANDS = {
+    "dev": "dev",
+    "worker": "worker",
+    "start": "start",
+    "ls": "ls",
+    "show": "show",
+    "tail": "tail",
+    "why": "why",
+    "signal": "send",
+    "update": "send",
+    "cancel": "control",
+    "terminate": "control",
+    "pause": "control",
+    "resume": "control",
+    "retry": "control",
+    "fork": "fork",
+    "rm": "control",
+    "queues": "queues",
+    "dead": "dead",
+    "export": "export",
+    "import": "importing",
+    "replay": "replay",
+    "db": "db",
+    "doctor": "doctor",
+    "completion": "completion",
+}
+
+
+class Commands(click.Group):
+    """The commands by name, each loaded when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        loaded = importlib.import_module(f"outlast.cli.commands.{module}")
+        command: click.Command = getattr(loaded, f"{cmd_name}_command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], COMMANDS, 1)
+            hint = f"did you mean `outlast {near[0]}`?" if near else "see `outlast --help`"
+            ctx.fail(f"there is no command {args[0]!r}, {hint}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            answer = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # What is left in the buffer must not make Python complain on its way out.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(Exit.PIPE_CLOSED)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(Exit.INTERRUPTED)
+        except (OutlastError, OSError) as error:
+            click.echo(f"outlast: {neutral_lines(str(error))}", err=True)
+            ctx.exit(code_of(error))
+        return answer
+
+
+@click.command(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="The store is --store URL, else OUTLAST_STORE, else `store` under [tool.outlast] in "
+    "pyproject.toml, else the SQLite file of the current folder.",
+)
+@click.version_option(package_name="outlast", message="outlast %(version)s")
+def cli() -> None:
+    """Durable workflows: run them, see them, mend them.
+
+    \b
+      outlast dev app.py                        run the app in app.py, again at every change
+      outlast ls 'status:failed age<1d'         which runs, newest first
+      outlast show RUN                          what one has done
+      outlast why RUN                           what it waits for, and how to move it on
+    """
+
+
+def main() -> None:
+    """What the console script calls."""
+    cli(prog_name="outlast")

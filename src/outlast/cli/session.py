@@ -1,0 +1,84 @@
+"""Session: what every command has: the store it acts on, how it tells what it did, and a client.
+The options for it are the same everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from outlast.app import resolve
+from outlast.cli.output import Output
+from outlast.cli.place import Place, check_exists, find_place
+from outlast.client import Client
+from outlast.codecs import JsonCodec
+from outlast.errors import Unavailable
+from outlast.ports.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+CONNECT_SECONDS = 15.0
+
+
+class Session:
+    """One call of a command."""
+
+    def __init__(self, store: str | None, output: Output) -> None:
+        self._option = store
+        self.out = output
+
+    @property
+    def place(self) -> Place:
+        """The store that is meant."""
+        return find_place(self._option)
+
+    @property
+    def store_given(self) -> bool:
+        """Whether the command line names a store."""
+        return self._option is not None
+
+    @asynccontextmanager
+    async def store(self, *, create: bool = False) -> AsyncIterator[Store]:
+        """The store, open. One that is not there is only made with `create`."""
+        place = self.place
+        if not create:
+            check_exists(place)
+        store = resolve(place.url)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await store.open()
+        except (TimeoutError, OSError) as error:
+            raise Unavailable(
+                f"the store {place.shown} (named by {place.named_by}) does not answer: "
+                f"{str(error) or 'it took too long'}. Is it running, and is the URL right?"
+            ) from error
+        try:
+            self.out.now = await store.now()
+            yield store
+        finally:
+            await store.close()
+
+
+def client_of(store: Store) -> Client:
+    """A client on a store, which knows no workflow's code."""
+    return Client(store, codec=JsonCodec())
+
+
+def with_session(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make an async function with a `Session` a command: it gets the options that all have."""
+
+    @click.option("--store", metavar="URL", help="The store; see `outlast --help`.")
+    @click.option("--json", is_flag=True, help="One JSON value a line, also on a terminal.")
+    @click.option("--utc", is_flag=True, help="Exact times in UTC, not “3m ago”.")
+    @click.option("--color/--no-color", "colour", default=None, help="Colours, or none.")
+    @wraps(function)
+    def command(
+        *args: Any, store: str | None, json: bool, utc: bool, colour: bool | None, **options: Any
+    ) -> None:
+        session = Session(store, Output(json=json, utc=utc, colour=colour))
+        asyncio.run(function(session, *args, **options))
+
+    return command

@@ -1,0 +1,55 @@
+"""How a run begins that somebody else will run: by name, with arguments as JSON."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+import msgspec
+from msgspec import Raw
+
+from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.turn import begun
+from outlast.errors import InvalidValue, NotFound, PayloadError, Undecodable, WorkflowMisuse
+from outlast.model.commit import Commit, Creation
+from outlast.model.run import Attribute
+from outlast.ports.codec import Codec
+
+
+def submission(
+    workflows: Mapping[str, WorkflowDefinition],
+    name: str,
+    input: Raw,
+    codec: Codec,
+    run_id: str,
+    attributes: dict[str, Attribute],
+) -> Commit:
+    """The commit that begins a run, runnable now and nobody's."""
+    workflow = workflows.get(name)
+    if workflow is None:
+        near = get_close_matches(name, workflows, 1)
+        unknown = NotFound("workflow", name)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(workflows))}"
+        unknown.args = (f"this app has no workflow {name!r}, {hint}",)
+        raise unknown
+    recorded = _recorded(workflow, input, codec)
+    return begun(workflow, recorded, run_id=run_id, creation=Creation.NEW, attributes=attributes)
+
+
+def _recorded(workflow: WorkflowDefinition, input: Raw, codec: Codec) -> Raw:
+    """The input as a start would have recorded it: read by the annotations, and checked."""
+    signature = inspect.signature(workflow.function)
+    try:
+        given = msgspec.json.decode(input, type=dict[str, Raw])
+        unknown = [name for name in given if name not in signature.parameters]
+        if unknown:
+            raise WorkflowMisuse(f"there is no argument {unknown[0]!r}")
+        args, kwargs = workflow.signature.decode_call(codec, input)
+        recorded, _, _ = workflow.signature.encode_call(codec, args, kwargs)
+    except (msgspec.DecodeError, Undecodable, PayloadError, WorkflowMisuse) as error:
+        raise InvalidValue(
+            f"the input does not fit {workflow.name}{signature}: {error}. "
+            "Give its arguments by name, as one JSON object"
+        ) from error
+    return recorded

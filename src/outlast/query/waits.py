@@ -1,0 +1,164 @@
+"""Why a run is where it is: what it waits for, since when, until when, who holds it, what is in the
+way, and what to type to move it on. A pure function of its record and its outline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from shlex import quote
+
+from msgspec import Struct
+
+from outlast.model.run import Run, Status
+from outlast.query.outline import Part
+
+
+class Reason(Struct, frozen=True, kw_only=True):
+    """What a run waits for. `text` has ``{}`` where the moments of `times` belong, in the words of
+    whoever shows them; `commands` move it on."""
+
+    text: str
+    times: tuple[datetime, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+def reasons(run: Run, parts: Sequence[Part], *, now: datetime, inbox: int = 0) -> list[Reason]:
+    """Why a run is where it is, the most important first."""
+    open_parts = [one for part in parts for one in part.everything() if _waits(one)]
+    id = quote(run.id)
+    if run.status.terminal:
+        return [_ended(run, id)]
+    if run.status is Status.PAUSED:
+        return [
+            Reason(
+                text="It is paused since {} and rests until it is resumed.",
+                times=(run.updated_at,),
+                commands=(f"outlast resume {id}", f"outlast cancel {id}"),
+            )
+        ]
+    if run.wait_kind == "mismatch":
+        return [
+            Reason(
+                text="Its code and its history disagree, so it is parked since {}:\n"
+                + (run.error or ""),
+                times=(run.updated_at,),
+                commands=(f"outlast resume {id}   # once code that fits is deployed",),
+            )
+        ]
+    held = run.owner is not None and run.claimed_until is not None
+    found = []
+    if held and run.claimed_until is not None and run.claimed_until > now:
+        found.append(
+            Reason(
+                text=f"A worker has it: {run.owner}, whose lease ends at {{}} unless it is renewed.",
+                times=(run.claimed_until,),
+            )
+        )
+    elif run.runnable_at is not None and run.runnable_at <= now:
+        found.append(_stuck(run, held=held))
+    found += [_waiting(part, id) for part in open_parts]
+    if inbox:
+        what = "1 message waits" if inbox == 1 else f"{inbox} messages wait"
+        found.append(Reason(text=f"{what} in its inbox until a worker takes the run."))
+    if not found:
+        found.append(_silent(run))
+    return found
+
+
+def _waits(part: Part) -> bool:
+    return part.is_open and part.kind not in ("task", "scope", "loop", "compensation")
+
+
+def _ended(run: Run, id: str) -> Reason:
+    at = run.ended_at or run.updated_at
+    if run.status is Status.COMPLETED:
+        return Reason(
+            text="It completed at {}; nothing is left to do.",
+            times=(at,),
+            commands=(f"outlast show {id}",),
+        )
+    if run.status is Status.CANCELLED:
+        return Reason(text=f"It was cancelled at {{}}: {_one(run.error)}.", times=(at,))
+    step = f" A retry goes on from {run.recover_to}." if run.recover_to else ""
+    return Reason(
+        text=f"It failed at {{}}: {_one(run.error)}.{step}",
+        times=(at,),
+        commands=(f"outlast show {id}", f"outlast retry {id}"),
+    )
+
+
+def _stuck(run: Run, *, held: bool) -> Reason:
+    since = run.runnable_at
+    assert since is not None
+    if held and run.claimed_until is not None:
+        text = (
+            f"Its worker {_one(run.owner)} has not renewed its lease, which ended at {{}}: it is gone "
+            f"or cannot reach the store. The next worker with the code of {_one(run.workflow)} "
+            "takes over."
+        )
+        since = run.claimed_until
+    else:
+        text = (
+            f"It can go on since {{}}, but no worker has taken it: none that has the code of "
+            f"{_one(run.workflow)} is running, or all of them are busy."
+        )
+    return Reason(text=text, times=(since,), commands=("outlast worker MODULE:APP",))
+
+
+def _waiting(part: Part, id: str) -> Reason:
+    since = (part.started_at,) if part.started_at is not None else ()
+    until = (part.until,) if part.until is not None else ()
+    by = ", until {}" if until else ""
+    start = " since {}" if since else ""
+    name = _one(part.name)
+    match part.kind:
+        case "signal":
+            return Reason(
+                text=f"It waits for the signal {name}{start}{by}.",
+                times=since + until,
+                commands=(f"outlast signal {id} {quote(part.name)} --value JSON",),
+            )
+        case "timer":
+            return Reason(text=f"It sleeps{start}{by}.", times=since + until)
+        case "halt":
+            return Reason(
+                text=f"It waits for a person{start}.",
+                times=since,
+                commands=(f"outlast show {id}", f"outlast resume {id} --value JSON"),
+            )
+        case "child":
+            child = quote(part.child_id or "")
+            return Reason(
+                text=f"It waits for its child {_one(part.child_id)}{start}.",
+                times=since,
+                commands=(f"outlast why {child}",),
+            )
+        case "step" if part.status == "retrying":
+            tries = len(part.attempts)
+            again = " and is tried again at {}" if until else ""
+            return Reason(
+                text=f"Attempt {tries} of step {name} failed ({_one(part.error)}){again}.",
+                times=until,
+            )
+        case "step":
+            nth = f" (attempt {len(part.attempts)})" if len(part.attempts) > 1 else ""
+            return Reason(text=f"Step {name}{nth} is under way{start}.", times=since)
+        case "map":
+            return Reason(text=f"Map {name} is under way{start}: {part.note}.", times=since)
+        case _:
+            return Reason(text=f"It waits for {part.kind} {name}{start}{by}.", times=since + until)
+
+
+def _silent(run: Run) -> Reason:
+    if run.runnable_at is not None:
+        return Reason(text="It will go on at {}.", times=(run.runnable_at,))
+    return Reason(
+        text=f"It is {run.status} since {{}} and nothing in its history says for what.",
+        times=(run.updated_at,),
+        commands=(f"outlast show {quote(run.id)}",),
+    )
+
+
+def _one(text: str | None) -> str:
+    """Foreign text in a sentence: without the braces that stand for moments."""
+    return repr(text or "").replace("{", "{{").replace("}", "}}")
