@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -21,6 +22,7 @@ from outlast.errors import StoreClosed
 from outlast.stores.postgres import schema
 from outlast.stores.postgres.faults import is_lost, translate
 from outlast.stores.postgres.notifier import PostgresNotifier
+from outlast.stores.postgres.owners import Owners
 from outlast.stores.postgres.queries import queries_of
 from outlast.stores.postgres.rows import Row
 from outlast.stores.postgres.server import Server, check_pool_size, read_server
@@ -52,6 +54,7 @@ class Database:
     ) -> None:
         self.queries = queries_of(schema, prefix)
         self.notifier = PostgresNotifier(schema, prefix)
+        self.owners = Owners(self.queries)
         self._notify = notify
         self._place = place
         self.where = f"{shown(place)} schema {schema!r}"
@@ -148,7 +151,8 @@ class Database:
             self._main = self._urgent = source
         self._pid = os.getpid()
         if self._notify and isinstance(self._place, str) and not self._is_pooled:
-            self.notifier.start(self._place, self._ring_others)
+            self.owners.start(self._end_leases, self.notifier.ring)
+            self.notifier.start(self._place, self._ring_others, self.owners)
 
     @property
     def _is_pooled(self) -> bool:
@@ -156,6 +160,9 @@ class Database:
 
     async def _ring_others(self) -> None:
         await self.fetch("notify", *self.bell, timeout=CLOSE_SECONDS)
+
+    async def _end_leases(self, grace: timedelta) -> list[Row]:
+        return await self.fetch("end_leases", grace, timeout=CLOSE_SECONDS)
 
     async def _look(self, connection: Any) -> None:
         row = await connection.fetchrow(self.queries["describe_server"])
@@ -177,6 +184,7 @@ class Database:
         return PoolSource(pool, owned=True)
 
     async def _disconnect(self) -> None:
+        await self.owners.stop()
         await self.notifier.stop()
         sources = [self._main, self._urgent]
         self._main = self._urgent = None

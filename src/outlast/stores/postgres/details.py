@@ -103,6 +103,7 @@ class PostgresDetails(Store):
         check_name(task_id, "task id")
         check_name(owner, "owner")
         check_ttl(ttl)
+        await self._session.hold(owner)
         span = None if ttl is None else round(ttl * 1_000_000)
         found = await self._session.write(
             "claim_task", *self._session.time, run_id, task_id, owner, span, timeout=timeout

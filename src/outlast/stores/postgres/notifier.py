@@ -27,13 +27,14 @@ import asyncpg
 from outlast.errors import OutlastError
 from outlast.model.ids import new_id
 from outlast.ports.notifier import LocalNotifier
+from outlast.stores.postgres.owners import Owners
 
 _logger = logging.getLogger("outlast.postgres")
 
 PAUSE = 0.05
 """Seconds between two NOTIFYs: more rings in between are one."""
 
-FIRST_RETRY, LONGEST_RETRY = 0.5, 30.0
+FIRST_RETRY, LONGEST_RETRY = 0.25, 5.0
 
 
 class PostgresNotifier(LocalNotifier):
@@ -56,12 +57,13 @@ class PostgresNotifier(LocalNotifier):
             with suppress(RuntimeError):  # it may be closed by now
                 loop.call_soon_threadsafe(self._wanted.set)
 
-    def start(self, url: str, notify: Callable[[], Awaitable[object]]) -> None:
-        """Begin to listen at `url` and to pass rings on by `notify`."""
+    def start(self, url: str, notify: Callable[[], Awaitable[object]], owners: Owners) -> None:
+        """Begin to listen at `url` and to pass rings on by `notify`. The session that listens holds
+        the locks of `owners` too."""
         if not self._tasks:
             self._loop = asyncio.get_running_loop()
             self._tasks = [
-                asyncio.create_task(self._listen(url), name="outlast listens"),
+                asyncio.create_task(self._listen(url, owners), name="outlast listens"),
                 asyncio.create_task(self._pass_on(notify), name="outlast notifies"),
             ]
 
@@ -83,7 +85,7 @@ class PostgresNotifier(LocalNotifier):
                 _logger.debug("a ring was not passed on: %s", error)
             await asyncio.sleep(PAUSE)
 
-    async def _listen(self, url: str) -> None:
+    async def _listen(self, url: str, owners: Owners) -> None:
         retry = FIRST_RETRY
         while True:
             connection: Any = None
@@ -91,6 +93,7 @@ class PostgresNotifier(LocalNotifier):
                 connection = await asyncpg.connect(url, timeout=30, statement_cache_size=0)
                 ended = asyncio.Event()
                 connection.add_termination_listener(lambda _, ended=ended: ended.set())
+                await owners.attach(connection)
                 await connection.add_listener(self.channel, self._heard)
                 self.is_listening, retry = True, FIRST_RETRY
                 super().ring()  # for all that came while nobody listened
@@ -100,6 +103,7 @@ class PostgresNotifier(LocalNotifier):
                 _logger.debug("cannot listen: %s", error)
             finally:
                 self.is_listening = False
+                owners.detach()
                 if connection is not None:
                     connection.terminate()
             await asyncio.sleep(retry * (0.5 + random.random()))

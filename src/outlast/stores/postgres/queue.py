@@ -85,6 +85,7 @@ class PostgresQueue(Queue):
         check_name(queue, "queue name")
         check_name(owner, "owner")
         check_ttl(visibility)
+        await self._session.hold(owner)
         span = round(visibility * 1_000_000)
         found = await self._session.write(
             "take", *self._session.time, queue, owner, span, self.max_attempts, timeout=timeout

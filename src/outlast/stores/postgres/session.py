@@ -86,6 +86,11 @@ class Session:
         except StoreClosed as error:
             raise self._error(str(error)) from error
 
+    async def hold(self, owner: str) -> None:
+        """Let the death of this process be seen as the death of `owner`, where that can be."""
+        await self.make_ready()
+        await self.database.owners.hold(owner)
+
     async def make_ready(self) -> None:
         """Open it if it never was; an error if it is closed."""
         if self._is_open:

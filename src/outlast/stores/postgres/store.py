@@ -17,7 +17,7 @@ from outlast.model.ids import check_id, check_name
 from outlast.model.query import Page, RunQuery, check_limit, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
 from outlast.model.times import EPOCH, from_micros
-from outlast.ports.capability import ALL_CAPABILITIES, Capability
+from outlast.ports.capability import ALL_CAPABILITIES
 from outlast.stores.postgres.details import PostgresDetails
 from outlast.stores.postgres.outcomes import outcome_of
 from outlast.stores.postgres.packing import pack_claims, pack_commits
@@ -45,7 +45,7 @@ class PostgresStore(PostgresDetails):
     by the server's clock; a `clock` that you pass judges instead, for tests.
     """
 
-    capabilities = ALL_CAPABILITIES - {Capability.OWNER_GONE}
+    capabilities = ALL_CAPABILITIES
 
     async def open(self) -> None:
         await self._session.open()
@@ -82,6 +82,9 @@ class PostgresStore(PostgresDetails):
         if not commits:
             await self._session.make_ready()
             return []
+        for commit in commits:
+            if commit.hold is not None:
+                await self._session.hold(commit.hold.owner)
         step = len(commits) if atomic else LARGEST_BATCH
         try:
             return [
@@ -175,6 +178,7 @@ class PostgresStore(PostgresDetails):
         check_name(owner, "owner")
         check_ttl(ttl)
         check_limit(limit)
+        await self._session.hold(owner)
         span = timedelta(seconds=ttl)
         rows = await self._session.write(
             "claim_runs",
@@ -216,6 +220,11 @@ class PostgresStore(PostgresDetails):
     async def next_runnable_at(self, *, timeout: float | None = None) -> datetime | None:
         ((micros,),) = await self._session.read("next_runnable_at", timeout=timeout)
         return None if micros is None else from_micros(micros)
+
+    async def owner_gone(self, owner: str, *, timeout: float | None = None) -> bool:
+        check_name(owner, "owner")
+        ((gone,),) = await self._session.read("owner_gone", owner, timeout=timeout)
+        return bool(gone)
 
 
 def _claim_on(run: Run, span: timedelta) -> Claim:

@@ -1,0 +1,72 @@
+-- Owners whose death can be told. A process holds a shared advisory lock for each of its owners, on
+-- the session that also listens; the lock ends with the session, and the session with the process.
+-- Only owners that stand here are judged: who never had a lock has not lost it.
+CREATE TABLE @owners (
+    owner      text COLLATE "C" PRIMARY KEY,
+    missing_at timestamptz,    -- when somebody first found that nobody holds the lock
+    gone_at    timestamptz     -- when its leases were ended
+);
+
+CREATE FUNCTION @owner_lock_1(a_owner text) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT hashtextextended(a_owner, '@owners'::regclass::oid::bigint)
+$$;
+
+-- Says that an owner lives for as long as this session does. The lock comes first: whoever finds
+-- the row and no lock may believe it.
+CREATE FUNCTION @hold_owner_1(a_owner text) RETURNS void
+LANGUAGE plpgsql
+SET lock_timeout = '2s' AS $$
+BEGIN
+    PERFORM pg_advisory_lock_shared(@owner_lock_1(a_owner));
+    INSERT INTO @owners (owner) VALUES (a_owner)
+    ON CONFLICT (owner) DO UPDATE SET missing_at = NULL, gone_at = NULL;
+END $$;
+
+-- Whether an owner has died: it stands here, and nobody holds its lock.
+CREATE FUNCTION @owner_gone_1(a_owner text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM @owners AS o WHERE o.owner = a_owner)
+        AND pg_try_advisory_xact_lock(@owner_lock_1(a_owner));
+END $$;
+
+-- Ends the leases of owners that have been missing for `grace`, which is there for sessions that are
+-- cut off and come back. A row for each owner that is missing; `gone` if its leases are ended now.
+-- Its claims are as after an expired lease: others may take them, and until then they are its own.
+CREATE FUNCTION @end_leases_1(grace interval) RETURNS TABLE (name text, gone boolean)
+LANGUAGE plpgsql
+SET jit = off AS $$
+DECLARE
+    now bigint := @now_1(NULL, 0);
+    o record;
+BEGIN
+    DELETE FROM @owners AS w WHERE w.gone_at < clock_timestamp() - interval '1 hour';
+    FOR o IN SELECT * FROM @owners AS w WHERE w.gone_at IS NULL ORDER BY w.owner LOOP
+        CONTINUE WHEN NOT pg_try_advisory_xact_lock(@owner_lock_1(o.owner));
+        name := o.owner;
+        gone := false;
+        IF o.missing_at IS NULL THEN
+            UPDATE @owners AS w SET missing_at = clock_timestamp() WHERE w.owner = o.owner;
+        ELSIF o.missing_at <= clock_timestamp() - grace THEN
+            UPDATE @runs AS r SET claimed_until = now WHERE r.key = ANY (ARRAY(
+                SELECT h.key FROM @runs AS h WHERE h.owner = o.owner AND h.claimed_until > now
+                FOR UPDATE SKIP LOCKED
+            ));
+            UPDATE @tasks AS t SET claimed_until = now WHERE t.key = ANY (ARRAY(
+                SELECT h.key FROM @tasks AS h WHERE h.owner = o.owner AND h.claimed_until > now
+                FOR UPDATE SKIP LOCKED
+            ));
+            -- What is locked, by its last commit most likely, is ended at the next look.
+            gone := NOT EXISTS (
+                SELECT FROM @runs AS h WHERE h.owner = o.owner AND h.claimed_until > now
+            ) AND NOT EXISTS (
+                SELECT FROM @tasks AS h WHERE h.owner = o.owner AND h.claimed_until > now
+            );
+            IF gone THEN
+                UPDATE @owners AS w SET gone_at = clock_timestamp() WHERE w.owner = o.owner;
+            END IF;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END $$;
