@@ -32,6 +32,9 @@ class QueueSuite:
     deduplicates: ClassVar[bool] = True
     """A task that waits already is not added again. False where nobody can look inside."""
 
+    reuses_ids: ClassVar[bool] = True
+    """The id of a task that is gone is free at once. False where it is remembered for a while."""
+
     rings: ClassVar[bool] = True
     """Who waits in the same process is woken at once by what comes, without time passing. False
     where only looking again after a while tells."""

@@ -93,6 +93,7 @@ class Deliveries(QueueSuite):
     @pytest.mark.proves("M-11")
     async def test_an_acked_id_can_be_used_again(self, queue: Queue) -> None:
         """An id is taken while the task is there, and no longer."""
+        self.needs("reuses_ids")
         await put(queue, "a")
         await queue.ack((await pull(queue)).claim)
         assert await queue.enqueue(QUEUE, [task("a")]) == 1
