@@ -107,6 +107,7 @@ def live(pipe: Pipe, url: str, folder: str) -> str:
 
 class _Life:
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._ledger = Ledger(folder / "told", 0)
         keep_effects(Ledger(folder / "effects", 0))
 
@@ -128,11 +129,17 @@ class _Life:
                 for task in done:
                     task.result()
                 if enough.done() and not done:
+                    self._tell_what_hangs()
                     break
             for task in mine:
                 task.cancel()
             await asyncio.gather(*mine, return_exceptions=True)
         return "over"
+
+    def _tell_what_hangs(self) -> None:
+        with (self._folder / "hanging").open("w", encoding="utf-8") as file:
+            for task in asyncio.all_tasks():
+                task.print_stack(file=file)
 
     async def _accompany(self, run_id: str) -> None:
         """What the client of one run does."""

@@ -68,16 +68,42 @@ def start_redis(folder: Path) -> dict[str, str]:
     return {"OUTLAST_TEST_REDIS": f"redis://127.0.0.1:{port}/0"}
 
 
+class Cluster:
+    """Three primaries that share the slots, and a replica of each. A node that was killed can be
+    started again; it goes on with what it has left."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.ports = [_port_with_bus() for _ in range(PRIMARIES + REPLICAS)]
+        self._folder, self._options = folder, (*CLUSTER, *options)
+        self.nodes = {port: self._begun(port) for port in self.ports}
+        names = [f"127.0.0.1:{port}" for port in self.ports]
+        _ask(
+            self.ports[0], "--cluster", "create", *names, "--cluster-replicas", "1", "--cluster-yes"
+        )
+        self.wait_until_whole()
+
+    @property
+    def url(self) -> str:
+        """Where it is, by all of its nodes."""
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def wait_until_whole(self) -> None:
+        """Return when every node sees all others, and all slots are served."""
+        for port, node in self.nodes.items():
+            node.wait_until(partial(_is_whole, port))
+
+    def restart(self, port: int) -> None:
+        """Start a node again."""
+        self.nodes[port] = self._begun(port)
+
+    def _begun(self, port: int) -> Process:
+        return _start(self._folder / f"redis-{port}", port, *self._options)
+
+
 def start_redis_cluster(folder: Path) -> dict[str, str]:
     """Three primaries that share the slots, and a replica of each."""
-    place = _place(folder)
-    ports = [_port_with_bus() for _ in range(PRIMARIES + REPLICAS)]
-    nodes = [_start(place / f"redis-{port}", port, *CLUSTER) for port in ports]
-    names = [f"127.0.0.1:{port}" for port in ports]
-    _ask(ports[0], "--cluster", "create", *names, "--cluster-replicas", "1", "--cluster-yes")
-    for node, port in zip(nodes, ports, strict=True):
-        node.wait_until(partial(_is_whole, port))
-    return {"OUTLAST_TEST_REDIS_CLUSTER": f"redis+cluster://{names[0]}"}
+    port = Cluster(_place(folder)).ports[0]
+    return {"OUTLAST_TEST_REDIS_CLUSTER": f"redis+cluster://127.0.0.1:{port}"}
 
 
 def _is_whole(port: int) -> bool:
