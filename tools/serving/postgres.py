@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import pwd
+import select
 import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tools.serving.system import Process, ServerMissing, free_port, listens, program
@@ -24,30 +26,85 @@ SETTINGS = {
 }
 
 
+class Cluster:
+    """A server of our own with one database, in a folder of its own. It may be ended in any way, and
+    goes on with what it has left when it is started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._user, self.port = _unprivileged(), free_port()
+        initdb = Path(os.path.realpath(program("initdb", "postgresql", *BINARIES)))
+        self._binaries = initdb.parent
+        self._data = _folder(folder / "postgres", self._user)
+        self._log = _folder(folder / "postgres-log", self._user)
+        self._address = ("-h", "127.0.0.1", "-p", str(self.port))
+        options = ("-U", "outlast", "-A", "trust", "-E", "UTF8")
+        _call([str(initdb), "-D", str(self._data), *options], self._user)
+        self._server = self.start()
+        psql = [self._program("psql"), "-q", *self._address, "-U", "outlast", "-d", "postgres"]
+        _call([*psql, "-c", "CREATE DATABASE outlast"], self._user)
+
+    @property
+    def url(self) -> str:
+        """The database, as its owner."""
+        return f"postgresql://outlast@127.0.0.1:{self.port}/outlast"
+
+    def start(self) -> Process:
+        """Start the server, and wait until it answers."""
+        self._server = Process(
+            [
+                *(self._program("postgres"), "-D", str(self._data), "-k", str(self._data)),
+                *self._address,
+                *(f"-c{name}={value}" for name, value in SETTINGS.items()),
+            ],
+            self._log,
+            name="postgres",
+            user=self._user,
+            stop_by=signal.SIGINT,  # without waiting for connections that tests have left open
+        )
+        probe = [self._program("pg_isready"), "-q", *self._address]
+        self._server.wait_until(lambda: subprocess.run(probe, check=False).returncode == 0)
+        return self._server
+
+    def stop(self) -> None:
+        """End it in good order."""
+        self._server.stop()
+
+    def stop_at_once(self) -> None:
+        """Immediate shutdown: no checkpoint, all connections cut."""
+        self._server.end(signal.SIGQUIT)
+
+    def kill(self) -> None:
+        """`kill -9` of all its processes: as the machine would leave them."""
+        ends = [os.pidfd_open(child) for child in self._children()]
+        self._server.kill()
+        for end in ends:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(end, signal.SIGKILL)
+            select.select([end], [], [])
+            os.close(end)
+
+    def kill_one(self) -> None:
+        """`kill -9` of one of its workers: the server cuts all connections and recovers by itself."""
+        for child in self._children():
+            if b"outlast" in _command_line(child):
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+                return
+
+    def _children(self) -> list[int]:
+        listed = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children").read_text()
+        return [int(one) for one in listed.split()]
+
+    def _program(self, name: str) -> str:
+        return str(self._binaries / name)
+
+
 def start_postgres(folder: Path) -> dict[str, str]:
-    """A cluster of its own with one database, and a bouncer in front of it."""
-    user, port = _unprivileged(), free_port()
-    initdb = Path(os.path.realpath(program("initdb", "postgresql", *BINARIES)))
-    data = _folder(folder / "postgres", user)
-    _call([str(initdb), "-D", str(data), "-U", "outlast", "-A", "trust", "-E", "UTF8"], user)
-    address = ("-h", "127.0.0.1", "-p", str(port))
-    server = Process(
-        [
-            *(str(initdb.with_name("postgres")), "-D", str(data), "-k", str(data), *address),
-            *(f"-c{name}={value}" for name, value in SETTINGS.items()),
-        ],
-        _folder(folder / "postgres-log", user),
-        name="postgres",
-        user=user,
-        stop_by=signal.SIGINT,  # without waiting for connections that tests have left open
-    )
-    probe = [str(initdb.with_name("pg_isready")), "-q", *address]
-    server.wait_until(lambda: subprocess.run(probe, check=False).returncode == 0)
-    psql = [str(initdb.with_name("psql")), "-q", *address, "-U", "outlast", "-d", "postgres"]
-    _call([*psql, "-c", "CREATE DATABASE outlast"], user)
-    bouncer = _start_bouncer(folder, port, user)
+    """A server, and a bouncer in front of it."""
+    cluster = Cluster(folder)
+    bouncer = _start_bouncer(folder, cluster.port, _unprivileged())
     return {
-        "OUTLAST_TEST_POSTGRES": f"postgresql://outlast@127.0.0.1:{port}/outlast",
+        "OUTLAST_TEST_POSTGRES": cluster.url,
         "OUTLAST_TEST_PGBOUNCER": f"postgresql://outlast@127.0.0.1:{bouncer}/outlast",
     }
 
@@ -85,6 +142,13 @@ def _unprivileged() -> int | None:
         except KeyError:
             continue
     raise ServerMissing("PostgreSQL does not run as root, and there is no user postgres or nobody")
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def _folder(path: Path, user: int | None) -> Path:

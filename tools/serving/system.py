@@ -108,10 +108,19 @@ class Process:
             except subprocess.TimeoutExpired:
                 self.kill()
 
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    def end(self, how: signal.Signals) -> None:
+        """Send a signal that ends it, and wait until it is gone."""
+        self._process.send_signal(how)
+        self._process.wait()
+
     def kill(self) -> None:
         """`kill -9`, and wait until it is gone."""
-        self._process.kill()
-        self._process.wait()
+        self.end(signal.SIGKILL)
 
 
 def stop_all() -> None:
