@@ -8,6 +8,7 @@ finds them in its environment:
     OUTLAST_TEST_PGBOUNCER       the same database through PgBouncer in transaction mode
     OUTLAST_TEST_REDIS           one Redis server
     OUTLAST_TEST_REDIS_CLUSTER   one node of a Redis Cluster: three primaries, three replicas
+    OUTLAST_TEST_SQS             the endpoint of SQS, from moto
 
 A server that cannot be started fails the run: nothing is left out in silence. With names
 (`postgres`, `redis`, …) only those are started.

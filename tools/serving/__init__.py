@@ -8,9 +8,11 @@ from pathlib import Path
 
 from tools.serving.postgres import start_postgres
 from tools.serving.redis import start_redis, start_redis_cluster
+from tools.serving.sqs import start_sqs
 
 SERVERS: dict[str, Callable[[Path], dict[str, str]]] = {
     "postgres": start_postgres,
     "redis": start_redis,
     "redis-cluster": start_redis_cluster,
+    "sqs": start_sqs,
 }

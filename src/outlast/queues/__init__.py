@@ -1,0 +1,1 @@
+"""Queues that have no store: each is a package of its own, behind an extra."""

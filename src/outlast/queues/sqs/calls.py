@@ -1,0 +1,204 @@
+"""Calls of SQS in threads: boto3 blocks, the loop must not.
+
+Short calls share a few threads. A long poll has a thread of its own, which nobody waits for when the
+process ends. A message that comes for somebody who has gone (cancelled, or the queue was closed) is
+given back at once, so that others need not wait until its visibility ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+from outlast.errors import OutlastError, QueueClosed, TimedOut, Unavailable, UnknownOutcome
+from outlast.queues.sqs.client import FOREIGN, Answer, SqsClient, make_client, raise_ours
+from outlast.queues.sqs.message import ATTRIBUTES, NOTE, Message, received
+
+THREADS = 16
+BATCH = 10
+_READS = ("get_queue_url", "get_queue_attributes", "create_queue")
+
+Entry = dict[str, Any]
+
+
+class Place(NamedTuple):
+    """An SQS queue: its name for messages, and its URL."""
+
+    name: str
+    url: str
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether it keeps order within groups."""
+        return self.url.endswith(".fifo")
+
+
+class Calls:
+    """A client, called in threads. One that was passed in is never closed."""
+
+    def __init__(self, client: SqsClient | None, region: str | None, endpoint: str | None) -> None:
+        self._given = client
+        self._make = partial(make_client, region, endpoint, THREADS * 4)
+        self._client = client
+        self._pool: ThreadPoolExecutor | None = None
+        self._polls: set[asyncio.Future[list[Message]]] = set()
+
+    def open(self) -> None:
+        """Make the client, if none was given."""
+        if self._pool is None:
+            self._client = self._given or self._make()
+            self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="outlast-sqs")
+
+    def close(self) -> None:
+        """Calls under way end by themselves; who waits for a message is told."""
+        pool, self._pool = self._pool, None
+        for poll in list(self._polls):
+            if not poll.done():
+                poll.set_exception(_closed())
+        if pool is not None:
+            pool.shutdown(wait=False)
+            if self._client is not None and self._given is None:
+                self._client.close()
+
+    def check_open(self) -> None:
+        """Raise `QueueClosed` if it is closed."""
+        if self._pool is None:
+            raise _closed()
+
+    async def call(
+        self, operation: str, queue: str, *, timeout: float | None = None, **parameters: Any
+    ) -> Answer:
+        """Call an operation and return its answer; errors as ours."""
+        self.check_open()
+        loop = asyncio.get_running_loop()
+        work = partial(self.do, operation, queue, parameters)
+        try:
+            async with asyncio.timeout(timeout):
+                return await loop.run_in_executor(self._pool, work)
+        except TimeoutError as late:
+            if isinstance(late, OutlastError):
+                raise
+            text = f"{operation} of SQS queue {queue!r} took longer than {timeout} s"
+            raise (TimedOut(text) if operation in _READS else UnknownOutcome(text)) from None
+
+    async def batch(
+        self, operation: str, place: Place, entries: list[Entry], *, timeout: float | None = None
+    ) -> list[Entry]:
+        """Call a batch operation, ten entries at a time, and return the entries that failed."""
+        failed: list[Entry] = []
+        for start in range(0, len(entries), BATCH):
+            some = [
+                {"Id": str(number), **entry}
+                for number, entry in enumerate(entries[start : start + BATCH])
+            ]
+            answer = await self.call(
+                operation, place.name, timeout=timeout, QueueUrl=place.url, Entries=some
+            )
+            failed += [some[int(one["Id"])] for one in answer.get("Failed", ())]
+        return failed
+
+    async def receive(
+        self,
+        place: Place,
+        *,
+        seconds: int,
+        wait: int = 0,
+        count: int = 1,
+        timeout: float | None = None,
+    ) -> list[Message]:
+        """Receive up to `count` messages, hidden for `seconds`; wait for one up to `wait` seconds."""
+        self.check_open()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[Message]] = loop.create_future()
+        parameters = {
+            "QueueUrl": place.url,
+            "MaxNumberOfMessages": count,
+            "VisibilityTimeout": seconds,
+            "WaitTimeSeconds": wait,
+            # The name by which all versions of boto3 know it.
+            "AttributeNames": ATTRIBUTES,
+            "MessageAttributeNames": [NOTE],
+        }
+        self._polls.add(answer)
+        try:
+            self._in_thread(partial(self._poll, place, parameters, loop, answer), long=wait > 0)
+            async with asyncio.timeout(None if timeout is None else timeout + wait):
+                return await answer
+        except (asyncio.CancelledError, TimeoutError) as gone:
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                self._return_later(place, answer.result())
+            if isinstance(gone, asyncio.CancelledError):
+                raise
+            raise TimedOut(f"SQS queue {place.name!r} did not answer in {timeout} s") from None
+        finally:
+            self._polls.discard(answer)
+            answer.cancel()
+
+    def do(self, operation: str, queue: str, parameters: dict[str, Any]) -> Answer:
+        """Call an operation in this thread, which it blocks; errors as ours."""
+        try:
+            answer: Answer = getattr(self._client, operation)(**parameters)
+        except FOREIGN as error:
+            raise_ours(error, operation, queue)
+        return answer
+
+    # -- in threads ---------------------------------------------------------------------------
+
+    def _in_thread(self, work: Callable[[], None], *, long: bool) -> None:
+        if long:
+            threading.Thread(target=work, name="outlast-sqs-poll", daemon=True).start()
+        elif self._pool is not None:
+            self._pool.submit(work)
+
+    def _poll(
+        self,
+        place: Place,
+        parameters: dict[str, Any],
+        loop: asyncio.AbstractEventLoop,
+        answer: asyncio.Future[list[Message]],
+    ) -> None:
+        messages: list[Message] = []
+        failure: Exception | None = None
+        try:
+            messages = received(self.do("receive_message", place.name, parameters))
+        except OutlastError as error:
+            failure = error
+        except Exception as error:  # noqa: BLE001 - whoever waits must not wait for ever
+            failure = Unavailable(f"SQS queue {place.name!r}: {type(error).__name__}")
+
+        def hand_over() -> None:
+            if answer.done():
+                self._return_later(place, messages)
+            elif failure is not None:
+                answer.set_exception(failure)
+            else:
+                answer.set_result(messages)
+
+        try:
+            loop.call_soon_threadsafe(hand_over)
+        except RuntimeError:  # the loop has ended
+            self._return(place, messages)
+
+    def _return_later(self, place: Place, messages: list[Message]) -> None:
+        if messages:
+            self._in_thread(partial(self._return, place, messages), long=True)
+
+    def _return(self, place: Place, messages: list[Message]) -> None:
+        # If it fails they come back when their visibility ends.
+        for message in messages:
+            with suppress(OutlastError):
+                parameters = {
+                    "QueueUrl": place.url,
+                    "ReceiptHandle": message.handle,
+                    "VisibilityTimeout": 0,
+                }
+                self.do("change_message_visibility", place.name, parameters)
+
+
+def _closed() -> QueueClosed:
+    return QueueClosed("this queue is closed: open it again, or close it later")

@@ -1,0 +1,200 @@
+"""Messages that are held, or not to be handed out yet, against the limit of SQS: it hides a message
+for 12 hours at most.
+
+::
+
+    due later than SQS can hold back   who receives it early hides it until then, and sends a copy in
+                                       its place when SQS will not hide it any longer
+    held for  ≤ 12 h                   ChangeMessageVisibility
+              longer                   a copy with the token of its holder takes its place. The process
+                                       that holds it looks for it at once; to all others it is due
+                                       in 12 hours
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import ceil
+
+from botocore.exceptions import ClientError
+from msgspec.structs import replace
+
+from outlast.errors import Fenced, StoreFault
+from outlast.model.times import from_micros, to_micros
+from outlast.ports.clock import Clock
+from outlast.queues.sqs.calls import BATCH, Calls, Place
+from outlast.queues.sqs.client import code_of
+from outlast.queues.sqs.held import Held, Holdings
+from outlast.queues.sqs.mail import Mail
+from outlast.queues.sqs.message import Letter, Message, NotOurs, once, read
+
+LONGEST_HIDING = 43_200 - 60
+"""Seconds from a message's reception, by the rule of SQS; the minute is for clocks that differ."""
+
+ROUNDS = 3
+LOST = {
+    "InvalidParameterValue",
+    "InvalidParameterValueException",
+    "MessageNotInflight",
+    "ReceiptHandleIsInvalid",
+}
+"""By these codes SQS says that a message is not hidden any more, or not by this receipt."""
+
+
+class Keeper:
+    """Keeps messages hidden for as long as they have to be."""
+
+    def __init__(self, calls: Calls, mail: Mail, holdings: Holdings, clock: Clock) -> None:
+        self._calls = calls
+        self._mail = mail
+        self._holdings = holdings
+        self._clock = clock
+
+    # -- receiving ----------------------------------------------------------------------------
+
+    async def settle(
+        self, place: Place, message: Message, letter: Letter, *, timeout: float | None
+    ) -> bool:
+        """Deal with a message that is not to be handed out now; whether it was one."""
+        if letter.holder and await self._recognise(place, message, letter, timeout=timeout):
+            return True
+        if not letter.due or (letter.holder and message.received > 1):
+            return False  # its holder had it, and has let it go
+        wait = (from_micros(letter.due) - self._clock.now()).total_seconds()
+        if wait <= 0:
+            return False
+        if message.received == 1:
+            await self._mail.hide(place, message.handle, min(wait, LONGEST_HIDING), timeout=timeout)
+        else:  # it was hidden for as long as SQS does: a fresh message can be hidden anew
+            fresh = replace(letter, due=0, held_back=0.0)
+            await self._mail.replace_by(
+                place, message, message.handle, fresh, wait, timeout=timeout
+            )
+        return True
+
+    async def _recognise(
+        self, place: Place, message: Message, letter: Letter, *, timeout: float | None
+    ) -> bool:
+        """A copy whose holder is in this process: keep it for the holder, or delete it if done."""
+        if self._holdings.was_finished(letter.holder):
+            await self._mail.delete(place, message.handle, timeout=timeout)
+            return True
+        held = self._holdings.by_token(letter.holder)
+        if held is None or held.handle is not None:
+            return False
+        await self._adopt(held, message, timeout=timeout)
+        return True
+
+    async def _adopt(self, held: Held, message: Message, *, timeout: float | None) -> None:
+        self._holdings.moved(held, message, since=self._clock.monotonic())
+        await self._mail.hide(held.place, message.handle, LONGEST_HIDING, timeout=timeout)
+
+    # -- what is held -------------------------------------------------------------------------
+
+    async def delete(self, held: Held, *, timeout: float | None) -> None:
+        """Delete what is held. A copy not seen yet is deleted when this process sees it."""
+        if held.handle is not None:
+            await self._mail.delete(held.place, held.handle, timeout=timeout)
+
+    async def hold_back(self, held: Held, seconds: float, *, timeout: float | None) -> None:
+        """Show a message again after `seconds`."""
+        if held.handle is None:
+            return  # it shows itself when its time is over
+        if self._fits(held, seconds):
+            await self._change(held, seconds, timeout=timeout)
+        else:
+            letter = replace(held.letter, before=held.attempt, due=0, held_back=0.0, holder=0)
+            await self._mail.replace_by(
+                held.place, held.message, held.handle, letter, seconds, timeout=timeout
+            )
+
+    async def keep(self, held: Held, seconds: float, *, timeout: float | None) -> None:
+        """Hide what is held for `seconds` from now, by a copy if SQS will not do it any longer."""
+        if held.handle is None:
+            await self._look_for_copy(held, timeout=timeout)
+        if self._fits(held, seconds):
+            if held.handle is None:
+                return  # the copy is hidden for longer than that
+            try:
+                await self._change(held, seconds, timeout=timeout)
+                return
+            except _TooLong:
+                pass  # SQS counts from another moment than we do
+        await self._copy(held, timeout=timeout)
+        await self._look_for_copy(held, timeout=timeout)
+        if held.handle is not None:
+            await self._change(held, seconds, timeout=timeout)
+
+    async def _copy(self, held: Held, *, timeout: float | None) -> None:
+        token, now = held.claim.token, self._clock.now()
+        # No delay by SQS: its holder shall find it, everybody else sees that it is not due.
+        due = to_micros(now + timedelta(seconds=LONGEST_HIDING))
+        letter = replace(
+            held.letter, before=held.attempt, due=due, held_back=LONGEST_HIDING, holder=token
+        )
+        entry = self._mail.entry(
+            held.place, letter, 0, known_as=once(held.message.id, str(self._clock.monotonic()))
+        )
+        await self._mail.post(held.place, [entry], timeout=timeout)
+        handle = held.handle
+        self._holdings.moved(held, None, since=self._clock.monotonic())
+        if handle is not None:
+            await self._mail.delete(held.place, handle, timeout=timeout)
+
+    async def _look_for_copy(self, held: Held, *, timeout: float | None) -> None:
+        """Receive a few messages and give back those that are not the copy. That costs each of them
+        one of its attempts, once in 12 hours; else a copy could be held only until its time is up."""
+        for _ in range(ROUNDS):
+            found = await self._calls.receive(held.place, seconds=30, count=BATCH, timeout=timeout)
+            if not found:
+                return
+            others = []
+            for message in found:
+                letter = _copy_in(message)
+                if letter is None or not await self.settle(
+                    held.place, message, letter, timeout=timeout
+                ):
+                    others.append(message)
+            entries = [{"ReceiptHandle": one.handle, "VisibilityTimeout": 0} for one in others]
+            await self._calls.batch(
+                "change_message_visibility_batch", held.place, entries, timeout=timeout
+            )
+            if held.handle is not None:
+                return
+
+    def _fits(self, held: Held, seconds: float) -> bool:
+        return self._clock.monotonic() + seconds <= held.since + LONGEST_HIDING
+
+    async def _change(self, held: Held, seconds: float, *, timeout: float | None) -> None:
+        assert held.handle is not None
+        try:
+            await self._mail.hide(held.place, held.handle, seconds, timeout=timeout)
+        except StoreFault as fault:
+            if "VisibilityTimeout" in str(fault.__cause__) and "limit" in str(fault.__cause__):
+                raise _TooLong from fault
+            self._fence(held, fault)
+            raise
+
+    def _fence(self, held: Held, fault: StoreFault) -> None:
+        cause = fault.__cause__
+        if isinstance(cause, ClientError) and code_of(cause).rpartition(".")[2] in LOST:
+            self._holdings.lose(held)
+            raise Fenced(held.claim.subject, token=held.claim.token) from fault
+
+
+class _TooLong(Exception):
+    """SQS does not hide the message any longer."""
+
+
+def whole(seconds: float) -> int:
+    """Whole seconds, as SQS counts: rather longer than shorter."""
+    return ceil(seconds)
+
+
+def _copy_in(message: Message) -> Letter | None:
+    """The letter in a message, if it is a copy that somebody holds."""
+    try:
+        letter = read(message.body)
+    except NotOurs:
+        return None
+    return letter if letter.holder else None

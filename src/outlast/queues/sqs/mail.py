@@ -1,0 +1,159 @@
+"""Sending, hiding and removing messages. SQS holds a message back for 15 minutes at most, and a FIFO
+queue not at all: what is due later says so, and is dealt with by whoever receives it early."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from datetime import timedelta
+from math import ceil
+
+from msgspec.structs import replace
+
+from outlast.errors import UnknownOutcome
+from outlast.model.times import to_micros
+from outlast.ports.clock import Clock
+from outlast.queues.sqs.calls import BATCH, Calls, Entry, Place
+from outlast.queues.sqs.dead import DeadLetter, collect, dead_entry, in_fifo, show_again
+from outlast.queues.sqs.message import MAX_MESSAGE, Letter, Message, body_of, group_of, once
+from outlast.queues.sqs.places import Places
+
+LONGEST_DELAY = 900
+
+
+class Mail:
+    """What happens to messages."""
+
+    def __init__(self, calls: Calls, places: Places, clock: Clock) -> None:
+        self._calls = calls
+        self._places = places
+        self._clock = clock
+
+    # -- sending ------------------------------------------------------------------------------
+
+    async def send(
+        self, queue: str, tasks: list[tuple[Letter, float]], *, timeout: float | None
+    ) -> None:
+        """Send letters, each with the seconds that it has to be held back."""
+        place = await self._places.of(queue, timeout=timeout)
+        entries = [
+            self.entry(place, letter, wait, known_as=once(letter.task.run_id, letter.task.id))
+            for letter, wait in tasks
+        ]
+        await self.post(place, entries, timeout=timeout)
+
+    async def post(self, place: Place, entries: list[Entry], *, timeout: float | None) -> None:
+        """Send messages in as few batches as ten messages and 256 KB each allow."""
+        failed: list[Entry] = []
+        for some in _batches(entries):
+            failed += await self._calls.batch("send_message_batch", place, some, timeout=timeout)
+        if failed:
+            raise UnknownOutcome(
+                f"SQS queue {place.name!r} took {len(entries) - len(failed)} of {len(entries)} "
+                "messages: send them all again, delivery is at least once"
+            )
+
+    def entry(self, place: Place, letter: Letter, wait: float, *, known_as: str) -> Entry:
+        """The message for a letter that has to be held back for `wait` seconds. A FIFO queue drops
+        what is `known_as` something that it was sent in the last five minutes."""
+        delay = 0 if place.is_fifo else min(ceil(max(wait, 0)), LONGEST_DELAY)
+        if wait > delay:
+            due = self._clock.now() + timedelta(seconds=wait)
+            letter = replace(letter, due=to_micros(due), held_back=wait)
+        entry: Entry = {"MessageBody": body_of(letter)}
+        if place.is_fifo:
+            ids = {"MessageGroupId": group_of(letter.task), "MessageDeduplicationId": known_as}
+            return {**entry, **ids}
+        return {**entry, "DelaySeconds": delay}
+
+    async def replace_by(
+        self,
+        place: Place,
+        message: Message,
+        handle: str,
+        letter: Letter,
+        wait: float,
+        *,
+        timeout: float | None,
+    ) -> None:
+        """Send a copy, then delete the message: a crash in between doubles it and loses nothing."""
+        again = self.entry(place, letter, wait, known_as=once(message.id, handle))
+        await self.post(place, [again], timeout=timeout)
+        await self.delete(place, handle, timeout=timeout)
+
+    # -- single calls -------------------------------------------------------------------------
+
+    async def hide(
+        self, place: Place, handle: str, seconds: float, *, timeout: float | None
+    ) -> None:
+        """Hide a message for `seconds` from now."""
+        await self._calls.call(
+            "change_message_visibility",
+            place.name,
+            timeout=timeout,
+            QueueUrl=place.url,
+            ReceiptHandle=handle,
+            VisibilityTimeout=ceil(seconds),
+        )
+
+    async def delete(self, place: Place, handle: str, *, timeout: float | None) -> None:
+        """Delete a message."""
+        await self._calls.call(
+            "delete_message",
+            place.name,
+            timeout=timeout,
+            QueueUrl=place.url,
+            ReceiptHandle=handle,
+        )
+
+    # -- dead letters -------------------------------------------------------------------------
+
+    async def bury(
+        self, queue: str, message: Message, *, attempt: int, reason: str, timeout: float | None
+    ) -> None:
+        """Move a message to the dead letters. Where those are left to SQS it stays hidden for now:
+        shown again, it would only come back at once."""
+        if self._places.dead_suffix is None:
+            return
+        source = await self._places.of(queue, timeout=timeout)
+        place = await self._places.dead(queue, timeout=timeout)
+        entry = dead_entry(message, reason=reason, attempt=attempt, now=self._clock.now())
+        entry = in_fifo(entry, message) if place.is_fifo else entry
+        await self.post(place, [entry], timeout=timeout)
+        await self.delete(source, message.handle, timeout=timeout)
+
+    async def remove_dead(
+        self,
+        place: Place,
+        queue: str,
+        task_ids: Collection[str] | None,
+        *,
+        first: Callable[[list[DeadLetter]], Awaitable[None]] | None,
+        timeout: float | None,
+    ) -> int:
+        """Remove dead letters (all, or of those tasks), after `first` has been done with them."""
+        if task_ids is not None and not task_ids:
+            return 0
+        found = await collect(self._calls, place, queue=queue, limit=None, timeout=timeout)
+        chosen = [one for one in found if task_ids is None or one.dead.task.id in task_ids]
+        try:
+            if chosen and first is not None:
+                await first(chosen)
+            entries = [{"ReceiptHandle": one.message.handle} for one in chosen]
+            await self._calls.batch("delete_message_batch", place, entries, timeout=timeout)
+        finally:
+            kept = [one for one in found if one not in chosen]
+            await show_again(self._calls, place, kept, timeout=timeout)
+        return len(chosen)
+
+
+def _batches(entries: list[Entry]) -> list[list[Entry]]:
+    batches: list[list[Entry]] = []
+    size = 0
+    for entry in entries:
+        more = len(entry["MessageBody"]) + len(str(entry.get("MessageAttributes", "")))
+        if not batches or len(batches[-1]) == BATCH or size + more > MAX_MESSAGE:
+            batches.append([])
+            size = 0
+        batches[-1].append(entry)
+        size += more
+    return batches

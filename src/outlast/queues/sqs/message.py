@@ -1,0 +1,152 @@
+"""A task as the text of a message, and what a received message turns out to be.
+
+The text is plain ASCII JSON: SQS refuses some characters and would change others. The input of a task
+is kept byte for byte: as text if it is printable ASCII, else in base64. What is not of this form is
+not ours.
+
+SQS counts how often it has handed out a message, and a message cannot be changed. What we have to
+remember about it stands in the text of the copy that takes its place: how many attempts there were
+(`before`), when it is due if SQS cannot hold it back for so long (`due`, `held_back`), and who still
+works on it (`holder`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from outlast.errors import PayloadTooLarge
+from outlast.model.task import Task
+
+VERSION = 1
+MAX_MESSAGE = 262_144
+"""Bytes. Newer queues may take more; this is what all take."""
+
+ROOM_FOR_REASON = 2_048
+MAX_BODY = MAX_MESSAGE - ROOM_FOR_REASON
+"""What stands among the dead letters carries the reason with it."""
+
+_plain = re.compile(r"[ -~]*").fullmatch
+_group = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}").fullmatch
+
+
+class Letter(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What the text of a message says."""
+
+    outlast: int
+    task: Task
+    input: str | None = None
+    input64: str | None = None
+    before: int = 0
+    due: int = 0  # microseconds since 1970, by the clock of outlast
+    held_back: float = 0.0  # seconds after sending, by the clock of SQS
+    holder: int = 0  # the token of the claim that goes on with it
+
+
+class Message(Struct, frozen=True):
+    """A message as it was received."""
+
+    id: str
+    handle: str
+    body: str
+    received: int
+    sent_ms: int
+    first_received_ms: int
+    note: str | None
+
+    def attempt(self, letter: Letter) -> int:
+        """The number of this delivery. One that came before the task was due is not counted."""
+        due_ms = self.sent_ms + letter.held_back * 1000
+        was_early = letter.held_back > 0 and self.first_received_ms < due_ms
+        return letter.before + self.received - was_early
+
+
+class NotOurs(Exception):
+    """A message whose text is not a letter of ours; it says why."""
+
+
+ATTRIBUTES = ["ApproximateReceiveCount", "SentTimestamp", "ApproximateFirstReceiveTimestamp"]
+NOTE = "outlast"
+"""The message attribute that says why a dead letter is dead."""
+
+
+def letter_of(task: Task) -> Letter:
+    """The letter that carries a task."""
+    letter = Letter(outlast=VERSION, task=replace(task, input=None, attempt=0))
+    if task.input is None:
+        return letter
+    data = bytes(task.input)
+    text = data.decode("ascii", "replace")
+    if _plain(text) and text.encode() == data:
+        return replace(letter, input=text)
+    return replace(letter, input64=base64.b64encode(data).decode())
+
+
+def body_of(letter: Letter) -> str:
+    """The letter as the text of a message; `PayloadTooLarge` if SQS would not take it."""
+    body = json.dumps(msgspec.to_builtins(letter), separators=(",", ":"))
+    if len(body) > MAX_BODY:
+        raise PayloadTooLarge(
+            f"task {letter.task.id!r} makes a message of {len(body):,} bytes, SQS takes "
+            f"{MAX_BODY:,}: keep its input in a store and send what names it, or let the engine "
+            "do that: @step(queue=…) with a store, and SqsDoorbell to wake the workers"
+        )
+    return body
+
+
+def read(body: str) -> Letter:
+    """The letter in the text of a message; `NotOurs` if there is none."""
+    try:
+        letter = msgspec.json.decode(body, type=Letter)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise NotOurs("not a message of outlast") from None
+    if letter.outlast < 1 or not letter.task.id:
+        raise NotOurs("not a message of outlast")
+    if letter.outlast > VERSION:
+        raise NotOurs(f"a message of a newer outlast (form {letter.outlast})")
+    return letter
+
+
+def task_of(letter: Letter, *, queue: str, attempt: int) -> Task:
+    """The task that a letter carries; `NotOurs` if its input is damaged."""
+    input = None if letter.input is None else Raw(letter.input.encode())
+    if letter.input64 is not None:
+        try:
+            input = Raw(base64.b64decode(letter.input64, validate=True))
+        except ValueError:
+            raise NotOurs("a message of outlast whose input is damaged") from None
+    return replace(letter.task, queue=queue, attempt=attempt, input=input)
+
+
+def received(answer: dict[str, Any]) -> list[Message]:
+    """The messages in the answer to ReceiveMessage."""
+    return [_message(found) for found in answer.get("Messages", ())]
+
+
+def _message(found: dict[str, Any]) -> Message:
+    count, sent, first = [int(found.get("Attributes", {}).get(name, 0)) for name in ATTRIBUTES]
+    note = found.get("MessageAttributes", {}).get(NOTE, {}).get("StringValue")
+    ids = found["MessageId"], found["ReceiptHandle"]
+    return Message(*ids, found["Body"], count, sent, first, note)
+
+
+def group_of(task: Task) -> str:
+    """The group of a task in a FIFO queue: its run, or itself if it has none."""
+    name = task.run_id or task.id
+    return name if _group(name) else _hash(name)
+
+
+def once(*parts: str) -> str:
+    """An id by which a FIFO queue knows a message that is sent again."""
+    return _hash("\0".join(parts))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

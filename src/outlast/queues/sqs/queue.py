@@ -1,0 +1,298 @@
+"""SqsQueue: the queue port on Amazon SQS, and what of it SQS can keep.
+
+::
+
+    enqueue       SendMessageBatch            ack             DeleteMessage
+    take          ReceiveMessage, one         nack(delay)     ChangeMessageVisibility(delay)
+    dequeue       the same, long polling      nack for good   to the dead letters, or deleted
+    len           ApproximateNumberOfMessages extend          ChangeMessageVisibility(seconds)
+
+Delivery is at least once: whoever works on a task must be able to take it twice. There are no
+priorities; a standard queue keeps no order, a FIFO queue that of the tasks of one run. SQS holds a
+message back for 15 minutes at most and hides it for 12 hours at most; what has to wait longer is
+hidden when it comes too early, or sent again. A claim is good in the process that got it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from outlast.errors import InvalidValue
+from outlast.model.checks import check_delay, check_task
+from outlast.model.claim import Claim, check_ttl
+from outlast.model.ids import check_name
+from outlast.model.query import check_limit
+from outlast.model.task import DeadTask, Delivery, Task
+from outlast.model.times import to_micros
+from outlast.ports.clock import Clock
+from outlast.ports.notifier import Notifier
+from outlast.ports.queue import DEFAULT_ATTEMPTS, DEFAULT_VISIBILITY, POLL_SECONDS, Queue
+from outlast.queues.sqs import dead as letters
+from outlast.queues.sqs.calls import Calls
+from outlast.queues.sqs.client import SqsClient
+from outlast.queues.sqs.held import Held, Holdings
+from outlast.queues.sqs.keeping import LONGEST_HIDING, Keeper, whole
+from outlast.queues.sqs.mail import Mail
+from outlast.queues.sqs.message import NotOurs, letter_of, read, task_of
+from outlast.queues.sqs.places import Places
+
+LONGEST_POLL = 20
+
+
+class SqsQueue(Queue):
+    """Named queues in SQS.
+
+    A `client` of boto3 that you pass in is used and never closed; else one is made, with `region` and
+    `endpoint` if given and credentials as AWS tools find them. Queue ``mail`` is the SQS queue
+    ``{prefix}mail`` (with `fifo`: ``{prefix}mail.fifo``), or the one that `urls` names. `create` makes
+    queues that are missing. Dead letters go to ``{prefix}mail-dead``; with ``dead_suffix=None`` they
+    are left to the redrive policy of the queue. `long_poll` (seconds, 0 to 20) is how long one
+    request waits for a task.
+    """
+
+    def __init__(
+        self,
+        client: SqsClient | None = None,
+        *,
+        region: str | None = None,
+        endpoint: str | None = None,
+        prefix: str = "",
+        urls: Mapping[str, str] | None = None,
+        fifo: bool = False,
+        create: bool = False,
+        dead_suffix: str | None = "-dead",
+        long_poll: int = LONGEST_POLL,
+        max_attempts: int = DEFAULT_ATTEMPTS,
+        clock: Clock | None = None,
+        notifier: Notifier | None = None,
+        poll: float = POLL_SECONDS,
+    ) -> None:
+        super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
+        if not 0 <= long_poll <= LONGEST_POLL:
+            raise InvalidValue(f"long_poll={long_poll}: SQS waits 0 to {LONGEST_POLL} seconds")
+        if dead_suffix == "":
+            raise InvalidValue("dead_suffix is empty: dead letters need a queue of their own")
+        self._long_poll = int(long_poll)
+        self._calls = Calls(client, region, endpoint)
+        self._places = Places(
+            self._calls, prefix=prefix, urls=urls, fifo=fifo, create=create, dead_suffix=dead_suffix
+        )
+        self._holdings = Holdings()
+        self._mail = Mail(self._calls, self._places, self.clock)
+        self._keeper = Keeper(self._calls, self._mail, self._holdings, self.clock)
+
+    async def open(self) -> None:
+        self._calls.open()
+
+    async def close(self) -> None:
+        self._calls.close()
+        self.notifier.ring()
+
+    async def enqueue(
+        self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
+    ) -> int:
+        """Send tasks, in batches of ten, and return how many were sent: SQS does not say which a
+        FIFO queue knew already. All are checked before one is sent; if SQS fails half way, it is
+        `UnknownOutcome`, and enqueueing them again is right: delivery is at least once anyway."""
+        check_name(queue, "queue name")
+        check_delay(delay)
+        now = self.clock.now()
+        stamped = [msgspec.structs.replace(task, queue=queue, enqueued_at=now) for task in tasks]
+        for task in stamped:
+            check_task(task)
+        waits = [
+            max(delay, (task.run_at - now).total_seconds() if task.run_at else 0.0)
+            for task in stamped
+        ]
+        sent = [letter_of(task) for task in stamped]
+        await self._mail.send(queue, list(zip(sent, waits, strict=True)), timeout=timeout)
+        self.notifier.ring()
+        return len(stamped)
+
+    async def take(
+        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
+    ) -> Delivery | None:
+        return await self._take(queue, owner, visibility, 0, timeout)
+
+    async def dequeue(
+        self,
+        queue: str,
+        *,
+        owner: str = "worker",
+        visibility: float = DEFAULT_VISIBILITY,
+        wait: float = 0.0,
+        timeout: float | None = None,
+    ) -> Delivery | None:
+        """`take`, waiting up to `wait` seconds: at SQS while whole seconds are left, else here."""
+        if not wait >= 0:  # not a number is neither
+            raise InvalidValue(f"wait={wait} is not possible: use 0 to look once, or more")
+        deadline = self.clock.monotonic() + wait
+        while True:
+            rings = self.notifier.rings
+            poll = min(self._long_poll, int(max(deadline - self.clock.monotonic(), 0)))
+            delivery = await self._take(queue, owner, visibility, poll, timeout)
+            left = deadline - self.clock.monotonic()
+            if delivery is not None or left <= 0:
+                return delivery
+            if not poll:
+                await self.notifier.wait(self.clock, min(left, self._poll), since=rings)
+
+    async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
+        held = self._holding(claim)
+        async with held.lock:
+            held = self._holding(claim)
+            await self._keeper.delete(held, timeout=timeout)
+            self._holdings.finish(held)
+
+    async def nack(
+        self,
+        claim: Claim,
+        *,
+        requeue: bool = True,
+        delay: float = 0.0,
+        drop: bool = False,
+        reason: str = "rejected",
+        timeout: float | None = None,
+    ) -> None:
+        """As the port has it: back after `delay` by its visibility, among the dead letters, or with
+        `drop` deleted. Where dead letters are left to SQS, it is shown at once instead, so that the
+        redrive policy can act."""
+        check_delay(delay)
+        held = self._holding(claim)
+        async with held.lock:
+            held = self._holding(claim)
+            if requeue and held.attempt < self.max_attempts:
+                await self._keeper.hold_back(held, delay, timeout=timeout)
+                self._holdings.lose(held)
+            elif drop and not requeue:
+                await self._keeper.delete(held, timeout=timeout)
+                self._holdings.finish(held)
+            elif self._places.dead_suffix is None:
+                await self._keeper.hold_back(held, 0, timeout=timeout)
+                self._holdings.lose(held)
+            else:
+                await self._mail.bury(
+                    claim.queue or "",
+                    held.message,
+                    attempt=held.attempt,
+                    reason=reason,
+                    timeout=timeout,
+                )
+                self._holdings.finish(held)
+        self.notifier.ring()
+
+    async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
+        """Hide the task for `seconds` from now. SQS hides a message for 12 hours; then a copy takes
+        its place (see docs/reference/sqs.md for what that costs)."""
+        check_ttl(seconds)
+        held = self._holding(claim)
+        async with held.lock:
+            held = self._holding(claim)
+            until = self.clock.now() + timedelta(seconds=seconds)
+            await self._keeper.keep(held, seconds, timeout=timeout)
+        return msgspec.structs.replace(claim, expires_at=until)
+
+    async def len(self, queue: str, *, timeout: float | None = None) -> int:
+        """About how many tasks are ready: SQS estimates."""
+        place = await self._places.of(queue, timeout=timeout)
+        about = "ApproximateNumberOfMessages"
+        answer = await self._calls.call(
+            "get_queue_attributes",
+            place.name,
+            timeout=timeout,
+            QueueUrl=place.url,
+            AttributeNames=[about],
+        )
+        return int(answer.get("Attributes", {}).get(about, 0))
+
+    # -- dead letters -------------------------------------------------------------------------
+
+    async def dead(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[DeadTask]:
+        """Dead tasks, the longest dead of those that SQS gave first. Looking hides them from others
+        who look, for a moment."""
+        check_limit(limit)
+        place = await self._places.dead(queue, timeout=timeout)
+        found = await letters.collect(self._calls, place, queue=queue, limit=limit, timeout=timeout)
+        await letters.show_again(self._calls, place, found, timeout=timeout)
+        return [one.dead for one in found]
+
+    async def redrive(
+        self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
+    ) -> int:
+        place = await self._places.dead(queue, timeout=timeout)
+        source = await self._places.of(queue, timeout=timeout)
+
+        async def send(chosen: list[letters.DeadLetter]) -> None:
+            entries = [letters.revived(one, fifo=source.is_fifo) for one in chosen]
+            await self._mail.post(source, entries, timeout=timeout)
+
+        count = await self._mail.remove_dead(place, queue, task_ids, first=send, timeout=timeout)
+        self.notifier.ring()
+        return count
+
+    async def purge(
+        self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
+    ) -> int:
+        place = await self._places.dead(queue, timeout=timeout)
+        return await self._mail.remove_dead(place, queue, task_ids, first=None, timeout=timeout)
+
+    # -- taking -------------------------------------------------------------------------------
+
+    async def _take(
+        self, queue: str, owner: str, visibility: float, wait: int, timeout: float | None
+    ) -> Delivery | None:
+        check_name(queue, "queue name")
+        check_name(owner, "owner")
+        check_ttl(visibility)
+        lease = min(visibility, LONGEST_HIDING)
+        place = await self._places.of(queue, timeout=timeout)
+        while True:
+            since, now = self.clock.monotonic(), self.clock.now()
+            found = await self._calls.receive(
+                place, seconds=whole(lease), wait=wait, timeout=timeout
+            )
+            if not found:
+                return None
+            if wait:  # it may have come late in the wait: the lease counts from now
+                since, now = self.clock.monotonic(), self.clock.now()
+            wait = 0  # what comes next is looked for, not waited for
+            message = found[0]
+            try:
+                letter = read(message.body)
+                attempt = message.attempt(letter)
+                task = task_of(letter, queue=queue, attempt=attempt)
+            except NotOurs as why:
+                await self._mail.bury(
+                    queue, message, attempt=message.received, reason=str(why), timeout=timeout
+                )
+                continue
+            if await self._keeper.settle(place, message, letter, timeout=timeout):
+                continue
+            if attempt > self.max_attempts:
+                reason = f"no success in {attempt - 1} attempts"
+                await self._mail.bury(
+                    queue, message, attempt=attempt - 1, reason=reason, timeout=timeout
+                )
+                continue
+            claim = Claim(
+                owner=owner,
+                token=self._holdings.next_token(to_micros(now)),
+                claimed_at=now,
+                expires_at=now + timedelta(seconds=lease),
+                run_id=task.run_id,
+                uid=task.uid,
+                task_id=task.id,
+                queue=queue,
+            )
+            held = Held(claim, message, letter, place, attempt, since, message.handle)
+            self._holdings.add(held, now=since, longest=LONGEST_HIDING)
+            return Delivery(task, claim)
+
+    def _holding(self, claim: Claim) -> Held:
+        self._calls.check_open()
+        return self._holdings.of(claim)
