@@ -100,6 +100,15 @@ class App(Client):
         """The store that this app runs on."""
         return self._store
 
+    @property
+    def workflow_names(self) -> frozenset[str]:
+        """The names of the workflows whose code is here."""
+        return frozenset(self._engine.workflows)
+
+    def definition(self, name: str) -> WorkflowDefinition | None:
+        """The workflow of that name as it runs here, if its code is here."""
+        return self._engine.workflows.get(name)
+
     async def open(self) -> None:
         """Open the store and go on with what is unfinished."""
         if self._owns_store:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from outlast.cli.moments import ago, iso
-from outlast.cli.neutral import neutral, shortened, to_json
+from outlast.cli.neutral import neutral, neutral_lines, shortened, to_json
 from outlast.cli.table import Cell, Column, fitted
 from outlast.model.run import Status
 
@@ -91,4 +91,4 @@ class Output:
 
     def note(self, text: str) -> None:
         """Something that is not an answer."""
-        click.echo(neutral(text), err=True)
+        click.echo(neutral_lines(text), err=True)

@@ -1,0 +1,143 @@
+"""Doing the same to many runs: those that are named, or all that match a query.
+
+What matches is counted and shown first, and only done when it is confirmed. It is done in batches,
+each run on its own and whole; so it can be stopped at any time and done again: runs that are past
+it are told and left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import click
+
+from outlast.cli.codes import Exit
+from outlast.cli.finding import find_run
+from outlast.cli.neutral import neutral
+from outlast.cli.output import Output
+from outlast.cli.progress import Progress
+from outlast.cli.session import Session
+from outlast.errors import OutlastError, TryAgain
+from outlast.model.run import Run
+from outlast.ports.store import Store
+from outlast.query import Filter, all_matching, count, parse
+
+BATCH = 50
+Action = Callable[[Run], Awaitable[str | None]]
+"""Does it to a run; what to tell about it, if there is something."""
+
+
+async def do_to_named(
+    store: Store, out: Output, ids: tuple[str, ...], verb: str, act: Action
+) -> None:
+    """Do something to the runs that are named. The first that refuses is raised."""
+    runs = [await find_run(store, typed, certain=True) for typed in ids]
+    for run in runs:
+        _tell(out, run.id, verb, await act(run))
+
+
+async def do_to_matching(
+    session: Session,
+    store: Store,
+    text: str,
+    verb: str,
+    act: Action,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Do something to all runs that match, once that is confirmed."""
+    wanted, out = parse(text), session.out
+    if not wanted.text.strip():
+        raise click.UsageError(
+            "--where is empty: to mean all runs, say --where 'status:open,ended'"
+        )
+    now = await store.now()
+    number = await count(store, wanted, now=now)
+    some = [run async for run in _first(store, wanted, 5)]
+    if dry_run:
+        await _dry(store, out, wanted, verb)
+        return
+    out.note(
+        f"{number} {'run matches' if str(number) == '1' else 'runs match'} in {session.place.shown}"
+    )
+    for run in some:
+        out.note(f"  {run.id}  {run.status}  {run.workflow}")
+    if number.number > len(some):
+        out.note("  …")
+    if not number.number:
+        return
+    if not yes:
+        _confirm(verb, str(number))
+    counts: Counter[str] = Counter()
+    progress = Progress(verb, None if number.more else number.number)
+    batch: list[Run] = []
+    async for run in all_matching(store, wanted, now=now):
+        batch.append(run)
+        if len(batch) == BATCH:
+            counts += await _do(out, batch, verb, act)
+            batch = []
+            progress.at(counts.total())
+    counts += await _do(out, batch, verb, act)
+    progress.end()
+    told = ", ".join(f"{number:,} {what}" for what, number in counts.items())
+    out.note(f"{verb}: {told or 'nothing was left to do'}")
+    if counts["refused"]:
+        raise SystemExit(Exit.REFUSED)
+
+
+async def _first(store: Store, wanted: Filter, number: int):  # type: ignore[no-untyped-def]
+    left = number
+    async for run in all_matching(store, wanted):
+        if left == 0:
+            return
+        left -= 1
+        yield run
+
+
+async def _dry(store: Store, out: Output, wanted: Filter, verb: str) -> None:
+    number = 0
+    async for run in all_matching(store, wanted):
+        number += 1
+        if out.json:
+            out.value({"id": run.id, "status": run.status, "would": verb})
+        else:
+            out.line(f"would {verb}  {neutral(run.id)}  {run.status}")
+    out.note(f"{number:,} in all; nothing was changed")
+
+
+def _confirm(verb: str, number: str) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError(
+            f"add --yes to {verb} {number} without being asked, or --dry-run to look"
+        )
+    if not click.confirm(f"{verb} them?", err=True):
+        click.echo("nothing was changed", err=True)
+        raise SystemExit(Exit.FOUND)
+
+
+async def _do(out: Output, batch: list[Run], verb: str, act: Action) -> Counter[str]:
+    """A batch at once; an unreachable store ends it all, a refusal only concerns its run."""
+    outcomes = await asyncio.gather(*(act(run) for run in batch), return_exceptions=True)
+    counts: Counter[str] = Counter()
+    for run, outcome in zip(batch, outcomes, strict=True):
+        if isinstance(outcome, OutlastError) and not isinstance(outcome, TryAgain):
+            counts["refused"] += 1
+            out.note(f"  {run.id}: {outcome}")
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            counts["done"] += 1
+            if out.json:
+                _tell(out, run.id, verb, outcome)
+    return counts
+
+
+def _tell(out: Output, run_id: str, verb: str, what: str | None) -> None:
+    if out.json:
+        out.value({"id": run_id, "did": verb, **({} if what is None else {"told": what})})
+    else:
+        out.line(f"{verb}  {neutral(run_id)}" + (f"  {neutral(what)}" if what else ""))

@@ -1,0 +1,171 @@
+"""`outlast cancel | terminate | pause | resume | retry | rm`: act on a run, or on all that match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from outlast.cli.bulk import Action, do_to_matching, do_to_named
+from outlast.cli.given import json_of
+from outlast.cli.session import Session, client_of, with_session
+from outlast.client import Client
+from outlast.errors import InvalidValue
+from outlast.model.run import Run
+
+Make = Callable[[Client, dict[str, Any]], Action]
+
+
+def _command(verb: str, make: Make, help: str, *options: Callable[..., Any]) -> click.Command:
+    """A command that does something to runs named by id, or to all that match a query."""
+
+    @with_session
+    async def act(
+        session: Session,
+        *,
+        run_ids: tuple[str, ...],
+        where: str | None,
+        dry_run: bool,
+        yes: bool,
+        **given: Any,
+    ) -> None:
+        if bool(run_ids) is (where is not None):
+            raise click.UsageError(f"{verb} what? Name runs by id, or say --where QUERY; not both")
+        if dry_run and where is None:
+            raise click.UsageError("--dry-run goes with --where")
+        async with session.store() as store:
+            action = make(client_of(store), given)
+            if where is None:
+                await do_to_named(store, session.out, run_ids, verb, action)
+                return
+            await do_to_matching(session, store, where, verb, action, dry_run=dry_run, yes=yes)
+
+    command = act
+    for option in (
+        *options,
+        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Only show which."),
+        click.option("--where", metavar="QUERY", help="All runs that match, as for `outlast ls`."),
+        click.argument("run_ids", metavar="[RUN]...", nargs=-1),
+    ):
+        command = option(command)
+    return click.command(verb, help=help)(command)
+
+
+def _cancel(client: Client, given: dict[str, Any]) -> Action:
+    async def act(run: Run) -> None:
+        await client.cancel(run.id, given["reason"] or "cancelled")
+
+    return act
+
+
+def _terminate(client: Client, given: dict[str, Any]) -> Action:
+    async def act(run: Run) -> None:
+        await client.terminate(run.id, given["reason"] or "terminated")
+
+    return act
+
+
+def _pause(client: Client, _: dict[str, Any]) -> Action:
+    async def act(run: Run) -> None:
+        await client.pause(run.id)
+
+    return act
+
+
+def _resume(client: Client, given: dict[str, Any]) -> Action:
+    value = json_of(given["value"], "--value")
+
+    async def act(run: Run) -> None:
+        await client.resume(run.id, value)
+
+    return act
+
+
+def _retry(client: Client, _: dict[str, Any]) -> Action:
+    async def act(run: Run) -> str | None:
+        await client.retry(run.id)
+        return f"from {run.recover_to}" if run.recover_to else None
+
+    return act
+
+
+def _rm(client: Client, given: dict[str, Any]) -> Action:
+    async def act(run: Run) -> str | None:
+        if not run.status.terminal and not given["force"]:
+            raise InvalidValue(
+                f"run {run.id!r} is {run.status}: cancel it first, or remove it with --force"
+            )
+        return None if await client.delete(run.id) else "was gone already"
+
+    return act
+
+
+_reason = click.option("--reason", metavar="TEXT", help="Why, for whoever reads its history.")
+_value = click.option("--value", default="null", metavar="JSON", help="The answer to a halt.")
+_force = click.option("--force", is_flag=True, help="Also runs that have not ended.")
+
+cancel_command = _command(
+    "cancel",
+    _cancel,
+    """Ask runs to stop: their code sees it, and what they did is compensated.
+
+    \b
+      outlast cancel order-1
+      outlast cancel --where 'workflow:checkout attr.tenant=acme' --dry-run
+    """,
+    _reason,
+)
+terminate_command = _command(
+    "terminate",
+    _terminate,
+    """End runs now, whoever holds them. Their code sees nothing of it, and nothing is compensated.
+
+    \b
+      outlast terminate order-1 --reason 'stuck since Monday'
+    """,
+    _reason,
+)
+pause_command = _command(
+    "pause",
+    _pause,
+    """Let runs rest where they are, after the steps that are running, until they are resumed.
+
+    \b
+      outlast pause order-1
+      outlast pause --where 'workflow:import status:running' --yes
+    """,
+)
+resume_command = _command(
+    "resume",
+    _resume,
+    """Let paused runs go on, answer a halt with a value, or try runs again whose code was mended.
+
+    \b
+      outlast resume order-1 --value '{"approved": true}'
+      outlast resume --where 'status:paused'
+    """,
+    _value,
+)
+retry_command = _command(
+    "retry",
+    _retry,
+    """Begin failed runs anew from the step that failed. What was done before stays done.
+
+    \b
+      outlast retry order-1
+      outlast retry --where 'status:failed age<1h error~"timeout"'
+    """,
+)
+rm_command = _command(
+    "rm",
+    _rm,
+    """Remove runs with their history, their children and all they own, for good.
+
+    \b
+      outlast rm order-1
+      outlast rm --where 'status:completed age>30d' --dry-run
+    """,
+    _force,
+)

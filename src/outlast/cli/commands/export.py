@@ -1,0 +1,61 @@
+"""`outlast export`: a run as one file."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from outlast.cli.exports import tree_of, write
+from outlast.cli.finding import find_run
+from outlast.cli.neutral import neutral
+from outlast.cli.redaction import Redaction
+from outlast.cli.session import Session, with_session
+
+
+@click.command("export")
+@click.argument("run_id", metavar="RUN")
+@click.option(
+    "-o", "--output", "target", metavar="FILE", help="Where to; standard output otherwise."
+)
+@click.option(
+    "--redact",
+    "names",
+    multiple=True,
+    metavar="FIELD",
+    help="Blot out a field of users' values, however deep. May be repeated.",
+)
+@with_session
+async def export_command(
+    session: Session, *, run_id: str, target: str | None, names: tuple[str, ...]
+) -> None:
+    """Write a run with its history, facts, inbox and children as one file.
+
+    \b
+      outlast export order-1 -o order-1.outlast
+      outlast export order-1 --redact card --redact email > order-1.outlast
+    """
+    async with session.store() as store:
+        run = await find_run(store, run_id)
+        runs = [one async for one in tree_of(store, run)]
+        written = io.BytesIO()
+        write(written, runs, Redaction(names), await store.now())
+    if target is None:
+        if sys.stdout.isatty():
+            raise click.UsageError("name a file with -o FILE, or send the output somewhere")
+        sys.stdout.buffer.write(written.getvalue())
+        return
+    path = Path(target)
+    # Whole or not at all: a file that is there is not replaced by half of another.
+    partial = path.with_name(path.name + ".partial")
+    descriptor = os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(written.getvalue())
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    session.out.note(f"wrote {neutral(run.id)} ({many}) to {path}")

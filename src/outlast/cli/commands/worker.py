@@ -1,0 +1,36 @@
+"""`outlast worker`: run an app until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+
+import click
+
+from outlast.cli.apps import load_app
+from outlast.cli.codes import Exit
+from outlast.cli.serving import log_to_stderr, stopping, workflows_of
+from outlast.cli.session import Session, with_session
+
+
+@click.command("worker")
+@click.argument("app", metavar="[MODULE:APP]", required=False)
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@with_session
+async def worker_command(session: Session, *, app: str | None, verbose: bool) -> None:
+    """Run an app: go on with what is unfinished, take what is new. On SIGTERM or Ctrl-C it stops
+    taking runs, hands back what is under way, and exits.
+
+    \b
+      outlast worker shop:app
+      outlast worker shop.py
+    """
+    log_to_stderr(verbose=verbose)
+    loaded = load_app(app, session.place.url if session.store_given else None)
+    with stopping() as stop:
+        async with loaded:
+            session.out.note(f"running {workflows_of(loaded)}; stop with Ctrl-C or SIGTERM")
+            await stop.asked.wait()
+            session.out.note("stopping: what is under way is handed back")
+    session.out.note("stopped")
+    if stop.by is signal.SIGINT:
+        raise SystemExit(Exit.INTERRUPTED)

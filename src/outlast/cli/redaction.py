@@ -1,0 +1,120 @@
+"""Redaction: chosen fields of users' values are blotted out before they leave the store."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+from msgspec import Raw, Struct
+
+from outlast.errors import Undecodable
+from outlast.model.activity import Activity
+from outlast.model.entry import Entry
+from outlast.model.event import Event
+from outlast.model.fact import Fact
+from outlast.model.inbox import Item
+from outlast.model.payloads import payload_of
+from outlast.model.run import Run
+from outlast.model.wire import to_json
+
+S = TypeVar("S", bound=Struct)
+BLOT = "[redacted]"
+
+
+class Redaction:
+    """Replaces the value of every field with one of these names, however deep, in what users gave:
+    inputs, outputs, signals, published values, attributes. Names are compared without case."""
+
+    def __init__(self, names: tuple[str, ...] = ()) -> None:
+        self.names = {name.casefold() for name in names}
+
+    def run(self, run: Run) -> Run:
+        """A run without what is to be kept back."""
+        if not self.names:
+            return run
+        safe = self._struct(run)
+        return msgspec.structs.replace(
+            safe,
+            ctx={
+                name: Raw(b'"[redacted]"') if self._kept(name) else self._raw(value)
+                for name, value in run.ctx.items()
+            },
+            attributes={
+                name: BLOT if self._kept(name) else value for name, value in run.attributes.items()
+            },
+        )
+
+    def event(self, event: Event, hashes: dict[str, str]) -> Event:
+        """An event without it; facts that were changed are named by their new hash."""
+        if not self.names:
+            return event
+        try:
+            payload = payload_of(event)
+        except Undecodable:
+            data = self._raw(event.data)
+        else:
+            data = Raw(to_json(self._struct(payload)))
+        text = bytes(data)
+        for old, new in hashes.items():
+            text = text.replace(old.encode(), new.encode())
+        output = None if event.output is None else self._raw(event.output)
+        return msgspec.structs.replace(event, data=Raw(text), output=output)
+
+    def fact(self, fact: Fact) -> Fact:
+        """A fact without it, under the hash that it then has."""
+        if not self.names:
+            return fact
+        return Fact.of(bytes(self._raw(Raw(fact.data))), fact.root)
+
+    def item(self, item: Item) -> Item:
+        """An inbox item without it."""
+        return self._struct(item)
+
+    def entry(self, entry: Entry) -> Entry:
+        """An audit line without it."""
+        return self._struct(entry)
+
+    def activity(self, activity: Activity) -> Activity:
+        """An activity state without it."""
+        return self._struct(activity)
+
+    def _struct(self, value: S) -> S:
+        changes: dict[str, Any] = {}
+        for name in _raw_fields(type(value)) if self.names else ():
+            old = getattr(value, name)
+            if isinstance(old, Raw):
+                changes[name] = self._raw(old)
+            elif isinstance(old, list):
+                changes[name] = [self._raw(one) if isinstance(one, Raw) else one for one in old]
+        return msgspec.structs.replace(value, **changes)
+
+    def _raw(self, raw: Raw) -> Raw:
+        try:
+            value = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return Raw(b'"[redacted: not JSON]"')
+        return Raw(msgspec.json.encode(self._value(value)))
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                name: BLOT if self._kept(name) else self._value(inner)
+                for name, inner in value.items()
+            }
+        if isinstance(value, list):
+            return [self._value(inner) for inner in value]
+        return value
+
+    def _kept(self, name: str) -> bool:
+        return name.casefold() in self.names
+
+
+@cache
+def _raw_fields(type: type[Struct]) -> tuple[str, ...]:
+    """The fields that hold what users gave."""
+    return tuple(
+        name
+        for name, hint in get_type_hints(type).items()
+        if name in type.__struct_fields__ and (hint is Raw or Raw in get_args(hint))
+    )

@@ -1,0 +1,53 @@
+"""Serving: an app runs here until somebody says stop, and then hands back what is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Iterator
+
+from outlast.app import App
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop:
+    """Set by the first signal to stop; a second one ends the process as it usually does."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.by: signal.Signals | None = None
+
+    def ask(self, by: signal.Signals) -> None:
+        """Somebody says stop."""
+        self.by = by
+        self.asked.set()
+        loop = asyncio.get_running_loop()
+        for one in STOPPING:
+            loop.remove_signal_handler(one)
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[Stop]:
+    """Listen to the signals that say stop."""
+    stop, loop = Stop(), asyncio.get_running_loop()
+    for one in STOPPING:
+        loop.add_signal_handler(one, stop.ask, one)
+    try:
+        yield stop
+    finally:
+        for one in STOPPING:
+            loop.remove_signal_handler(one)
+
+
+def log_to_stderr(*, verbose: bool) -> None:
+    """Show what the library and the app log."""
+    form = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format=form)
+
+
+def workflows_of(app: App) -> str:
+    """The names of what an app runs, for a line."""
+    return ", ".join(sorted(app.workflow_names)) or "no workflow"
