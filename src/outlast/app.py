@@ -252,8 +252,10 @@ def resolve(url: str, *, clock: Clock | None = None) -> Store:
     """The store that a URL names: ``sqlite:///shop.db``, ``memory:``."""
     scheme, colon, _ = url.partition(":")
     if scheme not in _STORES or not colon:
-        known = ", ".join(sorted(_STORES))
-        raise InvalidValue(f"{url!r} does not name a store: use a URL that starts with {known}")
+        # Not the whole of it: what comes after may have a password.
+        known = ", ".join(f"{name}:" for name in sorted(_STORES))
+        shown = f"{scheme}:…" if colon else url
+        raise InvalidValue(f"{shown!r} does not name a store: use a URL that starts with {known}")
     module, name, extra = _STORES[scheme]
     try:
         store_class = getattr(importlib.import_module(module), name)

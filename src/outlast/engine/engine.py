@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -34,10 +35,14 @@ from outlast.model.run import Attribute, Run, Status
 from outlast.model.times import NOW
 from outlast.ports.clock import LeapingClock, look_again_after
 from outlast.ports.codec import Codec
+from outlast.ports.notifier import hears_all
 from outlast.ports.store import Store
 
 LEASE_SECONDS = 30.0
 IDLE_SECONDS = 1.0
+LISTENING_SECONDS = 5.0
+"""How often to look for work when nobody rings: more rarely where a doorbell can be trusted."""
+JITTER = 0.2
 CLAIM_AT_ONCE = 100
 
 log = logging.getLogger("outlast.engine")
@@ -60,6 +65,7 @@ class Engine:
         self.workflows = {workflow.name: workflow for workflow in workflows}
         # A process that was restarted under the same name must not be taken for the old one.
         self.owner = f"{owner}-{new_id()}"
+        self._luck = random.Random(self.owner)
         self._store = store
         self._clock = store.clock
         # A call that takes longer would cost the lease that it works under.
@@ -284,9 +290,15 @@ class Engine:
 
     async def _idle_time(self, looked_at: datetime) -> float:
         due = await self._store.next_runnable_at()
+        listening = hears_all(self._store.notifier)
+        seconds = LISTENING_SECONDS if listening else IDLE_SECONDS
+        # Many processes that began together need not look together for ever.
+        patience = look_again_after(
+            self._clock, seconds * self._luck.uniform(1 - JITTER, 1 + JITTER)
+        )
         if due is None:
-            return look_again_after(self._clock, IDLE_SECONDS)
+            return patience
         if due <= looked_at:
             return IDLE_SECONDS  # it was there when we looked: its code is not here, or no room is
         pause = max((due - self._clock.now()).total_seconds(), 0.001)
-        return min(pause, look_again_after(self._clock, IDLE_SECONDS))
+        return min(pause, patience)

@@ -31,6 +31,7 @@ class MapBodies:
         self._results: dict[int, Raw] = {}
         self._failed: dict[int, str] = {}
         self._paused = False
+        self._broken: BaseException | None = None
         if call.is_over:
             arrived.set()  # there is nothing to do: no items, or enough of them
         else:
@@ -55,6 +56,8 @@ class MapBodies:
     def deliver(self, execution: Execution, now: datetime) -> bool:
         """Record the outcomes that have come in; True when the map is over."""
         call = self._call
+        if self._broken is not None:
+            raise self._broken  # not an item's fault: the run is dropped, and tried again later
         if execution.open.get(call.key) is not call:
             self.stop()
             return True
@@ -85,8 +88,9 @@ class MapBodies:
     def _over(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled():
+            self._broken = self._broken or task.exception()
             self._fill()
-        if not self._running:
+        if not self._running or self._broken:
             self._arrived.set()  # a run that is paused can rest now
 
     async def _run(self, index: int) -> None:

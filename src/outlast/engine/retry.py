@@ -8,20 +8,23 @@ from datetime import timedelta
 
 from outlast.errors import InvalidValue, PayloadError
 
+HOUR = 3600.0
+
 
 @dataclass(frozen=True)
 class Retry:
     """How often and how patiently a step is tried.
 
-    The n-th retry waits ``delay * backoff ** (n - 1)`` seconds, at most `max_delay`, and up to
-    `jitter` (a share of it) more or less, so that many failures do not come back at once.
+    The n-th retry waits ``delay * backoff ** (n - 1)`` seconds, at most `max_delay` (an hour, or
+    `delay` if that is longer), and up to `jitter` (a share of it) more or less, so that many
+    failures do not come back at once.
     `give_up_on` wins over `retry_on`. A value that cannot be stored is never worth a retry.
     """
 
     attempts: int = 3
     delay: float = 1.0
     backoff: float = 2.0
-    max_delay: float = 3600.0
+    max_delay: float | None = None
     jitter: float = 0.1
     retry_on: tuple[type[Exception], ...] = (Exception,)
     give_up_on: tuple[type[Exception], ...] = ()
@@ -29,10 +32,14 @@ class Retry:
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise InvalidValue(f"attempts={self.attempts}: a step needs at least one attempt")
-        if self.delay < 0 or self.backoff < 1 or self.max_delay < 0 or not 0 <= self.jitter <= 1:
+        if self.delay < 0 or self.backoff < 1 or self._most < 0 or not 0 <= self.jitter <= 1:
             raise InvalidValue(
                 "a retry needs delay ≥ 0, backoff ≥ 1, max_delay ≥ 0 and jitter between 0 and 1"
             )
+
+    @property
+    def _most(self) -> float:
+        return max(HOUR, self.delay) if self.max_delay is None else self.max_delay
 
     def wait(self, failures: int, error: BaseException) -> timedelta | None:
         """How long to wait after the `failures`-th failure, or None to give up."""
@@ -41,9 +48,9 @@ class Retry:
         if not isinstance(error, self.retry_on):
             return None
         try:
-            seconds = min(self.delay * self.backoff ** (failures - 1), self.max_delay)
+            seconds = min(self.delay * self.backoff ** (failures - 1), self._most)
         except OverflowError:
-            seconds = self.max_delay if self.delay else 0.0
+            seconds = self._most if self.delay else 0.0
         seconds *= 1 + random.uniform(-self.jitter, self.jitter)
         return timedelta(seconds=seconds)
 

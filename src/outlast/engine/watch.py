@@ -91,7 +91,8 @@ def _caller(frame: FrameType) -> str | None:
 def _stack(thread: int) -> Iterator[FrameType]:
     """The frames of a thread, innermost first; a plain workflow is in a thread of its own, which
     the loop's waits for."""
-    frames = sys._current_frames()  # noqa: SLF001 - documented, for debuggers such as this
+    # Documented, for debuggers such as this.
+    frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     stack = list(_outward(frames.get(thread)))
     for frame in stack:
         if frame.f_code is Bridge.run_thread.__code__:

@@ -29,6 +29,12 @@ class Notifier(Protocol):
         ...
 
 
+def hears_all(notifier: Notifier) -> bool:
+    """Whether it rings, by and large, for what other processes do too: `is_listening` of a
+    notifier that can tell."""
+    return bool(getattr(notifier, "is_listening", False))
+
+
 class LocalNotifier:
     """A doorbell within one process; it may be rung and waited for from several threads."""
 

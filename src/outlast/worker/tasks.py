@@ -33,10 +33,12 @@ from outlast.model.task import Delivery, Task
 from outlast.model.wire import to_json
 from outlast.ports.clock import look_again_after
 from outlast.ports.codec import Codec
+from outlast.ports.notifier import hears_all
 from outlast.ports.store import Store
 
 CONCURRENCY = 100
 IDLE_SECONDS = 1.0
+LISTENING_SECONDS = 5.0
 LONGEST_PAUSE = 86_400.0
 SENDING_PAUSES = (0.05, 0.2, 1.0, 3.0, 10.0)
 log = logging.getLogger("outlast.worker")
@@ -94,8 +96,8 @@ class TaskWorker:
     # -- taking -------------------------------------------------------------------------------
 
     async def _take_for_ever(self) -> None:
-        patience = look_again_after(self._clock, IDLE_SECONDS)
-        pause = min(IDLE_SECONDS, patience)
+        patience = look_again_after(self._clock, self._idle)
+        pause = min(self._idle, patience)
         while True:
             notifier = self._store.notifier
             rings = notifier.rings
@@ -107,8 +109,13 @@ class TaskWorker:
             await notifier.wait(self._clock, pause, since=rings)
             # Nobody rings when a lease ends: where time is virtual, that is looked for less and
             # less often, and at last no more.
-            slower = IDLE_SECONDS if notifier.rings != rings else 2 * pause
+            patience = look_again_after(self._clock, self._idle)
+            slower = self._idle if notifier.rings != rings else 2 * pause
             pause = min(slower, patience) if slower < LONGEST_PAUSE else patience
+
+    @property
+    def _idle(self) -> float:
+        return LISTENING_SECONDS if hears_all(self._store.notifier) else IDLE_SECONDS
 
     async def _take_some(self) -> bool:
         """Take a task of each step that has one, while there is room; whether there was any."""
