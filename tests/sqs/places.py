@@ -84,3 +84,26 @@ def own_queue(clock: Clock, **options: Any) -> SqsQueue:
     settings: dict[str, Any] = {"create": True, "max_attempts": 3, "long_poll": 0, **options}
     settings.setdefault("prefix", own_prefix())
     return SqsQueue(settings.pop("client", None) or client(clock), clock=clock, **settings)
+
+
+class Recording:
+    """A client that remembers each call: the operation, and its parameters."""
+
+    def __init__(self, inner: SqsClient) -> None:
+        self._inner = inner
+        self.made: list[tuple[str, dict[str, Any]]] = []
+
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        def call(**parameters: Any) -> Any:
+            self.made.append((operation, parameters))
+            return getattr(self._inner, operation)(**parameters)
+
+        return call
+
+    def since(self, count: int) -> list[str]:
+        """The operations of the calls after the first `count`."""
+        return [operation for operation, _ in self.made[count:]]
+
+    def last(self, operation: str) -> dict[str, Any]:
+        """The parameters of the last call of an operation."""
+        return [parameters for made, parameters in self.made if made == operation][-1]

@@ -104,9 +104,7 @@ def make_client(region: str | None, endpoint: str | None, connections: int) -> S
         retries={"mode": "standard", "max_attempts": 4},
     )
     try:
-        client: SqsClient = boto3.client(
-            "sqs", region_name=region, endpoint_url=endpoint, config=config
-        )
+        made: Any = boto3.client("sqs", region_name=region, endpoint_url=endpoint, config=config)
     except NoRegionError as error:
         raise InvalidValue(
             "SQS needs a region: SqsQueue(region='eu-central-1'), or your AWS configuration"
@@ -115,6 +113,7 @@ def make_client(region: str | None, endpoint: str | None, connections: int) -> S
         raise InvalidValue(
             f"no client for SQS can be made ({type(error).__name__}): check region and endpoint"
         ) from None
+    client: SqsClient = made
     return client
 
 

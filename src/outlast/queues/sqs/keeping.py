@@ -13,6 +13,7 @@ for 12 hours at most.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from math import ceil
 
@@ -25,7 +26,7 @@ from outlast.ports.clock import Clock
 from outlast.queues.sqs.calls import BATCH, Calls, Place
 from outlast.queues.sqs.client import code_of
 from outlast.queues.sqs.held import Held, Holdings
-from outlast.queues.sqs.mail import Mail
+from outlast.queues.sqs.mail import Mail, TooLong
 from outlast.queues.sqs.message import Letter, Message, NotOurs, once, read
 
 LONGEST_HIDING = 43_200 - 60
@@ -64,12 +65,13 @@ class Keeper:
         if wait <= 0:
             return False
         if message.received == 1:
-            await self._mail.hide(place, message.handle, min(wait, LONGEST_HIDING), timeout=timeout)
-        else:  # it was hidden for as long as SQS does: a fresh message can be hidden anew
-            fresh = replace(letter, due=0, held_back=0.0)
-            await self._mail.replace_by(
-                place, message, message.handle, fresh, wait, timeout=timeout
-            )
+            with suppress(TooLong):
+                hiding = min(wait, LONGEST_HIDING)
+                await self._mail.hide(place, message.handle, hiding, timeout=timeout)
+                return True
+        # It was hidden for as long as SQS does: a fresh message can be hidden anew.
+        fresh = replace(letter, due=0, held_back=0.0)
+        await self._mail.replace_by(place, message, message.handle, fresh, wait, timeout=timeout)
         return True
 
     async def _recognise(
@@ -82,12 +84,11 @@ class Keeper:
         held = self._holdings.by_token(letter.holder)
         if held is None or held.handle is not None:
             return False
-        await self._adopt(held, message, timeout=timeout)
-        return True
-
-    async def _adopt(self, held: Held, message: Message, *, timeout: float | None) -> None:
         self._holdings.moved(held, message, since=self._clock.monotonic())
-        await self._mail.hide(held.place, message.handle, LONGEST_HIDING, timeout=timeout)
+        # Until its holder says for how long.
+        left = (from_micros(letter.due) - self._clock.now()).total_seconds()
+        await self._mail.hide(held.place, message.handle, max(left, 0), timeout=timeout)
+        return True
 
     # -- what is held -------------------------------------------------------------------------
 
@@ -101,25 +102,22 @@ class Keeper:
         if held.handle is None:
             return  # it shows itself when its time is over
         if self._fits(held, seconds):
-            await self._change(held, seconds, timeout=timeout)
-        else:
-            letter = replace(held.letter, before=held.attempt, due=0, held_back=0.0, holder=0)
-            await self._mail.replace_by(
-                held.place, held.message, held.handle, letter, seconds, timeout=timeout
-            )
+            with suppress(TooLong):
+                await self._change(held, seconds, timeout=timeout)
+                return
+        letter = replace(held.letter, before=held.attempt, due=0, held_back=0.0, holder=0)
+        await self._mail.replace_by(
+            held.place, held.message, held.handle, letter, seconds, timeout=timeout
+        )
 
     async def keep(self, held: Held, seconds: float, *, timeout: float | None) -> None:
         """Hide what is held for `seconds` from now, by a copy if SQS will not do it any longer."""
-        if held.handle is None:
-            await self._look_for_copy(held, timeout=timeout)
         if self._fits(held, seconds):
             if held.handle is None:
                 return  # the copy is hidden for longer than that
-            try:
+            with suppress(TooLong):  # SQS may count from another moment than we do
                 await self._change(held, seconds, timeout=timeout)
                 return
-            except _TooLong:
-                pass  # SQS counts from another moment than we do
         await self._copy(held, timeout=timeout)
         await self._look_for_copy(held, timeout=timeout)
         if held.handle is not None:
@@ -170,8 +168,6 @@ class Keeper:
         try:
             await self._mail.hide(held.place, held.handle, seconds, timeout=timeout)
         except StoreFault as fault:
-            if "VisibilityTimeout" in str(fault.__cause__) and "limit" in str(fault.__cause__):
-                raise _TooLong from fault
             self._fence(held, fault)
             raise
 
@@ -180,10 +176,6 @@ class Keeper:
         if isinstance(cause, ClientError) and code_of(cause).rpartition(".")[2] in LOST:
             self._holdings.lose(held)
             raise Fenced(held.claim.subject, token=held.claim.token) from fault
-
-
-class _TooLong(Exception):
-    """SQS does not hide the message any longer."""
 
 
 def whole(seconds: float) -> int:

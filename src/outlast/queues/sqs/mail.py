@@ -9,7 +9,7 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from outlast.errors import UnknownOutcome
+from outlast.errors import StoreFault, UnknownOutcome
 from outlast.model.times import to_micros
 from outlast.ports.clock import Clock
 from outlast.queues.sqs.calls import BATCH, Calls, Entry, Place
@@ -18,6 +18,10 @@ from outlast.queues.sqs.message import MAX_MESSAGE, Letter, Message, body_of, gr
 from outlast.queues.sqs.places import Places
 
 LONGEST_DELAY = 900
+
+
+class TooLong(Exception):
+    """SQS does not hide the message any longer."""
 
 
 class Mail:
@@ -85,15 +89,21 @@ class Mail:
     async def hide(
         self, place: Place, handle: str, seconds: float, *, timeout: float | None
     ) -> None:
-        """Hide a message for `seconds` from now."""
-        await self._calls.call(
-            "change_message_visibility",
-            place.name,
-            timeout=timeout,
-            QueueUrl=place.url,
-            ReceiptHandle=handle,
-            VisibilityTimeout=ceil(seconds),
-        )
+        """Hide a message for `seconds` from now; `TooLong` if SQS does not hide it any longer."""
+        try:
+            await self._calls.call(
+                "change_message_visibility",
+                place.name,
+                timeout=timeout,
+                QueueUrl=place.url,
+                ReceiptHandle=handle,
+                VisibilityTimeout=ceil(seconds),
+            )
+        except StoreFault as fault:
+            said = str(fault.__cause__)  # the code is the same for all that is wrong
+            if "VisibilityTimeout" in said and "limit" in said:
+                raise TooLong from fault
+            raise
 
     async def delete(self, place: Place, handle: str, *, timeout: float | None) -> None:
         """Delete a message."""
