@@ -83,7 +83,9 @@ def figures_of(evidence: Evidence) -> dict[str, int]:
     """What a campaign went through."""
     bodies = executions(evidence.effects)
     told = Counter(one.what for one in evidence.told)
-    tries = Counter((one.run_id, one.uid, one.key) for one in evidence.effects if one.what == "begun")
+    tries = Counter(
+        (one.run_id, one.uid, one.key) for one in evidence.effects if one.what == "begun"
+    )
     return {
         "runs": len(evidence.final.runs),
         "events": sum(len(dumped.events) for dumped in evidence.final.runs.values()),
@@ -122,13 +124,15 @@ class _Life:
                 while len(mine) < UNDER_WAY and not enough.done():
                     mine.add(asyncio.create_task(self._accompany(id_of(begun))))
                     begun += 1
-                wait = STILL if enough.done() else 1.0
+                is_last = enough.done()
                 done, mine = await asyncio.wait(
-                    mine, timeout=wait, return_when=asyncio.FIRST_COMPLETED
+                    mine,
+                    timeout=STILL if is_last else 1.0,
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
                 for task in done:
                     task.result()
-                if enough.done() and not done:
+                if is_last and not done:
                     self._tell_what_hangs()
                     break
             for task in mine:

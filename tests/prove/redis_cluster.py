@@ -33,7 +33,7 @@ from tests.engine_kills.killing import Evidence
 from tests.engine_kills.verdict import judge
 from tests.engine_kills.workflows import SIGNALS
 from tests.prove._redis_life import Load, figures_of, is_quarantined, open_runs
-from tests.prove._redis_nodes import Nodes
+from tests.redis.nodes import Nodes
 from tools.serving.redis import Cluster
 
 KEPT = Path(__file__).parents[2] / ".cache" / "prove" / "redis_cluster"
@@ -77,11 +77,11 @@ def _campaign(name: str, count: int, seed: int) -> tuple[dict[str, int], list[st
         cluster = Cluster(folder, *FAST)
         load = Load(cluster.url, folder)
         try:
-            nodes, chance = Nodes(cluster), random.Random(seed)
+            nodes, chance = Nodes(cluster.ports), random.Random(seed)
             if name == "slots":
                 did = _move_slots(nodes, load, count, chance)
             else:
-                did = _fail_over(nodes, load, count, chance, late=name == "late")
+                did = _fail_over(cluster, load, count, chance, late=name == "late")
             evidence = load.finish()
         finally:
             load.kill()
@@ -112,8 +112,9 @@ def _move_slots(nodes: Nodes, load: Load, count: int, chance: random.Random) -> 
 
 
 def _fail_over(
-    nodes: Nodes, load: Load, count: int, chance: random.Random, *, late: bool
+    cluster: Cluster, load: Load, count: int, chance: random.Random, *, late: bool
 ) -> dict[str, int]:
+    nodes = Nodes(cluster.ports)
     for _ in range(count):
         load.watch(chance.uniform(0.5, 1.5))
         primary = chance.choice(nodes.primaries())
@@ -121,12 +122,14 @@ def _fail_over(
         if late:
             with nodes.cut_off(primary, replica):
                 load.watch(LATE)
-                nodes.cluster.nodes[primary.port].kill()
+                cluster.nodes[primary.port].kill()
         else:
-            nodes.cluster.nodes[primary.port].kill()
+            cluster.nodes[primary.port].kill()
         nodes.wait_for(replica)
         load.watch(chance.uniform(0.5, 1.5))
-        nodes.bring_back(primary.port)
+        cluster.restart(primary.port)
+        cluster.wait_until_whole()
+        nodes.wait_until_following(primary.port)
     return {"failovers": count}
 
 

@@ -25,10 +25,9 @@ MEMORY = Path("/dev/shm")
 
 def _start(folder: Path, port: int, *options: str) -> Process:
     folder.mkdir(exist_ok=True)
-    binary = program("redis-server", "redis-server")
     server = Process(
         [
-            *(binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)),
+            *(_binary(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)),
             *("--daemonize", "no", "--protected-mode", "no", *DURABLE, *options),
         ],
         folder,
@@ -36,6 +35,11 @@ def _start(folder: Path, port: int, *options: str) -> Process:
     )
     server.wait_until(lambda: listens(port) and _ask(port, "PING") == "PONG")
     return server
+
+
+def _binary() -> str:
+    """Debian's Redis, or what OUTLAST_REDIS_SERVER names: another version, or Valkey."""
+    return os.environ.get("OUTLAST_REDIS_SERVER") or program("redis-server", "redis-server")
 
 
 def _ask(port: int, *command: str) -> str:
@@ -59,6 +63,59 @@ def start_own(folder: Path, port: int = 0) -> tuple[str, Process]:
     one that was stopped, or killed, it goes on with what that one has left."""
     port = port or free_port()
     return f"redis://127.0.0.1:{port}/0", _start(folder / f"redis-{port}", port)
+
+
+def start_with_tls(folder: Path, certificate: Path, key: Path) -> tuple[str, Process]:
+    """A server that speaks TLS: its URL, and the process to be stopped."""
+    port, plain = free_port(), free_port()
+    files = ("--tls-cert-file", str(certificate), "--tls-key-file", str(key))
+    options = ("--tls-port", str(port), *files, "--tls-auth-clients", "no")
+    return f"rediss://127.0.0.1:{port}/0", _start(folder / "redis-tls", plain, *options)
+
+
+class Watched:
+    """A primary, its replica, and a sentinel that makes the one the other."""
+
+    NAME = "ours"
+
+    def __init__(self, folder: Path) -> None:
+        first, second, self._port = free_port(), free_port(), free_port()
+        sync = ("--repl-diskless-sync-delay", "0")
+        self._processes = [
+            _start(folder / "first", first, *sync),
+            _start(folder / "second", second, *sync, "--replicaof", "127.0.0.1", str(first)),
+        ]
+        place = folder / "sentinel"
+        place.mkdir()
+        settings = place / "sentinel.conf"
+        settings.write_text(f"sentinel monitor {self.NAME} 127.0.0.1 {first} 1\n")
+        command = [_binary(), str(settings), "--sentinel", "--port", str(self._port)]
+        self._processes.append(Process(command, place, name="sentinel"))
+        self._processes[-1].wait_until(self._knows_both)
+
+    @property
+    def url(self) -> str:
+        """Where the sentinel is."""
+        return f"redis+sentinel://127.0.0.1:{self._port}/{self.NAME}"
+
+    def primary(self) -> str:
+        """Where it says that the primary is."""
+        return _ask(self._port, "SENTINEL", "get-master-addr-by-name", self.NAME)
+
+    def fail_over(self) -> None:
+        """Make the replica the primary, and return when it is."""
+        before = self.primary()
+        _ask(self._port, "SENTINEL", "failover", self.NAME)
+        self._processes[-1].wait_until(lambda: self.primary() not in ("", before))
+
+    def stop(self) -> None:
+        """End all three."""
+        for process in reversed(self._processes):
+            process.stop()
+
+    def _knows_both(self) -> bool:
+        told = _ask(self._port, "SENTINEL", "replicas", self.NAME)
+        return "master-link-status\nok" in told
 
 
 def start_redis(folder: Path) -> dict[str, str]:

@@ -72,17 +72,19 @@ class Link(ABC):
 class SingleLink(Link):
     """One server, or whichever Sentinel says is the primary."""
 
-    def __init__(self, client: Redis, *, owned: bool) -> None:
+    def __init__(self, client: Redis, *, owned: bool, sentinels: Sequence[Redis] = ()) -> None:
         self._client = client
         self._owned = owned
+        self._sentinels = sentinels
 
     async def open(self) -> None:
         pass
 
     async def close(self) -> None:
         if self._owned:
-            await self._client.aclose()
-            await self._client.connection_pool.disconnect()
+            for client in (self._client, *self._sentinels):
+                await client.aclose()
+                await client.connection_pool.disconnect()
 
     async def run(self, requests: Sequence[Request], attempt: Attempt) -> list[Any]:
         pool: Any = self._client.connection_pool

@@ -82,7 +82,7 @@ class Location(NamedTuple):
             raise InvalidValue("a Sentinel URL names its primary: redis+sentinel://host:26379/name")
         sentinel: Any = Sentinel(_hosts(parts.netloc, 26379), **options)  # type: ignore[no-untyped-call]
         client = sentinel.master_for(name, db=int(db or 0), retry=_never())
-        return SingleLink(client, owned=True)
+        return SingleLink(client, owned=True, sentinels=sentinel.sentinels)
 
     def _parts(self) -> tuple[Any, dict[str, Any]]:
         parts = urlsplit(self.url)

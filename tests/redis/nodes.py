@@ -1,10 +1,10 @@
-"""What is done to a cluster: a primary is killed and its replica takes over; slots move between nodes."""
+"""What is done to a cluster: a replica is cut off and takes over; slots move between nodes."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from tests.sqlite_processes.crew import pause_for
-from tools.serving.redis import Cluster
 
 BATCH = 20
 LOOKS = 600
@@ -32,9 +31,23 @@ class Node(NamedTuple):
 class Nodes:
     """A cluster, and somebody with all rights on it."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self._clients: dict[int, Any] = {port: Redis(port=port) for port in cluster.ports}
+    def __init__(self, ports: Iterable[int]) -> None:
+        self.ports = list(ports)
+        self._clients: dict[int, Any] = {port: Redis(port=port) for port in self.ports}
+
+    @classmethod
+    def around(cls, port: int) -> Nodes:
+        """All nodes of the cluster that one of them is in."""
+        one = cls([port])
+        try:
+            return cls(node.port for node in one.seen_by(port))
+        finally:
+            one.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        for client in self._clients.values():
+            client.close()
 
     def ask(self, port: int, *command: object) -> Any:
         """The answer of one node."""
@@ -56,12 +69,12 @@ class Nodes:
 
     def primaries(self) -> list[Node]:
         """Those that have slots."""
-        return [node for node in self.seen_by(self.cluster.ports[0]) if node.primary == "-"]
+        return [node for node in self.seen_by(self.ports[0]) if node.primary == "-"]
 
     def redirections(self) -> Counter[str]:
         """How often nodes said that something is not here, since they were started."""
         total = Counter[str]()
-        for port in self.cluster.ports:
+        for port in self.ports:
             for name, facts in self.ask(port, "INFO", "errorstats").items():
                 word = name.removeprefix("errorstat_")
                 if word in REDIRECTIONS:
@@ -96,12 +109,11 @@ class Nodes:
 
     def _is_primary(self, port: int) -> bool:
         state = self.ask(port, "CLUSTER INFO")
-        return self.ask(port, "ROLE")[0] == b"master" and state["cluster_state"] == "ok"
+        role, is_ok = self.ask(port, "ROLE")[0], state["cluster_state"] == "ok"
+        return bool(role == b"master" and is_ok)
 
-    def bring_back(self, port: int) -> None:
-        """Start a killed node again, and wait until it follows the new primary."""
-        self.cluster.restart(port)
-        self.cluster.wait_until_whole()
+    def wait_until_following(self, port: int) -> None:
+        """Return when a node that came back has all that its primary has."""
         for _ in range(LOOKS):
             try:
                 if self.ask(port, "INFO", "replication").get("master_link_status") == "up":
@@ -115,17 +127,24 @@ class Nodes:
 
     def move(self, slot: int, chance: random.Random) -> int:
         """Move a slot to another primary, a few keys at a time; how many keys that were."""
+        source, target = self.begin_move(slot, chance)
+        moved = 0
+        while keys := self.ask(source.port, "CLUSTER", "GETKEYSINSLOT", slot, BATCH):
+            self.ask(source.port, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+            moved += len(keys)
+        self.end_move(slot, source, target)
+        return moved
+
+    def begin_move(self, slot: int, chance: random.Random) -> tuple[Node, Node]:
+        """From now on the source of a slot says ASK for what it does not have."""
         nodes = self.primaries()
         [source] = [node for node in nodes if slot in node.slots]
         target = chance.choice([node for node in nodes if node is not source])
         self.ask(target.port, "CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         self.ask(source.port, "CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
-        moved = 0
-        while keys := self.ask(source.port, "CLUSTER", "GETKEYSINSLOT", slot, BATCH):
-            self.ask(
-                source.port, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys
-            )
-            moved += len(keys)
-        for node in (target, source, *nodes):
+        return source, target
+
+    def end_move(self, slot: int, source: Node, target: Node) -> None:
+        """The slot is the target's."""
+        for node in (target, source, *self.primaries()):
             self.ask(node.port, "CLUSTER", "SETSLOT", slot, "NODE", target.id)
-        return moved
