@@ -1,4 +1,4 @@
-"""DBOS, in an environment of its own under .cache/, made as ./dev makes ours."""
+"""Others' packages in environments of their own under .cache/, made as ./dev makes ours; DBOS first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-HOME = ROOT / ".cache" / "bench" / "dbos"
+HOME = ROOT / ".cache" / "bench"
 SCRIPT = Path(__file__).with_name("_dbos.py")
 REQUIREMENTS = ["dbos==3.3.0"]
 if sqlite3.sqlite_version_info < (3, 42):  # the least that DBOS works with
@@ -34,7 +34,7 @@ class Rival:
     runs while others are measured."""
 
     def __init__(self, folder: Path) -> None:
-        self._python = _environment()
+        self._python = environment("dbos", REQUIREMENTS)
         self._folder = folder
         self._rounds = 0
 
@@ -50,23 +50,25 @@ class Rival:
         return Round(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def _environment() -> Path:
-    """The Python of DBOS's environment, made now if need be. Its stamp is written last."""
-    python = HOME / "bin" / "python"
-    stamp, wanted = HOME / "stamp", "\n".join([sys.version, *REQUIREMENTS])
+def environment(name: str, requirements: list[str]) -> Path:
+    """The Python of an environment with these packages, made now if need be. Its stamp is written
+    last."""
+    home = HOME / name
+    python = home / "bin" / "python"
+    stamp, wanted = home / "stamp", "\n".join([sys.version, *requirements])
     if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         return python
     dev = _dev()
     # The Python that our own environment was made from: that one has a pip to ask.
     base = f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
     with dev.setting_up():
-        dev.say(f"setting up {REQUIREMENTS[0]} in {HOME.relative_to(ROOT)} (once)")
-        dev.remove(HOME)
+        dev.say(f"setting up {requirements[0]} in {home.relative_to(ROOT)} (once)")
+        dev.remove(home)
         uv, env = dev.fetch_uv(base), dev.uv_environment(base)
-        make = [uv, "venv", "--quiet", "--python", base, str(HOME)]
+        make = [uv, "venv", "--quiet", "--python", base, str(home)]
         dev.step("making it", make, env)
-        install = [uv, "pip", "install", "--quiet", "--python", str(python), *REQUIREMENTS]
-        dev.step("installing DBOS", install, env)
+        install = [uv, "pip", "install", "--quiet", "--python", str(python), *requirements]
+        dev.step(f"installing {requirements[0]}", install, env)
         stamp.write_text(wanted, encoding="utf-8")
     return python
 

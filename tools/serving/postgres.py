@@ -30,15 +30,16 @@ class Cluster:
     """A server of our own with one database, in a folder of its own. It may be ended in any way, and
     goes on with what it has left when it is started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, binaries: Path | None = None) -> None:
         self._user, self.port = _unprivileged(), free_port()
-        initdb = Path(os.path.realpath(program("initdb", "postgresql", *BINARIES)))
-        self._binaries = initdb.parent
+        if binaries is None:
+            binaries = Path(os.path.realpath(program("initdb", "postgresql", *BINARIES))).parent
+        self._binaries = binaries
         self._data = _folder(folder / "postgres", self._user)
         self._log = _folder(folder / "postgres-log", self._user)
         self._address = ("-h", "127.0.0.1", "-p", str(self.port))
         options = ("-U", "outlast", "-A", "trust", "-E", "UTF8")
-        _call([str(initdb), "-D", str(self._data), *options], self._user)
+        _call([self._program("initdb"), "-D", str(self._data), *options], self._user)
         self._server = self.start()
         psql = [self._program("psql"), "-q", *self._address, "-U", "outlast", "-d", "postgres"]
         _call([*psql, "-c", "CREATE DATABASE outlast"], self._user)
@@ -99,9 +100,9 @@ class Cluster:
         return str(self._binaries / name)
 
 
-def start_postgres(folder: Path) -> dict[str, str]:
+def start_postgres(folder: Path, binaries: Path | None = None) -> dict[str, str]:
     """A server, and a bouncer in front of it."""
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, binaries)
     bouncer = _start_bouncer(folder, cluster.port, _unprivileged())
     return {
         "OUTLAST_TEST_POSTGRES": cluster.url,
