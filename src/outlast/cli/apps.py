@@ -33,10 +33,10 @@ def load_app(named: str | None, store: str | None = None) -> App:
             f"{module_name} has no {attribute or 'app'!r}: "
             f"name what is there, as in {module_name}:app"
         )
-    if not isinstance(found, App | sync.App) and callable(found):
+    if inspect.isroutine(found):
         takes_url = bool(inspect.signature(found).parameters)
         found = found(find_place(store).url) if takes_url else found()
-    elif store is not None:
+    elif store is not None and isinstance(found, App | sync.App):
         raise click.UsageError(
             f"{module_name} chooses its own store: leave --store out, or name a function that takes "
             "a store's URL and gives the app"

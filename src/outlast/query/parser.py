@@ -127,8 +127,9 @@ class _Parser:
         field = name.lower()
         if field not in FIELDS:
             near = get_close_matches(field, FIELDS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(FIELDS)}"
-            self._fail(f"unknown field {name!r}, {hint} Attributes are written attr.NAME", at)
+            known = f"there are {', '.join(FIELDS)}; attributes are written attr.NAME"
+            hint = f"did you mean {near[0]!r}?" if near else known
+            self._fail(f"unknown field {name!r}, {hint}", at)
         return field
 
     def _word(self) -> tuple[Word, int]:

@@ -40,7 +40,7 @@ def reasons(run: Run, parts: Sequence[Part], *, now: datetime, inbox: int = 0) -
         return [
             Reason(
                 text="Its code and its history disagree, so it is parked since {}:\n"
-                + (run.error or ""),
+                + _escaped(run.error),
                 times=(run.updated_at,),
                 commands=(f"outlast resume {id}   # once code that fits is deployed",),
             )
@@ -50,7 +50,7 @@ def reasons(run: Run, parts: Sequence[Part], *, now: datetime, inbox: int = 0) -
     if held and run.claimed_until is not None and run.claimed_until > now:
         found.append(
             Reason(
-                text=f"A worker has it: {run.owner}, whose lease ends at {{}} unless it is renewed.",
+                text=f"A worker has it: {_one(run.owner)}, whose lease ends at {{}} unless it is renewed.",
                 times=(run.claimed_until,),
             )
         )
@@ -79,7 +79,7 @@ def _ended(run: Run, id: str) -> Reason:
         )
     if run.status is Status.CANCELLED:
         return Reason(text=f"It was cancelled at {{}}: {_one(run.error)}.", times=(at,))
-    step = f" A retry goes on from {run.recover_to}." if run.recover_to else ""
+    step = f" A retry goes on from {_one(run.recover_to)}." if run.recover_to else ""
     return Reason(
         text=f"It failed at {{}}: {_one(run.error)}.{step}",
         times=(at,),
@@ -144,9 +144,13 @@ def _waiting(part: Part, id: str) -> Reason:
             nth = f" (attempt {len(part.attempts)})" if len(part.attempts) > 1 else ""
             return Reason(text=f"Step {name}{nth} is under way{start}.", times=since)
         case "map":
-            return Reason(text=f"Map {name} is under way{start}: {part.note}.", times=since)
+            return Reason(
+                text=f"Map {name} is under way{start}: {_escaped(part.note)}.", times=since
+            )
         case _:
-            return Reason(text=f"It waits for {part.kind} {name}{start}{by}.", times=since + until)
+            return Reason(
+                text=f"It waits for {_escaped(part.kind)} {name}{start}{by}.", times=since + until
+            )
 
 
 def _silent(run: Run) -> Reason:
@@ -160,5 +164,10 @@ def _silent(run: Run) -> Reason:
 
 
 def _one(text: str | None) -> str:
-    """Foreign text in a sentence: without the braces that stand for moments."""
-    return repr(text or "").replace("{", "{{").replace("}", "}}")
+    """Foreign text in a sentence, quoted."""
+    return _escaped(repr(text or ""))
+
+
+def _escaped(text: str | None) -> str:
+    """Foreign text whose braces do not stand for moments."""
+    return (text or "").replace("{", "{{").replace("}", "}}")

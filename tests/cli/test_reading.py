@@ -1,0 +1,241 @@
+"""Which runs there are, what one has done, and why it is where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from outlast.cli.codes import Exit
+from tests.cli.conftest import Invoke
+from tests.cli.stage import records
+
+
+def test_ls_gives_programs_one_object_a_line(outlast: Invoke) -> None:
+    """Piped, `ls` prints JSON with exact times, newest first, children included."""
+    done = outlast("ls")
+    assert done.exit_code == 0
+    runs = records(done.stdout)
+    assert {run["id"] for run in runs} >= {"order-done", "order-lost~child.pack"}
+    created = [run["created_at"] for run in runs]
+    assert created == sorted(created, reverse=True)
+    assert all(moment.endswith("Z") for moment in created)
+
+
+def test_ls_takes_a_query_in_any_number_of_words(outlast: Invoke) -> None:
+    """The words of a query are one query, quoted or not."""
+    for query in (["status:failed", "workflow:checkout"], ["status:failed and workflow:checkout"]):
+        [run] = records(outlast("ls", *query).stdout)
+        assert run["id"] == "order-lost"
+    [run] = records(outlast("ls", "attr.tenant=acme", 'error~"timeout at"').stdout)
+    assert run["id"] == "order-lost"
+
+
+def test_ls_pages_by_cursor(outlast: Invoke) -> None:
+    """A page that is not the last says how to get the next; together they are all."""
+    everything = [run["id"] for run in records(outlast("ls").stdout)]
+    seen: list[str] = []
+    more: list[str] = []
+    while True:
+        done = outlast("ls", "-n", "3", *more)
+        seen += [run["id"] for run in records(done.stdout)]
+        if "--after" not in done.stderr:
+            break
+        more = ["--after", done.stderr.split("--after ")[1].strip()]
+    assert seen == everything
+
+
+def test_ls_counts_and_sorts(outlast: Invoke) -> None:
+    """`--count` is a number and whether it is exact; `--sort` sorts, downwards with a dash."""
+    assert records(outlast("ls", "--count", "status:failed").stdout) == [
+        {"count": 2, "exact": True}
+    ]
+    ids = [run["id"] for run in records(outlast("ls", "--sort", "id").stdout)]
+    assert ids == sorted(ids)
+    assert [run["id"] for run in records(outlast("ls", "--sort", "-id").stdout)] == ids[::-1]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["ls", "statsu:failed"], "did you mean 'status'?\n  statsu:failed\n  ^"),
+        (["ls", "--limit", "0"], "limit 0 is out of range"),
+        (["ls", "--after", "nonsense!"], "is not a cursor"),
+        (["lss"], "there is no command 'lss', did you mean `outlast ls`?"),
+        (["ls", "--store", "mysql://x"], "does not name a store"),
+        (["ls", "--store", "sqlite:///nowhere.db"], "there is no store at nowhere.db"),
+        (["signal", "order-waits", "go", "--value", "{oops}"], '--value is not JSON: Expecting property name enclosed in double quotes (line 1, column 2).\n  {oops}\n   ^'),
+        (["signal", "order-waits", "go", "--value", "yes"], "Text is written with quotes"),
+        (["start", "checkout", "--app", "shop", "--input", "[1]"], "--input is a list"),
+        (["start", "checkout", "--app", "shop", "--attr", "a"], "write NAME=VALUE"),
+        (["start", "checkout", "--app", "nothing"], "there is no module 'nothing'"),
+        (["start", "checkout", "--app", "nothing.py"], "there is no file nothing.py"),
+        (["start", "checkout", "--app", "shop:charge"], "not an outlast.App"),
+        (["start", "checkout", "--app", "shop:gone"], "shop has no 'gone'"),
+        (["start", "checkout", "--app", "shop", "--store", "memory:"], "chooses its own store"),
+        (["start", "checkout"], "which app? Name it as module:app"),
+        (["start", "checkout", "--app", "shop", "--input", '{"ordr": 1}'], "checkout(order: str, amount: int = 10)"),
+        (["start", "checkout", "--app", "shop", "--input", '{"order": 1}'], "expected `str`, got `int`"),
+        (["start", "checkout", "--app", "shop", "--input", "{}"], "missing a required argument: 'order'"),
+        (["cancel"], "cancel what? Name runs by id, or say --where QUERY"),
+        (["cancel", "order-waits", "--where", "status:open"], "not both"),
+        (["cancel", "--where", " "], "--where is empty"),
+        (["cancel", "--where", "status:open"], "add --yes"),
+        (["cancel", "order-waits", "--dry-run"], "--dry-run goes with --where"),
+        (["fork", "order-done", "chrge"], "it has charge, 0/ship"),
+        (["dead", "purge", "default"], "add --yes"),
+    ],
+)  # fmt: skip
+def test_a_wrong_command_line_says_what_to_type(
+    outlast: Invoke, args: list[str], told: str
+) -> None:
+    """A sentence that says what to do, the exit code for a wrong call, and nothing changed."""
+    before = outlast("ls").stdout
+    done = outlast(*args)
+    assert told in done.stderr
+    assert done.exit_code == Exit.USAGE
+    assert "Traceback" not in done.output
+    assert outlast("ls").stdout == before
+
+
+@pytest.mark.parametrize(
+    ("args", "told", "code"),
+    [
+        (["show", "ordre-done"], "did you mean 'order-done'", Exit.NOT_FOUND),
+        (["show", "zzz"], "`outlast ls` shows which there are", Exit.NOT_FOUND),
+        (["show", "order"], "several runs begin with 'order'; type more of the id:\n  order-done\n", Exit.NOT_FOUND),
+        (["cancel", "order-done"], "'order-done' is completed", Exit.REFUSED),
+        (["retry", "order-done"], "only a failed run can be retried", Exit.USAGE),
+        (["rm", "order-waits"], "cancel it first, or remove it with --force", Exit.USAGE),
+        (["start", "chekout", "--app", "shop"], "did you mean 'checkout'?", Exit.NOT_FOUND),
+        (["start", "checkout", "--app", "shop", "--input", '{"order": "x"}', "--id", "order-done"], "exists already", Exit.REFUSED),
+        (["ls", "--store", "redis://localhost:1"], "cannot be reached", Exit.UNREACHABLE),
+        (["ls", "--store", "postgresql://localhost:1/x"], "cannot be reached", Exit.UNREACHABLE),
+        (["ls", "--store", "sqlite:///shop.py"], "", Exit.DAMAGED),
+    ],
+)  # fmt: skip
+def test_errors_have_their_exit_code(
+    outlast: Invoke, args: list[str], told: str, code: Exit
+) -> None:
+    """What the store refuses or cannot find is told apart by the exit code."""
+    done = outlast(*args)
+    assert told in done.stderr
+    assert done.exit_code == code
+    assert isinstance(done.exception, SystemExit)
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(outlast: Invoke) -> None:
+    """As much of an id as makes it one of its kind is enough; a run comes before its children."""
+    [run] = records(outlast("show", "order-l").stdout)
+    assert run["id"] == "order-lost"
+
+
+def test_show_gives_programs_the_tree(outlast: Invoke) -> None:
+    """Steps with attempts, tasks, maps, children with their own steps, and compensation."""
+    [run] = records(outlast("show", "order-lost").stdout)
+    assert run["input"] == {"order": "lost"}
+    parts = {part["key"]: part for part in run["parts"]}
+    assert [*parts] == ["charge", "0", "1", "map:ship", "child:pack", "undo"]
+    assert parts["charge"]["output"] == "paid 10"
+    assert parts["0"]["kind"] == "task"
+    assert parts["0"]["parts"][0]["name"] == "ship"
+    assert parts["map:ship"]["note"] == "3 of 3"
+    [ship] = parts["child:pack"]["parts"]
+    assert [attempt.get("error") for attempt in ship["attempts"]] == [
+        "ConnectionError: no answer",
+        "RuntimeError: timeout at the carrier",
+    ]
+    assert parts["undo"]["parts"][0]["status"] == "completed"
+
+
+def test_show_history_gives_the_events(outlast: Invoke) -> None:
+    """The events as they are recorded, one a line."""
+    events = records(outlast("show", "order-done", "--history").stdout)
+    assert [event["sequence"] for event in events] == [*range(1, len(events) + 1)]
+    assert events[0]["type"] == "workflow.started"
+    assert events[-1]["data"]["output"] == {"receipt": "paid 10", "packed": "shipped done"}
+
+
+def test_tail_goes_on_after_a_sequence_and_tells_how_the_run_ended(outlast: Invoke) -> None:
+    """It ends with the run, with 7 if that failed, and begins where it is told to."""
+    done = outlast("tail", "order-done", "--after", "3")
+    assert done.exit_code == 0
+    assert records(done.stdout)[0]["sequence"] == 4
+    assert outlast("tail", "order-lost").exit_code == Exit.RUN_FAILED
+    assert outlast("tail", "order-waits", "--no-follow").exit_code == 0
+    changed = records(outlast("tail", "--no-follow", "--where", "status:open").stdout)
+    assert {run["id"] for run in changed} == {"order-waits", "order-halts", "order-sleeps"}
+
+
+WHY = [
+    ("order-done", "It completed at", "outlast show order-done"),
+    ("order-lost", "A retry goes on from 'child:pack'", "outlast retry order-lost"),
+    ("order-waits", "It waits for the signal 'go' since", "outlast signal order-waits go --value JSON"),
+    ("order-halts", "It waits for a person since", "outlast resume order-halts --value JSON"),
+    ("order-sleeps", "It sleeps since", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("run_id", "told", "command"), WHY)
+def test_why_says_what_it_waits_for(
+    outlast: Invoke, run_id: str, told: str, command: str | None
+) -> None:
+    """A sentence, and what to type to move it on."""
+    [reason] = records(outlast("why", run_id).stdout)
+    assert told in reason["why"]
+    assert command is None or command in reason["commands"]
+
+
+def test_why_says_that_no_worker_has_the_code(outlast: Invoke) -> None:
+    """A run that could go on and is not taken, and one that is paused."""
+    assert (
+        outlast(
+            "start", "pack", "--app", "shop", "--input", '{"order": "x"}', "--id", "new"
+        ).exit_code
+        == 0
+    )
+    [reason] = records(outlast("why", "new").stdout)
+    assert "no worker has taken it: none that has the code of 'pack' is running" in reason["why"]
+    outlast("pause", "new")
+    reasons = records(outlast("why", "new").stdout)
+    assert "1 message waits in its inbox until a worker takes the run." in reasons[-1]["why"]
+
+
+def test_doctor_finds_nothing_and_then_something(outlast: Invoke, shop: Path) -> None:
+    """All is well: 0. A store that does not open: 1, with a remedy."""
+    done = outlast("doctor")
+    assert done.exit_code == 0
+    assert "survives a loss of power" in done.stdout
+    (shop / "broken.db").write_text("this is not a database, and long enough to be looked at" * 9)
+    done = outlast("doctor", "--store", "sqlite:///broken.db")
+    assert done.exit_code == Exit.FOUND
+    assert records(done.stdout)[-1]["level"] == "problem"
+
+
+def test_db_check_and_upgrade(outlast: Invoke, shop: Path) -> None:
+    """Every history is read; a store that is not there is made by `db upgrade` alone."""
+    assert "0 problems" in outlast("db", "check").stderr
+    assert outlast("db", "upgrade", "--store", "sqlite:///new.db").exit_code == 0
+    assert (shop / "new.db").exists()
+    assert outlast("ls", "--store", "sqlite:///new.db").exit_code == 0
+
+
+def test_the_store_is_looked_for_in_order(
+    outlast: Invoke, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The option, the variable, pyproject.toml, the file of this folder; passwords are not shown."""
+    for name in ("option", "variable", "settings"):
+        outlast("db", "upgrade", "--store", f"sqlite:///{name}.db")
+    (shop / "pyproject.toml").write_text('[tool.outlast]\nstore = "sqlite:///settings.db"\n')
+    assert "settings.db" in outlast("db", "upgrade").stdout
+    deeper = shop / "deeper"
+    deeper.mkdir()
+    monkeypatch.chdir(deeper)
+    assert "settings.db" in outlast("db", "upgrade").stdout
+    assert not any(deeper.iterdir())
+    monkeypatch.chdir(shop)
+    monkeypatch.setenv("OUTLAST_STORE", "sqlite:///variable.db")
+    assert "variable.db" in outlast("db", "upgrade").stdout
+    assert "option.db" in outlast("db", "upgrade", "--store", "sqlite:///option.db").stdout
+    secret = outlast("ls", "--store", "postgresql://me:secret@localhost:1/x")
+    assert "secret" not in secret.output
