@@ -11,6 +11,7 @@ from bench._bare import BareLoop
 from bench._table import Line, made_ready
 from outlast.engine.journal import Journal
 from outlast.model import Commit, Event, Hold, Run, new_id
+from outlast.ports.store import Store
 from outlast.stores.sqlite import SqliteStore
 
 CALLERS = (1, 16, 128)
@@ -69,7 +70,7 @@ async def _append(store: SqliteStore, callers: int, each: int, size: int) -> flo
         return time.perf_counter() - begun
 
 
-async def script(store: SqliteStore, each: int, size: int) -> list[Commit]:
+async def script(store: Store, each: int, size: int) -> list[Commit]:
     """A new run under a claim, and what its caller is going to commit."""
     run = Run(id=new_id(), workflow="bench")
     begin = Commit(run_id=run.id, create=run, hold=Hold("bench", 3600.0))
