@@ -1,8 +1,8 @@
 """boto3's client as we use it: a protocol, how one is made, and what its errors mean here.
 
-What botocore says may hold parts of credentials (a signature's canonical text, a key's id, a URL with
-a password), so our messages are made of operation, queue and error code alone, and an error that
-could carry a secret is not kept as ``__cause__``.
+What AWS says may hold parts of credentials (a signature's canonical text, a key's id), and so may a
+URL in an error of botocore's. So our messages are made of operation, queue and error code alone, and
+an error that could carry a secret is not kept as ``__cause__``.
 """
 
 from __future__ import annotations
@@ -73,6 +73,17 @@ _FORBIDDEN = {
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 }
+
+
+class Rejected(StoreFault):
+    """SQS did not want the call, for a reason that the caller may know how to deal with."""
+
+    def __init__(self, text: str, error: ClientError) -> None:
+        super().__init__(text)
+        said = str(error)
+        self.code = code_of(error).rpartition(".")[2]
+        # The code is the same for all parameters and all that is wrong with them.
+        self.hides_too_long = "VisibilityTimeout" in said and "limit" in said
 
 
 class SqsClient(Protocol):
@@ -169,7 +180,9 @@ def _ours(error: Exception, operation: str, queue: str) -> OutlastError:
         return UnknownOutcome(f"{what}: the answer was lost ({type(error).__name__})")
     if isinstance(error, (ConnectionError, HTTPClientError)):
         return Unavailable(f"{what}: SQS cannot be reached ({type(error).__name__})")
-    return StoreFault(f"{what} failed: {code or type(error).__name__}")
+    if isinstance(error, ClientError):
+        return Rejected(f"{what} failed: {code}", error)
+    return StoreFault(f"{what} failed: {type(error).__name__}")
 
 
 def _status(error: Exception) -> int:
@@ -179,4 +192,4 @@ def _status(error: Exception) -> int:
 
 
 def _may_hold_secrets(error: Exception) -> bool:
-    return code_of(error) in _FORBIDDEN or "@" in str(error)
+    return isinstance(error, ClientError) or "@" in str(error)

@@ -35,7 +35,8 @@ HEARING = 30
 """Seconds for which a message is hidden while it is heard and deleted."""
 
 OWN_TURNS = 3
-"""How often a process hands on a message of its own, which it may well get back."""
+"""How often a process may get a message of its own until it deletes it. It hands it on and does not
+listen for a moment, so that another one gets it."""
 
 FIRST_RETRY, LONGEST_RETRY = 0.5, 30.0
 MINUTE = {"MessageRetentionPeriod": "60"}
@@ -190,8 +191,10 @@ class SqsDoorbell(LocalNotifier):
         heard = [one for one in found if one not in ours]
         if any(one["Body"] != self._name for one in heard):
             super().ring()
-        self._batch("change_message_visibility_batch", place, ours, VisibilityTimeout=0)
         self._batch("delete_message_batch", place, heard)
+        self._batch("change_message_visibility_batch", place, ours, VisibilityTimeout=0)
+        if ours:
+            self._rest(PAUSE, life)
 
     def _is_to_hand_on(self, message: dict[str, Any]) -> bool:
         turns = int(message.get("Attributes", {}).get("ApproximateReceiveCount", 1))

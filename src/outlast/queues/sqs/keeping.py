@@ -17,14 +17,13 @@ from contextlib import suppress
 from datetime import timedelta
 from math import ceil
 
-from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
-from outlast.errors import Fenced, StoreFault
+from outlast.errors import Fenced
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
 from outlast.queues.sqs.calls import BATCH, Calls, Place
-from outlast.queues.sqs.client import code_of
+from outlast.queues.sqs.client import Rejected
 from outlast.queues.sqs.held import Held, Holdings
 from outlast.queues.sqs.mail import Mail, TooLong
 from outlast.queues.sqs.message import Letter, Message, NotOurs, once, read
@@ -167,15 +166,11 @@ class Keeper:
         assert held.handle is not None
         try:
             await self._mail.hide(held.place, held.handle, seconds, timeout=timeout)
-        except StoreFault as fault:
-            self._fence(held, fault)
-            raise
-
-    def _fence(self, held: Held, fault: StoreFault) -> None:
-        cause = fault.__cause__
-        if isinstance(cause, ClientError) and code_of(cause).rpartition(".")[2] in LOST:
+        except Rejected as why:
+            if why.code not in LOST:
+                raise
             self._holdings.lose(held)
-            raise Fenced(held.claim.subject, token=held.claim.token) from fault
+            raise Fenced(held.claim.subject, token=held.claim.token) from why
 
 
 def whole(seconds: float) -> int:

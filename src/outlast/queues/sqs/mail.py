@@ -9,10 +9,11 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from outlast.errors import StoreFault, UnknownOutcome
+from outlast.errors import UnknownOutcome
 from outlast.model.times import to_micros
 from outlast.ports.clock import Clock
 from outlast.queues.sqs.calls import BATCH, Calls, Entry, Place
+from outlast.queues.sqs.client import Rejected
 from outlast.queues.sqs.dead import DeadLetter, collect, dead_entry, in_fifo, show_again
 from outlast.queues.sqs.message import MAX_MESSAGE, Letter, Message, body_of, group_of, once
 from outlast.queues.sqs.places import Places
@@ -99,10 +100,9 @@ class Mail:
                 ReceiptHandle=handle,
                 VisibilityTimeout=ceil(seconds),
             )
-        except StoreFault as fault:
-            said = str(fault.__cause__)  # the code is the same for all that is wrong
-            if "VisibilityTimeout" in said and "limit" in said:
-                raise TooLong from fault
+        except Rejected as why:
+            if why.hides_too_long:
+                raise TooLong from why
             raise
 
     async def delete(self, place: Place, handle: str, *, timeout: float | None) -> None:

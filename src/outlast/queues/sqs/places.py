@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from outlast.errors import InvalidId, NotFound, Unsupported
 from outlast.model.ids import check_name
@@ -89,6 +90,6 @@ def sqs_name(name: str, fifo: bool) -> str:
 
 def _queue_url(url: str, name: str) -> str:
     check_url(url, f"URL of queue {name!r}")
-    last = url.rstrip("/").rpartition("/")[2]
+    last = urlsplit(url).path.rpartition("/")[2]
     sqs_name(last, fifo=last.endswith(FIFO))
     return url
