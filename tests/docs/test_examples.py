@@ -102,7 +102,11 @@ def pages() -> list[Path]:
     return [page for page in found if page.exists() and any(blocks_of(page.read_text("utf-8")))]
 
 
-SERVERS = {"DATABASE_URL": "OUTLAST_TEST_POSTGRES", "REDIS_URL": "OUTLAST_TEST_REDIS"}
+SERVERS = {
+    "DATABASE_URL": "OUTLAST_TEST_POSTGRES",
+    "REDIS_URL": "OUTLAST_TEST_REDIS",
+    "SQS_ENDPOINT": "OUTLAST_TEST_SQS",
+}
 """Variables that pages name their server by, and where `tools.servers` says that it is."""
 
 
@@ -121,6 +125,8 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             url = os.environ.get(server)
             assert url, f"{server} is not set: run `./dev test`, or use `tools.servers`"
             monkeypatch.setenv(name, url)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")  # what a reader has set up for all AWS tools
     run_page(page)
 
 
