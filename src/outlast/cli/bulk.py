@@ -8,12 +8,12 @@ it are told and left alone.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import click
 
+from outlast.cli.asking import confirm
 from outlast.cli.codes import Exit
 from outlast.cli.finding import find_run
 from outlast.cli.neutral import neutral
@@ -71,7 +71,8 @@ async def do_to_matching(
     if not number.number:
         return
     if not yes:
-        _confirm(verb, str(number))
+        look = f"add --yes to {verb} {number} without being asked, or --dry-run to look"
+        confirm(f"{verb} them?", look)
     counts: Counter[str] = Counter()
     progress = Progress(verb, None if number.more else number.number)
     batch: list[Run] = []
@@ -89,7 +90,7 @@ async def do_to_matching(
         raise SystemExit(Exit.REFUSED)
 
 
-async def _first(store: Store, wanted: Filter, number: int):  # type: ignore[no-untyped-def]
+async def _first(store: Store, wanted: Filter, number: int) -> AsyncIterator[Run]:
     left = number
     async for run in all_matching(store, wanted):
         if left == 0:
@@ -107,16 +108,6 @@ async def _dry(store: Store, out: Output, wanted: Filter, verb: str) -> None:
         else:
             out.line(f"would {verb}  {neutral(run.id)}  {run.status}")
     out.note(f"{number:,} in all; nothing was changed")
-
-
-def _confirm(verb: str, number: str) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError(
-            f"add --yes to {verb} {number} without being asked, or --dry-run to look"
-        )
-    if not click.confirm(f"{verb} them?", err=True):
-        click.echo("nothing was changed", err=True)
-        raise SystemExit(Exit.FOUND)
 
 
 async def _do(out: Output, batch: list[Run], verb: str, act: Action) -> Counter[str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from outlast.cli.codes import Exit
+from outlast.cli.asking import confirm
 from outlast.cli.neutral import neutral
 from outlast.cli.session import Session, with_session
 from outlast.cli.table import Cell, Column
@@ -88,10 +86,10 @@ async def dead_purge(session: Session, *, queue: str, tasks: tuple[str, ...], ye
     async with session.store() as store, store.queue() as found:
         if not yes and not tasks:
             number = len(await found.dead(queue, limit=10_000))
-            if not sys.stdin.isatty():
-                raise click.UsageError(f"add --yes to remove {number} tasks without being asked")
-            if not click.confirm(f"remove {number} dead tasks of {neutral(queue)}?", err=True):
-                raise SystemExit(Exit.FOUND)
+            confirm(
+                f"remove {number} dead tasks of {queue}?",
+                f"add --yes to remove {number} tasks without being asked",
+            )
         number = await found.purge(queue, tasks or None)
     _tell(session, queue, "purged", number)
 

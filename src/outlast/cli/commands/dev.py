@@ -36,6 +36,8 @@ async def dev_command(session: Session, *, app: str | None, verbose: bool) -> No
     """
     log_to_stderr(verbose=verbose)
     out = session.out
+    # What is written while the code is loaded counts as a change.
+    before = _files(app_name(app))
     with stopping() as stop:
         try:
             loaded = load_app(app, session.place.url if session.store_given else None)
@@ -44,11 +46,12 @@ async def dev_command(session: Session, *, app: str | None, verbose: bool) -> No
         except Exception:  # noqa: BLE001 - it is the user's code, and will be mended
             out.note(traceback.format_exc())
             out.note("this code cannot be loaded; waiting for a change")
-            await _changed(stop, _files(app_name(app)))
+            await _changed(stop, before)
         else:
+            files = {**_files(app_name(app)), **before}
             async with loaded:
                 out.note(f"running {workflows_of(loaded)}; begins anew when the code changes")
-                await _changed(stop, _files(app_name(app)))
+                await _changed(stop, files)
     if stop.by is None:
         out.note("the code has changed")
         sys.stdout.flush()

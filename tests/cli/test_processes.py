@@ -1,0 +1,132 @@
+"""Every command in a process of its own, as a script calls it: piped, with its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from outlast.cli.codes import Exit
+from outlast.cli.main import COMMANDS
+from tests.cli.stage import COMMAND, environment, piped, records
+
+START = ["--app", "shop:app", "--input"]
+
+# Each command once, with what its output has in it.
+CALLS: dict[str, tuple[list[str], str]] = {
+    "start": (["start", "pack", *START, '{"order": "x"}', "--wait"], '"result":"shipped x"'),
+    "ls": (["ls", "status:failed"], '"id":"order-lost"'),
+    "show": (["show", "order-done"], '"parts":['),
+    "tail": (["tail", "order-done"], '"type":"workflow.completed"'),
+    "why": (["why", "order-waits"], "It waits for the signal"),
+    "signal": (["signal", "order-waits", "go"], '"sent":true'),
+    "cancel": (["cancel", "order-waits"], '"did":"cancel"'),
+    "terminate": (["terminate", "order-waits"], '"did":"terminate"'),
+    "pause": (["pause", "order-sleeps"], '"did":"pause"'),
+    "resume": (["resume", "order-halts", "--value", "true"], '"did":"resume"'),
+    "retry": (["retry", "order-lost"], '"did":"retry"'),
+    "fork": (["fork", "order-done", "charge", "--id", "forked"], '{"id":"forked"'),
+    "rm": (["rm", "order-done"], '"did":"rm"'),
+    "queues": (["queues"], '"queue":"default"'),
+    "dead": (["dead", "redrive", "default"], '"redriven":0'),
+    "export": (["export", "order-done"], '{"end":{"lines":'),
+    "db": (["db", "check", "-n", "2"], ""),
+    "doctor": (["doctor"], '"level":"ok"'),
+    "completion": (["completion", "zsh"], "#compdef outlast"),
+}  # fmt: skip
+# These run until they are told to stop, need something made before, or another process beside.
+ELSEWHERE = {"worker", "dev", "update", "import", "replay"}
+
+
+def test_every_command_is_tested_in_a_process() -> None:
+    """A new command has to be given its place here."""
+    assert set(CALLS) | ELSEWHERE == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_command(shop: Path, command: str) -> None:
+    """It does what it says, prints JSON alone, and exits with 0."""
+    args, shown = CALLS[command]
+    done = piped(shop, *args)
+    assert done.returncode == 0, done.stderr
+    assert shown in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    if command != "completion":
+        records(done.stdout)
+
+
+def test_the_console_script() -> None:
+    """`outlast` is installed beside Python, and knows its version."""
+    script = Path(sys.executable).with_name("outlast")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("outlast 0.")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command: str) -> None:
+    """Each command shows how it is called."""
+    from click.testing import CliRunner
+
+    from outlast.cli.main import cli
+
+    commands = {"dead": ["dead", "ls"], "db": ["db", "check"]}.get(command, [command])
+    shown = CliRunner().invoke(cli, [*commands, "--help"]).stdout
+    assert f"\n    outlast {command}" in shown.replace('eval "$(', "") or "$(outlast" in shown
+
+
+def test_export_import_replay_and_the_debugger(shop: Path) -> None:
+    """A run leaves one store for another, and is replayed under the debugger without effects."""
+    assert piped(shop, "export", "order-done", "-o", "done.outlast").returncode == 0
+    assert piped(shop, "import", "done.outlast", "--store", "sqlite:///b.db").returncode == 0
+    done = piped(
+        shop, "replay", "done.outlast", "--app", "shop", "--break-at", "map:ship",
+        input="p 'receipt is', receipt\nc\n",
+    )  # fmt: skip
+    assert "('receipt is', 'paid 10')" in done.stdout, done.stderr
+    assert done.returncode == 0
+
+
+def test_a_closed_pipe_is_no_error(shop: Path) -> None:
+    """Whoever reads the output may stop reading: no traceback, exit code 141."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.Popen(
+        [*COMMAND, "ls"], cwd=shop, env=environment(), stdout=writing, stderr=subprocess.PIPE
+    )
+    os.close(writing)
+    _, told = process.communicate(timeout=60)
+    assert told == b""
+    assert process.returncode == Exit.PIPE_CLOSED
+
+
+def test_a_worker_runs_what_is_there_and_is_stopped_by_sigterm(shop: Path) -> None:
+    """It takes runs, answers updates, hands back what is under way, and exits with 0."""
+    piped(shop, "start", "counter", *START, '{"start": 40}', "--id", "counting")
+    worker = subprocess.Popen(
+        [*COMMAND, "worker", "shop:app"],
+        cwd=shop,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert worker.stderr is not None
+    try:
+        assert "running checkout, counter, pack" in worker.stderr.readline()
+        done = piped(shop, "update", "counting", "add", "--value", "2")
+        assert records(done.stdout) == [{"id": "counting", "update": "add", "answer": 42}]
+        piped(shop, "signal", "counting", "stop")
+        done = piped(shop, "tail", "counting")
+        assert done.returncode == 0
+        assert records(done.stdout)[-1]["type"] == "workflow.completed"
+        worker.send_signal(signal.SIGTERM)
+        assert "stopped" in worker.stderr.read()
+        assert worker.wait(30) == 0
+    finally:
+        worker.kill()
+        worker.wait()
+        worker.stderr.close()
