@@ -5,7 +5,8 @@
 `together` starts COUNT ten-step workflows at once and waits for all of them, `alone` does one after
 the other. Written as DBOS's documentation has it: async steps and workflows, its default settings,
 started with `start_workflow_async`. MODE is `default`, which leaves the file as DBOS makes it, or
-`wal`, which puts it into WAL mode beforehand: DBOS keeps to that, and is faster for it. One workflow
+`wal`, which puts it into WAL mode beforehand: DBOS keeps to that, and is faster for it. FILE may also
+be the URL of a database in PostgreSQL. One workflow
 runs before the clock starts, and the garbage collector is kept from what is there by then, as it is
 on our side. Prints one JSON object.
 """
@@ -58,13 +59,14 @@ async def timed() -> float:
 
 async def main(file: str, mode: str, how: str, count: int) -> None:
     """Measure, and print what was found."""
-    connection = sqlite3.connect(file)
+    on_postgres = file.startswith("postgresql:")
+    connection = sqlite3.connect(":memory:" if on_postgres else file)
     if mode == "wal":
         connection.execute("PRAGMA journal_mode = wal").fetchall()
     DBOS(
         config={
             "name": "bench",
-            "system_database_url": f"sqlite:///{file}",
+            "system_database_url": file if on_postgres else f"sqlite:///{file}",
             "log_level": "ERROR",
         }
     )
@@ -84,7 +86,9 @@ async def main(file: str, mode: str, how: str, count: int) -> None:
     found = {
         "seconds": seconds,
         "latencies": latencies,
-        "settings": f"SQLite {sqlite3.sqlite_version}, journal {journal}, synchronous="
+        "settings": "PostgreSQL"
+        if on_postgres
+        else f"SQLite {sqlite3.sqlite_version}, journal {journal}, synchronous="
         f"{['OFF', 'NORMAL', 'FULL', 'EXTRA'][synchronous]}",
     }
     print(json.dumps(found), flush=True)

@@ -64,10 +64,10 @@ async def measure_steps(folder: Path, rounds: int, rival: Rival | None) -> list[
     for how, title in (("together", f"{AT_ONCE} at once"), ("alone", "one at a time")):
         for name in OURS:
             ours = found[name, how]
-            lines += _lines(f"{title}, {name}", ours, None, "")
+            lines += in_lines(f"{title}, {name}", ours, None, "")
         for theirs in DBOS.values() if rival else ():
             title_of_pair = f"{title}, SQLite against {theirs}"
-            lines += _lines(title_of_pair, found["SQLite", how], found[theirs, how], how)
+            lines += in_lines(title_of_pair, found["SQLite", how], found[theirs, how], how)
     return lines
 
 
@@ -80,23 +80,23 @@ async def _round(store: MemoryStore | SqliteStore, how: str, commits: list[float
                 f"SQLite {known['sqlite_version']}, journal {known['journal_mode']}, synchronous="
                 f"{str(known['synchronous']).upper()}"
             )
-        await _timed(app)
+        await timed(app)
         latencies: list[float] = []
         with made_ready():
             begun = time.perf_counter()
             if how == "together":
                 for _ in range(BATCHES):
-                    latencies += await asyncio.gather(*(_timed(app) for _ in range(AT_ONCE)))
+                    latencies += await asyncio.gather(*(timed(app) for _ in range(AT_ONCE)))
             else:
                 for _ in range(ALONE):
-                    latencies.append(await _timed(app))
+                    latencies.append(await timed(app))
             seconds = time.perf_counter() - begun
         # A record's revision grows with every commit of its run, and with nothing else.
         commits += [float(run.revision) async for run in app.find()]
         return Round(seconds, latencies, settings)
 
 
-async def _timed(app: outlast.App) -> float:
+async def timed(app: outlast.App) -> float:
     """The seconds that one workflow takes from its start to its result."""
     begun = time.perf_counter()
     run = await app.start(ten_steps, 1)
@@ -105,7 +105,8 @@ async def _timed(app: outlast.App) -> float:
     return time.perf_counter() - begun
 
 
-def _lines(name: str, ours: list[Round], theirs: list[Round] | None, how: str) -> list[Line]:
+def in_lines(name: str, ours: list[Round], theirs: list[Round] | None, how: str) -> list[Line]:
+    """Speed and latencies of a pair, with the aims for doing it together or alone."""
     note = ours[0].settings + (f"; theirs: {theirs[0].settings}" if theirs else "")
     speed = [_speed(one) for one in ours]
     lines = [

@@ -76,7 +76,11 @@ class Cluster:
 
     def kill(self) -> None:
         """`kill -9` of all its processes: as the machine would leave them."""
-        ends = [os.pidfd_open(child) for child in self._children()]
+        os.kill(self._server.pid, signal.SIGSTOP)  # so that it has no new ones meanwhile
+        ends = []
+        for child in self._children():
+            with suppress(ProcessLookupError):
+                ends.append(os.pidfd_open(child))
         self._server.kill()
         for end in ends:
             with suppress(ProcessLookupError):
