@@ -10,7 +10,7 @@ from msgspec import Raw
 from outlast.errors import Fenced, NotFound, PayloadTooLarge
 from outlast.model.task import Task
 from outlast.queues.sqs import SqsQueue
-from outlast.queues.sqs.message import MAX_BODY
+from outlast.queues.sqs.message import MAX_SENT
 from outlast.testing.clock import ManualClock
 from outlast.testing.conformance.queue_base import drain, pull, put
 from tests.sqs.places import Recording, own_queue
@@ -38,7 +38,7 @@ async def test_a_task_that_is_too_large_is_refused_with_advice(
     queue: SqsQueue, calls: Recording
 ) -> None:
     """Before anything is sent: keep the payload in a store and send what names it."""
-    large = Raw(b'"' + b"x" * MAX_BODY + b'"')
+    large = Raw(b'"' + b"x" * MAX_SENT + b'"')
     with pytest.raises(PayloadTooLarge, match="in a store") as refused:
         await queue.enqueue("work", [Task(id="good"), Task(id="huge", input=large)])
     assert "'huge'" in str(refused.value)
@@ -48,11 +48,34 @@ async def test_a_task_that_is_too_large_is_refused_with_advice(
 @pytest.mark.proves("M-20", "I28")
 async def test_the_largest_task_fits_also_among_the_dead(queue: SqsQueue) -> None:
     """There is room left for the reason, however long it is."""
-    input = Raw(b'"' + b"x" * (MAX_BODY - 200) + b'"')
+    input = Raw(b'"' + b"x" * (MAX_SENT - 200) + b'"')
     await queue.enqueue("work", [Task(id="a", input=input)])
     await queue.nack((await pull(queue)).claim, requeue=False, reason="ö" * 10_000)
     (dead,) = await queue.dead("work")
     assert bytes(dead.task.input or b"") == bytes(input)
+
+
+@pytest.mark.proves("M-20", "M-26", "C-10")
+async def test_the_largest_task_can_be_sent_again(queue: SqsQueue, clock: ManualClock) -> None:
+    """Delayed for days, given back for a day, held for a day: each copy still fits."""
+    before = Task(id="a", input=Raw(b'"' + b"x" * (MAX_SENT - 130) + b'"'))
+    await queue.enqueue("work", [before], delay=20 * HOUR)
+    for _ in range(19):
+        assert await queue.dequeue("work") is None
+        clock.advance(HOUR)
+    clock.advance(2 * HOUR)
+    await queue.nack((await pull(queue)).claim, delay=20 * HOUR)
+    for _ in range(19):
+        assert await queue.dequeue("work") is None
+        clock.advance(HOUR)
+    clock.advance(2 * HOUR)
+    claim = (await pull(queue)).claim
+    for _ in range(20):
+        claim = await queue.extend(claim, 2 * HOUR)
+        clock.advance(HOUR)
+    await queue.nack(claim, requeue=False)
+    (dead,) = await queue.dead("work")
+    assert dead.task.input == before.input
 
 
 @pytest.mark.proves("I28")

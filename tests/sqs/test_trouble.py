@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from outlast.errors import (
+    Fenced,
     InvalidId,
     InvalidValue,
     NotFound,
@@ -24,6 +25,7 @@ from outlast.model.task import Task
 from outlast.queues.sqs import SqsQueue
 from outlast.testing.clock import ManualClock
 from outlast.testing.conformance.queue_base import drain, pull, put
+from outlast.testing.conformance.queue_leases import act
 from tests.sqs.places import Recording, client, endpoint, own_queue
 from tests.sqs.rough import Rough
 
@@ -173,6 +175,25 @@ async def test_errors_of_aws_are_ours_and_tell_no_secret(clock: ManualClock, kin
     shown = "".join(traceback.format_exception(caught.value))
     assert "SECRET" not in shown
     assert "work" in str(caught.value)
+
+
+@pytest.mark.proves("C-10", "M-25")
+@pytest.mark.parametrize("verb", ["ack", "nack", "reject", "extend"])
+@pytest.mark.parametrize(
+    "code", ["ReceiptHandleIsInvalid", "AWS.SimpleQueueService.MessageNotInflight"]
+)
+async def test_what_sqs_says_is_lost_is_fenced(clock: ManualClock, verb: str, code: str) -> None:
+    """A receipt that is not good any more: somebody else has the task, or will have it."""
+    inner = client(clock)
+    failing = Failing(inner, _said(code), "change_message_visibility")
+    failing = Failing(failing, _said(code), "delete_message")
+    async with own_queue(clock, client=failing) as queue:
+        await put(queue, "a")
+        held = await pull(queue)
+        with pytest.raises(Fenced):
+            await act(queue, verb, held)
+        with pytest.raises(Fenced):
+            await queue.ack(held.claim)
 
 
 async def test_missing_credentials_are_said_so(

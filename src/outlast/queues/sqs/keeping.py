@@ -13,13 +13,14 @@ for 12 hours at most.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from math import ceil
 
 from msgspec.structs import replace
 
 from outlast.errors import Fenced
+from outlast.model.claim import Claim
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
 from outlast.queues.sqs.calls import BATCH, Calls, Place
@@ -91,6 +92,19 @@ class Keeper:
 
     # -- what is held -------------------------------------------------------------------------
 
+    @asynccontextmanager
+    async def holding(self, claim: Claim) -> AsyncIterator[Held]:
+        """What a claim holds, for one caller at a time. If SQS says that it is lost, `Fenced`."""
+        async with self._holdings.of(claim).lock:
+            held = self._holdings.of(claim)
+            try:
+                yield held
+            except Rejected as why:
+                if why.code not in LOST:
+                    raise
+                self._holdings.lose(held)
+                raise Fenced(claim.subject, token=claim.token) from why
+
     async def delete(self, held: Held, *, timeout: float | None) -> None:
         """Delete what is held. A copy not seen yet is deleted when this process sees it."""
         if held.handle is not None:
@@ -102,7 +116,7 @@ class Keeper:
             return  # it shows itself when its time is over
         if self._fits(held, seconds):
             with suppress(TooLong):
-                await self._change(held, seconds, timeout=timeout)
+                await self._mail.hide(held.place, held.handle, seconds, timeout=timeout)
                 return
         letter = replace(held.letter, before=held.attempt, due=0, held_back=0.0, holder=0)
         await self._mail.replace_by(
@@ -115,12 +129,12 @@ class Keeper:
             if held.handle is None:
                 return  # the copy is hidden for longer than that
             with suppress(TooLong):  # SQS may count from another moment than we do
-                await self._change(held, seconds, timeout=timeout)
+                await self._mail.hide(held.place, held.handle, seconds, timeout=timeout)
                 return
         await self._copy(held, timeout=timeout)
         await self._look_for_copy(held, timeout=timeout)
         if held.handle is not None:
-            await self._change(held, seconds, timeout=timeout)
+            await self._mail.hide(held.place, held.handle, seconds, timeout=timeout)
 
     async def _copy(self, held: Held, *, timeout: float | None) -> None:
         token, now = held.claim.token, self._clock.now()
@@ -161,21 +175,6 @@ class Keeper:
 
     def _fits(self, held: Held, seconds: float) -> bool:
         return self._clock.monotonic() + seconds <= held.since + LONGEST_HIDING
-
-    async def _change(self, held: Held, seconds: float, *, timeout: float | None) -> None:
-        assert held.handle is not None
-        try:
-            await self._mail.hide(held.place, held.handle, seconds, timeout=timeout)
-        except Rejected as why:
-            if why.code not in LOST:
-                raise
-            self._holdings.lose(held)
-            raise Fenced(held.claim.subject, token=held.claim.token) from why
-
-
-def whole(seconds: float) -> int:
-    """Whole seconds, as SQS counts: rather longer than shorter."""
-    return ceil(seconds)
 
 
 def _copy_in(message: Message) -> Letter | None:

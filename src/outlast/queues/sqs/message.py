@@ -33,6 +33,9 @@ ROOM_FOR_REASON = 2_048
 MAX_BODY = MAX_MESSAGE - ROOM_FOR_REASON
 """What stands among the dead letters carries the reason with it."""
 
+MAX_SENT = MAX_BODY - 256
+"""A copy that takes a message's place says more than the first one: there has to be room for it."""
+
 _plain = re.compile(r"[ -~]*").fullmatch
 _group = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}").fullmatch
 
@@ -90,15 +93,19 @@ def letter_of(task: Task) -> Letter:
 
 
 def body_of(letter: Letter) -> str:
-    """The letter as the text of a message; `PayloadTooLarge` if SQS would not take it."""
-    body = json.dumps(msgspec.to_builtins(letter), separators=(",", ":"))
-    if len(body) > MAX_BODY:
+    """The letter as the text of a message."""
+    return json.dumps(msgspec.to_builtins(letter), separators=(",", ":"))
+
+
+def check_size(letter: Letter) -> None:
+    """Refuse a letter that SQS would not take, or of which it would not take a copy."""
+    size = len(body_of(letter))
+    if size > MAX_SENT:
         raise PayloadTooLarge(
-            f"task {letter.task.id!r} makes a message of {len(body):,} bytes, SQS takes "
-            f"{MAX_BODY:,}: keep its input in a store and send what names it, or let the engine "
+            f"task {letter.task.id!r} makes a message of {size:,} bytes, SQS takes "
+            f"{MAX_SENT:,}: keep its input in a store and send what names it, or let the engine "
             "do that: @step(queue=…) with a store, and SqsDoorbell to wake the workers"
         )
-    return body
 
 
 def read(body: str) -> Letter:

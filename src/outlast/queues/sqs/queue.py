@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from math import ceil
 
 import msgspec
 
@@ -34,9 +35,9 @@ from outlast.queues.sqs import dead as letters
 from outlast.queues.sqs.calls import Calls
 from outlast.queues.sqs.client import SqsClient
 from outlast.queues.sqs.held import Held, Holdings
-from outlast.queues.sqs.keeping import LONGEST_HIDING, Keeper, whole
+from outlast.queues.sqs.keeping import LONGEST_HIDING, Keeper
 from outlast.queues.sqs.mail import Mail
-from outlast.queues.sqs.message import NotOurs, letter_of, read, task_of
+from outlast.queues.sqs.message import NotOurs, check_size, letter_of, read, task_of
 from outlast.queues.sqs.places import Places
 
 LONGEST_POLL = 20
@@ -108,6 +109,8 @@ class SqsQueue(Queue):
             for task in stamped
         ]
         sent = [letter_of(task) for task in stamped]
+        for letter in sent:
+            check_size(letter)
         await self._mail.send(queue, list(zip(sent, waits, strict=True)), timeout=timeout)
         self.notifier.ring()
         return len(stamped)
@@ -141,9 +144,8 @@ class SqsQueue(Queue):
                 await self.notifier.wait(self.clock, min(left, self._poll), since=rings)
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
-        held = self._holding(claim)
-        async with held.lock:
-            held = self._holding(claim)
+        self._calls.check_open()
+        async with self._keeper.holding(claim) as held:
             await self._keeper.delete(held, timeout=timeout)
             self._holdings.finish(held)
 
@@ -161,9 +163,8 @@ class SqsQueue(Queue):
         `drop` deleted. Where dead letters are left to SQS, it is shown at once instead, so that the
         redrive policy can act."""
         check_delay(delay)
-        held = self._holding(claim)
-        async with held.lock:
-            held = self._holding(claim)
+        self._calls.check_open()
+        async with self._keeper.holding(claim) as held:
             if requeue and held.attempt < self.max_attempts:
                 await self._keeper.hold_back(held, delay, timeout=timeout)
                 self._holdings.lose(held)
@@ -188,9 +189,8 @@ class SqsQueue(Queue):
         """Hide the task for `seconds` from now. SQS hides a message for 12 hours; then a copy takes
         its place (see docs/reference/sqs.md for what that costs)."""
         check_ttl(seconds)
-        held = self._holding(claim)
-        async with held.lock:
-            held = self._holding(claim)
+        self._calls.check_open()
+        async with self._keeper.holding(claim) as held:
             until = self.clock.now() + timedelta(seconds=seconds)
             await self._keeper.keep(held, seconds, timeout=timeout)
         return msgspec.structs.replace(claim, expires_at=until)
@@ -254,7 +254,7 @@ class SqsQueue(Queue):
         while True:
             since, now = self.clock.monotonic(), self.clock.now()
             found = await self._calls.receive(
-                place, seconds=whole(lease), wait=wait, timeout=timeout
+                place, seconds=ceil(lease), wait=wait, timeout=timeout
             )
             if not found:
                 return None
@@ -292,7 +292,3 @@ class SqsQueue(Queue):
             held = Held(claim, message, letter, place, attempt, since, message.handle)
             self._holdings.add(held, now=since, longest=LONGEST_HIDING)
             return Delivery(task, claim)
-
-    def _holding(self, claim: Claim) -> Held:
-        self._calls.check_open()
-        return self._holdings.of(claim)
