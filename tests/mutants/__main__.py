@@ -6,11 +6,18 @@ With words only those mutants whose name or file contains one of them.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-from outlast.testing.mutation import Report, Verdict, hunt
+from outlast.testing.mutation import Mutant, Report, Verdict, hunt
 from tests.mutants import ROOT, every
+from tools.serving import SERVERS
+from tools.serving.system import stop_all
 
 
 def main(argv: list[str]) -> int:
@@ -27,15 +34,32 @@ def main(argv: list[str]) -> int:
     ]
     begun = time.monotonic()
     reports: list[Report] = []
-    for report in hunt(chosen, ROOT, jobs=options.jobs):
-        print(report, flush=True)
-        reports.append(report)
+    with servers_for(chosen):
+        for report in hunt(chosen, ROOT, jobs=options.jobs):
+            print(report, flush=True)
+            reports.append(report)
     alive = [report for report in reports if report.verdict is not Verdict.KILLED]
     seconds = time.monotonic() - begun
     print(f"\n{len(reports) - len(alive)} of {len(reports)} mutants killed in {seconds:.0f} s")
     for report in alive:
         print(f"  {report}")
     return 1 if alive or not reports else 0
+
+
+@contextmanager
+def servers_for(mutants: list[Mutant]) -> Iterator[None]:
+    """Start what their tests need: a test that misses its server fails, and would kill anything."""
+    tests = {test for mutant in mutants for test in mutant.tests}
+    if not any(test.startswith("tests/redis") for test in tests):
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for name in ("redis", "redis-cluster"):
+                os.environ.update(SERVERS[name](Path(folder)))
+            yield
+        finally:
+            stop_all()
 
 
 if __name__ == "__main__":

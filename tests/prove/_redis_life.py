@@ -119,11 +119,15 @@ class _Life:
             pipe.send("open")
             enough = asyncio.create_task(asyncio.to_thread(pipe.recv))
             mine: set[asyncio.Task[None]] = set()
-            begun = 0
+            born: dict[asyncio.Task[None], float] = {}
             while mine or not enough.done():
-                while len(mine) < UNDER_WAY and not enough.done():
-                    mine.add(asyncio.create_task(self._accompany(id_of(begun))))
-                    begun += 1
+                # A run that was quarantined never ends: after a while it no longer counts.
+                since = time.monotonic() - STILL
+                fresh = sum(born[task] > since for task in mine)
+                for _ in range(UNDER_WAY - fresh if not enough.done() else 0):
+                    task = asyncio.create_task(self._accompany(id_of(len(born))))
+                    born[task] = time.monotonic()
+                    mine.add(task)
                 is_last = enough.done()
                 done, mine = await asyncio.wait(
                     mine,

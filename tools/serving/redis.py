@@ -58,11 +58,11 @@ def _place(folder: Path) -> Path:
     return place
 
 
-def start_own(folder: Path, port: int = 0) -> tuple[str, Process]:
+def start_own(folder: Path, port: int = 0, *options: str) -> tuple[str, Process]:
     """A server for a test that mistreats it: its URL, and the process to be stopped. With the port of
     one that was stopped, or killed, it goes on with what that one has left."""
     port = port or free_port()
-    return f"redis://127.0.0.1:{port}/0", _start(folder / f"redis-{port}", port)
+    return f"redis://127.0.0.1:{port}/0", _start(folder / f"redis-{port}", port, *options)
 
 
 def start_with_tls(folder: Path, certificate: Path, key: Path) -> tuple[str, Process]:

@@ -1,0 +1,142 @@
+"""The Redis store and queue, broken: mostly their scripts. Needs servers, which `./dev mutants` starts."""
+
+from __future__ import annotations
+
+from outlast.testing.mutation import Mutant
+
+FOLDER = "stores/redis"
+LUA = f"{FOLDER}/lua"
+WRITING = f"{LUA}/lib/writing.lua"
+STORE = ("tests/redis/test_store.py::TestRedisStore",)
+QUEUE = ("tests/redis/test_queue.py",)
+PARTITIONS = ("tests/redis/test_partitions.py",)
+UPKEEP = ("tests/redis/test_upkeep.py",)
+
+MUTANTS = [
+    Mutant(
+        "redis: the fence is dropped",
+        WRITING,
+        "    if not commit.force and (head.token ~= '0' or commit.token) and commit.token ~= head.token"
+        " then",
+        "    if false then",
+        STORE,
+    ),
+    Mutant(
+        "redis: a task is acknowledged although its commit is refused",
+        f"{LUA}/commit.lua",
+        "    outcomes[n] = refusal(commit)\n",
+        "    outcomes[n] = refusal(commit)\n"
+        "    for _, claim in ipairs(outcomes[n] and commit.finishes or {}) do\n"
+        "        local task, _, name = held_task(claim)\n"
+        "        if task then remove_task(name, task) end\n"
+        "    end\n",
+        STORE,
+    ),
+    Mutant(
+        "redis: a task is finished under a lost claim",
+        WRITING,
+        "        if need('task:state') and not held_task(claim) then",
+        "        if need('task:state') and false then",
+        STORE,
+    ),
+    Mutant(
+        "redis: a retry is written again",
+        WRITING,
+        "    if run and run.commit == commit.id then",
+        "    if false then",
+        STORE,
+    ),
+    Mutant(
+        "redis: an event is written twice",
+        WRITING,
+        "            if sequence then\n                return { 'duplicate'",
+        "            if false then\n                return { 'duplicate'",
+        STORE,
+    ),
+    Mutant(
+        "redis: an atomic batch is written in part",
+        f"{LUA}/commit.lua",
+        "if is_refused and ARGV[3] == '1' then",
+        "if false then",
+        STORE,
+    ),
+    Mutant(
+        "redis: parking loses a wake-up",
+        WRITING,
+        "    local is_unseen = has_unseen(run, commit.seen)",
+        "    local is_unseen = false",
+        STORE,
+    ),
+    Mutant(
+        "redis: an item is taken twice",
+        f"{LUA}/lib/inbox.lua",
+        "    if known then\n",
+        "    if false then\n",
+        STORE,
+    ),
+    Mutant(
+        "redis: any token settles a task",
+        f"{LUA}/settle.lua",
+        "if not held then",
+        "if false then",
+        QUEUE,
+    ),
+    Mutant(
+        "redis: the outbox is skipped",
+        WRITING,
+        "            post(send.entry)",
+        "            has_posted = true",
+        PARTITIONS,
+    ),
+    Mutant(
+        "redis: an entry of the outbox is taken in twice",
+        f"{LUA}/relay.lua",
+        "    if last and tonumber(last) >= tonumber(wish.number) then",
+        "    if false then",
+        PARTITIONS,
+    ),
+    Mutant(
+        "redis: a partition is spread over slots",
+        f"{FOLDER}/keys.py",
+        '            (f"{prefix}:{{{part}}}:" if tagged else f"{prefix}:").encode()',
+        '            (f"{prefix}:{part}:" if tagged else f"{prefix}:").encode()',
+        PARTITIONS,
+    ),
+    Mutant(
+        "redis: a slot on its way is asked for as if it had arrived",
+        f"{FOLDER}/link.py",
+        "                    asking.add(n)",
+        "                    pass",
+        ("tests/redis/test_moving.py",),
+    ),
+    Mutant(
+        "redis: what cannot be found again is asked for twice",
+        f"{FOLDER}/link.py",
+        "        attempt.sent = True\n        await connection.send_packed_command(",
+        "        await connection.send_packed_command(packed, check_health=False)\n"
+        "        await connection.read_response(disable_decoding=True)\n"
+        "        await connection.send_packed_command(",
+        ("tests/redis/test_faults.py",),
+    ),
+    Mutant(
+        "redis: a run that went back is handed out",
+        f"{LUA}/claim_runs.lua",
+        "    if not run or is_ended(run) or run.quarantine then",
+        "    if not run or is_ended(run) then",
+        UPKEEP,
+    ),
+    Mutant(
+        "redis: nobody notices that Redis went back",
+        f"{FOLDER}/watch.py",
+        "told.uid != one.run.uid or told.revision <= one.run.revision:",
+        "told.uid != one.run.uid or told.revision >= 0:",
+        UPKEEP,
+    ),
+    Mutant(
+        "redis: delete leaves timers",
+        f"{LUA}/lib/ending.lua",
+        "        call('DEL', at(timer_name(id, timer)))\n",
+        "",
+        ("tests/redis/test_keys.py",),
+    ),
+]
