@@ -19,6 +19,8 @@ from tests.mutants import ROOT, every
 from tools.serving import SERVERS
 from tools.serving.system import stop_all
 
+NEEDED = {"redis": "tests/redis", "redis-cluster": "tests/redis", "postgres": "tests/postgres"}
+
 
 def main(argv: list[str]) -> int:
     """Hunt, print a table as results come in, and sum up."""
@@ -50,13 +52,14 @@ def main(argv: list[str]) -> int:
 def servers_for(mutants: list[Mutant]) -> Iterator[None]:
     """Start what their tests need: a test that misses its server fails, and would kill anything."""
     tests = {test for mutant in mutants for test in mutant.tests}
-    if not any(test.startswith("tests/redis") for test in tests):
-        yield
-        return
-    with tempfile.TemporaryDirectory() as folder:
+    names = [
+        name for name, folder in NEEDED.items() if any(test.startswith(folder) for test in tests)
+    ]
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)  # PostgreSQL refuses to run as root, and has to reach its folder
         try:
-            for name in ("redis", "redis-cluster"):
-                os.environ.update(SERVERS[name](Path(folder)))
+            for name in names:
+                os.environ.update(SERVERS[name](Path(place)))
             yield
         finally:
             stop_all()

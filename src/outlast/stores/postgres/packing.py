@@ -62,12 +62,17 @@ def pack_commits(commits: Sequence[Commit], *, atomic: bool) -> tuple[Any, ...]:
     return (
         atomic,
         sorted(_ids(commits)),
-        *heads,
+        *map(_sparse, heads),
         [len(commit.events) for commit in commits],
-        *(zip(*events, strict=True) if events else [()] * 10),
-        text(docs),
+        *(map(_sparse, zip(*events, strict=True)) if events else [()] * 10),
+        text(docs) if any(docs) else "[]",
         blobs,
     )
+
+
+def _sparse(column: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Most columns hold nothing in most batches, and the driver is slow with each element."""
+    return column if any(value is not None for value in column) else ()
 
 
 def pack_sends(sends: Sequence[Send], finishes: Sequence[Claim]) -> tuple[Any, ...]:

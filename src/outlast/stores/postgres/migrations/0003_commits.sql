@@ -8,7 +8,8 @@
 --             then the events of all in one statement.
 --
 -- `c_…` has one element per commit, `e_…` one per event. `doc` is a JSON array with the rarer
--- parts of each commit (or null), whose payloads are numbers of `blobs`. `c_born` is the uid of the
+-- parts of each commit (or null), whose payloads are numbers of `blobs`; it is empty if no commit has
+-- any, as is an array that would hold nothing but NULL. `c_born` is the uid of the
 -- life that a commit would begin. `c_flags` are bits:
 --   1 creates   2 upsert   4 replace   8 force   16 carry inbox   32 release   64 reopens
 --   128 sets runnable_at   256 sets wait_kind   512 sets current_step   1024 has an element in doc
@@ -30,7 +31,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET lock_timeout = '2s' AS $$
+SET enable_mergejoin = off SET lock_timeout = '2s' SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     now bigint;
     parts jsonb := doc::jsonb;
@@ -90,7 +91,7 @@ BEGIN
     -- what needs a look at other rows
     FOR i IN
         SELECT u.n FROM unnest(c_flags, verdicts) WITH ORDINALITY AS u (flags, verdict, n)
-        WHERE u.flags & (4 | 1024) <> 0 AND u.verdict = ''
+        WHERE parts <> '[]' AND u.flags & (4 | 1024) <> 0 AND u.verdict = ''
     LOOP
         p := parts -> (i - 1);
         IF p ? 'sends' AND EXISTS (
@@ -180,20 +181,22 @@ BEGIN
             FROM unnest(verdicts) WITH ORDINALITY AS u (v, n) ORDER BY u.n
         );
     END IF;
-    FOR i IN
-        SELECT u.n FROM unnest(verdicts) WITH ORDINALITY AS u (verdict, n) WHERE u.verdict <> ''
-    LOOP
-        n := i;
-        verdict := verdicts[i];
-        o_uid := lives[i];
-        o_sequence := coalesce(numbers[i], bases[i]);
-        o_revision := revisions[i];
-        o_token := tokens[i];
-        detail := details[i];
-        still := false;
-        keys[i] := 0;
-        RETURN NEXT;
-    END LOOP;
+    IF array_remove(verdicts, '') <> '{}' THEN
+        FOR i IN
+            SELECT u.n FROM unnest(verdicts) WITH ORDINALITY AS u (verdict, n) WHERE u.verdict <> ''
+        LOOP
+            n := i;
+            verdict := verdicts[i];
+            o_uid := lives[i];
+            o_sequence := coalesce(numbers[i], bases[i]);
+            o_revision := revisions[i];
+            o_token := tokens[i];
+            detail := details[i];
+            still := false;
+            keys[i] := 0;
+            RETURN NEXT;
+        END LOOP;
+    END IF;
 
     -- write the plain ones
     FOR n, o_uid, o_sequence, o_revision, o_token, detail, still, refused IN
