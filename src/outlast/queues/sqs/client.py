@@ -43,7 +43,7 @@ FOREIGN = (BotoCoreError, ClientError)
 _READS = {"get_queue_url", "get_queue_attributes", "receive_message", "create_queue"}
 """Calls that may be made again without harm: for them a lost answer means nothing was done."""
 
-_MISSING = {"QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"}
+_MISSING = {"NonExistentQueue", "QueueDoesNotExist"}
 _LATER = {
     "InternalError",
     "InternalFailure",
@@ -54,7 +54,7 @@ _LATER = {
     "Throttling",
     "ThrottlingException",
 }
-_TOO_LARGE = {"BatchRequestTooLong", "AWS.SimpleQueueService.BatchRequestTooLong"}
+_TOO_LARGE = {"BatchRequestTooLong"}
 _FORBIDDEN = {
     "AccessDenied",
     "AccessDeniedException",
@@ -81,7 +81,7 @@ class Rejected(StoreFault):
     def __init__(self, text: str, error: ClientError) -> None:
         super().__init__(text)
         said = str(error)
-        self.code = code_of(error).rpartition(".")[2]
+        self.code = code_of(error)
         # The code is the same for all parameters and all that is wrong with them.
         self.hides_too_long = "VisibilityTimeout" in said and "limit" in said
 
@@ -149,7 +149,8 @@ def check_url(url: str, what: str) -> str:
 def code_of(error: Exception) -> str:
     """The code by which AWS names an error; empty if the error is botocore's own."""
     if isinstance(error, ClientError):
-        return str(error.response.get("Error", {}).get("Code", ""))
+        # Some have the name of the service before them, depending on the protocol.
+        return str(error.response.get("Error", {}).get("Code", "")).rpartition(".")[2]
     return ""
 
 
