@@ -7,7 +7,6 @@ may take the URL of the store. Without a name the module's only app is taken.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import os
 import sys

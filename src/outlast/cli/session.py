@@ -67,6 +67,12 @@ def client_of(store: Store) -> Client:
     return Client(store, codec=JsonCodec())
 
 
+def told_of(store: Store) -> dict[str, Any]:
+    """What a store tells about itself; one that has nothing to tell need not."""
+    describe = getattr(store, "describe", None)
+    return {} if describe is None else describe()
+
+
 def with_session(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Make an async function with a `Session` a command: it gets the options that all have."""
 

@@ -15,7 +15,7 @@ from outlast.cli.codes import Exit
 from outlast.cli.commands.queues import queue_names
 from outlast.cli.moments import length
 from outlast.cli.neutral import neutral
-from outlast.cli.session import Session, with_session
+from outlast.cli.session import Session, told_of, with_session
 from outlast.errors import OutlastError, Unsupported
 from outlast.model.run import Run
 from outlast.ports.capability import Capability, Durability
@@ -87,7 +87,7 @@ def _versions() -> list[Finding]:
 
 async def examine(store: Store) -> AsyncIterator[Finding]:
     """What a store and the runs in it look like."""
-    told: dict[str, Any] = store.describe() if hasattr(store, "describe") else {}
+    told = told_of(store)
     for finding in _durability(store, told):
         yield finding
     skew = (await store.now() - datetime.now(UTC)).total_seconds()

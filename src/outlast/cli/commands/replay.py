@@ -5,6 +5,7 @@ No step runs and nothing is written: what steps gave is read from the file.
 
 from __future__ import annotations
 
+import inspect
 import pdb
 import sys
 from pathlib import Path
@@ -110,7 +111,7 @@ class Stopping(Execution):
 
 def _open_debugger() -> None:
     """The prompt, in the user's own frame that is calling."""
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - a debugger has no other way
+    frame: FrameType | None = inspect.currentframe()
     while frame is not None and place_of(frame.f_code, frame.f_lineno) is None:
         frame = frame.f_back
     if frame is None:
