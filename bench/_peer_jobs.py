@@ -34,7 +34,8 @@ def job(number: int) -> None:  # noqa: ARG001 - what a job is about
             first = time.perf_counter()
         if done == count:
             seconds = time.perf_counter() - first
-            print(json.dumps({"enqueue": enqueued, "work": seconds}), flush=True)
+            told = json.dumps({"enqueue": enqueued, "work": seconds})
+            os.write(1, f"{told}\n".encode())  # Celery takes sys.stdout for itself
             os._exit(0)
 
 

@@ -90,7 +90,8 @@ async def _work(queue: RedisQueue) -> None:
 
 
 def _theirs(python: Path, name: str, url: str, count: int) -> Jobs:
-    command = [str(python), str(SCRIPT), name, url, str(count)]
+    # -P: next to the script lies a file that is called redis.py.
+    command = [str(python), "-P", str(SCRIPT), name, url, str(count)]
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run(command, stdout=subprocess.PIPE, env=env, check=True, timeout=600)
     return Jobs(**json.loads(done.stdout.splitlines()[-1]))

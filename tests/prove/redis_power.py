@@ -20,7 +20,6 @@ import random
 import struct
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -117,12 +116,12 @@ async def _cut(fsync: str, chance: random.Random) -> tuple[int, int]:
     with tempfile.TemporaryDirectory() as folder, Disk(Path(folder)) as disk:
         url, server = start_own(disk.place, 0, "--appendfsync", fsync)
         made = dict.fromkeys(RUNS, 0)
-        end = time.monotonic() + chance.uniform(0.3, 2.5)
+        target, enough = chance.randint(100, 800), asyncio.Event()
         async with RedisStore(url) as store:
             for id in RUNS:
                 await begin(store, id)
-            writers = [asyncio.create_task(_write(store, id, made)) for id in RUNS]
-            await asyncio.wait(writers, timeout=max(end - time.monotonic(), 0.1))
+            writers = [asyncio.create_task(_write(store, id, made, target, enough)) for id in RUNS]
+            await enough.wait()
             disk.cut()
             told = dict(made)  # what is acknowledged later was told by a server without a disk
             server.kill()
@@ -140,8 +139,10 @@ async def _cut(fsync: str, chance: random.Random) -> tuple[int, int]:
     return sum(told.values()), sum(max(told[id] - len(left[id]), 0) for id in RUNS)
 
 
-async def _write(store: RedisStore, run_id: str, made: dict[str, int]) -> None:
-    """Append until the server is gone."""
+async def _write(
+    store: RedisStore, run_id: str, made: dict[str, int], target: int, enough: asyncio.Event
+) -> None:
+    """Append until the server is gone; tell when there is enough to lose."""
     while True:
         try:
             (outcome,) = await store.commit([Commit(run_id=run_id, events=events(run_id, 1))])
@@ -149,3 +150,5 @@ async def _write(store: RedisStore, run_id: str, made: dict[str, int]) -> None:
             return
         assert isinstance(outcome, Committed)
         made[run_id] += 1
+        if sum(made.values()) >= target:
+            enough.set()

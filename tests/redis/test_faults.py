@@ -19,6 +19,7 @@ from outlast.errors import (
     StoreFull,
     TimedOut,
     TryAgain,
+    Undecodable,
     UnknownOutcome,
 )
 from outlast.model import Commit, Committed, Run
@@ -149,6 +150,9 @@ async def test_a_batch_of_which_a_part_failed_is_unknown(store: RedisStore) -> N
     batch = [Commit(run_id=id, create=Run(id=id)) for id in ("c", "b")]
     with pytest.raises(UnknownOutcome):
         await store.commit(batch)
+    assert isinstance((await store.commit(batch[:1]))[0], Committed)
+    with pytest.raises(Undecodable):
+        await store.commit(batch[1:])
     assert (await store.get("c")).commit_id == batch[0].id
 
 

@@ -13,9 +13,11 @@ from outlast.errors import (
     NotFound,
     RunClosed,
     RunExists,
+    StoreFault,
+    Undecodable,
     UnknownOutcome,
 )
-from outlast.model.commit import Commit, Committed, Outcome, Refusal
+from outlast.model.commit import Commit, Committed, Creation, Outcome, Refusal
 from outlast.model.decision import parks
 from outlast.model.ids import root_of
 from outlast.model.run import TERMINAL, Run, Status
@@ -25,6 +27,8 @@ from outlast.stores.redis.session import Call, Server
 
 HISTORY = ("seq", "events", "event-ids")
 BIRTH = ("idx:ids", "idx:created", "idx:filed", *SHELVES)
+TOGETHER = 25
+"""Commits in one call of the script: enough to share its cost, few enough to keep nobody waiting."""
 
 
 def call_of(commits: Sequence[Commit], layout: Layout, *, atomic: bool) -> Call:
@@ -101,26 +105,48 @@ async def commit_all(
 ) -> tuple[list[Outcome], set[int]]:
     """What became of each commit, in order, and the partitions that have something to relay."""
     layout = server.layout
-    groups = [commits] if atomic else [[commit] for commit in commits]
-    calls = [call_of(group, layout, atomic=atomic) for group in groups if group]
+    groups = [list(range(len(commits)))] if atomic else gathered(commits, layout)
+    calls = [call_of([commits[n] for n in group], layout, atomic=atomic) for group in groups]
     answers = await server.calls(calls, timeout=timeout)
-    failed = [answer for answer in answers if isinstance(answer, Exception)]
+    failed = [n for n, answer in enumerate(answers) if isinstance(answer, Exception)]
     if failed:
-        error = server.fault(failed[0])
-        if len(failed) < len(answers):
+        cause = answers[failed[0]]
+        error = server.fault(cause)
+        # Redis refuses a script as a whole, but one that meets a key of a wrong type ends there.
+        is_cut_off = type(error) in (Undecodable, StoreFault) and len(groups[failed[0]]) > 1
+        if is_cut_off or len(failed) < len(answers):
             # Some are written, some are not: whoever asked settles each by its id.
             raise UnknownOutcome(f"a part of a batch was not written: {error}") from error
-        raise error from failed[0]
-    outcomes: list[Outcome] = []
+        raise error from cause
+    outcomes: dict[int, Outcome] = {}
     posted = set()
     for group, call, (_, found, has_posted) in zip(groups, calls, answers, strict=True):
-        outcomes += (to_outcome(one, answer) for one, answer in zip(group, found, strict=True))
+        for n, answer in zip(group, found, strict=True):
+            outcomes[n] = to_outcome(commits[n], answer)
         if has_posted == b"1":
             posted.add(call.part)
-    for outcome in outcomes:
+    for outcome in outcomes.values():
         if isinstance(outcome, Committed):
             server.saw_token(outcome.token)
-    return outcomes, posted
+    return [outcomes[n] for n in range(len(commits))], posted
+
+
+def gathered(commits: Sequence[Commit], layout: Layout) -> list[list[int]]:
+    """Which commits go to the script together, by their places. A call of a script costs more than a
+    small commit does; what is decided for one must not hang on what another one writes."""
+    groups: list[list[int]] = []
+    open_groups: dict[int, list[int]] = {}
+    for n, commit in enumerate(commits):
+        part = layout.part_of(commit.run_id)
+        if commit.starts or commit.finishes or commit.creation is Creation.REPLACE:
+            groups.append([n])
+            continue
+        group = open_groups.get(part)
+        if group is None or len(group) == TOGETHER:
+            group = open_groups[part] = []
+            groups.append(group)
+        group.append(n)
+    return groups
 
 
 def to_outcome(commit: Commit, answer: list[Any]) -> Outcome:

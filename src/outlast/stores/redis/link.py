@@ -113,11 +113,14 @@ class ClusterLink(Link):
         self._client = client
         self._owned = owned
         self._is_stale = False
+        self._learning: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
         await self._client.initialize()
 
     async def close(self) -> None:
+        if self._learning is not None:
+            await asyncio.wait([self._learning])
         if self._owned:
             await self._client.aclose()
 
@@ -219,7 +222,11 @@ class ClusterLink(Link):
         return again, asking
 
     async def _learn(self) -> None:
-        await self._client.nodes_manager.initialize()
+        """Look where the slots are: once for all who want to know it at the same time, or a cluster
+        that has just lost a node would be asked by everybody."""
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.ensure_future(self._client.nodes_manager.initialize())
+        await asyncio.shield(self._learning)
         self._is_stale = False
 
     def _node(self, route: bytes) -> Any:

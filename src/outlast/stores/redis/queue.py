@@ -111,15 +111,25 @@ class RedisQueue(Queue):
                 "attempts": self.max_attempts,
             }
         )
+        if server.layout.partitions == 1:
+            return await self._taken(server, 0, wish, timeout)
         # Looking costs little; a partition is asked to hand out only what was seen to be there.
         while found := await find_available(server, queue, 1, timeout=timeout):
-            call = Call("take", found[0].part, ["token", *TASKS], [wish])
-            answer = await server.call(call, timeout=timeout)
-            if answer[0] == b"done":
-                claim = to_claim(answer[1])
-                server.saw_token(claim.token)
-                return Delivery(to_task(to_state(answer[2]), answer[3]), claim)
+            delivery = await self._taken(server, found[0].part, wish, timeout)
+            if delivery is not None:
+                return delivery
         return None
+
+    async def _taken(
+        self, server: Server, part: int, wish: bytes, timeout: float | None
+    ) -> Delivery | None:
+        call = Call("take", part, ["token", *TASKS], [wish])
+        answer = await server.call(call, timeout=timeout)
+        if answer[0] != b"done":
+            return None
+        claim = to_claim(answer[1])
+        server.saw_token(claim.token)
+        return Delivery(to_task(to_state(answer[2]), answer[3]), claim)
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._settle(claim, {"verb": "ack"}, timeout)

@@ -38,6 +38,6 @@ if #missing > 0 then
 end
 for n, commit in ipairs(commits) do
     outcomes[n] = outcomes[n] or write(commit, plans[n])
+    flush()  -- each is whole, should the next one meet a key that is not of its type
 end
-flush()
 return { 'done', outcomes, has_posted and '1' or '0' }
