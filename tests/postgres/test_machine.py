@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outlast.ports import Store
+from outlast.stores.postgres import PostgresStore
 from outlast.testing.checker import check
 from outlast.testing.clock import ManualClock
 from outlast.testing.comparing import Pairing, differences
@@ -13,11 +14,11 @@ from outlast.testing.faults import Fault, FaultyStore, Never, Nth, Plan, sweep
 from outlast.testing.machine import store_machine
 from tests.faults.scenario import state, tell
 from tests.faults.storm import Storm
-from tests.postgres.places import FreshStore
+from tests.postgres.places import FreshStore, direct
 
 pytestmark = pytest.mark.server
 
-EXAMPLES = 30
+EXAMPLES = 15
 EVERY = 4
 """Of the calls of the story, every so manieth is disturbed: all of them are in `./dev prove`."""
 
@@ -62,9 +63,11 @@ async def test_calls_with_every_fault(fault: Fault) -> None:
 
 @pytest.mark.proves("I1", "I2", "I3", "I4", "I5", "I6", "I7", "I11", "I12", "I13", "I16", "I18")
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_storm_breaks_no_promise(seed: int) -> None:
+async def test_a_storm_breaks_no_promise(seed: int, schema: str) -> None:
     """Racing starters, zombies, lost and doubled answers: the checker finds nothing."""
     clock = ManualClock()
-    async with fresh(clock) as store:
+    # Tables of its own: what a storm has cut off may still be on its way to the server when the
+    # next one begins.
+    async with PostgresStore(direct(), schema=schema, notify=False, clock=clock) as store:
         evidence = await Storm(store, clock, seed).evidence()
     assert [str(one) for one in check(evidence)] == []

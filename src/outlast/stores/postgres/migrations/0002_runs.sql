@@ -100,7 +100,8 @@ BEGIN
     );
 END $$;
 
--- Puts one item into an inbox and makes its run runnable now. The caller holds the run's lock.
+-- Puts one item into an inbox and makes its run runnable now. The caller holds the run's lock, unless
+-- the run began after the caller looked for it: so it is locked here, and read as it is then.
 CREATE FUNCTION @deliver_1(
     now bigint, run text, life text, item text, a_kind text, a_name text, a_sender text,
     a_data bytea, OUT verdict text, OUT given bigint, OUT current bigint, OUT stands text
@@ -109,7 +110,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     r record;
 BEGIN
-    SELECT * INTO r FROM @runs WHERE id = run;
+    SELECT * INTO r FROM @runs WHERE id = run FOR UPDATE;
     IF NOT FOUND THEN
         verdict := 'not found';
         RETURN;
