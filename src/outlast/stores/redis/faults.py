@@ -77,7 +77,7 @@ def _by_answer(message: str, where: str) -> OutlastError:
         return Busy(f"Redis at {where} cannot answer now ({message}): nothing was written")
     if _is_denial(message) or word == "NOPERM":
         return _denied(where)
-    if word == "WRONGTYPE":
+    if "WRONGTYPE" in message:  # Redis 6.2 tells of the script first
         return Undecodable(
             f"a key of the store at {where} is not of its type: something else writes under the "
             "same prefix; choose another"
