@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from outlast.errors import InvalidValue, RunExists
+from outlast.errors import Busy, Fenced, InvalidValue, RunExists
 from outlast.model import Commit, Committed, Event, Item, Receipt, Run, Send, Task
 from outlast.model.times import NOW
 from outlast.ports import SystemClock
@@ -114,3 +114,40 @@ async def test_those_who_wait_are_rung_for_by_the_commit(user: asyncpg.Connectio
             assert store.notifier.rings == rings
         assert await store.notifier.wait(SystemClock(), 30, since=rings)
         await store.delete("rung")
+
+
+@pytest.mark.proves("I5", "I12")
+async def test_a_fenced_commit_is_the_last_word_of_a_transaction(
+    store: PostgresStore, user: asyncpg.Connection
+) -> None:
+    """What a transactional step needs: its effects and its completion are one. Meanwhile the run is
+    busy for others; under a lost claim it is refused, and the user's data go back."""
+    await store.append("r", [Event(type="x", run_id="r")])
+    (held,) = await store.claim_runs("w", 30, run_ids=["r"])
+    token = held.claim.token
+
+    def completion(sequence: int) -> Commit:
+        event = Event(type="step.completed", run_id="r")
+        return Commit(run_id="r", token=token, expected=sequence, events=(event,))
+
+    commit = completion(1)
+    async with user.transaction():
+        await user.execute("INSERT INTO orders VALUES ('o-1')")
+        (outcome,) = await store.on(user).commit([commit])
+        assert isinstance(outcome, Committed)
+        (other,) = await store.commit([completion(1)])
+        assert isinstance(other, Busy)
+    (again,) = await store.commit([commit])  # how a COMMIT that was not answered is settled
+    assert isinstance(again, Committed)
+    assert again.again
+
+    await store.release([held.claim])
+    await store.claim_runs("v", 30, run_ids=["r"])
+    transaction = user.transaction()
+    await transaction.start()
+    await user.execute("INSERT INTO orders VALUES ('o-2')")
+    (refused,) = await store.on(user).commit([completion(2)])
+    assert isinstance(refused, Fenced)
+    await transaction.rollback()
+    assert await user.fetchval("SELECT count(*) FROM orders") == 1
+    assert await store.last_sequence("r") == 2
