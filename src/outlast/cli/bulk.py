@@ -72,7 +72,7 @@ async def do_to_matching(
         return
     if not yes:
         look = f"add --yes to {verb} {number} without being asked, or --dry-run to look"
-        confirm(f"{verb} them?", look)
+        await confirm(f"{verb} them?", look)
     counts: Counter[str] = Counter()
     progress = Progress(verb, None if number.more else number.number)
     batch: list[Run] = []

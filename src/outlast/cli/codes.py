@@ -37,7 +37,7 @@ def code_of(error: BaseException) -> Exit:
     match error:
         case NotFound():
             return Exit.NOT_FOUND
-        case MissingExtra() | UsageError():
+        case MissingExtra() | UsageError() | FileNotFoundError() | PermissionError():
             return Exit.USAGE
         case Refused():
             return Exit.REFUSED

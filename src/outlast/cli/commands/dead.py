@@ -86,7 +86,7 @@ async def dead_purge(session: Session, *, queue: str, tasks: tuple[str, ...], ye
     async with session.store() as store, store.queue() as found:
         if not yes and not tasks:
             number = len(await found.dead(queue, limit=10_000))
-            confirm(
+            await confirm(
                 f"remove {number} dead tasks of {queue}?",
                 f"add --yes to remove {number} tasks without being asked",
             )
