@@ -10,11 +10,13 @@ from typing import Any, Self, TypeVar
 from msgspec import Raw
 
 from outlast.api import Step, Workflow
+from outlast.api.reachable import reachable
 from outlast.client import Client, RunHandle
 from outlast.client.submitting import submission
 from outlast.codecs import JsonCodec
 from outlast.engine.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.engine import LEASE_SECONDS, Engine
+from outlast.engine.execution import current_execution
 from outlast.engine.turn import begun
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, MissingExtra, RunExists, WorkflowMisuse
@@ -68,7 +70,8 @@ class App(Client):
         opened = resolve(store, clock=clock) if isinstance(store, str) else store
         if isinstance(opened.clock, LeapingClock):
             opened = opened.clock.watched(opened)
-        definitions = [workflow.definition for workflow in workflows]
+        given = list(workflows)
+        definitions = [workflow.definition for workflow in given]
         names = [definition.name for definition in definitions]
         twice = {name for name in names if names.count(name) > 1}
         if twice:
@@ -76,6 +79,8 @@ class App(Client):
                 f"two workflows are called {sorted(twice)}: give one another name, "
                 "history knows them by it"
             )
+        children = {workflow.name: workflow.definition for workflow in reachable(given)}
+        definitions += [one for name, one in children.items() if name not in names]
         codec = codec or JsonCodec()
         self._engine = Engine(
             opened, definitions, codec=codec, owner=name, lease=lease, watchers=watchers
@@ -91,6 +96,7 @@ class App(Client):
             opened,
             codec=codec,
             poke=self._engine.poke,
+            drop=self._engine.drop,
             ending=self._engine.ending,
             workflows=self._engine.workflows,
         )
@@ -112,7 +118,7 @@ class App(Client):
     async def open(self) -> None:
         """Open the store and go on with what is unfinished."""
         if self._owns_store:
-            await self._store.open()
+            await self._opened.open()
         await self._engine.open()
         await self._worker.open()
 
@@ -121,7 +127,7 @@ class App(Client):
         await self._worker.close()
         await self._engine.close()
         if self._owns_store:
-            await self._store.close()
+            await self._opened.close()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -154,8 +160,16 @@ class App(Client):
         """
         if on_conflict not in ("attach", "fail", "replace"):
             raise InvalidValue(f"on_conflict={on_conflict!r}: use attach, fail or replace")
+        if current_execution() is not None:
+            raise WorkflowMisuse(
+                "workflow code called app.start(): use `await outlast.child(…)`, which is recorded"
+            )
         if not self._engine.is_open:
             raise Closed("this app is not open: use `async with outlast.App(…) as app:`")
+        if not isinstance(workflow, Workflow):
+            raise WorkflowMisuse(
+                f"{workflow!r} is not a workflow: decorate the function with @outlast.workflow"
+            )
         definition = workflow.definition
         if here and self._engine.workflows.get(definition.name) is not definition:
             raise WorkflowMisuse(

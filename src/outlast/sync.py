@@ -249,6 +249,12 @@ class App:
         return self._app
 
     def _call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        if current_bridge() is not None:
+            coroutine.close()
+            raise WorkflowMisuse(
+                "workflow code called its app: what that does would be done again in every replay. "
+                "Use outlast.sync.child() for another run, or put the call into a step"
+            )
         if self._loop is None:
             coroutine.close()
             raise Closed("this app is not open: use `with outlast.sync.App(…) as app:`")

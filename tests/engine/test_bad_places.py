@@ -133,13 +133,17 @@ async def test_a_signal_to_a_run_that_has_ended_says_how_it_ended() -> None:
     assert (caught.value.run_id, caught.value.status) == ("it", "cancelled")
 
 
+by_name = {"waits": waits}
+
+
 @pytest.mark.proves("I21")
 async def test_a_child_whose_code_is_not_here_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """Another worker may have it, so it is no error; but nobody waits for ever without a word."""
 
     @outlast.workflow
     async def has_a_stranger() -> None:
-        await asyncio.gather(outlast.child(waits), outlast.child(waits))
+        stranger = by_name["waits"]  # not named, so the app cannot know of it
+        await asyncio.gather(outlast.child(stranger), outlast.child(stranger))
 
     caplog.set_level(logging.WARNING, "outlast")
     async with app(has_a_stranger) as testing:

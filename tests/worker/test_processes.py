@@ -78,23 +78,27 @@ async def test_workers_come_and_go(tmp_path: Path) -> None:
     """All runs end as they should, and nothing that was recorded is done again."""
     (tmp_path / "ledger").touch()
     crew = Crew()
-    workers = [crew.hire(work, str(tmp_path)) for _ in range(3)]
-    for worker in workers:
+
+    def hire() -> Member:
+        worker = crew.hire(work, str(tmp_path))
         assert worker.pipe.recv() == "ready"
+        return worker
+
     async with outlast.App(f"sqlite:///{tmp_path}/store.db", name="client") as client:
         for number in range(RUNS):
             await begin(client, number)
-        for worker in workers[:2]:
-            assert await asyncio.to_thread(worker.pipe.recv) == "body"
-        workers[0].kill()
-        stopped(workers[1])
-        replacement = crew.hire(work, str(tmp_path))
-        assert replacement.pipe.recv() == "ready"
+        killed = hire()
+        assert await asyncio.to_thread(killed.pipe.recv) == "body"
+        killed.kill()
+        leaving = hire()
+        assert await asyncio.to_thread(leaving.pipe.recv) == "body"
+        staying = [hire(), hire()]
+        stopped(leaving)
         for number in range(RUNS):
             result = await client.result(f"job-{number}", timeout=60)
             assert result == 2 * number + 2 * (number + 1000)
         await check(client, tmp_path)
-    for worker in (workers[2], replacement):
+    for worker in staying:
         stopped(worker)
 
 

@@ -22,6 +22,7 @@ from outlast.api.structure import (
     scope,
 )
 from outlast.api.telling import (
+    connection,
     heartbeat,
     last_heartbeat,
     now,
@@ -45,6 +46,7 @@ __all__ = [
     "Workflow",
     "branch",
     "child",
+    "connection",
     "continue_as_new",
     "get_logger",
     "halt",

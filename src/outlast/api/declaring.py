@@ -91,6 +91,7 @@ def step(
     at_most_once: bool = False,
     process: bool = False,
     queue: str | None = None,
+    transactional: bool = False,
 ) -> DeclareStep: ...
 def step(
     function: Callable[..., Any] | None = None,
@@ -102,13 +103,15 @@ def step(
     at_most_once: bool = False,
     process: bool = False,
     queue: str | None = None,
+    transactional: bool = False,
 ) -> Any:
     """Declare a step: what it returns is recorded, and once recorded it never runs again.
 
     `retry` says what to do when it raises; `timeout` (seconds) is for each attempt. With
     `process` it runs in a process of its own, which is killed on timeout. With `at_most_once` an
     attempt that was cut off by a crash is not repeated but fails. With `queue` it is done by any
-    worker that has its code: ``App(…, steps=[it])``.
+    worker that has its code: ``App(…, steps=[it])``. With `transactional` what it writes through
+    `outlast.connection()` and its completion are one transaction: exactly once (PostgreSQL).
     """
 
     def declare(function: Callable[..., Any]) -> Step[..., Any]:
@@ -121,6 +124,7 @@ def step(
                 at_most_once=at_most_once,
                 process=process,
                 queue=queue,
+                transactional=transactional,
             )
         )
 

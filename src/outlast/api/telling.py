@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, TypeVar, overload
 
 from outlast.api.inside import the_run
-from outlast.engine.bodies import StepContext, step_context
+from outlast.engine.bodies import StepContext, step_connection, step_context
 from outlast.engine.definition import type_of_value
 from outlast.errors import InvalidValue, WorkflowMisuse
 from outlast.model.run import Attribute
@@ -56,6 +56,19 @@ def step_info() -> StepContext:
         return step_context.get()
     except LookupError:
         raise WorkflowMisuse("step_info() works in a step that a workflow has called") from None
+
+
+def connection() -> Any:
+    """In a transactional step, the connection whose transaction ends with the step: what is written
+    through it is there if and only if the step is recorded as completed. On PostgreSQL it is
+    asyncpg's."""
+    found = step_connection.get(None)
+    if found is None:
+        raise WorkflowMisuse(
+            "connection() works in a step that a workflow has called and that is declared with "
+            "step(transactional=True)"
+        )
+    return found
 
 
 def heartbeat(details: Any = None) -> None:

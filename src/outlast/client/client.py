@@ -18,6 +18,7 @@ from outlast.client.replant import edited_input, replanted
 from outlast.client.waiting import answer_in, answered, ended
 from outlast.engine.audit import activities_of, entries_of
 from outlast.engine.definition import WorkflowDefinition, type_of_value
+from outlast.engine.execution import current_execution
 from outlast.engine.operations.child import cancel_child
 from outlast.engine.replanting import (
     before_failure,
@@ -33,6 +34,7 @@ from outlast.errors import (
     RunFailed,
     Undecodable,
     UpdateFailed,
+    WorkflowMisuse,
 )
 from outlast.model.activity import Activity
 from outlast.model.commit import Commit
@@ -59,14 +61,25 @@ class Client:
         *,
         codec: Codec,
         poke: Callable[[str], None] | None = None,
+        drop: Callable[[str], None] | None = None,
         ending: Callable[[str], asyncio.Future[None] | None] | None = None,
         workflows: dict[str, WorkflowDefinition] | None = None,
     ) -> None:
-        self._store = store
+        self._opened = store
         self._codec = codec
         self._poke = poke or (lambda run_id: None)
+        self._drop = drop or (lambda run_id: None)
         self._ending = ending or (lambda run_id: None)
         self._workflows = workflows or {}
+
+    @property
+    def _store(self) -> Store:
+        if current_execution() is not None:
+            raise WorkflowMisuse(
+                "workflow code called its app: what that does would be done again in every replay. "
+                "Use outlast.child() for another run, or put the call into a step"
+            )
+        return self._opened
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -158,7 +171,12 @@ class Client:
         return self._codec.decode(output, type, where=f"answer to update {name!r}")
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> None:
-        """Ask a run to stop and compensate."""
+        """Ask a run to stop and compensate. One that cannot be replayed with the code that is here
+        is ended as it is: nothing can be compensated."""
+        run = await self._store.get(run_id)
+        if run.wait_kind == "mismatch":
+            await self.terminate(run_id, f"{reason} (not compensated: {run.error})")
+            return
         await self._send(run_id, Item(kind="cancel", name=reason))
 
     async def pause(self, run_id: str) -> None:
@@ -203,11 +221,13 @@ class Client:
             sends=tuple(sends),
         )
         await self._write(commit)
-        self._poke(run_id)
+        self._drop(run_id)
 
     async def delete(self, run_id: str) -> bool:
         """Remove a run and all it owns; whether it was there."""
-        return await self._store.delete(run_id)
+        was_there = await self._store.delete(run_id)
+        self._drop(run_id)
+        return was_there
 
     async def retry(self, run_id: str) -> RunHandle[Any]:
         """Begin a failed run anew from the step that failed: what was done before stays done."""

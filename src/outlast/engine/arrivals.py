@@ -14,6 +14,7 @@ from outlast.engine.mailbox import Mailbox
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.halt import HaltWait
 from outlast.engine.operations.remote import RemoteStep, StepReport
+from outlast.engine.operations.step import StepCall
 from outlast.errors import TryAgain
 from outlast.model.inbox import Item
 from outlast.model.payloads import (
@@ -116,9 +117,10 @@ class Inbox:
         call = self._execution.open.get(item.name)
         data = item.data or Raw(b"{}")
         report = from_json(data, StepReport, where=f"report of step {item.name!r}")
-        if not isinstance(call, RemoteStep) or call.attempt != report.attempt:
-            return  # of an attempt that is over
-        if call.due is not None:
+        if isinstance(call, RemoteStep):
+            if call.attempt != report.attempt or call.due is not None:
+                return  # of an attempt that is over
+        elif not isinstance(call, StepCall) or not call.step.transactional:
             return
         if report.progress is not None:
             progress = StepProgress(attempt=report.attempt, details=report.progress)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -39,7 +41,12 @@ class StepContext(Struct, frozen=True):
         return f"{self.uid}/{self.key}"
 
 
+MAX_THREADS = 1_000
+GRACE_SECONDS = 8.0
+"""How long a process that is to end waits for steps in threads."""
+
 step_context: ContextVar[StepContext] = ContextVar("outlast_step")
+step_connection: ContextVar[Any] = ContextVar("outlast_connection")
 
 
 class Outcome(Struct, frozen=True):
@@ -53,10 +60,13 @@ class Outcome(Struct, frozen=True):
 class Bodies:
     """Runs attempts of steps. Holds nothing but what is under way."""
 
-    def __init__(self, codec: Codec, clock: Clock) -> None:
+    def __init__(self, codec: Codec, clock: Clock, *, grace: float = GRACE_SECONDS) -> None:
+        self.grace = grace
         self._codec = codec
         self.clock = clock
         self.solitude = Solitude(clock)
+        # A thread that hangs must not keep the others from beginning: there are always more.
+        self._threads = ThreadPoolExecutor(MAX_THREADS, "outlast-step")
         self._leaping = clock if isinstance(clock, LeapingClock) else None
 
     async def attempt(
@@ -76,10 +86,17 @@ class Bodies:
                 call = self._told(step, context, self._call_elsewhere, step, context, args, kwargs)
                 value = await self._limited(step, call)
             else:
-                call = self._told(step, context, call_body, step, args, kwargs)
+                call = self._told(step, context, call_body, step, args, kwargs, self._threads)
                 value = await self._limited(step, call)
             output = step.signature.encode_result(self._codec, value)
-        except Exception as raised:  # noqa: BLE001 - whatever a user's code raises is an outcome
+        except asyncio.CancelledError as cancelled:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            error = RuntimeError(f"step {step.name!r} cancelled itself: {cancelled!r}")
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as raised:  # noqa: BLE001 - whatever a user raises is an outcome
             error = raised
         finally:
             step_context.reset(token)
@@ -146,13 +163,16 @@ class Bodies:
                 await asyncio.wait((body,))
 
 
-async def call_body(step: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def call_body(
+    step: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any], threads: Executor
+) -> Any:
     """Call a step's function, in a thread if it is a plain one."""
     try:
         if step.is_async:
             value = await step.function(*args, **kwargs)
         else:
-            value = await asyncio.to_thread(step.function, *args, **kwargs)
+            call = partial(copy_context().run, step.function, *args, **kwargs)
+            value = await asyncio.get_running_loop().run_in_executor(threads, call)
     except SystemExit as exit:
         # It would end the whole process, and every process that tries it again.
         raise RuntimeError(f"step {step.name!r} wanted to exit ({exit}): raise instead") from exit

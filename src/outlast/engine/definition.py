@@ -187,6 +187,7 @@ class StepDefinition(Definition):
         at_most_once: bool = False,
         process: bool = False,
         queue: str | None = None,
+        transactional: bool = False,
     ) -> None:
         super().__init__(function, name=name)
         if "/" in self.name or "#" in self.name or ":" in self.name:
@@ -197,7 +198,14 @@ class StepDefinition(Definition):
         self.timeout = timeout
         self.at_most_once = at_most_once
         self.process = process
+        if transactional and (process or queue is not None or not self.is_async):
+            raise WorkflowMisuse(
+                f"step {self.name!r} is transactional, so it has to be an `async def` that runs "
+                "where its run is: without process and queue"
+            )
+        self.transactional = transactional
         self.queue = None if queue is None else check_name(queue, "queue name")
+        self.in_thread = not self.is_async and not process
         self.compensation: StepDefinition | None = None
 
 

@@ -32,8 +32,17 @@ from outlast.engine.operations.remote import RemoteStep
 from outlast.engine.operations.signal import SignalWait
 from outlast.engine.operations.step import StepCall
 from outlast.engine.operations.timer import TimerWait
+from outlast.engine.transactions import attempt_in_transaction
 from outlast.engine.turn import continued, ending, next_commit, next_wake, parked
-from outlast.errors import Fenced, Mismatch, NotFound, RunClosed, Undecodable, WorkflowMisuse
+from outlast.errors import (
+    Fenced,
+    Mismatch,
+    NotFound,
+    RunClosed,
+    Undecodable,
+    Unsupported,
+    WorkflowMisuse,
+)
 from outlast.model.claim import Claim
 from outlast.model.payloads import (
     Payload,
@@ -82,6 +91,7 @@ class Drive:
         self.suspects = Suspects(bodies.solitude, self._arrived)
         self._leaving = False
         self._cut = False
+        self._doubt: Exception | None = None
 
     def stop(self) -> None:
         """Cut off what is under way and hand the run back, soon."""
@@ -161,6 +171,12 @@ class Drive:
         """Stop what is under way, and put that on record: it counts for nothing."""
         self._cut = True
         self.suspects.stop()
+        threads = [task for key, task in self._running.items() if self._is_in_thread(key)]
+        for mapping in self._maps.values():
+            threads += mapping.finish()
+        if threads:
+            # They cannot be stopped: a step that was begun again elsewhere would run beside them.
+            await asyncio.wait(threads, timeout=self._bodies.grace)
         running = list(self._running.values())
         for task in running:
             task.cancel()
@@ -178,6 +194,10 @@ class Drive:
                 stopped = call.after_stop(now)
                 if stopped is not None:
                     self._execution.deliver(stopped, now, key=call.key)
+
+    def _is_in_thread(self, key: str) -> bool:
+        call = self._execution.open.get(key)
+        return isinstance(call, StepCall) and call.step.in_thread
 
     def _rests(self) -> bool:
         if (
@@ -220,6 +240,8 @@ class Drive:
     async def _take_arrivals(self) -> None:
         """Deliver the outcomes of bodies, the inbox, and what is due, in this order."""
         execution = self._execution
+        if self._doubt is not None:
+            raise self._doubt
         outcomes, self._outcomes = self._outcomes, []
         for call, outcome in outcomes:
             self._take_outcome(call, outcome)
@@ -308,12 +330,31 @@ class Drive:
     async def _run_body(self, call: StepCall) -> None:
         context = self._context(call.key, call.attempt, call.progress)
         try:
+            if call.step.transactional:
+                await self._run_in_transaction(call, context)
+                return
             outcome = await self._bodies.attempt(call.step, context, call.args, call.kwargs)
             self._outcomes.append((call, outcome))
         finally:
             self._running.pop(call.key, None)
             self.suspects.ended(call.key)
             self._arrived.set()
+
+    async def _run_in_transaction(self, call: StepCall, context: StepContext) -> None:
+        try:
+            outcome = await attempt_in_transaction(
+                self._store, self._bodies, call, context, self.claim
+            )
+        except Unsupported as missing:
+            outcome = Outcome(None, missing, 0)
+        except Exception as doubt:  # noqa: BLE001 - it may have been committed
+            # Whoever claims the run next finds out: it is locked as long as nobody can know.
+            self._doubt = doubt
+            return
+        if outcome is None:
+            self._look = True
+        else:
+            self._outcomes.append((call, outcome))
 
     async def _look_for(self, child: ChildRun) -> None:
         """See what is there under an id that a child has of its own."""

@@ -26,7 +26,7 @@ from outlast.engine.leases import Lease, Leases, unless_meant
 from outlast.engine.turn import ending, next_commit, parked
 from outlast.engine.watch import LoopWatch
 from outlast.engine.watching import Strangers, Watcher, Watchers
-from outlast.errors import Mismatch, StoreFault, TryAgain, Undecodable, WorkflowMisuse
+from outlast.errors import Closed, Mismatch, StoreFault, TryAgain, Undecodable, WorkflowMisuse
 from outlast.model.claim import Claim, ClaimedRun, Hold
 from outlast.model.commit import Creation
 from outlast.model.ids import new_id
@@ -73,7 +73,7 @@ class Engine:
         watch = Watchers((Strangers(self.workflows), *watchers))
         self._journal = Journal(store, timeout=self._patience, watch=watch)
         self._codec = codec
-        self._bodies = Bodies(codec, store.clock)
+        self._bodies = Bodies(codec, store.clock, grace=0.8 * self._patience)
         self._lease = lease
         self._concurrency = concurrency
         self._drives: dict[str, Drive] = {}
@@ -131,6 +131,12 @@ class Engine:
         drive = self._drives.get(run_id)
         if drive is not None:
             drive.poke()
+
+    def drop(self, run_id: str) -> None:
+        """A run has been ended or deleted by force: if it is driven here, that is over."""
+        task = self._tasks.get(run_id)
+        if task is not None:
+            task.cancel()
 
     def ending(self, run_id: str) -> asyncio.Future[None] | None:
         """What is done when the run is no longer driven here; None if it is not now."""
@@ -286,6 +292,10 @@ class Engine:
             except (TryAgain, StoreFault, asyncio.CancelledError) as error:
                 unless_meant()
                 log.warning("claiming failed, trying again: %s", error)
+            except Closed:
+                raise  # nothing more can be claimed: the store was closed under us
+            except Exception:
+                log.exception("claiming failed in an unforeseen way, trying again")
             await self._store.notifier.wait(self._clock, pause, since=rings)
 
     async def _idle_time(self, looked_at: datetime) -> float:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from outlast.errors import StoreFault, TryAgain
+from outlast.errors import Closed, StoreFault, TryAgain
 from outlast.model.claim import Claim
 from outlast.ports.store import Store
 
@@ -82,6 +82,12 @@ class Leases:
         except (TryAgain, StoreFault, asyncio.CancelledError) as error:
             unless_meant()
             log.warning("renewing failed, trying again: %s", error)
+            self._give_up_doubtful()
+            return False
+        except Closed:
+            raise
+        except Exception:
+            log.exception("renewing failed in an unforeseen way, trying again")
             self._give_up_doubtful()
             return False
         for lease, claim in zip(held, found, strict=True):

@@ -47,6 +47,11 @@ class MapBodies:
         """Whether the code no longer waits for it."""
         return self._call.future is not None and self._call.future.cancelled()
 
+    def finish(self) -> list[asyncio.Task[None]]:
+        """Begin nothing more; the items that nobody can stop, because they are in threads."""
+        self._paused = True
+        return list(self._running) if self._call.step.in_thread else []
+
     def stop(self) -> None:
         """Cancel what runs."""
         self._paused = True

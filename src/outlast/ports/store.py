@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
 from outlast.errors import Unsupported
 from outlast.ports.details import DetailMethods
 from outlast.ports.histories import HistoryMethods
@@ -19,3 +22,12 @@ class Store(HistoryMethods, RecordMethods, DetailMethods):
     def queue(self) -> Queue:
         """The queue that lives in the same database, so that tasks are part of a commit."""
         raise Unsupported(f"{type(self).__name__} has no queue of its own: pass one to the app")
+
+    def transaction(self) -> AbstractAsyncContextManager[tuple[Any, Store]]:
+        """A transaction on the store's own database, for a transactional step: a connection for
+        the user's data, and this store on that connection. It is committed when the context ends,
+        and rolled back if that ends in an error."""
+        raise Unsupported(
+            f"{type(self).__name__} has no transactions for steps: use PostgreSQL, or pass "
+            "`step_info().idempotency_key` on to what the step calls"
+        )

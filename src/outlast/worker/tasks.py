@@ -22,11 +22,11 @@ from msgspec import Raw
 
 from outlast.engine.bodies import Bodies, Outcome, StepContext
 from outlast.engine.definition import StepDefinition
-from outlast.engine.leases import Lease, Leases
+from outlast.engine.leases import Lease, Leases, unless_meant
 from outlast.engine.operations.remote import StepReport, queue_of
 from outlast.engine.operations.step import failure_of, interruption_of, stop_of
 from outlast.engine.retry import MAX_INTERRUPTIONS
-from outlast.errors import Fenced, OutlastError, StoreFault, TryAgain
+from outlast.errors import Closed, Fenced, OutlastError, StoreFault, TryAgain
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.payloads import StepFailed
 from outlast.model.task import Delivery, Task
@@ -41,6 +41,7 @@ IDLE_SECONDS = 1.0
 LISTENING_SECONDS = 5.0
 LONGEST_PAUSE = 86_400.0
 SENDING_PAUSES = (0.05, 0.2, 1.0, 3.0, 10.0)
+IN_THREAD = "a step in a thread"
 log = logging.getLogger("outlast.worker")
 
 
@@ -64,10 +65,11 @@ class TaskWorker:
         self._owner = owner
         self._lease = lease
         self._concurrency = concurrency
-        self._bodies = Bodies(codec, store.clock)
+        self._bodies = Bodies(codec, store.clock, grace=lease / 4)
         self._leases = Leases(store, lease)
         self._working: dict[asyncio.Task[None], Lease] = {}
         self._room = asyncio.Event()
+        self._stopping = False
         self._daemons: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -85,10 +87,16 @@ class TaskWorker:
         for daemon in self._daemons:
             daemon.cancel()
         await asyncio.gather(*self._daemons, return_exceptions=True)
+        self._stopping = True
+        threads = [task for task in self._working if task.get_name() == IN_THREAD]
+        if threads:
+            # They cannot be stopped: a step that was begun again elsewhere would run beside them.
+            await asyncio.wait(threads, timeout=self._bodies.grace)
         working = list(self._working)
         for task in working:
-            task.cancel("the worker stops")
+            task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
+        self._stopping = False
         if self._daemons:
             self._daemons = []
             await self._queue.close()
@@ -104,8 +112,13 @@ class TaskWorker:
             try:
                 if await self._take_some():
                     continue
-            except (TryAgain, StoreFault) as error:
+            except (TryAgain, StoreFault, asyncio.CancelledError) as error:
+                unless_meant()
                 log.warning("taking tasks failed, trying again: %s", error)
+            except Closed:
+                raise
+            except Exception:
+                log.exception("taking tasks failed in an unforeseen way, trying again")
             await notifier.wait(self._clock, pause, since=rings)
             # Nobody rings when a lease ends: where time is virtual, that is looked for less and
             # less often, and at last no more.
@@ -127,7 +140,8 @@ class TaskWorker:
             delivery = await self._queue.take(queue, owner=self._owner, visibility=self._lease)
             if delivery is not None:
                 found = True
-                working = asyncio.create_task(self._work(step, delivery))
+                name = IN_THREAD if step.in_thread else None
+                working = asyncio.create_task(self._work(step, delivery), name=name)
                 lost = partial(working.cancel, "its lease was lost")
                 self._working[working] = self._leases.hold(delivery.claim, lost=lost)
                 working.add_done_callback(self._over)
@@ -152,8 +166,8 @@ class TaskWorker:
         told = _Progress()
         try:
             outcome = await self._attempt(step, task, attempt, told)
-        except asyncio.CancelledError as cancelled:
-            if "the worker stops" in cancelled.args and not step.at_most_once:
+        except asyncio.CancelledError:
+            if self._stopping and not step.at_most_once:
                 stopped = stop_of(attempt, self._clock.now())
                 report = StepReport(attempt=attempt, failed=stopped, progress=told.details)
                 await self._tell(delivery, report)

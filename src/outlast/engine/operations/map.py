@@ -51,6 +51,11 @@ class MapCall(Operation):
                 f"step {step.name!r} has a queue: map() does its items where the run is. Give the "
                 f"step no queue, or await it for each item: asyncio.gather(*map({step.name}, …))"
             )
+        if step.at_most_once:
+            raise WorkflowMisuse(
+                f"step {step.name!r} is at_most_once: map() begins items again that a crash has cut "
+                "off. Await the step for each item instead"
+            )
         self.name = f"map:{step.name}"
         self.step = step
         self.items = list(items)

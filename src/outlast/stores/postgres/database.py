@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -193,6 +194,10 @@ class Database:
                 await source.close()
 
     # -- calls --------------------------------------------------------------------------------
+
+    def acquire(self) -> AbstractAsyncContextManager[Any]:
+        """A connection for somebody who needs one for longer than a call."""
+        return self._source(urgent=False).acquire(None)
 
     async def fetch(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from outlast.model.query import Page, RunQuery, check_limit, cursor_of, parse_cu
 from outlast.model.run import Run, Status
 from outlast.model.times import EPOCH, from_micros
 from outlast.ports.capability import ALL_CAPABILITIES
+from outlast.ports.store import Store
 from outlast.stores.postgres.details import PostgresDetails
 from outlast.stores.postgres.outcomes import outcome_of
 from outlast.stores.postgres.packing import pack_claims, pack_commits
@@ -65,6 +67,12 @@ class PostgresStore(PostgresDetails):
         from outlast.stores.postgres.borrowed import BorrowedStore
 
         return BorrowedStore(self, connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
+        await self.open()
+        async with self.database.acquire() as connection, connection.transaction():
+            yield connection, self.on(connection)
 
     def describe(self) -> dict[str, object]:
         """Version and durability of the server, whether there is a pooler, schema, warnings."""

@@ -1,0 +1,79 @@
+"""A transactional step: its effects on the database and its completion are one transaction.
+
+::
+
+    BEGIN ── the user's statements ── commit(token, outcome to the run's own inbox) ── COMMIT
+
+The last statement is fenced by the run's claim: a process that was superseded rolls back. If the
+process dies after the COMMIT, the outcome is in the inbox, and whoever claims the run next takes it
+from there before anything is tried again; if it dies before, nothing has happened at all.
+"""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from outlast.engine.bodies import Bodies, Outcome, StepContext, step_connection
+from outlast.engine.operations.remote import StepReport
+from outlast.engine.operations.step import StepCall
+from outlast.errors import Busy, TryAgain
+from outlast.model.claim import Claim
+from outlast.model.commit import Commit, Committed
+from outlast.model.inbox import Item, Send
+from outlast.model.wire import to_json
+from outlast.ports.store import Store
+
+PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""A commit of the same run that is on its way locks it for a moment."""
+
+
+async def attempt_in_transaction(
+    store: Store, bodies: Bodies, call: StepCall, context: StepContext, claim: Claim
+) -> Outcome | None:
+    """One attempt. None when it was committed: the outcome is in the inbox. Raises if nobody knows
+    whether it was."""
+    failed: Outcome | None = None
+    try:
+        async with store.transaction() as (connection, borrowed):
+            token = step_connection.set(connection)
+            try:
+                outcome = await bodies.attempt(call.step, context, call.args, call.kwargs)
+            finally:
+                step_connection.reset(token)
+            if outcome.error is not None:
+                failed = outcome
+                raise _RollBack
+            await _record(borrowed, call, outcome, claim)
+    except _RollBack:
+        return failed
+    return None
+
+
+async def _record(store: Store, call: StepCall, outcome: Outcome, claim: Claim) -> None:
+    report = StepReport(
+        attempt=call.attempt, output=outcome.output, duration_ns=outcome.duration_ns
+    )
+    item = Item(
+        kind="step",
+        name=call.key,
+        id=f"{claim.uid}/{call.key} in its transaction",
+        data=Raw(to_json(report)),
+    )
+    commit = Commit(
+        run_id=claim.run_id,
+        uid=claim.uid,
+        token=claim.token,
+        sends=(Send(run_id=claim.run_id, uid=claim.uid, item=item),),
+    )
+    for pause in PAUSES:
+        [answer] = await store.commit([commit])
+        if isinstance(answer, Committed):
+            return
+        if not isinstance(answer, Busy):
+            raise answer
+        await store.clock.sleep(pause)
+    raise TryAgain(f"run {claim.run_id!r} was locked for too long")
+
+
+class _RollBack(Exception):
+    """The step has failed: what it wrote is undone."""

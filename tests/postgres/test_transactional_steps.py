@@ -1,0 +1,148 @@
+"""Transactional steps: the user's rows and the step's completion are one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from functools import partial
+from multiprocessing.connection import Connection as Pipe
+from typing import Any
+
+import asyncpg
+import pytest
+
+import outlast
+from outlast.errors import RunFailed, WorkflowMisuse
+from outlast.model import EventType
+from tests.postgres.places import url_of
+from tests.sqlite_processes.crew import Member
+
+pytestmark = pytest.mark.server
+SCHEMA = f"transactional_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+TABLE = f"ledger_{SCHEMA}"
+fates: list[str] = []
+
+
+@outlast.step(transactional=True, retry=outlast.Retry(attempts=2, delay=0, jitter=0))
+async def pay(amount: int) -> int:
+    fate = fates.pop(0) if fates else "pays"
+    await outlast.connection().execute(f"INSERT INTO {TABLE} (amount) VALUES ($1)", amount)
+    if fate == "fails":
+        raise ConnectionError("the bank is closed")
+    if fate == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return amount
+
+
+@outlast.step
+async def after() -> None:
+    if "dies after" in fates:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@outlast.workflow
+async def buys(amount: int) -> int:
+    paid = await pay(amount)
+    await after()
+    return paid
+
+
+@pytest.fixture
+async def database() -> AsyncIterator[Any]:
+    fates.clear()
+    connection = await asyncpg.connect(url_of())
+    await connection.execute(
+        f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; DROP TABLE IF EXISTS {TABLE}"
+    )
+    await connection.execute(f"CREATE TABLE {TABLE} (amount int)")
+    yield connection
+    await connection.execute(
+        f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; DROP TABLE IF EXISTS {TABLE}"
+    )
+    await connection.close()
+
+
+def app(**options: Any) -> outlast.App:
+    from outlast.stores.postgres import PostgresStore
+
+    return outlast.App(PostgresStore(url_of(), schema=SCHEMA), workflows=[buys], **options)
+
+
+async def paid(database: Any) -> list[int]:
+    return [row["amount"] for row in await database.fetch(f"SELECT amount FROM {TABLE}")]
+
+
+@pytest.mark.proves("I9")
+async def test_rows_and_completion_are_there_together(database: Any) -> None:
+    """And history has it as any other step."""
+    async with app() as opened:
+        run = await opened.start(buys, 7, id="b")
+        assert await run.result(timeout=30) == 7
+        types = [event.type for event in await opened.history("b")]
+        assert types.count(EventType.STEP_COMPLETED) == 2
+    assert await paid(database) == [7]
+
+
+async def test_a_step_that_fails_leaves_no_rows(database: Any) -> None:
+    """Each attempt is a transaction of its own."""
+    fates[:] = ["fails", "pays"]
+    async with app() as opened:
+        assert await (await opened.start(buys, 7)).result(timeout=30) == 7
+    assert await paid(database) == [7]
+    fates[:] = ["fails", "fails"]
+    async with app() as opened:
+        with pytest.raises(RunFailed, match="the bank is closed"):
+            await (await opened.start(buys, 8)).result(timeout=30)
+    assert await paid(database) == [7]
+
+
+def live(pipe: Pipe, fate: list[str]) -> int:
+    """A process that pays, and may be killed."""
+    fates[:] = fate
+
+    async def work() -> int:
+        async with app(lease=1) as opened:
+            if "dies at the fold" in fate:
+                opened.store.commit = partial(folds_never, opened.store.commit)  # type: ignore[method-assign]
+            await opened.start(buys, 7, id="killed")
+            return int(await opened.result("killed", timeout=60))
+
+    return asyncio.run(work())
+
+
+async def folds_never(commit: Any, commits: Any, **options: Any) -> Any:
+    """Die where the outcome, which the transaction has left in the inbox, becomes history."""
+    if any(event.type == EventType.STEP_COMPLETED for one in commits for event in one.events):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return await commit(commits, **options)
+
+
+@pytest.mark.proves("I9", "I5")
+@pytest.mark.parametrize("fate", [["dies"], ["pays", "dies at the fold"], ["pays", "dies after"]])
+async def test_a_process_that_is_killed_pays_once(database: Any, fate: list[str]) -> None:
+    """Before the end of the transaction it has not paid, after it it has; never twice."""
+    member = Member(live, (fate,))
+    with pytest.raises(EOFError):
+        await asyncio.to_thread(member.pipe.recv)
+    member.kill()
+    assert await paid(database) == ([] if fate == ["dies"] else [7])
+    member = Member(live, ([],))
+    assert await asyncio.to_thread(member.pipe.recv) == 7
+    member.process.join()
+    assert await paid(database) == [7]
+
+
+async def test_bad_use(database: Any) -> None:
+    """It is an async step, where the run is, on a store that has transactions."""
+    with pytest.raises(WorkflowMisuse, match="connection"):
+        outlast.connection()
+    with pytest.raises(WorkflowMisuse, match="transactional"):
+
+        @outlast.step(transactional=True)
+        def plain() -> None: ...
+
+    async with outlast.App("memory:", workflows=[buys]) as opened:
+        with pytest.raises(RunFailed, match="has no transactions"):
+            await (await opened.start(buys, 7)).result(timeout=30)
