@@ -325,7 +325,8 @@ class Mismatch(RunError):
             f"  history: {recorded}\n"
             f"  code:    {asked}\n"
             + (f"  at:      {at}\n" if at else "")
-            + "Bring back what was there, or give changed code a new workflow version"
+            + "Bring back what was there, or let runs that are under way go the old way with "
+            "`if outlast.patched(…):`; then resume the run"
         )
         self.run_id = run_id
         self.recorded = recorded

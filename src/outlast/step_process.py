@@ -5,26 +5,31 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from outlast.codecs import JsonCodec
 from outlast.engine.bodies import StepContext, step_context
 from outlast.engine.process import Order, Reply
+from outlast.engine.retry import name_of
 from outlast.model.wire import from_json, to_json
 
 
 def main(module: str, name: str) -> None:
     """Read the order, call the function, write the result."""
     tell = _line_to_parent()
-    function: Any = importlib.import_module(module)
-    for part in name.split("."):
-        function = getattr(function, part)
-    definition = getattr(function, "definition", function)
     codec = JsonCodec()
     try:
-        order = from_json(sys.stdin.buffer.read(), Order, where="the order")
+        order = from_json(sys.stdin.buffer.readline(), Order, where="the order")
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        function: Any = importlib.import_module(module)
+        for part in name.split("."):
+            function = getattr(function, part)
+        definition = getattr(function, "definition", function)
         step_context.set(
             StepContext(
                 run_id=order.run_id,
@@ -42,7 +47,16 @@ def main(module: str, name: str) -> None:
             value = asyncio.run(value)
         tell(Reply(output=definition.signature.encode_result(codec, value)))
     except Exception as error:  # noqa: BLE001 - it is told to the parent
-        tell(Reply(error=f"{type(error).__name__}: {error}"))
+        kinds = [name_of(kind) for kind in type(error).__mro__]
+        tell(Reply(error=f"{type(error).__name__}: {error}", kinds=kinds))
+
+
+def _end_with_parent() -> None:
+    """A step must not outlive the process that counts on it: another one may have begun it anew."""
+    sys.stdin.buffer.read()
+    with suppress(ProcessLookupError):
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)
 
 
 def _line_to_parent() -> Callable[[Reply], None]:

@@ -56,7 +56,7 @@ def replanted(
     )
     copies = tuple(
         msgspec.structs.replace(event, run_id=run_id, sequence=0, token=0)
-        for event in seeded(events, run, input)
+        for event in seeded(events, run, input, again=replace is not None)
     )
     starts = tuple(
         restarted(run_id, key, child, workflows.get(child.workflow_name))

@@ -320,7 +320,7 @@ class Drive:
                         lambda future: task.cancel() if future.cancelled() else None
                     )
             case MapCall():
-                context = self._context(operation.key, 1, None)
+                context = self._context(operation, 1, None)
                 self._maps[operation.key] = MapBodies(
                     operation, self._bodies, context, self._arrived
                 )
@@ -328,7 +328,7 @@ class Drive:
                 self._running[operation.key] = asyncio.create_task(self._look_for(operation))
 
     async def _run_body(self, call: StepCall) -> None:
-        context = self._context(call.key, call.attempt, call.progress)
+        context = self._context(call, call.attempt, call.progress)
         try:
             if call.step.transactional:
                 await self._run_in_transaction(call, context)
@@ -368,8 +368,8 @@ class Drive:
             self._running.pop(child.key, None)
             self._arrived.set()
 
-    def _context(self, key: str, attempt: int, progress: Raw | None) -> StepContext:
-        loop = asyncio.get_running_loop()
+    def _context(self, call: Operation, attempt: int, progress: Raw | None) -> StepContext:
+        loop, key = asyncio.get_running_loop(), call.key
 
         def report(details: Raw) -> None:
             # A plain step is in a thread, and may live on there when its attempt is over.
@@ -377,7 +377,7 @@ class Drive:
 
         return StepContext(
             run_id=self._run.id,
-            uid=self.claim.uid,
+            uid=self._execution.life_of(call),
             key=key,
             attempt=attempt,
             progress=progress,

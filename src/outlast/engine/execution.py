@@ -94,6 +94,7 @@ class Execution:
         self._said: dict[tuple[str, str], tuple[Payload, Operation | None]] = {}
         self._main: asyncio.Task[Any] | None = None
         self._ended = False
+        self._lineage: Sequence[tuple[str, int]] = ()
 
     # -- history to code ----------------------------------------------------------------------
 
@@ -143,6 +144,7 @@ class Execution:
             self.now = event.timestamp
             self.seed = payload.seed or self.uid
             self.origin = payload.origin or payload.input
+            self._lineage = payload.lineage
             self._begin(payload)
         elif isinstance(payload, CancelRequested):
             self.now = event.timestamp
@@ -176,6 +178,7 @@ class Execution:
         """A statement is recorded: the operation takes it in, with what history says of it."""
         operation = self.open.get(key)
         if operation is not None:
+            operation.asked_at = operation.asked_at or event.sequence
             operation.recorded = True
             if isinstance(payload, OperationAbandoned) or operation.apply(event, payload):
                 del self.open[key]
@@ -222,6 +225,14 @@ class Execution:
                 del self._said[said]
         else:
             self.say(operation.key, OperationAbandoned(), operation)
+
+    def life_of(self, operation: Operation) -> str:
+        """The uid of the life in which something was first asked for: a run that is retried has
+        what it was doing from an earlier one."""
+        for uid, last in self._lineage:
+            if 0 < operation.asked_at <= last:
+                return uid
+        return self.uid
 
     @property
     def scope(self) -> Scope:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -23,7 +25,12 @@ LONGEST_LINE = 2**30
 
 
 class ProcessStepFailed(OutlastError):
-    """What a step raised in its own process, as text."""
+    """What a step raised in its own process, as text, with the names of its classes: `Retry` looks
+    at those."""
+
+    def __init__(self, text: str, kinds: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.kinds = tuple(kinds)
 
 
 class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -41,6 +48,7 @@ class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the child tells its parent: a report, and at last the result or an error."""
 
     error: str | None = None
+    kinds: list[str] = []
     output: Raw | None = None
     report: Raw | None = None
 
@@ -62,6 +70,7 @@ async def call_in_process(step: Any, order: Order, report: Callable[[Raw], None]
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=LONGEST_LINE,
+        start_new_session=True,  # so that what the step has started can be killed with it
         env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
     )
     try:
@@ -69,7 +78,8 @@ async def call_in_process(step: Any, order: Order, report: Callable[[Raw], None]
         await process.wait()
     finally:
         if process.returncode is None:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if output is None:
         raise ProcessStepFailed(f"its process ended with code {process.returncode}")
@@ -82,15 +92,15 @@ async def _converse(
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        process.stdin.write(to_json(order))
+        # It stays open: when it ends, so have we, and the child ends too.
+        process.stdin.write(to_json(order) + b"\n")
         await process.stdin.drain()
-        process.stdin.close()
     except (BrokenPipeError, ConnectionResetError):
         pass  # it died before it had read all: its exit code says how
     async for line in process.stdout:
         reply = from_json(line, Reply, where="what a step's process said")
         if reply.error is not None:
-            raise ProcessStepFailed(reply.error)
+            raise ProcessStepFailed(reply.error, reply.kinds)
         if reply.output is not None:
             return Raw(bytes(reply.output))
         if reply.report is not None:

@@ -79,12 +79,19 @@ def before_failure(history: Sequence[Event], failed: str | None) -> list[Event]:
     return before_step(kept, failed)
 
 
-def seeded(events: Sequence[Event], run: Run, input: Raw | None) -> list[Event]:
-    """The same events as the beginning of another run, with the luck of `run`."""
+def seeded(events: Sequence[Event], run: Run, input: Raw | None, *, again: bool) -> list[Event]:
+    """The same events as the beginning of another run, with the luck of `run`. With `again` it is
+    the same run once more: steps that were asked for in an earlier life keep the idempotency keys
+    that they had there, because nobody knows how far they came."""
     started = payload_of(events[0])
     assert isinstance(started, WorkflowStarted)
-    seed = started.seed or run.uid
-    fresh = msgspec.structs.replace(started, seed=seed, input=input or started.input)
+    lineage = []
+    if again:
+        lineage = [(uid, min(last, len(events))) for uid, last in started.lineage]
+        lineage.append((run.uid, len(events)))
+    fresh = msgspec.structs.replace(
+        started, seed=started.seed or run.uid, input=input or started.input, lineage=lineage
+    )
     first = msgspec.structs.replace(events[0], data=Raw(to_json(fresh)))
     return [first, *events[1:]]
 

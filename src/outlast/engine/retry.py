@@ -43,9 +43,9 @@ class Retry:
 
     def wait(self, failures: int, error: BaseException) -> timedelta | None:
         """How long to wait after the `failures`-th failure, or None to give up."""
-        if failures >= self.attempts or isinstance(error, (*self.give_up_on, PayloadError)):
+        if failures >= self.attempts or _is(error, (*self.give_up_on, PayloadError)):
             return None
-        if not isinstance(error, self.retry_on):
+        if not _is(error, self.retry_on):
             return None
         try:
             seconds = min(self.delay * self.backoff ** (failures - 1), self._most)
@@ -53,6 +53,17 @@ class Retry:
             seconds = self._most if self.delay else 0.0
         seconds *= 1 + random.uniform(-self.jitter, self.jitter)
         return timedelta(seconds=seconds)
+
+
+def _is(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
+    """Whether an error is of one of these kinds; one from another process has only their names."""
+    elsewhere = getattr(error, "kinds", ())
+    return isinstance(error, kinds) or any(name_of(kind) in elsewhere for kind in kinds)
+
+
+def name_of(kind: type) -> str:
+    """The full name of a class."""
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 ONCE = Retry(attempts=1)

@@ -33,6 +33,8 @@ class WorkflowStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     seed: str = ""
     # The input of the first life, if this one goes on from another: so that a start stays the same.
     origin: Raw | None = None
+    # Of a run that is retried: the uids of its earlier lives, each with the last event from there.
+    lineage: list[tuple[str, int]] = []
 
 
 class WorkflowCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):

@@ -197,7 +197,7 @@ class TaskWorker:
         progress = task.metadata.get("progress")
         context = StepContext(
             run_id=task.run_id,
-            uid=task.uid,
+            uid=task.metadata.get("life", task.uid),
             key=task.step,
             attempt=attempt,
             progress=None if progress is None else Raw(progress.encode()),

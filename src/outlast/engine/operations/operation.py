@@ -24,6 +24,8 @@ class Operation(ABC):
     name: str
     key: str = ""
     recorded: bool = False
+    asked_at: int = 0
+    """The sequence of its intent, if that was read from history."""
     future: asyncio.Future[Any] | None = None
     wait_kind: str | None = None
     """What a run waits for that has nothing but this open; None if something is done for it."""

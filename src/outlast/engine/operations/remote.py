@@ -53,7 +53,11 @@ class RemoteStep(StepCall):
         return super().wait_kind or "task"
 
     def _task(self, execution: Execution) -> Task:
-        metadata = {"attempt": str(self.attempt), "failures": str(self.failures)}
+        metadata = {
+            "life": execution.life_of(self),
+            "attempt": str(self.attempt),
+            "failures": str(self.failures),
+        }
         if self.progress is not None:
             metadata["progress"] = bytes(self.progress).decode()
         assert self.step.queue is not None

@@ -117,9 +117,10 @@ def failure_of(
 ) -> Failed:
     """What to record when an attempt has raised, after so many that have failed before."""
     wait = step.retry.wait(failures + 1, error)
+    kinds = getattr(error, "kinds", ())  # of an error from another process
     return Failed(
         error=str(error) or type(error).__name__,
-        error_type=type(error).__name__,
+        error_type=kinds[0].rpartition(".")[2] if kinds else type(error).__name__,
         attempt=attempt,
         will_retry=wait is not None,
         retry_at=None if wait is None else now + wait,
