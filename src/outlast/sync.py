@@ -37,8 +37,11 @@ from outlast.app import App as AsyncApp
 from outlast.client import RunHandle as AsyncRunHandle
 from outlast.engine.bridge import current_bridge
 from outlast.engine.definition import StepDefinition
+from outlast.engine.operations.region import Stop
 from outlast.engine.retry import Retry
 from outlast.errors import Closed, WorkflowMisuse
+from outlast.model.activity import Activity
+from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.run import Run, Status
 from outlast.ports.store import Store
@@ -48,6 +51,7 @@ __all__ = [
     "Retry",
     "RunHandle",
     "Step",
+    "Stop",
     "Workflow",
     "branch",
     "child",
@@ -56,12 +60,14 @@ __all__ = [
     "halt",
     "heartbeat",
     "last_heartbeat",
+    "loop",
     "map",
     "now",
     "on_update",
     "patched",
     "publish",
     "random",
+    "scope",
     "set_attributes",
     "sleep",
     "sleep_until",
@@ -213,6 +219,16 @@ class App:
         events: list[Event] = self._call(self._opened.history(run_id))
         return events
 
+    def entries(self, run_id: str) -> list[Entry]:
+        """The audit of a run."""
+        entries: list[Entry] = self._call(self._opened.entries(run_id))
+        return entries
+
+    def activities(self, run_id: str) -> list[Activity]:
+        """The state of each step of a run."""
+        activities: list[Activity] = self._call(self._opened.activities(run_id))
+        return activities
+
     def find(self, **filters: Any) -> list[Run]:
         """Runs that match, newest first."""
 
@@ -234,9 +250,9 @@ class App:
         """Begin a failed run anew from the step that failed."""
         return RunHandle(self._call, self._call(self._opened.retry(run_id)))
 
-    def fork(self, run_id: str, step: str, *, id: str | None = None) -> RunHandle[Any]:
-        """Begin a new run that shares another one's history up to a step."""
-        return RunHandle(self._call, self._call(self._opened.fork(run_id, step, id=id)))
+    def fork(self, run_id: str, step: str, **options: Any) -> RunHandle[Any]:
+        """Begin a new run that shares another one's history up to a step; see `outlast.App.fork`."""
+        return RunHandle(self._call, self._call(self._opened.fork(run_id, step, **options)))
 
     def delete(self, run_id: str) -> bool:
         """Remove a run and all it owns; whether it was there."""
@@ -314,6 +330,19 @@ def map(step: Step[[T], R] | PlainStep[[T], R], items: Iterable[T], **options: A
     """Call a step for each item, several at once; the results in the order of the items."""
     _plain("map")
     return cast("list[R]", api.map(cast("Step[[T], R]", step), items, **options))
+
+
+def scope(body: Callable[..., R], *args: Any, name: str | None = None, **kwargs: Any) -> R:
+    """Run part of a workflow so that, once it is finished, only its result is kept in replay."""
+    _plain("scope")
+    return cast("R", api.scope(cast("Any", body), *args, name=name, **kwargs))
+
+
+def loop(body: Callable[[T], T | Stop[R]], state: T, *, name: str | None = None) -> R:
+    """Call `body` with a state, again and again with the state it returns, until it returns
+    ``Stop(result)``. A replay begins at the last iteration."""
+    _plain("loop")
+    return cast("R", api.loop(cast("Any", body), state, name=name))
 
 
 def _plain(name: str) -> None:

@@ -263,3 +263,37 @@ async def test_a_terminated_run_stops_at_once() -> None:
         await opened.terminate("it")
         await asyncio.wait_for(stopped.wait(), 20)
         assert await run.status() is Status.CANCELLED
+
+
+# -- plain workflows ------------------------------------------------------------------------------
+
+
+@outlast.sync.step
+def double(number: int) -> int:
+    ran.append(f"double {number}")
+    return 2 * number
+
+
+@outlast.sync.workflow
+def plainly() -> list[int]:
+    def twice(number: int) -> int:
+        return double(double(number))
+
+    def grow(number: int) -> int | outlast.sync.Stop[int]:
+        return outlast.sync.Stop(number) if number > 20 else double(number)
+
+    quadruple = outlast.sync.scope(twice, 3)
+    grown = outlast.sync.loop(grow, quadruple)
+    outlast.sync.sleep(days=1)
+    return [quadruple, grown]
+
+
+async def test_a_plain_workflow_has_scopes_and_loops() -> None:
+    """With plain bodies, which are not run again when they are finished."""
+    async with app(plainly) as virtual:
+        run = await virtual.start(plainly, id="p")
+        assert await run.result() == [12, 24]
+        assert ran == ["double 3", "double 6", "double 12"]
+        types = [event.type for event in await virtual.history("p")]
+        assert types.count("scope.completed") == 1
+        assert types.count("loop.iterated") == 1

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import wraps
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from outlast.api.declaring import Step, Workflow
 from outlast.api.inside import perform, the_run
+from outlast.engine.bridge import current_bridge, run_in_thread
+from outlast.engine.execution import Execution
 from outlast.engine.operations import branch as _branch
 from outlast.engine.operations.child import ChildRun, ParentClose
 from outlast.engine.operations.map import MapCall
@@ -70,7 +74,7 @@ def scope(
 ) -> Coroutine[Any, Any, R]:
     """Run part of a workflow so that, once it is finished, only its result is kept in replay."""
     label = name or body.__name__
-    return perform(lambda run: run_scope(run, body, args, kwargs, label), "scope")
+    return perform(lambda run: run_scope(run, _awaited(run, body), args, kwargs, label), "scope")
 
 
 def loop(
@@ -79,7 +83,7 @@ def loop(
     """Call `body` with a state, again and again with the state it returns, until it returns
     ``outlast.Stop(result)``. A replay begins at the last iteration, however many there were."""
     label = name or body.__name__
-    return perform(lambda run: run_loop(run, body, state, label), "loop")
+    return perform(lambda run: run_loop(run, _awaited(run, body), state, label), "loop")
 
 
 def branch(name: str, choice: Choice) -> Choice:
@@ -98,3 +102,15 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
     that were not taken yet go along."""
     the_run("continue_as_new")
     raise ContinueAsNew(args, kwargs)
+
+
+def _awaited(run: Execution, body: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """A body that can be awaited. That of a plain workflow is plain, and gets a thread like it."""
+    if inspect.iscoroutinefunction(body) or current_bridge() is None:
+        return body
+
+    @wraps(body)
+    async def in_thread(*args: Any, **kwargs: Any) -> Any:
+        return await run_in_thread(run, body, args, kwargs)
+
+    return in_thread

@@ -173,9 +173,13 @@ class Client:
     async def cancel(self, run_id: str, reason: str = "cancelled") -> None:
         """Ask a run to stop and compensate. One that cannot be replayed with the code that is here
         is ended as it is: nothing can be compensated."""
-        run = await self._store.get(run_id)
-        if run.wait_kind == "mismatch":
-            await self.terminate(run_id, f"{reason} (not compensated: {run.error})")
+        try:
+            run = await self._store.get(run_id)
+            problem = run.error if run.wait_kind == "mismatch" else None
+        except Undecodable as damage:
+            problem = str(damage)
+        if problem is not None:
+            await self.terminate(run_id, f"{reason} (not compensated: {problem})")
             return
         await self._send(run_id, Item(kind="cancel", name=reason))
 
@@ -202,10 +206,14 @@ class Client:
 
     async def terminate(self, run_id: str, reason: str = "terminated") -> None:
         """End a run now, whoever holds it and whatever it is: its code sees nothing of it."""
-        run = await self._store.get(run_id)
         end = WorkflowCancelled(reason=reason)
-        sends = [] if run.parent is None else [child_outcome(run, end)]
+        sends: list[Send] = []
+        uid = None
         with suppress(Undecodable):
+            run = await self._store.get(run_id)
+            uid = run.uid
+            if run.parent is not None:
+                sends.append(child_outcome(run, end))
             children = open_children(await self._store.history(run_id)).values()
             sends += [
                 cancel_child(child.child_run_id, run.uid, "its parent has ended")
@@ -214,7 +222,7 @@ class Client:
             ]
         commit = Commit(
             run_id=run_id,
-            uid=run.uid,
+            uid=uid,
             force=True,
             events=(to_event(end, run_id=run_id),),
             change=Change(status=Status.CANCELLED, error=reason, wait_kind=None),

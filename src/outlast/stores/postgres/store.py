@@ -19,6 +19,7 @@ from outlast.model.query import Page, RunQuery, check_limit, cursor_of, parse_cu
 from outlast.model.run import Run, Status
 from outlast.model.times import EPOCH, from_micros
 from outlast.ports.capability import ALL_CAPABILITIES
+from outlast.ports.claiming import readable
 from outlast.ports.store import Store
 from outlast.stores.postgres.details import PostgresDetails
 from outlast.stores.postgres.outcomes import outcome_of
@@ -198,7 +199,8 @@ class PostgresStore(PostgresDetails):
             None if run_ids is None else [quote(id) for id in run_ids],
             timeout=timeout,
         )
-        runs = sorted(map(to_run, rows), key=lambda run: (run.runnable_at or EPOCH, run.id))
+        found = (readable(to_run, row) for row in rows)
+        runs = sorted(filter(None, found), key=lambda run: (run.runnable_at or EPOCH, run.id))
         return [ClaimedRun(_claim_on(run, span), run) for run in runs]
 
     async def renew(

@@ -15,6 +15,7 @@ import msgspec
 
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.times import from_micros, to_micros
+from outlast.ports.claiming import readable
 from outlast.stores.redis.keys import SHELVES, TASKS, framed, of_run, sortable
 from outlast.stores.redis.packing import lease, pack, pack_claim
 from outlast.stores.redis.session import Call, Server
@@ -168,8 +169,9 @@ def _claimed(wish: Wish, answer: list[Any]) -> dict[str, ClaimedRun]:
     _, now, found = answer
     claimed = {}
     for raw_id, record in found:
-        run = to_run(raw_id.decode(), record)
-        assert run is not None, "the script has just written it"
+        run = readable(to_run, raw_id.decode(), record)
+        if run is None:
+            continue
         claim = Claim(
             owner=wish.owner,
             token=run.token,

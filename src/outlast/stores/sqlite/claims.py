@@ -10,6 +10,7 @@ import msgspec
 
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.times import from_micros, to_micros
+from outlast.ports.claiming import readable
 from outlast.stores.sqlite.book import LOAD_RUN, Counters
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.queries import query
@@ -75,12 +76,16 @@ def claim_runs(
         return []
     until = now + timedelta(seconds=ttl)
     rows = connection.execute(FIND_RUNS_BY_KEY, (text(keys),)).fetchall()
-    runs = {row[0]: to_run(row) for row in rows}
+    runs = {row[0]: readable(to_run, row) for row in rows}
     counters = Counters(connection)
     claimed, updates = [], []
     for key in keys:
         token = counters.next_token()
-        run = msgspec.structs.replace(runs[key], owner=owner, token=token, claimed_until=until)
+        updates.append((owner, token, to_micros(until), key))
+        found = runs[key]
+        if found is None:
+            continue  # claimed all the same, so that it is out of the way for a while
+        run = msgspec.structs.replace(found, owner=owner, token=token, claimed_until=until)
         claim = Claim(
             owner=owner,
             token=token,
@@ -90,7 +95,6 @@ def claim_runs(
             uid=run.uid,
         )
         claimed.append(ClaimedRun(claim, run))
-        updates.append((owner, token, to_micros(until), key))
     connection.executemany(CLAIM_RUNS, updates)
     counters.save()
     return claimed
