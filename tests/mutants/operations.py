@@ -92,8 +92,8 @@ MUTANTS = [
     Mutant(
         "each attempt has a key of its own",
         "engine/bodies.py",
-        '        return f"{self.uid}/{self.key}"',
-        '        return f"{self.uid}/{self.key}/{self.attempt}"',
+        '        return f"{self.life or self.uid}/{self.key}"',
+        '        return f"{self.life or self.uid}/{self.key}/{self.attempt}"',
         cases("keeps_its_key"),
     ),
     Mutant(
@@ -113,7 +113,7 @@ MUTANTS = [
     Mutant(
         "what is not worth a retry is tried again",
         RETRY,
-        "isinstance(error, (*self.give_up_on, PayloadError)):",
+        "_is(error, (*self.give_up_on, PayloadError)):",
         "isinstance(error, PayloadError):",
         cases("gives_up_at_once"),
     ),

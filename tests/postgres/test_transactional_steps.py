@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import outlast
 from outlast.errors import RunFailed, WorkflowMisuse
 from outlast.model import EventType
+from outlast.stores.postgres import PostgresStore
 from tests.postgres.places import url_of
 from tests.sqlite_processes.crew import Member
 
@@ -64,10 +66,14 @@ async def database() -> AsyncIterator[Any]:
     await connection.close()
 
 
-def app(**options: Any) -> outlast.App:
-    from outlast.stores.postgres import PostgresStore
-
-    return outlast.App(PostgresStore(url_of(), schema=SCHEMA), workflows=[buys], **options)
+@asynccontextmanager
+async def app(**options: Any) -> AsyncIterator[outlast.App]:
+    """An app on a store with a schema of its own."""
+    async with (
+        PostgresStore(url_of(), schema=SCHEMA) as store,
+        outlast.App(store, workflows=[buys], **options) as opened,
+    ):
+        yield opened
 
 
 async def paid(database: Any) -> list[int]:

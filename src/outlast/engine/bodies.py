@@ -33,12 +33,14 @@ class StepContext(Struct, frozen=True):
     progress: Raw | None
     report: Callable[[Raw], None]
     codec: Codec
+    life: str = ""
+    """The uid under which the step was first asked for, if the run was retried since."""
 
     @property
     def idempotency_key(self) -> str:
-        """The same for all attempts of this step in this life of the run, and for nothing else:
-        pass it on to whatever the step calls."""
-        return f"{self.uid}/{self.key}"
+        """The same for all attempts of this step, also after the run was retried, and for nothing
+        else: pass it on to whatever the step calls."""
+        return f"{self.life or self.uid}/{self.key}"
 
 
 MAX_THREADS = 1_000
@@ -119,7 +121,7 @@ class Bodies:
 
         order = Order(
             run_id=context.run_id,
-            uid=context.uid,
+            uid=context.life or context.uid,
             key=context.key,
             attempt=context.attempt,
             input=input,

@@ -377,7 +377,8 @@ class Drive:
 
         return StepContext(
             run_id=self._run.id,
-            uid=self._execution.life_of(call),
+            uid=self.claim.uid,
+            life=self._execution.life_of(call),
             key=key,
             attempt=attempt,
             progress=progress,

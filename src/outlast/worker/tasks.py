@@ -197,7 +197,8 @@ class TaskWorker:
         progress = task.metadata.get("progress")
         context = StepContext(
             run_id=task.run_id,
-            uid=task.metadata.get("life", task.uid),
+            uid=task.uid,
+            life=task.metadata.get("life", ""),
             key=task.step,
             attempt=attempt,
             progress=None if progress is None else Raw(progress.encode()),
