@@ -77,8 +77,12 @@ async def fill(prefix: str = "order") -> None:
             except outlast.errors.RunFailed:
                 pass
         for order in ("waits", "halts", "sleeps"):
-            while (await app.get(f"{prefix}-{order}")).status not in ("waiting", "halted"):
-                await asyncio.sleep(0.01)
+            bell = app.store.notifier
+            while True:
+                rings = bell.rings
+                if (await app.get(f"{prefix}-{order}")).status in ("waiting", "halted"):
+                    break
+                await bell.wait(app.store.clock, 1, since=rings)
 
 if __name__ == "__main__":
     import sys

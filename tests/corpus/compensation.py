@@ -8,13 +8,7 @@ import outlast
 from outlast import sync
 from outlast.errors import ChildFailed
 from tests.corpus.case import RUN, Cancelled, Case, Failed
-from tests.corpus.stage import Stage, notes, takes
-
-
-def undone(line: str) -> None:
-    """Leave a note of an undo, once per line: a crash may repeat a body, as everywhere."""
-    if line not in notes():
-        notes().append(line)
+from tests.corpus.stage import Stage, takes, undone
 
 
 @outlast.step

@@ -179,6 +179,12 @@ def notes() -> list[Any]:
     return stage().notes
 
 
+def undone(line: str) -> None:
+    """Leave a note of an undo, once per line: a crash may repeat a body, as everywhere."""
+    if line not in notes():
+        notes().append(line)
+
+
 async def takes(seconds: float) -> None:
     """Be busy for so long."""
     await stage().clock.sleep(seconds)

@@ -16,7 +16,8 @@ import pytest
 
 import outlast
 from outlast.errors import RunFailed, WorkflowMisuse
-from outlast.model import EventType
+from outlast.model import Claim, EventType
+from outlast.model.times import EPOCH
 from outlast.stores.postgres import PostgresStore
 from tests.postgres.places import url_of
 from tests.sqlite_processes.crew import Member
@@ -33,6 +34,8 @@ async def pay(amount: int) -> int:
     await outlast.connection().execute(f"INSERT INTO {TABLE} (amount) VALUES ($1)", amount)
     if fate == "fails":
         raise ConnectionError("the bank is closed")
+    if fate == "is superseded":
+        await steal()
     if fate == "dies":
         os.kill(os.getpid(), signal.SIGKILL)
     return amount
@@ -138,6 +141,30 @@ async def test_a_process_that_is_killed_pays_once(database: Any, fate: list[str]
     assert await asyncio.to_thread(member.pipe.recv) == 7
     member.process.join()
     assert await paid(database) == [7]
+
+
+@pytest.mark.proves("I4", "I9")
+async def test_a_process_that_was_superseded_rolls_back(database: Any) -> None:
+    """Somebody claims the run while the step is at work: what it wrote is gone, and is written once
+    by whoever has the run now."""
+    fates[:] = ["is superseded"]
+    async with app(lease=1) as opened:
+        run = await opened.start(buys, 7, id="stolen")
+        assert await run.result(timeout=60) == 7
+        history = await opened.history("stolen")
+    assert [e.type for e in history if e.step_name == "pay"].count(EventType.STEP_STARTED) == 2
+    assert await paid(database) == [7]
+
+
+async def steal() -> None:
+    """Take the claim on the run away, and give it back."""
+    async with PostgresStore(url_of(), schema=SCHEMA) as store:
+        run = await store.get("stolen")
+        assert run.owner is not None
+        held = Claim(owner=run.owner, token=run.token, claimed_at=EPOCH, run_id=run.id, uid=run.uid)
+        assert await store.release([held]) == [True]
+        [stolen] = await store.claim_runs("thief", 30, run_ids=["stolen"])
+        assert await store.release([stolen.claim]) == [True]
 
 
 async def test_bad_use(database: Any) -> None:

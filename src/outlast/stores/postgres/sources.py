@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
@@ -19,12 +20,12 @@ Place = Any
 """A URL, an asyncpg pool, or an asyncpg connection."""
 
 
-class Source:
+class Source(ABC):
     """Where connections come from."""
 
+    @abstractmethod
     def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
         """A connection, for as long as the context lasts."""
-        raise NotImplementedError
 
     async def close(self) -> None:
         """Give back what is ours."""

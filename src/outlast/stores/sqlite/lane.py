@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
@@ -37,7 +38,7 @@ LONGEST_PAUSE = 0.01
 NO_OBSTACLE = "its turn did not come"
 
 
-class Job:
+class Job(ABC):
     """Something for a lane's thread to do."""
 
     def __init__(self, work: Work[Any]) -> None:
@@ -57,9 +58,9 @@ class Job:
         """Whether it has begun or was given up."""
         return self._decided.locked()
 
+    @abstractmethod
     def settle(self, result: object, error: Exception | None) -> None:
         """Called by the thread at the end, with what came of it."""
-        raise NotImplementedError
 
 
 class AwaitedJob(Job):
