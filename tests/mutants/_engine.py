@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 DRIVE = "engine/drive.py"
+UNDER_WAY = "engine/under_way.py"
 TURN = "engine/turn.py"
 ENGINE = "engine/engine.py"
 EXECUTION = "engine/execution.py"

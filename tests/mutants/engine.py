@@ -31,7 +31,7 @@ MUTANTS = [
         "a body begins before its intent is durable",
         DRIVE,
         "                while await self._turn():\n",
-        "                while self._begin_bodies() is None and await self._turn():  # type: ignore\n",
+        "                while self.under_way.begin(paused=self._paused) is None and await self._turn():\n",
         cases("one_after_the_other", "gathers"),
     ),
     Mutant(

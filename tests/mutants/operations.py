@@ -17,6 +17,7 @@ from tests.mutants._engine import (
     RETRY,
     STEP,
     TURN,
+    UNDER_WAY,
     UNDO,
     cases,
     crashed,
@@ -98,7 +99,7 @@ MUTANTS = [
     ),
     Mutant(
         "a report from a thread is taken in that thread",
-        DRIVE,
+        UNDER_WAY,
         "            loop.call_soon_threadsafe(self._report, key, attempt, details)",
         "            loop.call_soon_threadsafe(self._report, key, 1, details)",
         ("tests/engine/test_steps.py",),
@@ -126,7 +127,7 @@ MUTANTS = [
     ),
     Mutant(
         "a step that nobody waits for goes on",
-        DRIVE,
+        UNDER_WAY,
         "lambda future: task.cancel() if future.cancelled() else None",
         "lambda future: None",
         ("tests/engine/test_leaving.py",),

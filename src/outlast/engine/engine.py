@@ -78,7 +78,7 @@ class Engine:
         self._concurrency = concurrency
         self._drives: dict[str, Drive] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._leases = Leases(store, lease)
+        self.leases = Leases(store, lease)
         self._daemons: list[asyncio.Task[None]] = []
         self._watch: LoopWatch | None = None
 
@@ -87,10 +87,8 @@ class Engine:
     async def open(self) -> None:
         """Begin to claim what is runnable and to keep claims alive."""
         if not self._daemons:
-            self._daemons = [
-                asyncio.create_task(self._claim_for_ever()),
-                asyncio.create_task(self._leases.keep()),
-            ]
+            self._daemons = [asyncio.create_task(self._claim_for_ever())]
+            await self.leases.open()
             # Where time is virtual, nothing waits for it, and a thread beside would be chance.
             if not isinstance(self._clock, LeapingClock):
                 self._watch = LoopWatch()
@@ -109,6 +107,7 @@ class Engine:
             daemon.cancel()
         await asyncio.gather(*self._daemons, return_exceptions=True)
         self._daemons = []
+        await self.leases.close()
         for drive in self._drives.values():
             drive.stop()
         if self._tasks:
@@ -258,17 +257,17 @@ class Engine:
             # Its claim is superseded: it could work, but never record anything.
             self._tasks[run.id].cancel()
         drive = Drive(self._store, self._journal, self._bodies, execution, run, claim)
-        drive.suspects.wait(suspects)
+        drive.under_way.suspects.wait(suspects)
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
         self._tasks[run.id] = task
-        lease = self._leases.hold(claim, lost=task.cancel, renewed=drive.poke)
+        lease = self.leases.hold(claim, lost=task.cancel, renewed=drive.poke)
         task.add_done_callback(lambda task: self._over(run.id, drive, lease, task))
         # A task that is cancelled before it has begun runs no ``finally`` of its own.
         task.add_done_callback(lambda _: execution.evict())
 
     def _over(self, run_id: str, drive: Drive, lease: Lease, task: asyncio.Task[None]) -> None:
-        self._leases.drop(lease)
+        self.leases.drop(lease)
         if self._drives.get(run_id) is drive:
             del self._drives[run_id], self._tasks[run_id]
         if not task.cancelled() and task.exception() is not None:

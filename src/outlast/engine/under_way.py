@@ -1,0 +1,244 @@
+"""UnderWay: what of one run happens outside its code just now.
+
+Bodies of steps, the bodies of maps, looks for children that have ids of their own, and suspects
+that wait for their turn. What becomes of them is kept here until the next turn takes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Raw
+
+from outlast.engine.arrivals import patiently
+from outlast.engine.bodies import Bodies, Outcome, StepContext
+from outlast.engine.execution import Execution
+from outlast.engine.interruptions import Suspects
+from outlast.engine.mapping import MapBodies
+from outlast.engine.operations.child import ChildRun
+from outlast.engine.operations.map import MapCall
+from outlast.engine.operations.operation import Operation
+from outlast.engine.operations.remote import RemoteStep
+from outlast.engine.operations.step import StepCall
+from outlast.engine.transactions import attempt_in_transaction
+from outlast.errors import Unsupported
+from outlast.model.claim import Claim
+from outlast.model.payloads import Payload, StepCompleted, StepProgress
+from outlast.ports.store import Store
+
+
+class UnderWay:
+    """The bodies of one run that this process has begun. `arrived` is set whenever one of them has
+    something to tell."""
+
+    def __init__(
+        self,
+        store: Store,
+        bodies: Bodies,
+        execution: Execution,
+        claim: Claim,
+        arrived: asyncio.Event,
+    ) -> None:
+        self.suspects = Suspects(bodies.solitude, arrived)
+        self.look = False
+        """Whether one of them has left its outcome in the inbox."""
+        self._store = store
+        self._clock = store.clock
+        self._bodies = bodies
+        self._execution = execution
+        self._claim = claim
+        self._arrived = arrived
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._maps: dict[str, MapBodies] = {}
+        self._outcomes: list[tuple[StepCall, Outcome]] = []
+        self._found: list[tuple[ChildRun, Payload]] = []
+        self._doubt: Exception | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing is under way, and nothing is left to be taken."""
+        return not (
+            self._running
+            or not self.suspects.idle
+            or not all(mapping.idle for mapping in self._maps.values())
+            or self._outcomes
+            or self._found
+        )
+
+    # -- beginning and ending -----------------------------------------------------------------
+
+    def begin(self, *, paused: bool) -> None:
+        """Start what is durable now and was not before."""
+        for mapping in self._maps.values():
+            mapping.go_on(paused=paused)
+        if paused:
+            return
+        launches, self._execution.launches = self._execution.launches, []
+        for operation in launches:
+            if self._execution.open.get(operation.key) is operation:
+                self._begin(operation)
+
+    def stop(self) -> None:
+        """Cut off everything, and wait for nothing."""
+        self.suspects.stop()
+        for task in self._running.values():
+            task.cancel()
+        for mapping in self._maps.values():
+            mapping.stop()
+
+    async def cut_off(self) -> None:
+        """Cut off everything, and wait until it has ended."""
+        self.suspects.stop()
+        threads = [task for key, task in self._running.items() if self._is_in_thread(key)]
+        for mapping in self._maps.values():
+            threads += mapping.finish()
+        if threads:
+            # They cannot be stopped: a step that was begun again elsewhere would run beside them.
+            await asyncio.wait(threads, timeout=self._bodies.grace)
+        running = list(self._running.values())
+        self.stop()
+        if running:
+            # Not gather: that would wait for a body that ignores this even when we are cancelled.
+            await asyncio.wait(running)
+
+    def record_stops(self) -> None:
+        """Put on record which steps were cut off: that counts for nothing."""
+        now = self._clock.now()
+        for call in list(self._execution.open.values()):
+            if not isinstance(call, StepCall) or isinstance(call, RemoteStep):
+                continue
+            if call.due is None and call.key not in self.suspects:
+                stopped = call.after_stop(now)
+                if stopped is not None:
+                    self._execution.deliver(stopped, now, key=call.key)
+
+    def _is_in_thread(self, key: str) -> bool:
+        call = self._execution.open.get(key)
+        return isinstance(call, StepCall) and call.step.in_thread
+
+    # -- delivering ---------------------------------------------------------------------------
+
+    def deliver(self) -> None:
+        """Tell the run's code what has become of them."""
+        if self._doubt is not None:
+            raise self._doubt
+        execution = self._execution
+        outcomes, self._outcomes = self._outcomes, []
+        for call, outcome in outcomes:
+            self._deliver_outcome(call, outcome)
+        for suspect in self.suspects.whose_turn():
+            if execution.open.get(suspect.key) is suspect:
+                execution.deliver(suspect.after_interruption(), self._clock.now(), key=suspect.key)
+            else:
+                self.suspects.ended(suspect.key)
+        found, self._found = self._found, []
+        for child, answer in found:
+            if execution.open.get(child.key) is child:
+                execution.deliver(answer, self._clock.now(), key=child.key)
+        if self._maps:
+            for key, mapping in list(self._maps.items()):
+                if mapping.deliver(execution, self._clock.now()):
+                    del self._maps[key]
+                    self.suspects.ended(key)
+
+    def stop_abandoned(self) -> None:
+        """Cut off the maps that nobody waits for any more."""
+        if self._maps:
+            for key in [key for key, mapping in self._maps.items() if mapping.abandoned]:
+                self._maps.pop(key).stop()
+
+    def _deliver_outcome(self, call: StepCall, outcome: Outcome) -> None:
+        now = self._clock.now()
+        if self._execution.open.get(call.key) is not call:
+            return
+        if outcome.error is not None:
+            self._execution.deliver(call.after_error(outcome.error, now), now, key=call.key)
+        else:
+            done = StepCompleted(duration_ns=outcome.duration_ns)
+            self._execution.deliver(done, now, key=call.key, output=outcome.output)
+
+    # -- bodies -------------------------------------------------------------------------------
+
+    def _begin(self, operation: Operation) -> None:
+        match operation:
+            case StepCall():
+                task = asyncio.create_task(self._run_body(operation))
+                self._running[operation.key] = task
+                # An abandoned step has nobody who waits for it: its body is cancelled too.
+                if operation.future is not None:
+                    operation.future.add_done_callback(
+                        lambda future: task.cancel() if future.cancelled() else None
+                    )
+            case MapCall():
+                context = self._context(operation, 1, None)
+                self._maps[operation.key] = MapBodies(
+                    operation, self._bodies, context, self._arrived
+                )
+            case ChildRun(looked_for=False):
+                self._running[operation.key] = asyncio.create_task(self._look_for(operation))
+
+    async def _run_body(self, call: StepCall) -> None:
+        context = self._context(call, call.attempt, call.progress)
+        try:
+            if call.step.transactional:
+                await self._run_in_transaction(call, context)
+                return
+            outcome = await self._bodies.attempt(call.step, context, call.args, call.kwargs)
+            self._outcomes.append((call, outcome))
+        finally:
+            self._running.pop(call.key, None)
+            self.suspects.ended(call.key)
+            self._arrived.set()
+
+    async def _run_in_transaction(self, call: StepCall, context: StepContext) -> None:
+        try:
+            outcome = await attempt_in_transaction(
+                self._store, self._bodies, call, context, self._claim
+            )
+        except Unsupported as missing:
+            outcome = Outcome(None, missing, 0)
+        except Exception as doubt:  # noqa: BLE001 - it may have been committed
+            # Whoever claims the run next finds out: it is locked as long as nobody can know.
+            self._doubt = doubt
+            return
+        if outcome is None:
+            self.look = True
+        else:
+            self._outcomes.append((call, outcome))
+
+    async def _look_for(self, child: ChildRun) -> None:
+        """See what is there under an id that a child has of its own."""
+        try:
+            run = await patiently(self._clock, lambda: self._store.find_one(child.child_id))
+            child.looked_for = True
+            answer = None if run is None else child.outcome_in(run)
+            if answer is not None:
+                self._found.append((child, answer))
+        finally:
+            self._running.pop(child.key, None)
+            self._arrived.set()
+
+    def _context(self, call: Operation, attempt: int, progress: Raw | None) -> StepContext:
+        loop, key = asyncio.get_running_loop(), call.key
+
+        def report(details: Raw) -> None:
+            # A plain step is in a thread, and may live on there when its attempt is over.
+            loop.call_soon_threadsafe(self._report, key, attempt, details)
+
+        return StepContext(
+            run_id=self._execution.run_id,
+            uid=self._claim.uid,
+            life=self._execution.life_of(call),
+            key=key,
+            attempt=attempt,
+            progress=progress,
+            report=report,
+            codec=self._execution.codec,
+        )
+
+    def _report(self, key: str, attempt: int, details: Raw) -> None:
+        call = self._execution.open.get(key)
+        if isinstance(call, StepCall) and call.attempt == attempt:
+            progress = StepProgress(attempt=attempt, details=details)
+            self._execution.deliver(progress, self._clock.now(), key=key)
+            self._arrived.set()
