@@ -92,6 +92,19 @@ def told(history: list[Event]) -> list[str]:
     return [f"{event.type} {event.step_name}".strip() for event in history]
 
 
+@pytest.mark.proves("I10")
+async def test_a_run_left_to_others_asks_for_its_first_step_once() -> None:
+    """Begun by one process and driven by another, from its first line: nothing was under way, so
+    nothing is tried again."""
+    machines = Machines()
+    async with machines.driver(careful) as driver, machines.worker(once):
+        run = await driver.start(careful, here=False)
+        assert await run.result() == "done"
+        history = await machines.store.history(run.id)
+    assert [event.type for event in history].count("step.started") == 1
+    assert ran == ["once"]
+
+
 @pytest.mark.proves("S-15")
 async def test_a_step_is_done_elsewhere_while_its_run_is_on_disk(machines: Machines) -> None:
     """The run leaves memory; its outcome comes through the inbox."""
