@@ -91,7 +91,9 @@ class App(Client):
             codec=codec,
             owner=self._engine.owner,
             lease=lease,
+            leases=self._engine.leases,
         )
+        self._relay = None if bell is None else Relay(opened, bell)
         super().__init__(
             opened,
             codec=codec,

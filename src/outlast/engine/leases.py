@@ -1,5 +1,13 @@
 """Leases: what a process holds for a time, renewed while it does and given up when in doubt.
 
+::
+
+    main loop ── hold, drop ──▶ held ◀── every third of a lease ── a thread beside, with a loop
+        ◀──────── lost, renewed ──────────────────────────────────  and a connection of its own
+
+A step that blocks the main loop therefore keeps its lease. One that holds the interpreter itself
+keeps the thread from working too: its lease runs out, and what it does then is fenced.
+
 A lease is renewed at every third of its time. If that cannot be confirmed until it has run out, by
 the process's own monotonic clock, whoever holds it has to stop: somebody else may have it now, and
 though the token keeps a late commit out, it cannot keep a step from acting on the world twice.
@@ -9,10 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 
+from outlast.engine.beside import Beside
 from outlast.errors import Closed, StoreFault, TryAgain
 from outlast.model.claim import Claim
+from outlast.ports.clock import SystemClock
 from outlast.ports.store import Store
 
 log = logging.getLogger("outlast.engine")
@@ -37,14 +48,46 @@ class Lease:
 
 
 class Leases:
-    """All that one process holds."""
+    """All that one process holds, renewed between `open` and `close`.
+
+    That is done on the main loop where the store has no sibling, and where time is virtual: a
+    thread beside would be chance.
+    """
 
     def __init__(self, store: Store, seconds: float) -> None:
         self._store = store
         self._clock = store.clock
         self._seconds = seconds
-        self._held: set[Lease] = set()
+        self._lock = threading.Lock()
+        # In the order in which they came, so that a simulation can be repeated.
+        self._held: dict[Lease, None] = {}
         self._any = asyncio.Event()
+        self._beside: Beside | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._call: Callable[..., object] = _at_once
+
+    async def open(self) -> None:
+        """Begin to renew what is held. Opening twice is fine."""
+        if self._beside is not None or self._keeping is not None:
+            return
+        sibling = self._store.sibling() if isinstance(self._clock, SystemClock) else None
+        if sibling is None:
+            self._call = _at_once
+            self._keeping = asyncio.create_task(self._keep_here())
+        else:
+            self._beside = Beside(lambda: self._keep_beside(sibling), "outlast-leases")
+            self._call = self._beside.call
+            self._beside.start()
+
+    async def close(self) -> None:
+        """Renew no more. Closing twice is fine."""
+        beside, self._beside = self._beside, None
+        keeping, self._keeping = self._keeping, None
+        if beside is not None:
+            await beside.stop()
+        if keeping is not None:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
 
     def hold(
         self,
@@ -54,31 +97,63 @@ class Leases:
         renewed: Callable[[], object] = lambda: None,
     ) -> Lease:
         """Keep a claim that was got just now. `lost` is called when it is, or may be, another's;
-        `renewed` each time that it is known not to be."""
+        `renewed` each time that it is known not to be; both in the main loop."""
         lease = Lease(claim, self._clock.monotonic(), lost, renewed)
-        self._held.add(lease)
+        with self._lock:
+            self._held[lease] = None
         self._any.set()
         return lease
 
-    def drop(self, lease: Lease) -> None:
-        """It is no longer needed."""
-        self._held.discard(lease)
+    def drop(self, lease: Lease) -> bool:
+        """It is no longer needed; whether it still was."""
+        with self._lock:
+            held = lease in self._held
+            self._held.pop(lease, None)
         if not self._held:
             self._any.clear()
+        return held
 
-    async def keep(self) -> None:
-        """Renew for ever what is held."""
+    # -- on the main loop ---------------------------------------------------------------------
+
+    async def _keep_here(self) -> None:
         pause = self._seconds / 3
         while True:
             await self._any.wait()
             await self._clock.sleep(pause)
-            pause = self._seconds / (3 if await self._renew() else 12)
+            pause = self._seconds / (3 if await self._renew(self._store) else 12)
 
-    async def _renew(self) -> bool:
-        held, asked = list(self._held), self._clock.monotonic()
+    # -- beside it ----------------------------------------------------------------------------
+
+    async def _keep_beside(self, sibling: Store) -> None:
+        """The same. Whoever holds something does not wake this thread, which would cost each run
+        that begins: it looks at every third, so that nothing is held unrenewed for longer."""
+        opening: asyncio.Task[None] | None = None
+        pause = self._seconds / 3
         try:
-            claims = [lease.claim for lease in held]
-            found = await self._store.renew(claims, self._seconds, timeout=self._seconds / 3)
+            while True:
+                await asyncio.sleep(pause)
+                if not self._held:
+                    pause = self._seconds / 3
+                    continue
+                if opening is None or (opening.done() and opening.exception() is not None):
+                    opening = asyncio.create_task(sibling.open())
+                # Not within the time of a renewal: it may take longer, and would never be done.
+                await asyncio.wait([opening], timeout=self._seconds / 3)
+                pause = self._seconds / (3 if await self._renew(sibling, opening) else 12)
+        finally:
+            if opening is not None:
+                opening.cancel()
+                await asyncio.wait([opening])
+            await sibling.close()
+
+    # -- either -------------------------------------------------------------------------------
+
+    async def _renew(self, store: Store, opening: asyncio.Task[None] | None = None) -> bool:
+        with self._lock:
+            held = list(self._held)
+        asked = self._clock.monotonic()
+        try:
+            found = await self._ask(store, [lease.claim for lease in held], opening)
         except (TryAgain, StoreFault, asyncio.CancelledError) as error:
             unless_meant()
             log.warning("renewing failed, trying again: %s", error)
@@ -91,24 +166,42 @@ class Leases:
             self._give_up_doubtful()
             return False
         for lease, claim in zip(held, found, strict=True):
-            if lease not in self._held:
-                continue  # over meanwhile
-            if claim is None:
-                self._lose(lease)
-            else:
+            if claim is not None:
                 lease.claim, lease.confirmed = claim, asked
-                lease.renewed()
+        self._call(self._kept, [one for one, claim in zip(held, found, strict=True) if claim])
+        self._lose([one for one, claim in zip(held, found, strict=True) if claim is None])
         return True
+
+    async def _ask(
+        self, store: Store, claims: Sequence[Claim], opening: asyncio.Task[None] | None
+    ) -> list[Claim | None]:
+        if opening is not None:
+            if not opening.done():
+                raise TryAgain("there is no connection yet")
+            opening.result()
+        return await store.renew(claims, self._seconds, timeout=self._seconds / 3)
+
+    def _kept(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            if lease in self._held:  # not over meanwhile
+                lease.renewed()
 
     def _give_up_doubtful(self) -> None:
         now = self._clock.monotonic()
-        for lease in [one for one in self._held if now - one.confirmed >= self._seconds]:
+        with self._lock:
+            doubtful = [one for one in self._held if now - one.confirmed >= self._seconds]
+        for lease in doubtful:
             log.error("%s is given up: its lease was not renewed in time", lease.claim.subject)
-            self._lose(lease)
+        self._lose(doubtful)
 
-    def _lose(self, lease: Lease) -> None:
-        self.drop(lease)
-        lease.lost()
+    def _lose(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            if self.drop(lease):
+                self._call(lease.lost)
+
+
+def _at_once(function: Callable[..., object], *args: object) -> None:
+    function(*args)
 
 
 def unless_meant() -> None:

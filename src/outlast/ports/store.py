@@ -23,6 +23,12 @@ class Store(HistoryMethods, RecordMethods, DetailMethods):
         """The queue that lives in the same database, so that tasks are part of a commit."""
         raise Unsupported(f"{type(self).__name__} has no queue of its own: pass one to the app")
 
+    def sibling(self) -> Store | None:
+        """A second handle on the same place, with the same idea of time, that another thread may
+        use in an event loop of its own while this one is at work or blocked. It is opened and
+        closed by itself. None if there is no such thing, as on connections that were passed in."""
+        return None
+
     def transaction(self) -> AbstractAsyncContextManager[tuple[Any, Store]]:
         """A transaction on the store's own database, for a transactional step: a connection for
         the user's data, and this store on that connection. It is committed when the context ends,

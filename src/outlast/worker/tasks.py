@@ -46,7 +46,8 @@ log = logging.getLogger("outlast.worker")
 
 
 class TaskWorker:
-    """Does the queued steps that it has the code of, several at once."""
+    """Does the queued steps that it has the code of, several at once. Its process renews `leases`
+    (of `lease` seconds) as long as this is open."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class TaskWorker:
         codec: Codec,
         owner: str,
         lease: float,
+        leases: Leases,
         concurrency: int = CONCURRENCY,
     ) -> None:
         self._store = store
@@ -66,7 +68,7 @@ class TaskWorker:
         self._lease = lease
         self._concurrency = concurrency
         self._bodies = Bodies(codec, store.clock, grace=lease / 4)
-        self._leases = Leases(store, lease)
+        self._leases = leases
         self._working: dict[asyncio.Task[None], Lease] = {}
         self._room = asyncio.Event()
         self._stopping = False
@@ -77,10 +79,7 @@ class TaskWorker:
         if self._steps and not self._daemons:
             self._queue = self._store.queue()
             await self._queue.open()
-            self._daemons = [
-                asyncio.create_task(self._take_for_ever()),
-                asyncio.create_task(self._leases.keep()),
-            ]
+            self._daemons = [asyncio.create_task(self._take_for_ever())]
 
     async def close(self) -> None:
         """Stop: what is under way is cut off, and its runs are told."""

@@ -38,6 +38,11 @@ class MemoryStore(MemoryDetails):
     def queue(self) -> MemoryQueue:
         return MemoryQueue(clock=self.clock, notifier=self.notifier, tables=self._tables)
 
+    def sibling(self) -> MemoryStore:
+        sibling = MemoryStore(clock=self.clock)
+        sibling._tables, sibling.notifier = self._tables, self.notifier
+        return sibling
+
     # -- the one write ------------------------------------------------------------------------
 
     async def commit(

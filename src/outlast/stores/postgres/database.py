@@ -52,6 +52,7 @@ class Database:
         prefix: str = "",
         pool_size: int = POOL_SIZE,
         notify: bool = True,
+        known: Server | None = None,
     ) -> None:
         self.queries = queries_of(schema, prefix)
         self.notifier = PostgresNotifier(schema, prefix)
@@ -65,6 +66,7 @@ class Database:
         self._main: Source | None = None
         self._urgent: Source | None = None
         self._pid = 0
+        self._known = known
         self.server: Server | None = None
         self.was_open = False
 
@@ -88,6 +90,21 @@ class Database:
         self._main = self._urgent = OneSource(self._place)
         self._pid, self.was_open, self.server = os.getpid(), True, lender.server
         self.notifier.name = ""  # its rings are for our own process too
+
+    def sibling(self) -> Database | None:
+        """Another one on the same tables, for the loop of another thread; None if the connections
+        are the user's, which belong to one loop."""
+        if not isinstance(self._place, str):
+            return None
+        queries = self.queries
+        return Database(
+            self._place,
+            schema=queries.schema,
+            prefix=queries.prefix,
+            pool_size=1,
+            notify=False,
+            known=self.server,
+        )
 
     async def open(self, user: object) -> None:
         """Connect, or join those who have. Joining twice is joining once."""
@@ -131,14 +148,7 @@ class Database:
 
     async def _connect(self) -> None:
         if isinstance(self._place, str):
-            # One connection looks first: what it finds decides how the others are made.
-            connection = await asyncpg.connect(
-                self._place, timeout=CONNECT_SECONDS, statement_cache_size=0
-            )
-            try:
-                await self._look(connection)
-            finally:
-                await connection.close(timeout=CLOSE_SECONDS)
+            await self._look_first(self._place)
             self._main = await self._pool(self._size)
             self._urgent = await self._pool(1)
         else:
@@ -164,6 +174,17 @@ class Database:
 
     async def _end_leases(self, grace: timedelta) -> list[Row]:
         return await self.fetch("end_leases", grace, timeout=CLOSE_SECONDS)
+
+    async def _look_first(self, url: str) -> None:
+        """What one connection finds decides how the others are made. A sibling has been told."""
+        if self._known is not None:
+            self.server = self._known
+            return
+        connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, statement_cache_size=0)
+        try:
+            await self._look(connection)
+        finally:
+            await connection.close(timeout=CLOSE_SECONDS)
 
     async def _look(self, connection: Any) -> None:
         row = await connection.fetchrow(self.queries["describe_server"])

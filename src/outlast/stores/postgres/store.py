@@ -62,6 +62,14 @@ class PostgresStore(PostgresDetails):
     def queue(self) -> PostgresQueue:
         return PostgresQueue(self._session.database, clock=self.clock, notifier=self.notifier)
 
+    def sibling(self) -> PostgresStore | None:
+        database = self.database.sibling()
+        if database is None:
+            return None
+        sibling = PostgresStore(database, clock=self._session.clock)
+        sibling._session.shift, sibling.notifier = self._session.shift, self.notifier
+        return sibling
+
     def on(self, connection: Any) -> BorrowedStore:
         """This store inside a transaction of yours on an asyncpg connection: starts, signals and
         tasks are committed, or not, with your own data. Use it before your transaction ends."""

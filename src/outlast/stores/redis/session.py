@@ -52,18 +52,19 @@ class Server:
         clock: Clock | None,
         allow_eviction: bool,
     ) -> None:
+        self.place = place
         self.layout = layout
         self.where = place.where if isinstance(place, Location) else "the given client"
         self.safety: Safety | None = None
         self.offset = timedelta(0)
         """Added to the server's time. Only tests move it."""
-        self._place = place
         self._clock = clock
         self._allow_eviction = allow_eviction
         self._link: Link | None = None
         self._opening = asyncio.Lock()
         self._users: set[object] = set()
         self._floor = 0
+        self._is_known = False
         self.was_open = False
 
     @property
@@ -71,11 +72,16 @@ class Server:
         """Whether anybody uses it."""
         return self._link is not None
 
+    def is_like(self, other: Server) -> None:
+        """It is the same Redis, on other connections: what was found out there holds here."""
+        self.safety, self.offset, self._allow_eviction = other.safety, other.offset, True
+        self._is_known = other.is_open
+
     async def open(self, user: object) -> None:
         """Connect, or join those who have."""
         async with self._opening:
             if self._link is None:
-                place = self._place
+                place = self.place
                 link = place.connect() if isinstance(place, Location) else link_of(place)
                 try:
                     await self._begin(link)
@@ -104,6 +110,8 @@ class Server:
         layout, attempt = self.layout, Attempt()
         try:
             await link.open()
+            if self._is_known:
+                return
             known = await link.everywhere(
                 [(b"SCRIPT", b"EXISTS", *(one.sha for one in all_scripts()))]
             )

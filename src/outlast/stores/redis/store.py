@@ -47,6 +47,22 @@ class RedisStore(RedisDetails):
     def queue(self) -> RedisQueue:
         return RedisQueue(self._server, clock=self._given_clock, notifier=self.notifier)
 
+    def sibling(self) -> RedisStore | None:
+        place, layout = self._server.place, self._server.layout
+        if not isinstance(place, Location):
+            return None
+        kind = RedisClusterStore if self._default_partitions > 1 else RedisStore
+        sibling = kind(
+            place,
+            prefix=layout.prefix,
+            partitions=layout.partitions,
+            retention=self._retention,
+            clock=self._given_clock,
+        )
+        sibling._server.is_like(self._server)  # noqa: SLF001
+        sibling.notifier = self.notifier
+        return sibling
+
     async def now(self, *, timeout: float | None = None) -> datetime:
         server = await self._session.server()
         return await server.now(timeout=timeout)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
+from outlast.errors import StoreClosed
 from outlast.model.checks import check_after
 from outlast.model.claim import Claim, ClaimedRun, check_ttl
 from outlast.model.commit import Commit, Outcome
@@ -23,7 +24,7 @@ from outlast.stores.sqlite.faults import Collision
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.queue import SqliteQueue
 from outlast.stores.sqlite.rows import to_events
-from outlast.stores.sqlite.session import FEW
+from outlast.stores.sqlite.session import FEW, Session
 
 LOAD_HISTORY = query("load_history")
 EVERYTHING = 2**62
@@ -48,6 +49,14 @@ class SqliteStore(SqliteDetails):
 
     def queue(self) -> SqliteQueue:
         return SqliteQueue(self._session.database, clock=self.clock, notifier=self.notifier)
+
+    def sibling(self) -> SqliteStore:
+        # The connections of this process serve any thread, and nobody holds them while user code
+        # runs: no others are needed.
+        sibling = SqliteStore(self._session.database.path, clock=self.clock)
+        sibling._session = Session(self._session.database, StoreClosed)
+        sibling.notifier, sibling.durability = self.notifier, self.durability
+        return sibling
 
     def describe(self) -> dict[str, object]:
         """Version of SQLite and whether it has the WAL-reset race, modes, sizes, schema."""

@@ -1,0 +1,63 @@
+"""Beside: a coroutine on a thread with an event loop of its own, so that it goes on while the
+program's loop is blocked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+log = logging.getLogger("outlast.engine")
+
+
+class Beside:
+    """Runs `live` from `start` to `stop`. It shares nothing with the loop that has started it but
+    `call`."""
+
+    def __init__(self, live: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        self._live = live
+        self._name = name
+        self._over: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        """Begin; for the loop that is running."""
+        self._home = asyncio.get_running_loop()
+        self._over = self._home.create_future()
+        self._loop = asyncio.new_event_loop()
+        self._task = self._loop.create_task(self._live())
+        # A daemon: a program that ends without closing must not hang here.
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    async def stop(self) -> None:
+        """End it, and wait until it has. Stopping twice is fine."""
+        over, self._over = self._over, None
+        if over is not None:
+            if not over.done():
+                self._loop.call_soon_threadsafe(self._task.cancel)
+            await over
+
+    def call(self, function: Callable[..., object], *args: object) -> None:
+        """Have a function called in the loop that has started this, as soon as that comes to it."""
+        try:
+            self._home.call_soon_threadsafe(function, *args)
+        except RuntimeError:
+            return  # it is closed: nobody is left to be told
+
+    def _run(self) -> None:
+        loop = self._loop
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_until_complete(asyncio.wait([self._task]))
+            loop.run_until_complete(loop.shutdown_default_executor())
+            if not self._task.cancelled() and self._task.exception() is not None:
+                log.error("%s has ended: %r", self._name, self._task.exception())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+            self.call(self._end)
+
+    def _end(self) -> None:
+        if self._over is not None:
+            self._over.set_result(None)
