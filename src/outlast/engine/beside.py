@@ -7,6 +7,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 log = logging.getLogger("outlast.engine")
@@ -32,18 +33,15 @@ class Beside:
 
     async def stop(self) -> None:
         """End it, and wait until it has. Stopping twice is fine."""
-        over, self._over = self._over, None
-        if over is not None:
-            if not over.done():
+        if self._over is not None:
+            with suppress(RuntimeError):  # it has ended by itself
                 self._loop.call_soon_threadsafe(self._task.cancel)
-            await over
+            await asyncio.shield(self._over)
 
     def call(self, function: Callable[..., object], *args: object) -> None:
         """Have a function called in the loop that has started this, as soon as that comes to it."""
-        try:
+        with suppress(RuntimeError):  # it is closed: nobody is left to be told
             self._home.call_soon_threadsafe(function, *args)
-        except RuntimeError:
-            return  # it is closed: nobody is left to be told
 
     def _run(self) -> None:
         loop = self._loop
@@ -59,5 +57,5 @@ class Beside:
             self.call(self._end)
 
     def _end(self) -> None:
-        if self._over is not None:
+        if self._over is not None and not self._over.done():
             self._over.set_result(None)
