@@ -1,7 +1,7 @@
 """LoopWatch: tells who blocks the program's loop, while it is blocked.
 
 Workflow code and async steps share one thread with everything else in the program. If one of them
-sleeps, computes or reads without awaiting, nothing else moves: no other run, no renewal of a lease.
+sleeps, computes or reads without awaiting, nothing else moves, but leases, which are renewed beside.
 Nobody can be interrupted there, but a thread beside can look where the loop's thread stands and
 say so, with the place and what to do.
 
@@ -73,7 +73,7 @@ def blame(thread: int) -> str | None:
     if who is None or place is None:
         return None
     return (
-        f"{who} blocks the event loop at {place}: no other run, and no lease, goes on meanwhile. "
+        f"{who} blocks the event loop at {place}: no other run goes on meanwhile. "
         "Put what takes long into a step that is a plain function (it runs in a thread), or await it"
     )
 

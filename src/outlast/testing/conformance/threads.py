@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pytest
 
 from outlast.errors import RunExists
-from outlast.model import Change, Commit, Committed, Outcome, Run, Task
+from outlast.model import Change, Claim, Commit, Committed, Outcome, Run, Task
 from outlast.model.claim import ClaimedRun
 from outlast.ports import Capability, Store
 from outlast.testing.conformance.contract import StoreContract, needs
@@ -159,3 +160,24 @@ class Threads(StoreContract):
         assert all(own == sorted(own) for own in numbers)
         everyone = sorted(number for own in numbers for number in own)
         assert everyone == list(range(1, THREADS * ROUNDS + 1))
+
+    @pytest.mark.proves("I4")
+    async def test_a_sibling_renews_while_this_loop_is_blocked(self, store: Store) -> None:
+        """In a thread and a loop of its own; and closing it leaves this store open."""
+        sibling = store.sibling()
+        if sibling is None:
+            pytest.skip("not declared: a sibling; leases are renewed on the loop of the program")
+        await begin_runnable(store, "r")
+        [claimed] = await store.claim_runs("w", TTL)
+
+        async def renew() -> list[Claim | None]:
+            async with sibling:
+                return await sibling.renew([claimed.claim], 2 * TTL)
+
+        with ThreadPoolExecutor(1) as thread:
+            [renewed] = thread.submit(asyncio.run, renew()).result()  # nothing here moves meanwhile
+        assert renewed is not None
+        assert renewed.token == claimed.claim.token
+        record = await store.get("r")
+        assert record.claimed_until == renewed.expires_at
+        assert record.claimed_until != claimed.claim.expires_at
