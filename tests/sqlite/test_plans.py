@@ -28,6 +28,8 @@ INDEXED = {
     "find_children": "runs_parent",
     "find_level": "tasks_free",
     "find_ready": "tasks_free",
+    "find_line_level": "tasks_lined",
+    "find_line_ready": "tasks_lined",
     "find_task": "sqlite_autoindex_tasks_1",
     "find_snapshot": "sqlite_autoindex_snapshots_1",
     "find_fact": "sqlite_autoindex_facts_1",
@@ -43,12 +45,19 @@ UNSCANNED = [
     "find_snapshot_ids", "carry_items", "recall_key", "drop_tasks", "drop_dead_tasks",
     "delete_events", "delete_inbox", "delete_receipts", "delete_timers", "delete_entries",
     "delete_activities", "delete_snapshot", "delete_attributes", "delete_unfired_timers",
+    "load_flow", "load_flow_changes", "has_lines", "wake_lines", "wake_scope", "count_awake",
+    "find_lines", "find_line", "count_line", "move_line", "find_line_time", "put_line_to_sleep",
+    "count_in_flight", "count_starts", "forget_starts", "find_line_expired", "find_lined",
+    "has_line_awake", "count_free", "count_lined", "count_held", "count_dead", "find_keys",
+    "find_next_ready", "find_next_start",
 ]  # fmt: skip
 """Queries that may join and sort a little, but never walk a whole table or index."""
 
 HARMLESS = (
     "SCAN json_each", "SCAN CONSTANT",
-    "SCAN shelf", "SCAN named", "SCAN free", "SCAN held",  # the rows of a recursion
+    "SCAN shelf", "SCAN named", "SCAN free", "SCAN held", "SCAN lined", "SCAN levels",
+    "SCAN (subquery", "SCAN k",  # so many rows as were asked for
+     # the rows of a recursion
 )  # fmt: skip
 
 

@@ -10,12 +10,14 @@ from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
 from outlast.errors import InvalidCommit, InvalidValue, NotSerializable, PayloadTooLarge
+from outlast.model import flow
 from outlast.model.claim import check_ttl
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event
 from outlast.model.fact import Fact, hash_of
 from outlast.model.ids import SEPARATOR, check_id, check_name
 from outlast.model.inbox import Send
+from outlast.model.query import check_limit
 from outlast.model.run import Run, Status
 from outlast.model.task import Task
 
@@ -240,7 +242,18 @@ def check_task(task: Task) -> None:
     """Refuse a task that no queue may hold."""
     check_name(task.id, "task id")
     check_name(task.queue, "queue name")
+    if task.key:
+        flow.check_key(task.key)
     check_fields(task, f"task {task.id!r}")
+
+
+def check_take(queues: Sequence[str], owner: str, visibility: float, limit: int) -> None:
+    """Refuse a wish for tasks that no queue could fulfil."""
+    for queue in queues:
+        check_name(queue, "queue name")
+    check_name(owner, "owner")
+    check_ttl(visibility)
+    check_limit(limit)
 
 
 def check_delay(delay: float) -> None:

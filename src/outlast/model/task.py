@@ -15,7 +15,8 @@ from outlast.model.times import EPOCH
 class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Work for a worker elsewhere. A task of a run has `run_id`, `uid` and the step's key.
 
-    A smaller `priority` number is served first. `run_at` delays it. `attempt` counts deliveries
+    A smaller `priority` number is served first. Tasks with the same `key` (a tenant, a customer) stand
+    in one line, and lines take turns. `run_at` delays it. `attempt` counts deliveries
     and is raised before the work starts, so that a task that kills its worker is counted too.
     """
 
@@ -33,6 +34,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: int = 0
     metadata: dict[str, str] = {}
     enqueued_at: datetime = EPOCH
+    key: str = ""
 
 
 class Delivery(Struct, frozen=True):

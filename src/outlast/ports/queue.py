@@ -15,15 +15,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from outlast.errors import InvalidValue
+from outlast.errors import InvalidValue, Unsupported
 from outlast.model.claim import Claim
+from outlast.model.flow import Flow, FlowChange, check_flow, check_queue
+from outlast.model.stats import QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
 
+_NO_FLOW = (
+    "{} has no rules for its queues: use the queue of a store (`store.queue()`), and a foreign queue "
+    "as its doorbell"
+)
 DEFAULT_VISIBILITY = 30.0
 DEFAULT_ATTEMPTS = 5
 POLL_SECONDS = 1.0
@@ -75,15 +82,31 @@ class Queue(ABC):
         from being handed out before its time."""
 
     @abstractmethod
+    async def take_many(
+        self,
+        queues: Sequence[str],
+        *,
+        owner: str,
+        visibility: float,
+        limit: int,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        """Hand out up to `limit` ready tasks of these queues now.
+
+        Tasks with a key take turns by key, within the rules of their queue (`set_flow`); those of
+        one key, and those without, are served by the smallest priority, then by who has been ready
+        longest. Attempts are counted and leases set in the same step. A task whose lease ran out is
+        ready again; one that has used up its attempts goes to the dead instead.
+        """
+
     async def take(
         self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
     ) -> Delivery | None:
-        """Hand out the next ready task now, or None: smallest priority first, then the one that
-        has been ready longest.
-
-        Its attempt is counted and its lease set in the same step. A task whose lease ran out is
-        ready again; one that has used up its attempts goes to the dead instead.
-        """
+        """`take_many` of one task of one queue, or None."""
+        taken = await self.take_many(
+            [queue], owner=owner, visibility=visibility, limit=1, timeout=timeout
+        )
+        return taken[0] if taken else None
 
     async def dequeue(
         self,
@@ -151,3 +174,56 @@ class Queue(ABC):
         self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
     ) -> int:
         """Remove dead tasks (all, or those) for good; how many."""
+
+    # -- flow ---------------------------------------------------------------------------------
+
+    async def set_flow(self, flow: Flow, *, by: str, timeout: float | None = None) -> None:
+        """Give a queue these rules instead of those it has, for all workers at once. `by` is who
+        did it, for the audit."""
+        await self._write_flow(check_flow(flow).queue, flow, declared=None, by=by, timeout=timeout)
+
+    async def drop_flow(self, queue: str, *, by: str, timeout: float | None = None) -> None:
+        """Take the rules of a queue away."""
+        await self._write_flow(check_queue(queue), None, declared=None, by=by, timeout=timeout)
+
+    async def declare_flow(
+        self, flow: Flow, *, by: str = "code", timeout: float | None = None
+    ) -> None:
+        """What a process says at its start. If the code says the same as last time, the rules stay
+        as they are: somebody may have changed them since, and a restart must not undo that."""
+        await self._write_flow(check_flow(flow).queue, flow, declared=flow, by=by, timeout=timeout)
+
+    async def _write_flow(
+        self,
+        queue: str,
+        flow: Flow | None,
+        *,
+        declared: Flow | None,
+        by: str,
+        timeout: float | None,
+    ) -> None:
+        """Store rules with an audit line; with `declared` only if that is not what the code said
+        last."""
+        raise Unsupported(_NO_FLOW.format(type(self).__name__))
+
+    async def flows(self, *, timeout: float | None = None) -> list[Flow]:
+        """The rules of all queues that have any, by name."""
+        raise Unsupported(_NO_FLOW.format(type(self).__name__))
+
+    async def flow_changes(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[FlowChange]:
+        """Who changed the rules of a queue, the last change first."""
+        raise Unsupported(_NO_FLOW.format(type(self).__name__))
+
+    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+        """How a queue stands, with all its steps."""
+        raise Unsupported(_NO_FLOW.format(type(self).__name__))
+
+    async def next_ready_at(
+        self, queues: Sequence[str], *, timeout: float | None = None
+    ) -> datetime | None:
+        """When something may be ready in these queues by time alone: a delayed task, the end of a
+        lease, a start that is no longer counted. None: not by time. A hint for sleepers; a queue
+        that cannot tell cheaply answers with its present."""
+        return self.clock.now()

@@ -9,14 +9,17 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay, check_task
+from outlast.model.checks import check_delay, check_take, check_task
 from outlast.model.claim import Claim, check_ttl
+from outlast.model.flow import Flow, FlowChange, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
+from outlast.model.stats import QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.stores.memory.flowing import next_ready_at, next_tasks, stats_of
 from outlast.stores.memory.tables import QueuedTask, Tables
 
 
@@ -65,21 +68,33 @@ class MemoryQueue(Queue):
         self.notifier.ring()
         return added
 
-    async def take(
-        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
-    ) -> Delivery | None:
-        check_name(queue, "queue name")
-        check_name(owner, "owner")
-        check_ttl(visibility)
+    async def take_many(
+        self,
+        queues: Sequence[str],
+        *,
+        owner: str,
+        visibility: float,
+        limit: int,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        check_take(queues, owner, visibility, limit)
         now = self.clock.now()
+        taken: list[Delivery] = []
         with self._locked() as tables:
-            while (queued := self._first(tables, queue, now)) is not None:
-                if queued.task.attempt >= self.max_attempts:
-                    _bury(tables, queued, f"no success in {queued.task.attempt} attempts", now)
-                    continue
-                queued.task = msgspec.structs.replace(queued.task, attempt=queued.task.attempt + 1)
-                return Delivery(queued.task, tables.lease(queued, owner, visibility, now))
-        return None
+            while len(taken) < limit:
+                chosen = next_tasks(tables, queues, limit - len(taken), now)
+                for queued in chosen:
+                    attempt = queued.task.attempt
+                    if attempt >= self.max_attempts:
+                        _bury(tables, queued, f"no success in {attempt} attempts", now)
+                        continue
+                    queued.task = msgspec.structs.replace(queued.task, attempt=attempt + 1)
+                    taken.append(
+                        Delivery(queued.task, tables.lease(queued, owner, visibility, now))
+                    )
+                if not chosen:
+                    break
+        return taken
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         with self._held(claim) as (tables, queued):
@@ -149,17 +164,50 @@ class MemoryQueue(Queue):
                 del tables.dead[queue, dead.task.run_id, dead.task.id]
         return len(chosen)
 
-    def _first(self, tables: Tables, queue: str, now: datetime) -> QueuedTask | None:
-        ready = [
-            queued
-            for queued in tables.tasks.values()
-            if queued.task.queue == queue and queued.available(now)
-        ]
-        return min(
-            ready,
-            key=lambda queued: (queued.task.priority, queued.ready_at, queued.order),
-            default=None,
-        )
+    # -- flow ---------------------------------------------------------------------------------
+
+    async def _write_flow(
+        self,
+        queue: str,
+        flow: Flow | None,
+        *,
+        declared: Flow | None,
+        by: str,
+        timeout: float | None,
+    ) -> None:
+        with self._locked() as tables:
+            if declared is not None:
+                if tables.declared.get(queue) == declared:
+                    return
+                tables.declared[queue] = declared
+            tables.flows.pop(queue, None)
+            if flow is not None:
+                tables.flows[queue] = flow
+            change = FlowChange(queue=queue, at=self.clock.now(), by=by, flow=flow)
+            tables.flow_changes.append(change)
+        self.notifier.ring()
+
+    async def flows(self, *, timeout: float | None = None) -> list[Flow]:
+        with self._locked() as tables:
+            return [flow for _, flow in sorted(tables.flows.items())]
+
+    async def flow_changes(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[FlowChange]:
+        check_limit(limit)
+        with self._locked() as tables:
+            changes = [change for change in tables.flow_changes if change.queue == queue]
+        return changes[::-1][:limit]
+
+    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+        with self._locked() as tables:
+            return stats_of(tables, check_queue(queue), self.clock.now())
+
+    async def next_ready_at(
+        self, queues: Sequence[str], *, timeout: float | None = None
+    ) -> datetime | None:
+        with self._locked() as tables:
+            return next_ready_at(tables, queues, self.clock.now())
 
     @contextmanager
     def _held(self, claim: Claim) -> Iterator[tuple[Tables, QueuedTask]]:

@@ -16,6 +16,7 @@ from outlast.model.decision import Head
 from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.fact import Fact
+from outlast.model.flow import Flow, FlowChange
 from outlast.model.ids import SEPARATOR
 from outlast.model.inbox import Item
 from outlast.model.run import Run
@@ -58,9 +59,11 @@ class QueuedTask:
     owner: str | None = None
     claimed_until: datetime | None = None
 
+    def held(self, now: datetime) -> bool:
+        return self.owner is not None and (self.claimed_until is None or self.claimed_until > now)
+
     def available(self, now: datetime) -> bool:
-        held = self.owner is not None and (self.claimed_until is None or self.claimed_until > now)
-        return not held and self.ready_at <= now
+        return not self.held(now) and self.ready_at <= now
 
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -96,6 +99,12 @@ class Tables:
     dead: dict[TaskKey, DeadTask] = field(default_factory=dict)
     facts: dict[tuple[str, str], Fact] = field(default_factory=dict)
     keys: dict[tuple[str, str], tuple[str, str | None]] = field(default_factory=dict)
+    flows: dict[str, Flow] = field(default_factory=dict)
+    declared: dict[str, Flow] = field(default_factory=dict)
+    flow_changes: list[FlowChange] = field(default_factory=list)
+    passes: dict[tuple[str, str], int] = field(default_factory=dict)
+    presents: dict[str, int] = field(default_factory=dict)
+    starts: dict[str, list[tuple[datetime, str]]] = field(default_factory=dict)
     token: int = 0
     order: int = 0
 

@@ -9,23 +9,26 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay, check_task
+from outlast.model.checks import check_delay, check_take, check_task
 from outlast.model.claim import Claim, check_ttl
+from outlast.model.flow import Flow, FlowChange, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
+from outlast.model.stats import QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.stores.sqlite import flowing, seeing
 from outlast.stores.sqlite.connection import Connect, Connection, Synchronous, connect, scalar
 from outlast.stores.sqlite.database import MANY, Database
+from outlast.stores.sqlite.flowing import next_tasks
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.session import Session
 from outlast.stores.sqlite.tasks import (
     DeadTaskRow,
     TaskRow,
-    find_available,
     find_task,
     has_available,
     insert_tasks,
@@ -102,30 +105,40 @@ class SqliteQueue(Queue):
         self.notifier.ring()
         return added
 
-    async def take(
-        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
-    ) -> Delivery | None:
-        check_name(queue, "queue name")
-        check_name(owner, "owner")
-        check_ttl(visibility)
+    async def take_many(
+        self,
+        queues: Sequence[str],
+        *,
+        owner: str,
+        visibility: float,
+        limit: int,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        check_take(queues, owner, visibility, limit)
         # Looking first costs little, and keeps those who poll for work away from the lock.
         if not await self._session.read(
-            lambda db: has_available(db, queue, self.clock.now()), timeout=timeout
+            lambda db: any(has_available(db, queue, self.clock.now()) for queue in queues),
+            timeout=timeout,
         ):
-            return None
+            return []
 
-        def work(db: Connection) -> Delivery | None:
+        def work(db: Connection) -> list[Delivery]:
             now = self.clock.now()
-            while found := find_available(db, queue, now, 1):
-                task = found[0]
-                if task.attempt < self.max_attempts:
-                    task.attempt += 1
-                    claim = lease(db, task, owner, visibility, now)
-                    return Delivery(to_task(task), claim)
-                _bury(db, task, f"no success in {task.attempt} attempts", now)
-            return None
+            taken: list[Delivery] = []
+            while len(taken) < limit:
+                found = next_tasks(db, queues, limit - len(taken), now)
+                for task in found:
+                    if task.attempt < self.max_attempts:
+                        task.attempt += 1
+                        claim = lease(db, task, owner, visibility, now)
+                        taken.append(Delivery(to_task(task), claim))
+                    else:
+                        _bury(db, task, f"no success in {task.attempt} attempts", now)
+                if not found:
+                    break
+            return taken
 
-        return await self._session.write(work, timeout=timeout)
+        return await self._session.write(work, rows=limit, timeout=timeout)
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._with_task(claim, _delete, timeout)
@@ -208,6 +221,49 @@ class SqliteQueue(Queue):
             return len(keys)
 
         return await self._session.write(work, rows=MANY, timeout=timeout)
+
+    # -- flow ---------------------------------------------------------------------------------
+
+    async def _write_flow(
+        self,
+        queue: str,
+        flow: Flow | None,
+        *,
+        declared: Flow | None,
+        by: str,
+        timeout: float | None,
+    ) -> None:
+        def work(db: Connection) -> None:
+            flowing.write_flow(db, queue, flow, declared=declared, by=by, now=self.clock.now())
+
+        await self._session.write(work, rows=MANY, timeout=timeout)
+        self.notifier.ring()
+
+    async def flows(self, *, timeout: float | None = None) -> list[Flow]:
+        return await self._session.read(flowing.load_flows, timeout=timeout, small=False)
+
+    async def flow_changes(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[FlowChange]:
+        check_limit(limit)
+        return await self._session.read_page(
+            lambda db, limit: flowing.load_flow_changes(db, queue, limit),
+            limit=limit,
+            timeout=timeout,
+        )
+
+    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+        check_queue(queue)
+        return await self._session.read(
+            lambda db: seeing.stats_of(db, queue, self.clock.now()), timeout=timeout, small=False
+        )
+
+    async def next_ready_at(
+        self, queues: Sequence[str], *, timeout: float | None = None
+    ) -> datetime | None:
+        return await self._session.read(
+            lambda db: seeing.next_ready_at(db, queues, self.clock.now()), timeout=timeout
+        )
 
     async def _with_task(
         self, claim: Claim, work: Callable[[Connection, TaskRow], None], timeout: float | None

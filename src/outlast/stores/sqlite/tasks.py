@@ -29,6 +29,8 @@ FIND_AVAILABLE_TASK_OF_RUN = query("find_available_task_of_run")
 FIND_LEVEL = query("find_level")
 FIND_QUEUES = query("find_queues")
 FIND_READY = query("find_ready")
+FIND_LINED = query("find_lined")
+HAS_LINE_AWAKE = query("has_line_awake")
 FIND_EXPIRED_TASKS = query("find_expired_tasks")
 CLAIM_TASK = query("claim_task")
 FINISH_TASKS = query("finish_tasks")
@@ -60,6 +62,7 @@ class TaskRow(Struct):
     token: int
     owner: str | None
     claimed_until: int | None
+    line: str
 
 
 def insert_tasks(connection: Connection, tasks: Sequence[Task], *, now: int, earliest: int) -> None:
@@ -81,6 +84,7 @@ def insert_tasks(connection: Connection, tasks: Sequence[Task], *, now: int, ear
             now,
             payload(task.input),
             earliest if task.run_at is None else max(to_micros(task.run_at), earliest),
+            task.key,
         )
         for task in tasks
     ]
@@ -155,9 +159,11 @@ def find_available(
     queues = [queue]
     if queue is None:
         queues = [name for (name,) in connection.execute(FIND_QUEUES).fetchall()]
-    places = [
-        place for name in queues for place in _available_in(connection, name, to_micros(now), limit)
-    ]
+    at = to_micros(now)
+    places = [place for name in queues for place in available_in(connection, name, at, limit)]
+    for name in queues:
+        asked = {"queue": name, "now": at, "limit": limit}
+        places += connection.execute(FIND_LINED, asked).fetchall()
     # Outside a transaction a task may be gone by now: another process was faster.
     return [
         TaskRow(*row)
@@ -166,20 +172,31 @@ def find_available(
     ]
 
 
+def load_task(connection: Connection, key: int) -> TaskRow:
+    """A task that is known to be there."""
+    [row] = connection.execute(LOAD_TASK, (key,)).fetchall()
+    return TaskRow(*row)
+
+
 def has_available(connection: Connection, queue: str, now: datetime) -> bool:
-    """Whether there is a task that is due and unclaimed."""
-    return bool(_available_in(connection, queue, to_micros(now), 1))
+    """Whether there may be a task that is due and unclaimed."""
+    at = to_micros(now)
+    return bool(
+        available_in(connection, queue, at, 1)
+        or scalar(connection, HAS_LINE_AWAKE, {"queue": queue, "now": at})
+    )
 
 
-def _available_in(
-    connection: Connection, queue: str | None, now: int, limit: int
+def available_in(
+    connection: Connection, queue: str | None, now: int, limit: int, *, every_level: bool = False
 ) -> list[tuple[int, int, int]]:
-    """The first `limit` places in a queue, as (priority, ready at, key), in no order."""
+    """The first `limit` places without a key in a queue, as (priority, ready at, key), in no order;
+    or so many of each priority."""
     parameters = {"queue": queue, "now": now, "limit": limit}
     places = connection.execute(FIND_EXPIRED_TASKS, parameters).fetchall()
     free = 0
     level = SMALLEST
-    while free < limit:
+    while free < limit or every_level:
         priority = scalar(connection, FIND_LEVEL, {"queue": queue, "priority": level})
         if priority is None:
             break
@@ -209,6 +226,7 @@ def to_task(row: TaskRow | DeadTaskRow) -> Task:
         attempt=row.attempt,
         metadata=metadata_of(row.metadata),
         enqueued_at=from_micros(row.enqueued_at),
+        key=row.line,
     )
 
 
@@ -231,3 +249,4 @@ class DeadTaskRow(Struct):
     input: bytes | None
     reason: str
     died_at: int
+    line: str

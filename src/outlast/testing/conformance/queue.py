@@ -16,6 +16,7 @@ declares, and the kit leaves those tests out and says why::
         exact_len = False     # ApproximateNumberOfMessages
         ordered = False       # best effort
         deduplicates = False  # a standard queue does not look inside
+        flows = False         # nor can it be told whose turn it is
 
 Tests are coroutines: set ``asyncio_mode = "auto"`` for pytest-asyncio, and declare the marker
 ``proves``, which names the contracts that a test proves.
@@ -25,11 +26,12 @@ from __future__ import annotations
 
 from outlast.testing.conformance.queue_dead import DeadTasks
 from outlast.testing.conformance.queue_delivery import Deliveries
+from outlast.testing.conformance.queue_flow import Flows
 from outlast.testing.conformance.queue_leases import Leases
 from outlast.testing.conformance.queue_waiting import Waiting
 
 __all__ = ["QueueConformance"]
 
 
-class QueueConformance(Deliveries, Leases, DeadTasks, Waiting):
+class QueueConformance(Deliveries, Leases, DeadTasks, Waiting, Flows):
     """All that a queue has to do, as pytest cases."""

@@ -39,6 +39,9 @@ class QueueSuite:
     """Who waits in the same process is woken at once by what comes, without time passing. False
     where only looking again after a while tells."""
 
+    flows: ClassVar[bool] = True
+    """Keys take turns, and queues may have rules. False for a queue that cannot be told."""
+
     @pytest.fixture
     def clock(self) -> ManualClock:
         """The clock that the queue is given. It stands still until moved."""

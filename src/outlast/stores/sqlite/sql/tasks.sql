@@ -2,8 +2,8 @@
 
 -- name: insert_tasks
 INSERT INTO tasks (queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
-                   metadata, enqueued_at, input, ready_at, token)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
+                   metadata, enqueued_at, input, ready_at, line, token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
 ON CONFLICT (run_id, id, queue) DO NOTHING;
 
 -- name: count_changes
@@ -12,19 +12,22 @@ SELECT total_changes();
 
 -- name: find_task
 SELECT key, queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
-       metadata, enqueued_at, input, ready_at, token, owner, claimed_until
+       metadata, enqueued_at, input, ready_at, token, owner, claimed_until,
+       line
 FROM tasks
 WHERE run_id = ? AND id = ? AND queue = ?;
 
 -- name: load_task
 SELECT key, queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
-       metadata, enqueued_at, input, ready_at, token, owner, claimed_until
+       metadata, enqueued_at, input, ready_at, token, owner, claimed_until,
+       line
 FROM tasks
 WHERE key = ?;
 
 -- name: find_available_task_of_run
 SELECT key, queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
-       metadata, enqueued_at, input, ready_at, token, owner, claimed_until
+       metadata, enqueued_at, input, ready_at, token, owner, claimed_until,
+       line
 FROM tasks
 WHERE run_id = :run_id AND id = :id AND ready_at <= :now
   AND (owner IS NULL OR claimed_until <= :now)
@@ -34,16 +37,24 @@ LIMIT 1;
 -- name: find_level
 -- The smallest priority from a given one on that has free tasks: with it a search skips what is
 -- delayed, instead of walking past it.
-SELECT min(priority) FROM tasks WHERE owner IS NULL AND queue = :queue AND priority >= :priority;
+SELECT min(priority) FROM tasks
+WHERE owner IS NULL AND line = '' AND queue = :queue AND priority >= :priority;
 
 -- name: find_queues
 -- The queues that have tasks, free or held, by the same recursion as find_shelves.
 WITH RECURSIVE free (queue) AS (
-    SELECT min(queue) FROM tasks WHERE owner IS NULL
+    SELECT min(queue) FROM tasks WHERE owner IS NULL AND line = ''
     UNION ALL
-    SELECT (SELECT min(queue) FROM tasks WHERE owner IS NULL AND queue > free.queue)
+    SELECT (SELECT min(queue) FROM tasks
+            WHERE owner IS NULL AND line = '' AND queue > free.queue)
     FROM free
     WHERE free.queue IS NOT NULL
+), lined (queue) AS (
+    SELECT min(queue) FROM lines WHERE queue > ''
+    UNION ALL
+    SELECT (SELECT min(queue) FROM lines WHERE queue > lined.queue)
+    FROM lined
+    WHERE lined.queue IS NOT NULL
 ), held (queue) AS (
     SELECT min(queue) FROM tasks WHERE owner IS NOT NULL
     UNION ALL
@@ -53,27 +64,61 @@ WITH RECURSIVE free (queue) AS (
 )
 SELECT queue FROM free WHERE queue IS NOT NULL
 UNION
+SELECT queue FROM lined WHERE queue IS NOT NULL
+UNION
 SELECT queue FROM held WHERE queue IS NOT NULL;
+
+-- name: find_dead_queues
+WITH RECURSIVE dead (queue) AS (
+    SELECT min(queue) FROM dead_tasks
+    UNION ALL
+    SELECT (SELECT min(queue) FROM dead_tasks WHERE queue > dead.queue)
+    FROM dead
+    WHERE dead.queue IS NOT NULL
+)
+SELECT queue FROM dead WHERE queue IS NOT NULL;
 
 -- name: find_ready
 SELECT priority, ready_at, key
 FROM tasks
-WHERE owner IS NULL AND queue = :queue AND priority = :priority AND ready_at <= :now
+WHERE owner IS NULL AND line = '' AND queue = :queue AND priority = :priority AND ready_at <= :now
 ORDER BY ready_at, key
 LIMIT :limit;
+
+-- name: find_lined
+-- Of each line its first tasks: for those who want to see what there is, not for workers.
+SELECT t.priority, t.ready_at, t.key
+FROM lines AS l, tasks AS t
+WHERE l.queue = :queue AND l.line <> '' AND t.line <> '' AND t.key IN (
+    SELECT f.key FROM tasks AS f
+    WHERE f.owner IS NULL AND f.line <> '' AND f.queue = :queue AND f.line = l.line
+      AND f.ready_at <= :now
+    ORDER BY f.priority, f.ready_at, f.key LIMIT :limit)
+UNION ALL
+SELECT t.priority, t.ready_at, t.key
+FROM tasks AS t
+WHERE t.owner IS NOT NULL AND t.line <> '' AND t.queue = :queue AND t.claimed_until <= :now
+  AND t.ready_at <= :now;
+
+-- name: has_line_awake
+SELECT EXISTS (SELECT 1 FROM lines WHERE queue = :queue AND wake_at IS NULL AND line <> '')
+    OR EXISTS (SELECT 1 FROM lines WHERE queue = :queue AND wake_at <= :now);
 
 -- name: find_expired_tasks
 -- Tasks whose lease ran out are ready again, in their old place in the order. As long as nobody
 -- takes them, the old owner may still finish them, so they keep owner and token.
 SELECT priority, ready_at, key
 FROM tasks
-WHERE owner IS NOT NULL AND queue = :queue AND claimed_until <= :now AND ready_at <= :now
+WHERE owner IS NOT NULL AND line = '' AND queue = :queue AND claimed_until <= :now
+  AND ready_at <= :now
 ORDER BY priority, ready_at, key
 LIMIT :limit;
 
 -- name: count_ready
 SELECT (SELECT count(*) FROM tasks
-        WHERE owner IS NULL AND queue = :queue AND ready_at <= :now)
+        WHERE owner IS NULL AND line = '' AND queue = :queue AND ready_at <= :now)
+     + (SELECT count(*) FROM tasks
+        WHERE owner IS NULL AND line <> '' AND queue = :queue AND ready_at <= :now)
      + (SELECT count(*) FROM tasks
         WHERE owner IS NOT NULL AND queue = :queue AND claimed_until <= :now AND ready_at <= :now);
 
@@ -105,20 +150,20 @@ DELETE FROM dead_tasks WHERE run_id = ? AND id = ?;
 -- name: bury_task
 -- A task that dies a second time keeps its place in the order in which the dead are brought back.
 INSERT INTO dead_tasks (queue, run_id, id, uid, kind, name, step, definition, priority, run_at,
-                        attempt, metadata, enqueued_at, input, reason, died_at)
+                        attempt, metadata, enqueued_at, input, line, reason, died_at)
 SELECT queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt, metadata,
-       enqueued_at, input, :reason, :now
+       enqueued_at, input, line, :reason, :now
 FROM tasks
 WHERE key = :key
 ON CONFLICT (run_id, id, queue) DO UPDATE
 SET uid = excluded.uid, kind = excluded.kind, name = excluded.name, step = excluded.step,
     definition = excluded.definition, priority = excluded.priority, run_at = excluded.run_at,
     attempt = excluded.attempt, metadata = excluded.metadata, enqueued_at = excluded.enqueued_at,
-    input = excluded.input, reason = excluded.reason, died_at = excluded.died_at;
+    input = excluded.input, line = excluded.line, reason = excluded.reason, died_at = excluded.died_at;
 
 -- name: load_dead_tasks
 SELECT queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt, metadata,
-       enqueued_at, input, reason, died_at
+       enqueued_at, input, reason, died_at, line
 FROM dead_tasks
 WHERE queue = ?
 ORDER BY died_at, id, key
@@ -129,9 +174,9 @@ SELECT key, id FROM dead_tasks WHERE queue = ? ORDER BY key;
 
 -- name: redrive_task
 INSERT INTO tasks (queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
-                   metadata, enqueued_at, input, ready_at, token)
+                   metadata, enqueued_at, input, ready_at, line, token)
 SELECT queue, run_id, id, uid, kind, name, step, definition, priority, run_at, 0, metadata,
-       enqueued_at, input, :now, 0
+       enqueued_at, input, :now, line, 0
 FROM dead_tasks
 WHERE key = :key
 ON CONFLICT (run_id, id, queue) DO NOTHING;

@@ -1,0 +1,283 @@
+"""Which tasks are handed out next where queues have rules or keys: `outlast.model.flow`, by index.
+
+Lines that have something to hand out are looked at in the order of their turns, as many as there is
+room; a line found to have nothing, or to be at its limit, is put to sleep until that may change. So a
+look costs what it hands out, whatever waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from outlast.model.flow import (
+    Flow,
+    FlowChange,
+    Line,
+    allocate,
+    line_room,
+    queue_room,
+    scopes,
+    urgency,
+    window,
+)
+from outlast.model.times import from_micros, to_micros
+from outlast.stores.sqlite.connection import Connection, scalar
+from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.tasks import LARGEST, SMALLEST, TaskRow, available_in, load_task
+
+LOAD_FLOW = query("load_flow")
+LOAD_FLOWS = query("load_flows")
+SAVE_FLOW = query("save_flow")
+INSERT_FLOW_CHANGE = query("insert_flow_change")
+LOAD_FLOW_CHANGES = query("load_flow_changes")
+WAKE_SCOPE = query("wake_scope")
+HAS_LINES = query("has_lines")
+WAKE_LINES = query("wake_lines")
+INSERT_LINE = query("insert_line")
+COUNT_AWAKE = query("count_awake")
+FIND_LINES = query("find_lines")
+FIND_LINE = query("find_line")
+COUNT_LINE = query("count_line")
+MOVE_LINE = query("move_line")
+FIND_LINE_TIME = query("find_line_time")
+PUT_LINE_TO_SLEEP = query("put_line_to_sleep")
+SAVE_PRESENT = query("save_present")
+COUNT_IN_FLIGHT = query("count_in_flight")
+COUNT_STARTS = query("count_starts")
+INSERT_START = query("insert_start")
+FORGET_STARTS = query("forget_starts")
+FIND_LINE_LEVEL = query("find_line_level")
+FIND_LINE_READY = query("find_line_ready")
+FIND_LINE_EXPIRED = query("find_line_expired")
+
+NEVER = LARGEST
+encode = msgspec.json.encode
+decode = msgspec.json.Decoder(Flow).decode
+
+Place = tuple[int, int, int]
+"""Priority, time of readiness and key of a task."""
+
+
+class Look(NamedTuple):
+    """A look at the tasks of one scope, at one time."""
+
+    db: Connection
+    flow: Flow
+    now: int
+
+    def next_places(self, queues: Sequence[str], room: int, present: int) -> list[Place]:
+        """The tasks whose turn it is, at most `room`; their lines are moved on, and they count as
+        begun."""
+        in_flight, started = self._in_flight(), self._started()
+        room = min(room, queue_room(self.flow, in_flight=in_flight, started=started))
+        if room <= 0:
+            return []
+        bare = {queue: self._bare(queue, room) for queue in queues}
+        found = [line for line, _ in bare.values()]
+        for queue in queues:
+            found += self._awake(queue, room)
+        while True:
+            lines = [msgspec.structs.replace(line) for line in found]
+            shares = allocate(self.flow, lines, room, present=present)
+            # Of most lines only the first few tasks were counted: who got all of those may get more.
+            short = [
+                line
+                for line in found
+                if line.counted is not None
+                and line.ready >= line.counted
+                and line.ready == shares.given.get((line.queue, line.key))
+            ]
+            if not short:
+                break
+            for line in short:
+                line.counted = 4 * line.ready
+                line.ready = self._count(line)
+        chosen: list[Place] = []
+        for line in lines:
+            count = shares.given.get((line.queue, line.key), 0)
+            if count:
+                self.db.execute(MOVE_LINE, (line.passed, line.queue, line.key))
+                places = bare[line.queue][1] if not line.key else self._places(line, count)
+                chosen += sorted(places, key=self._urgency)[:count]
+                self._remember_starts(line.key, count)
+        if shares.present != present:
+            self.db.execute(SAVE_PRESENT, {"scope": self.flow.queue, "present": shares.present})
+        return chosen
+
+    # -- looking ------------------------------------------------------------------------------
+
+    def _bare(self, queue: str, room: int) -> tuple[Line, list[Place]]:
+        """The line of tasks without a key, and what it has."""
+        self.db.execute(INSERT_LINE, (queue, "", self.flow.queue))
+        passed = int(scalar(self.db, FIND_LINE, (queue, "")))
+        places = available_in(self.db, queue, self.now, room, every_level=self._ages)
+        return Line(queue=queue, key="", passed=passed, ready=min(len(places), room)), places
+
+    def _awake(self, queue: str, room: int) -> list[Line]:
+        """Lines that can hand something out, the first ones in the order of their turns."""
+        self.db.execute(WAKE_LINES, {"queue": queue, "now": self.now})
+        awake = int(scalar(self.db, COUNT_AWAKE, (queue, room)))
+        # Among many lines nobody gets many.
+        few = 1 + room // max(awake, 1)
+        found: list[Line] = []
+        passed, key = -1, ""
+        while len(found) < room:
+            asked = {
+                **self._bounds(queue),
+                "few": few,
+                "passed": passed,
+                "line": key,
+                "limit": room,
+            }
+            rows = self.db.execute(FIND_LINES, asked).fetchall()
+            for key, passed, ready, in_flight, started in rows:
+                line = Line(
+                    queue=queue,
+                    key=key,
+                    passed=passed,
+                    ready=ready,
+                    counted=few,
+                    in_flight=in_flight,
+                    started=started,
+                )
+                if line_room(self.flow, line) > 0:
+                    found.append(line)
+                else:
+                    self._put_to_sleep(line)
+            if len(rows) < room:
+                break
+        return found
+
+    def _count(self, line: Line) -> int:
+        asked = {"queue": line.queue, "line": line.key, "now": self.now, "few": line.counted}
+        return int(scalar(self.db, COUNT_LINE, asked))
+
+    def _put_to_sleep(self, line: Line) -> None:
+        asked = {**self._bounds(line.queue), "line": line.key}
+        [times] = self.db.execute(FIND_LINE_TIME, asked).fetchall()
+        wake_at = min((at for at in times if at is not None), default=NEVER)
+        self.db.execute(PUT_LINE_TO_SLEEP, (wake_at, line.queue, line.key))
+
+    def _bounds(self, queue: str) -> dict[str, object]:
+        rate = self.flow.key_rate
+        per = 0 if rate is None else round(rate.per * 1_000_000)
+        return {
+            **within(self.flow.queue),
+            "queue": queue,
+            "now": self.now,
+            "in_flight": self.flow.key_concurrency,
+            "since": None if rate is None else self.now - per,
+            "per": per,
+        }
+
+    def _places(self, line: Line, count: int) -> list[Place]:
+        asked = {"queue": line.queue, "line": line.key, "now": self.now, "limit": count}
+        places: list[Place] = self.db.execute(FIND_LINE_EXPIRED, asked).fetchall()
+        free, level = 0, SMALLEST
+        while free < count or self._ages:
+            priority = scalar(self.db, FIND_LINE_LEVEL, {**asked, "priority": level})
+            if priority is None:
+                break
+            ready = self.db.execute(FIND_LINE_READY, {**asked, "priority": priority}).fetchall()
+            places += ready
+            free += len(ready)
+            if priority == LARGEST:
+                break
+            level = priority + 1
+        return places
+
+    @property
+    def _ages(self) -> bool:
+        return self.flow.ageing is not None
+
+    def _urgency(self, place: Place) -> tuple[float, int, int]:
+        priority, ready_at, key = place
+        return (*urgency(self.flow, priority, ready_at), key)
+
+    # -- the whole queue ----------------------------------------------------------------------
+
+    def _in_flight(self) -> int:
+        if self.flow.concurrency is None:
+            return 0
+        asked = {**within(self.flow.queue), "now": self.now}
+        return int(scalar(self.db, COUNT_IN_FLIGHT, asked))
+
+    def _started(self) -> int:
+        if self.flow.rate is None:
+            return 0
+        since = self.now - round(self.flow.rate.per * 1_000_000)
+        return int(scalar(self.db, COUNT_STARTS, (self.flow.queue, since)))
+
+    def _remember_starts(self, key: str, count: int) -> None:
+        seconds = window(self.flow)
+        if seconds:
+            scope = self.flow.queue
+            self.db.executemany(INSERT_START, [(scope, key, self.now)] * count)
+            self.db.execute(FORGET_STARTS, (scope, self.now - round(seconds * 1_000_000)))
+
+
+def write_flow(
+    connection: Connection,
+    scope: str,
+    flow: Flow | None,
+    *,
+    declared: Flow | None,
+    by: str,
+    now: datetime,
+) -> None:
+    """Store rules with an audit line; with `declared` only if that is not what the code said last."""
+    rows = connection.execute(LOAD_FLOW, (scope,)).fetchall()
+    said = rows[0][1] if rows else None
+    if declared is not None:
+        if said is not None and decode(said) == declared:
+            return
+        said = encode(declared)
+    rules = None if flow is None else encode(flow)
+    connection.execute(SAVE_FLOW, {"scope": scope, "rules": rules, "declared": said})
+    connection.execute(INSERT_FLOW_CHANGE, (scope, to_micros(now), by, rules))
+    connection.execute(WAKE_SCOPE, (scope,))  # what was at a limit may not be any more
+
+
+def load_flows(connection: Connection) -> list[Flow]:
+    """The rules of all queues that have any."""
+    return [decode(rules) for (rules,) in connection.execute(LOAD_FLOWS).fetchall()]
+
+
+def load_flow_changes(connection: Connection, scope: str, limit: int) -> list[FlowChange]:
+    """Who changed the rules of a queue, the last change first."""
+    return [
+        FlowChange(
+            queue=scope, at=from_micros(at), by=by, flow=None if rules is None else decode(rules)
+        )
+        for at, by, rules in connection.execute(LOAD_FLOW_CHANGES, (scope, limit)).fetchall()
+    ]
+
+
+def next_tasks(
+    connection: Connection, queues: Sequence[str], room: int, now: datetime
+) -> list[TaskRow]:
+    """The tasks whose turn it is, at most `room`, under the writer's lock."""
+    at = to_micros(now)
+    chosen: list[Place] = []
+    for scope, own in scopes(queues).items():
+        left = room - len(chosen)
+        if left <= 0:
+            break
+        rows = connection.execute(LOAD_FLOW, (scope,)).fetchall()
+        rules, present = (rows[0][0], rows[0][2]) if rows else (None, 0)
+        if rules is None and not any(scalar(connection, HAS_LINES, (queue,)) for queue in own):
+            places = [place for queue in own for place in available_in(connection, queue, at, left)]
+            chosen += sorted(places)[:left]
+        else:
+            flow = Flow(queue=scope) if rules is None else decode(rules)
+            chosen += Look(connection, flow, at).next_places(own, left, present)
+    return [load_task(connection, key) for _, _, key in chosen]
+
+
+def within(scope: str) -> dict[str, object]:
+    """The queues of a scope as a range: the one of its name, and those behind a slash."""
+    return {"scope": scope, "within": f"{scope}/", "above": f"{scope}0"}

@@ -1,0 +1,116 @@
+"""How queues stand, for people and for workers that want to sleep. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from outlast.model.flow import Flow, scope_of, scopes
+from outlast.model.stats import (
+    COUNTED,
+    KEYS_SHOWN,
+    KeyStats,
+    QueueStats,
+    blocked_by,
+    key_blocked_by,
+)
+from outlast.model.times import from_micros, to_micros
+from outlast.stores.sqlite.connection import Connection, scalar
+from outlast.stores.sqlite.flowing import LOAD_FLOW, NEVER, decode, within
+from outlast.stores.sqlite.queries import query
+
+FIND_QUEUES = query("find_queues")
+FIND_DEAD_QUEUES = query("find_dead_queues")
+COUNT_FREE = query("count_free")
+COUNT_LINED = query("count_lined")
+COUNT_HELD = query("count_held")
+COUNT_STARTS = query("count_starts")
+FIND_KEYS = query("find_keys")
+COUNT_DEAD = query("count_dead")
+FIND_NEXT_READY = query("find_next_ready")
+FIND_NEXT_START = query("find_next_start")
+
+
+def stats_of(connection: Connection, scope: str, now: datetime) -> QueueStats:
+    """How a queue stands, with all its steps."""
+    flow, rules = _rules(connection, scope)
+    bounds = _bounds(rules, now)
+    ready = delayed = in_flight = dead = 0
+    times = []
+    for queue in _queues(connection, scope):
+        asked = {"queue": queue, "now": to_micros(now), "counted": COUNTED}
+        for sql in (COUNT_FREE, COUNT_LINED):
+            free, later, first = connection.execute(sql, asked).fetchall()[0]
+            ready, delayed = ready + free, delayed + later
+            times.append(first)
+        late, held, first = connection.execute(COUNT_HELD, asked).fetchall()[0]
+        ready, in_flight = ready + late, in_flight + held
+        times.append(first)
+        dead += scalar(connection, COUNT_DEAD, asked)
+    oldest = min((at for at in times if at is not None), default=None)
+    started = scalar(connection, COUNT_STARTS, (scope, bounds["since"]))
+    return QueueStats(
+        queue=scope,
+        ready=min(ready, COUNTED),
+        delayed=min(delayed, COUNTED),
+        in_flight=min(in_flight, COUNTED),
+        dead=min(dead, COUNTED),
+        oldest=None if oldest is None else from_micros(oldest),
+        flow=flow,
+        blocked_by=blocked_by(rules, in_flight=in_flight, started=started),
+        keys=tuple(
+            KeyStats(
+                key=key,
+                ready=ready,
+                in_flight=in_flight,
+                blocked_by=key_blocked_by(rules, key, in_flight=in_flight, started=started),
+            )
+            for key, ready, in_flight, started in connection.execute(FIND_KEYS, bounds).fetchall()
+        ),
+    )
+
+
+def next_ready_at(connection: Connection, queues: Sequence[str], now: datetime) -> datetime | None:
+    """When something may be ready by time alone."""
+    times = []
+    for scope, own in scopes(queues).items():
+        _, rules = _rules(connection, scope)
+        for queue in own:
+            asked = {"queue": queue, "now": to_micros(now)}
+            times.append(scalar(connection, FIND_NEXT_READY, asked))
+        if rules.rate is not None:
+            per = round(rules.rate.per * 1_000_000)
+            asked = {"scope": scope, "per": per, "since": to_micros(now) - per}
+            times.append(scalar(connection, FIND_NEXT_START, asked))
+    first = min((at for at in times if at is not None and at != NEVER), default=None)
+    return None if first is None else from_micros(first)
+
+
+def _queues(connection: Connection, scope: str) -> list[str]:
+    """The queues of a scope that have tasks, living or dead."""
+    found = {
+        name
+        for sql in (FIND_QUEUES, FIND_DEAD_QUEUES)
+        for (name,) in connection.execute(sql).fetchall()
+    }
+    return sorted(name for name in found if scope_of(name) == scope)
+
+
+def _rules(connection: Connection, scope: str) -> tuple[Flow | None, Flow]:
+    rows = connection.execute(LOAD_FLOW, (scope,)).fetchall()
+    flow = decode(rows[0][0]) if rows and rows[0][0] is not None else None
+    return flow, flow or Flow(queue=scope)
+
+
+def _bounds(rules: Flow, now: datetime) -> dict[str, object]:
+    at = to_micros(now)
+    per = 0.0 if rules.rate is None else rules.rate.per
+    key_per = 0.0 if rules.key_rate is None else rules.key_rate.per
+    return {
+        **within(rules.queue),
+        "now": at,
+        "since": at - round(per * 1_000_000),
+        "key_since": at - round(key_per * 1_000_000),
+        "counted": COUNTED,
+        "keys": KEYS_SHOWN,
+    }

@@ -1,0 +1,210 @@
+-- Flow: whose task is next. `outlast.model.flow` has the rules, `flowing.py` asks these.
+
+-- name: load_flow
+SELECT rules, declared, present FROM flows WHERE scope = ?;
+
+-- name: load_flows
+SELECT rules FROM flows WHERE rules IS NOT NULL ORDER BY scope;
+
+-- name: save_flow
+INSERT INTO flows (scope, rules, declared, present) VALUES (:scope, :rules, :declared, 0)
+ON CONFLICT (scope) DO UPDATE SET rules = excluded.rules, declared = excluded.declared;
+
+-- name: save_present
+INSERT INTO flows (scope, present) VALUES (:scope, :present)
+ON CONFLICT (scope) DO UPDATE SET present = excluded.present;
+
+-- name: insert_flow_change
+INSERT INTO flow_changes (scope, at, by, rules) VALUES (?, ?, ?, ?);
+
+-- name: load_flow_changes
+SELECT at, by, rules FROM flow_changes WHERE scope = ? ORDER BY key DESC LIMIT ?;
+
+-- name: wake_scope
+UPDATE lines SET wake_at = NULL WHERE scope = ? AND wake_at IS NOT NULL;
+
+-- name: has_lines
+SELECT EXISTS (SELECT 1 FROM lines WHERE queue = ?);
+
+-- name: wake_lines
+UPDATE lines SET wake_at = NULL WHERE queue = :queue AND wake_at <= :now;
+
+-- name: insert_line
+INSERT OR IGNORE INTO lines (queue, line, scope, passed) VALUES (?, ?, ?, 0);
+
+-- name: count_awake
+SELECT count(*) FROM (
+    SELECT 1 FROM lines WHERE queue = ? AND wake_at IS NULL AND line <> '' LIMIT ?);
+
+-- name: find_lines
+-- Lines that may have something to hand out, in the order of their turns. What is counted, is
+-- counted no further than needed.
+SELECT l.line, l.passed,
+       (SELECT count(*) FROM (
+            SELECT 1 FROM tasks AS t
+            WHERE t.owner IS NULL AND t.line <> '' AND t.queue = :queue AND t.line = l.line
+              AND t.ready_at <= :now
+            LIMIT :few))
+     + (SELECT count(*) FROM (
+            SELECT 1 FROM tasks AS t
+            WHERE t.owner IS NOT NULL AND t.line <> '' AND t.line = l.line AND t.queue = :queue
+              AND t.claimed_until <= :now AND t.ready_at <= :now
+            LIMIT :few)),
+       CASE WHEN :in_flight IS NULL THEN 0 ELSE
+            (SELECT count(*) FROM tasks AS t
+             WHERE t.owner IS NOT NULL AND t.line <> '' AND t.line = l.line
+               AND t.queue >= :scope AND t.queue < :above
+               AND (t.queue = :scope OR t.queue >= :within)
+               AND (t.claimed_until IS NULL OR t.claimed_until > :now)) END,
+       CASE WHEN :since IS NULL THEN 0 ELSE
+            (SELECT count(*) FROM starts AS s
+             WHERE s.line <> '' AND s.scope = :scope AND s.line = l.line AND s.at > :since) END
+FROM lines AS l
+WHERE l.queue = :queue AND l.wake_at IS NULL AND l.line <> ''
+  AND (l.passed, l.line) > (:passed, :line)
+ORDER BY l.passed, l.line
+LIMIT :limit;
+
+-- name: count_line
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM tasks
+            WHERE owner IS NULL AND line <> '' AND queue = :queue AND line = :line
+              AND ready_at <= :now
+            LIMIT :few))
+     + (SELECT count(*) FROM (
+            SELECT 1 FROM tasks
+            WHERE owner IS NOT NULL AND line <> '' AND line = :line AND queue = :queue
+              AND claimed_until <= :now AND ready_at <= :now
+            LIMIT :few));
+
+-- name: find_line
+SELECT passed FROM lines WHERE queue = ? AND line = ?;
+
+-- name: move_line
+UPDATE lines SET passed = ? WHERE queue = ? AND line = ?;
+
+-- name: find_line_time
+-- When a line that may not or cannot hand out anything is worth a look again: a delayed task comes
+-- due, a lease ends, or a start is no longer counted.
+SELECT (SELECT t.ready_at FROM tasks AS t
+        WHERE t.owner IS NULL AND t.line <> '' AND t.queue = :queue AND t.line = :line
+          AND t.ready_at > :now
+        ORDER BY t.ready_at LIMIT 1),
+       (SELECT t.claimed_until FROM tasks AS t
+        WHERE t.owner IS NOT NULL AND t.line <> '' AND t.line = :line AND t.queue >= :scope
+          AND t.queue < :above AND (t.queue = :scope OR t.queue >= :within)
+          AND t.claimed_until > :now
+        ORDER BY t.claimed_until LIMIT 1),
+       (SELECT s.at + :per FROM starts AS s
+        WHERE s.line <> '' AND s.scope = :scope AND s.line = :line AND s.at > :since
+        ORDER BY s.at LIMIT 1);
+
+-- name: put_line_to_sleep
+UPDATE lines SET wake_at = ? WHERE queue = ? AND line = ?;
+
+-- name: count_in_flight
+SELECT count(*) FROM tasks
+WHERE owner IS NOT NULL AND queue >= :scope AND queue < :above
+  AND (queue = :scope OR queue >= :within)
+  AND (claimed_until IS NULL OR claimed_until > :now);
+
+-- name: count_starts
+SELECT count(*) FROM starts WHERE scope = ? AND at > ?;
+
+-- name: insert_start
+INSERT INTO starts (scope, line, at) VALUES (?, ?, ?);
+
+-- name: forget_starts
+DELETE FROM starts WHERE key IN (
+    SELECT key FROM starts WHERE scope = ? AND at <= ? ORDER BY at LIMIT 1000);
+
+-- name: find_line_level
+SELECT min(priority) FROM tasks
+WHERE owner IS NULL AND line <> '' AND queue = :queue AND line = :line AND priority >= :priority;
+
+-- name: find_line_ready
+SELECT priority, ready_at, key
+FROM tasks
+WHERE owner IS NULL AND line <> '' AND queue = :queue AND line = :line AND priority = :priority
+  AND ready_at <= :now
+ORDER BY ready_at, key
+LIMIT :limit;
+
+-- name: find_line_expired
+SELECT priority, ready_at, key
+FROM tasks
+WHERE owner IS NOT NULL AND line <> '' AND line = :line AND queue = :queue
+  AND claimed_until <= :now AND ready_at <= :now
+ORDER BY priority, ready_at, key
+LIMIT :limit;
+
+-- name: count_free
+-- Of the free tasks of a queue, no more than asked: ready, delayed, and since when the first is ready.
+SELECT count(CASE WHEN ready_at <= :now THEN 1 END), count(CASE WHEN ready_at > :now THEN 1 END),
+       min(CASE WHEN ready_at <= :now THEN ready_at END)
+FROM (SELECT ready_at FROM tasks WHERE owner IS NULL AND line = '' AND queue = :queue LIMIT :counted);
+
+-- name: count_lined
+SELECT count(CASE WHEN ready_at <= :now THEN 1 END), count(CASE WHEN ready_at > :now THEN 1 END),
+       min(CASE WHEN ready_at <= :now THEN ready_at END)
+FROM (SELECT ready_at FROM tasks WHERE owner IS NULL AND line <> '' AND queue = :queue LIMIT :counted);
+
+-- name: count_held
+-- Of the claimed tasks of a queue: those whose lease has ended, those that are in flight.
+SELECT count(CASE WHEN claimed_until <= :now THEN 1 END),
+       count(CASE WHEN claimed_until > :now OR claimed_until IS NULL THEN 1 END),
+       min(CASE WHEN claimed_until <= :now THEN ready_at END)
+FROM (SELECT ready_at, claimed_until FROM tasks
+      WHERE owner IS NOT NULL AND queue = :queue LIMIT :counted);
+
+-- name: count_dead
+SELECT count(*) FROM (SELECT 1 FROM dead_tasks WHERE queue = :queue LIMIT :counted);
+
+-- name: find_keys
+-- The first keys of a scope, each with what is ready, in flight, and has begun lately.
+SELECT k.line,
+       (SELECT count(*) FROM (
+            SELECT 1 FROM lines AS l, tasks AS t
+            WHERE l.scope = :scope AND l.line = k.line
+              AND t.owner IS NULL AND t.line <> '' AND t.queue = l.queue AND t.line = l.line
+              AND t.ready_at <= :now
+            LIMIT :counted)),
+       (SELECT count(*) FROM (
+            SELECT 1 FROM tasks AS t
+            WHERE t.owner IS NOT NULL AND t.line <> '' AND t.line = k.line AND t.queue >= :scope
+              AND t.queue < :above AND (t.queue = :scope OR t.queue >= :within)
+              AND (t.claimed_until IS NULL OR t.claimed_until > :now)
+            LIMIT :counted)),
+       (SELECT count(*) FROM (
+            SELECT 1 FROM starts AS s
+            WHERE s.line <> '' AND s.scope = :scope AND s.line = k.line AND s.at > :key_since
+            LIMIT :counted))
+FROM (SELECT DISTINCT line FROM lines WHERE scope = :scope AND line <> '' ORDER BY line
+      LIMIT :keys) AS k;
+
+-- name: find_next_ready
+-- When a delayed task of a queue comes due, a lease ends or a line wakes, the earliest of them. Levels
+-- of priority are found by skipping.
+WITH RECURSIVE levels (priority) AS (
+    SELECT min(priority) FROM tasks WHERE owner IS NULL AND line = '' AND queue = :queue
+    UNION ALL
+    SELECT (SELECT min(priority) FROM tasks
+            WHERE owner IS NULL AND line = '' AND queue = :queue AND priority > levels.priority)
+    FROM levels
+    WHERE levels.priority IS NOT NULL
+)
+SELECT min(at) FROM (
+    SELECT (SELECT t.ready_at FROM tasks AS t
+            WHERE t.owner IS NULL AND t.line = '' AND t.queue = :queue
+              AND t.priority = levels.priority AND t.ready_at > :now
+            ORDER BY t.ready_at LIMIT 1) AS at
+    FROM levels
+    UNION ALL
+    SELECT min(claimed_until) FROM tasks
+    WHERE owner IS NOT NULL AND queue = :queue AND claimed_until > :now
+    UNION ALL
+    SELECT min(wake_at) FROM lines WHERE queue = :queue AND wake_at > :now
+);
+
+-- name: find_next_start
+SELECT min(at) + :per FROM starts WHERE scope = :scope AND at > :since;

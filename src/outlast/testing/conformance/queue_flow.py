@@ -1,0 +1,419 @@
+"""Conformance of a queue: keys that take turns, limits, rates, pauses, and who changed them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from outlast.errors import InvalidValue, UsageError
+from outlast.model.flow import Flow, Rate
+from outlast.model.task import Delivery, Task
+from outlast.ports.queue import Queue
+from outlast.testing.conformance.queue_base import LEASE, QueueSuite, task
+
+SCOPE, RENDER, TRAIN = "gpu", "gpu/render", "gpu/train"
+
+WRONG: dict[str, Flow] = {
+    "no queue": Flow(queue=""),
+    "a slash": Flow(queue="gpu/render"),
+    "a control character": Flow(queue="a\nb"),
+    "nothing at once": Flow(queue=SCOPE, concurrency=0),
+    "less than nothing": Flow(queue=SCOPE, concurrency=-1),
+    "nothing of a key": Flow(queue=SCOPE, key_concurrency=0),
+    "a rate of nothing": Flow(queue=SCOPE, rate=Rate(0, 1.0)),
+    "a rate in no time": Flow(queue=SCOPE, rate=Rate(1, 0.0)),
+    "a rate for ever": Flow(queue=SCOPE, key_rate=Rate(1, float("inf"))),
+    "a rate of not a number": Flow(queue=SCOPE, key_rate=Rate(1, float("nan"))),
+    "a rate over the finest clock": Flow(queue=SCOPE, rate=Rate(1_000_000, 0.001)),
+    "a weight of nothing": Flow(queue=SCOPE, weights={"a": 0}),
+    "a negative weight": Flow(queue=SCOPE, weights={"a": -1.0}),
+    "ageing in no time": Flow(queue=SCOPE, ageing=0.0),
+}
+
+
+def keyed(key: str, count: int, *, start: int = 0, **fields: object) -> list[Task]:
+    """Tasks of one key, named after it: a0, a1 …"""
+    return [task(f"{key}{number}", key=key, **fields) for number in range(start, start + count)]
+
+
+async def taken(
+    queue: Queue, limit: int = 1, queues: Sequence[str] = (RENDER,), *, owner: str = "w"
+) -> list[Delivery]:
+    """What is handed out now."""
+    return await queue.take_many(queues, owner=owner, visibility=LEASE, limit=limit)
+
+
+async def done(queue: Queue, limit: int = 1, queues: Sequence[str] = (RENDER,)) -> list[Delivery]:
+    """What is handed out now, and done at once."""
+    deliveries = await taken(queue, limit, queues)
+    for one in deliveries:
+        await queue.ack(one.claim)
+    return deliveries
+
+
+def ids(deliveries: Sequence[Delivery]) -> list[str]:
+    """The tasks, by name."""
+    return [one.task.id for one in deliveries]
+
+
+def keys(deliveries: Sequence[Delivery]) -> Counter[str]:
+    """How many of each key."""
+    return Counter(one.task.key for one in deliveries)
+
+
+class Flows(QueueSuite):
+    """How much of a queue is under way at once, how often, and in whose turn."""
+
+    # -- turns --------------------------------------------------------------------------------
+
+    @pytest.mark.proves("I22")
+    async def test_a_newcomer_waits_for_one_round(self, queue: Queue) -> None:
+        """A key with many waiting tasks delays another's first by at most one of its own."""
+        self.needs("flows")
+        await queue.enqueue(RENDER, keyed("big", 200))
+        await taken(queue, 20)
+        await queue.enqueue(RENDER, keyed("small", 1))
+        assert "small0" in ids(await taken(queue, 2))
+
+    async def test_keys_take_turns(self, queue: Queue) -> None:
+        """Whoever has waiting tasks gets the same share, one task at a time or many."""
+        self.needs("flows")
+        for key in ("a", "b", "c"):
+            await queue.enqueue(RENDER, keyed(key, 40))
+        many = await taken(queue, 30)
+        single = [one for _ in range(30) for one in await taken(queue)]
+        assert keys(many) == keys(single) == {"a": 10, "b": 10, "c": 10}
+        assert ids([one for one in many if one.task.key == "a"]) == [f"a{n}" for n in range(10)]
+
+    async def test_weights_are_shares(self, queue: Queue) -> None:
+        """A key of weight three gets three times as much as others, as long as it has tasks."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue=SCOPE, weights={"a": 3.0, "c": 0.5}), by="test")
+        for key in ("a", "b", "c"):
+            await queue.enqueue(RENDER, keyed(key, 60))
+        shares = keys(await taken(queue, 45))
+        assert shares == {"a": 30, "b": 10, "c": 5}
+        rest = keys([one for _ in range(30) for one in await taken(queue, 10)])
+        assert rest == {"a": 30, "b": 50, "c": 55}
+
+    async def test_nobody_saves_up_turns(self, queue: Queue) -> None:
+        """A key that had nothing for a while is served as often as the others, not more."""
+        self.needs("flows")
+        await queue.enqueue(RENDER, [*keyed("a", 60), *keyed("b", 1)])
+        await done(queue, 41)
+        await queue.enqueue(RENDER, keyed("b", 30, start=1))
+        assert keys(await taken(queue, 10)) == {"a": 5, "b": 5}
+
+    async def test_tasks_without_a_key_are_one_more_line(self, queue: Queue) -> None:
+        """They share with those that have one, and are not forgotten."""
+        self.needs("flows")
+        await queue.enqueue(RENDER, [*keyed("a", 20), *(task(f"plain{n}") for n in range(20))])
+        assert keys(await taken(queue, 10)) == {"a": 5, "": 5}
+
+    async def test_steps_of_a_queue_share_it(self, queue: Queue) -> None:
+        """Two steps of one queue are served in turns, each only to whom asks for it."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue=SCOPE, concurrency=10), by="test")
+        await queue.enqueue(RENDER, [task(f"r{n}") for n in range(20)])
+        await queue.enqueue(TRAIN, [task(f"t{n}") for n in range(20)])
+        both = await taken(queue, 6, (RENDER, TRAIN))
+        assert Counter(one.task.queue for one in both) == {RENDER: 3, TRAIN: 3}
+        only = await taken(queue, 6, (TRAIN,))
+        assert {one.task.queue for one in only} == {TRAIN}
+        assert len(only) == 4  # ten are under way
+
+    async def test_priority_is_within_a_key(self, queue: Queue) -> None:
+        """Of one key the most urgent is first; another key's turn is not taken by that."""
+        self.needs("flows")
+        await queue.enqueue(RENDER, keyed("a", 3, priority=5))
+        await queue.enqueue(RENDER, [task("urgent", key="a", priority=-1)])
+        await queue.enqueue(RENDER, keyed("b", 2, priority=9))
+        got = ids(await taken(queue, 4))
+        assert sorted(got) == ["a0", "b0", "b1", "urgent"]
+        assert got.index("urgent") < got.index("a0")
+
+    @pytest.mark.parametrize("key", ["", "a"])
+    async def test_ageing_starves_nobody(self, queue: Queue, key: str) -> None:
+        """A task that has waited long enough goes before a more urgent one that has just come."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue=SCOPE, ageing=60.0), by="test")
+        await queue.enqueue(RENDER, [task("old", key=key, priority=5)])
+        await self.advance(queue, 270)
+        await queue.enqueue(RENDER, [task("fresh", key=key, priority=0)])
+        assert ids(await done(queue)) == ["fresh"]
+        await self.advance(queue, 90)
+        await queue.enqueue(RENDER, [task("fresher", key=key, priority=0)])
+        assert ids(await taken(queue, 2)) == ["old", "fresher"]
+
+    async def test_without_ageing_the_urgent_go_first(self, queue: Queue) -> None:
+        """However long the others have waited."""
+        self.needs("flows")
+        await queue.enqueue(RENDER, [task("old", key="a", priority=5)])
+        await self.advance(queue, 86_400)
+        await queue.enqueue(RENDER, [task("fresh", key="a", priority=0)])
+        assert ids(await taken(queue, 2)) == ["fresh", "old"]
+
+    async def test_a_delayed_task_keeps_its_key(self, queue: Queue) -> None:
+        """It is not handed out before its time, holds nobody up, and is found when it comes."""
+        self.needs("flows")
+        await queue.enqueue(RENDER, keyed("a", 2), delay=100)
+        await queue.enqueue(RENDER, keyed("b", 1))
+        assert ids(await done(queue, 5)) == ["b0"]
+        assert await taken(queue, 5) == []
+        await self.advance(queue, 101)
+        assert ids(await taken(queue, 5)) == ["a0", "a1"]
+
+    # -- limits -------------------------------------------------------------------------------
+
+    @pytest.mark.proves("I22")
+    @pytest.mark.parametrize("key", ["", "a"])
+    async def test_a_queue_limit(self, queue: Queue, key: str) -> None:
+        """So many at once, whoever takes them, one by one or together."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue=SCOPE, concurrency=3), by="test")
+        await queue.enqueue(RENDER, [task(f"r{n}", key=key) for n in range(9)])
+        await queue.enqueue(TRAIN, [task(f"t{n}", key=key) for n in range(9)])
+        first = await taken(queue, 2, owner="one")
+        second = await taken(queue, 9, (TRAIN, RENDER), owner="two")
+        assert (len(first), len(second)) == (2, 1)
+        assert await taken(queue, 9, (TRAIN,), owner="three") == []
+
+    @pytest.mark.proves("I22")
+    @pytest.mark.parametrize(
+        "flow", [Flow(queue=SCOPE, concurrency=1), Flow(queue=SCOPE, key_concurrency=1)]
+    )
+    @pytest.mark.parametrize("end", ["ack", "nack", "bury", "drop", "expire"])
+    async def test_every_end_returns_the_place(self, queue: Queue, flow: Flow, end: str) -> None:
+        """Done, returned, dead, dropped, or its worker gone: the next one may begin."""
+        self.needs("flows")
+        await queue.set_flow(flow, by="test")
+        await queue.enqueue(RENDER, keyed("a", 2))
+        [held] = await taken(queue, 5)
+        assert await taken(queue, 5) == []
+        match end:
+            case "ack":
+                await queue.ack(held.claim)
+            case "nack":
+                await queue.nack(held.claim, delay=500)
+            case "bury":
+                await queue.nack(held.claim, requeue=False)
+            case "drop":
+                await queue.nack(held.claim, requeue=False, drop=True)
+            case "expire":
+                await self.advance(queue, LEASE + 1)
+        [following] = await taken(queue, 5)
+        assert following.task.id == ("a0" if end == "expire" else "a1")
+        assert await taken(queue, 5) == []
+
+    @pytest.mark.proves("I22")
+    async def test_a_lease_that_is_kept_keeps_the_place(self, queue: Queue) -> None:
+        """As long as its worker extends it, nobody else gets in."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue=SCOPE, key_concurrency=1), by="test")
+        await queue.enqueue(RENDER, keyed("a", 2))
+        [held] = await taken(queue)
+        for _ in range(3):
+            await self.advance(queue, LEASE * 2 / 3)
+            held = Delivery(held.task, await queue.extend(held.claim, LEASE))
+            assert await taken(queue, 5) == []
+
+    @pytest.mark.proves("I22")
+    async def test_a_key_limit(self, queue: Queue) -> None:
+        """So many of one key at once, over all steps of the queue; other keys go on, and what has
+        no key has no such limit."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue=SCOPE, key_concurrency=2), by="test")
+        await queue.enqueue(
+            RENDER, [*keyed("a", 5), *keyed("b", 5), task("x"), task("y"), task("z")]
+        )
+        await queue.enqueue(TRAIN, [task("a-train", key="a")])
+        got = await taken(queue, 20)
+        assert keys(got) == {"a": 2, "b": 2, "": 3}
+        assert await taken(queue, 20, (RENDER, TRAIN)) == []
+        await queue.ack(next(one for one in got if one.task.key == "a").claim)
+        assert keys(await taken(queue, 20, (TRAIN,))) == {"a": 1}
+
+    @pytest.mark.proves("I22")
+    async def test_a_rate(self, queue: Queue) -> None:
+        """No more begin in any such time than allowed; ending early changes nothing."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue=SCOPE, rate=Rate(3, 60.0)), by="test")
+        await queue.enqueue(RENDER, [*keyed("a", 10), *(task(f"p{n}") for n in range(10))])
+        assert len(await done(queue, 2)) == 2
+        await self.advance(queue, 40)
+        assert len(await done(queue, 9)) == 1
+        await self.advance(queue, 15)
+        assert await taken(queue, 9) == []
+        await self.advance(queue, 10)
+        assert len(await done(queue, 9)) == 2
+        await self.advance(queue, 40)
+        assert len(await done(queue, 9)) == 1
+
+    @pytest.mark.proves("I22")
+    async def test_a_key_rate(self, queue: Queue) -> None:
+        """The same for each key on its own."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue=SCOPE, key_rate=Rate(2, 60.0)), by="test")
+        await queue.enqueue(
+            RENDER, [*keyed("a", 5), *keyed("b", 1), task("p"), task("q"), task("r")]
+        )
+        assert keys(await done(queue, 9)) == {"a": 2, "b": 1, "": 3}
+        assert await taken(queue, 9) == []
+        await self.advance(queue, 61)
+        assert keys(await taken(queue, 9)) == {"a": 2}
+
+    # -- changing -----------------------------------------------------------------------------
+
+    async def test_a_pause(self, queue: Queue) -> None:
+        """Nothing begins, for anybody, from the next take on; what is under way can end."""
+        self.needs("flows")
+        await queue.enqueue(RENDER, [*keyed("a", 3), task("p")])
+        [held] = await taken(queue)
+        await queue.set_flow(Flow(queue=SCOPE, paused=True), by="test")
+        assert await taken(queue, 9, owner="other") == []
+        await queue.ack(held.claim)
+        await queue.set_flow(Flow(queue=SCOPE), by="test")
+        assert len(await taken(queue, 9)) == 3
+
+    @pytest.mark.proves("I22")
+    async def test_rules_change_at_run_time(self, queue: Queue) -> None:
+        """A limit that is raised lets more begin at once; one that is lowered takes nothing away
+        from who has begun; rules that are dropped limit nobody."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue=SCOPE, key_concurrency=1), by="test")
+        await queue.enqueue(RENDER, keyed("a", 12))
+        assert len(await taken(queue, 20)) == 1
+        await queue.set_flow(Flow(queue=SCOPE, key_concurrency=4), by="test")
+        more = await taken(queue, 20)
+        assert len(more) == 3
+        await queue.set_flow(Flow(queue=SCOPE, key_concurrency=2), by="test")
+        await queue.ack(more[0].claim)
+        assert await taken(queue, 20) == []
+        await queue.drop_flow(SCOPE, by="test")
+        assert len(await taken(queue, 20)) == 8
+
+    async def test_rules_of_one_queue_are_not_anothers(self, queue: Queue) -> None:
+        """Names that begin alike are different queues."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue="gp", paused=True), by="test")
+        await queue.set_flow(Flow(queue="gpu-2", concurrency=1), by="test")
+        for name in (RENDER, "gpu", "gpu-2/x", "gpu0"):
+            await queue.enqueue(name, [task(f"{name}-{n}", key="k") for n in range(2)])
+        assert len(await taken(queue, 9, ("gpu", RENDER, "gpu-2/x", "gpu0"))) == 7
+
+    async def test_what_was_set_is_told(self, queue: Queue) -> None:
+        """The rules as they are, and who changed them."""
+        self.needs("flows")
+        full = Flow(
+            queue=SCOPE,
+            concurrency=3,
+            key_concurrency=2,
+            rate=Rate(5, 1.5),
+            key_rate=Rate(1),
+            weights={"ä": 2.0},
+            ageing=10.0,
+            paused=True,
+        )
+        await queue.set_flow(full, by="ann")
+        await queue.set_flow(Flow(queue="other"), by="bob")
+        await queue.drop_flow("other", by="cem")
+        assert await queue.flows() == [full]
+        changes = await queue.flow_changes("other")
+        assert [(one.by, one.flow) for one in changes] == [
+            ("cem", None),
+            ("bob", Flow(queue="other")),
+        ]
+        assert changes[0].at >= changes[1].at
+        assert await queue.flow_changes(SCOPE, limit=1) == (await queue.flow_changes(SCOPE))[:1]
+
+    async def test_a_restart_undoes_nothing(self, queue: Queue) -> None:
+        """Code that says what it said before leaves an operator's change alone; code that says
+        something new is heard."""
+        self.needs("flows")
+        await queue.declare_flow(Flow(queue=SCOPE, concurrency=3))
+        await queue.set_flow(Flow(queue=SCOPE, concurrency=1), by="ops")
+        await queue.declare_flow(Flow(queue=SCOPE, concurrency=3))
+        assert await queue.flows() == [Flow(queue=SCOPE, concurrency=1)]
+        await queue.declare_flow(Flow(queue=SCOPE, concurrency=5))
+        assert await queue.flows() == [Flow(queue=SCOPE, concurrency=5)]
+        assert [one.by for one in await queue.flow_changes(SCOPE)] == ["code", "ops", "code"]
+
+    @pytest.mark.parametrize("flow", WRONG.values(), ids=WRONG)
+    async def test_impossible_rules(self, queue: Queue, flow: Flow) -> None:
+        """They are refused where they are written, and nothing has changed."""
+        self.needs("flows")
+        with pytest.raises(UsageError):
+            await queue.set_flow(flow, by="test")
+        assert await queue.flows() == []
+
+    @pytest.mark.parametrize("key", ["k" * 600, "k" * 10_000_000, "é" * 300, "a\nb"])
+    async def test_impossible_keys(self, queue: Queue, key: str) -> None:
+        """A key is an id, not a document."""
+        self.needs("flows")
+        with pytest.raises(UsageError):
+            await queue.enqueue(RENDER, [task("t", key=key)])
+        assert await taken(queue) == []
+
+    # -- seeing -------------------------------------------------------------------------------
+
+    async def test_dead_tasks_keep_their_key(self, queue: Queue) -> None:
+        """Redriven, they stand in their old line."""
+        self.needs("flows")
+        await queue.enqueue(RENDER, keyed("a", 1))
+        [held] = await taken(queue)
+        await queue.nack(held.claim, requeue=False)
+        assert [dead.task.key for dead in await queue.dead(RENDER)] == ["a"]
+        await queue.redrive(RENDER)
+        [again] = await taken(queue)
+        assert (again.task.id, again.task.key) == ("a0", "a")
+
+    async def test_how_a_queue_stands(self, queue: Queue) -> None:
+        """Ready, delayed, in flight, dead, since when, and which rule is in the way."""
+        self.needs("flows")
+        flow = Flow(queue=SCOPE, concurrency=3, key_concurrency=1)
+        await queue.set_flow(flow, by="test")
+        await queue.enqueue(TRAIN, [task("doomed")])
+        [doomed] = await taken(queue, 1, (TRAIN,))
+        await queue.nack(doomed.claim, requeue=False)
+        await queue.enqueue(RENDER, [*keyed("a", 4), *keyed("b", 1)])
+        begun = self.now(queue)
+        await self.advance(queue, 10)
+        await queue.enqueue(TRAIN, [task("later")], delay=1000)
+        await taken(queue, 1)
+        stats = await queue.stats(SCOPE)
+        assert (stats.ready, stats.delayed, stats.in_flight, stats.dead) == (4, 1, 1, 1)
+        assert stats.oldest is not None
+        assert abs((stats.oldest - begun).total_seconds()) < 5
+        assert (stats.flow, stats.blocked_by) == (flow, None)
+        by_key = {one.key: one for one in stats.keys}
+        assert (by_key["a"].ready, by_key["a"].in_flight) == (3, 1)
+        assert by_key["a"].blocked_by == "key_concurrency"
+        assert (by_key["b"].ready, by_key["b"].blocked_by) == (1, None)
+        await queue.set_flow(Flow(queue=SCOPE, concurrency=1), by="test")
+        assert (await queue.stats(SCOPE)).blocked_by == "concurrency"
+        await queue.set_flow(Flow(queue=SCOPE, paused=True), by="test")
+        assert (await queue.stats(SCOPE)).blocked_by == "paused"
+        empty = await queue.stats("nothing")
+        assert (empty.ready, empty.in_flight, empty.keys) == (0, 0, ())
+        with pytest.raises(InvalidValue):
+            await queue.stats("a/b")
+
+    async def test_when_to_look_again(self, queue: Queue) -> None:
+        """The next time at which something may be ready by time alone."""
+        self.needs("flows")
+        assert await queue.next_ready_at([RENDER]) is None
+        for tasks, delay in ((keyed("a", 1), 500), ([task("p", priority=3)], 300)):
+            await queue.enqueue(RENDER, tasks, delay=delay)
+            await taken(queue)
+            found = await queue.next_ready_at([RENDER])
+            assert found is not None
+            assert abs((found - self.now(queue)).total_seconds() - delay) < 5
+        await queue.set_flow(Flow(queue=SCOPE, rate=Rate(1, 20.0)), by="test")
+        await queue.enqueue(RENDER, [task("q"), task("r")])
+        [held] = await taken(queue, 5)
+        found = await queue.next_ready_at([RENDER])
+        assert found is not None
+        assert abs((found - self.now(queue)).total_seconds() - 20) < 5
+        await queue.ack(held.claim)
