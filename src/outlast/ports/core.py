@@ -179,6 +179,7 @@ class StoreCore(ABC):
         sends: Sequence[Send],
         *,
         finishes: Sequence[Claim] = (),
+        keeps: Sequence[Claim] = (),
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
         """Put items into inboxes and make their runs runnable now. Each gets the run's next
@@ -186,8 +187,8 @@ class StoreCore(ABC):
         the receipt again. Refused: `NotFound`, `RunClosed`, `Fenced` for another life.
 
         `finishes` removes the tasks that the items are the results of, in the same atomic step;
-        if one of those claims was lost, `Fenced` is raised and nothing is sent
-        (capability INBOX; TASKS for `finishes`)."""
+        `keeps` lets claims on tasks have no end any more. If one of those claims was lost, `Fenced`
+        is raised and nothing is sent (capability INBOX; TASKS for `finishes` and `keeps`)."""
         self._unsupported(Capability.INBOX)
 
     async def inbox(

@@ -54,17 +54,20 @@ class MemoryDetails(Store):
         sends: Sequence[Send],
         *,
         finishes: Sequence[Claim] = (),
+        keeps: Sequence[Claim] = (),
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
         for send in sends:
             check_send(send)
         with self._locked() as tables:
-            for claim in finishes:
+            for claim in (*finishes, *keeps):
                 if tables.claimed(claim) is None:
                     raise Fenced(claim.subject, token=claim.token)
             receipts = [deliver(tables, send, self.clock.now()) for send in sends]
             for claim in finishes:
                 tables.finish(claim)
+            for claim in keeps:
+                tables.keep(claim)
         self.notifier.ring()
         return receipts
 

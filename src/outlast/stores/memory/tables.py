@@ -148,6 +148,12 @@ class Tables:
         if self.claimed(claim) is not None:
             del self.tasks[claim.queue or "", claim.run_id, claim.task_id or ""]
 
+    def keep(self, claim: Claim) -> None:
+        """Let `claim` hold its task for good."""
+        queued = self.claimed(claim)
+        if queued is not None:
+            queued.claimed_until = None
+
     def drop_tasks(self, run_id: str, task_ids: set[str] | None = None) -> None:
         """Remove a run's tasks, all of them or those, wherever they stand."""
         for table in (self.tasks, self.dead):

@@ -62,9 +62,10 @@ class BorrowedStore(PostgresStore):
         sends: Sequence[Send],
         *,
         finishes: Sequence[Claim] = (),
+        keeps: Sequence[Claim] = (),
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
-        receipts = await super().send(sends, finishes=finishes, timeout=timeout)
+        receipts = await super().send(sends, finishes=finishes, keeps=keeps, timeout=timeout)
         await self._ring(timeout)
         return receipts
 

@@ -68,14 +68,15 @@ class PostgresDetails(Store):
         sends: Sequence[Send],
         *,
         finishes: Sequence[Claim] = (),
+        keeps: Sequence[Claim] = (),
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
         for send in sends:
             check_send(send)
         found = await self._session.write(
-            "send", *self._session.time, *pack_sends(sends, finishes), timeout=timeout
+            "send", *self._session.time, *pack_sends(sends, finishes, keeps), timeout=timeout
         )
-        receipts = receipts_of(sends, finishes, found)
+        receipts = receipts_of(sends, [*finishes, *keeps], found)
         self.notifier.ring()
         return receipts
 

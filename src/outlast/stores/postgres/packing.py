@@ -75,11 +75,13 @@ def _sparse(column: tuple[Any, ...]) -> tuple[Any, ...]:
     return column if any(value is not None for value in column) else ()
 
 
-def pack_sends(sends: Sequence[Send], finishes: Sequence[Claim]) -> tuple[Any, ...]:
+def pack_sends(
+    sends: Sequence[Send], finishes: Sequence[Claim], keeps: Sequence[Claim]
+) -> tuple[Any, ...]:
     """The parameters of `send`, after the time."""
     blobs = Blobs()
     items = [{"i": i, **send_doc(send, blobs)} for i, send in enumerate(sends, 1)]
-    return text(items), text(finishes_doc(finishes)), blobs
+    return text(items), text(finishes_doc(finishes, keeps)), blobs
 
 
 def pack_tasks(tasks: Sequence[Task]) -> tuple[Any, ...]:

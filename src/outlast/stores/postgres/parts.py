@@ -5,7 +5,7 @@ as bytes, so that none of them passes through PostgreSQL's JSON.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -191,11 +191,11 @@ def send_doc(send: Send, blobs: Blobs) -> dict[str, Any]:
     }
 
 
-def finishes_doc(claims: Iterable[Claim]) -> list[dict[str, Any]]:
-    """The claims on tasks that are to be removed."""
+def finishes_doc(finishes: Sequence[Claim], keeps: Sequence[Claim] = ()) -> list[dict[str, Any]]:
+    """The claims on tasks that are to be removed, and those that are to be kept for good."""
     return [
-        {"i": i, "place": place_of(claim).hex(), "token": claim.token}
-        for i, claim in enumerate(claims, 1)
+        {"i": i, "place": place_of(claim).hex(), "token": claim.token, "keep": i > len(finishes)}
+        for i, claim in enumerate((*finishes, *keeps), 1)
     ]
 
 

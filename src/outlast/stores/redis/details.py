@@ -147,12 +147,13 @@ class RedisDetails(Store):
         sends: Sequence[Send],
         *,
         finishes: Sequence[Claim] = (),
+        keeps: Sequence[Claim] = (),
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
         for send in sends:
             check_send(send)
         server = await self._session.server()
-        receipts = await sending.send_all(server, sends, finishes, timeout=timeout)
+        receipts = await sending.send_all(server, sends, finishes, keeps, timeout=timeout)
         self.notifier.ring()
         return receipts
 

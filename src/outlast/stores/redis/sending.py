@@ -21,37 +21,39 @@ async def send_all(
     server: Server,
     sends: Sequence[Send],
     finishes: Sequence[Claim],
+    keeps: Sequence[Claim],
     *,
     timeout: float | None,
 ) -> list[Receipt | Refusal]:
-    """Deliver items and remove the tasks that they are the results of.
+    """Deliver items, remove the tasks that they are the results of, keep others for good.
 
     Without tasks each partition gets its own items. With tasks everything goes to the partition of the
     tasks, as one step, and from there through the outbox."""
     layout = server.layout
     by_part: dict[int, list[int]] = {}
-    if not finishes:
+    settled = (*finishes, *keeps)
+    if not settled:
         for n, send in enumerate(sends):
             by_part.setdefault(layout.part_of(send.run_id), []).append(n)
         calls = [
-            _call(server, part, [sends[n] for n in numbers], [])
+            _call(server, part, [sends[n] for n in numbers], [], ())
             for part, numbers in by_part.items()
         ]
     else:
         homes: dict[int, list[Claim]] = {}
-        for claim in finishes:
+        for claim in settled:
             part = layout.part_of_task(claim.queue or "", claim.run_id)
             homes.setdefault(part, []).append(claim)
         if len(homes) > 1:
-            await _check_all(server, finishes, timeout)
+            await _check_all(server, settled, timeout)
         first, *others = homes
         by_part = {first: list(range(len(sends))), **{part: [] for part in others}}
         calls = [
-            _call(server, part, [sends[n] for n in by_part[part]], claims)
+            _call(server, part, [sends[n] for n in by_part[part]], claims, keeps)
             for part, claims in homes.items()
         ]
     answers = await server.calls(calls, timeout=timeout)
-    _check(server, answers, finishes)
+    _check(server, answers, settled)
     receipts: list[Any] = [None] * len(sends)
     posted = set()
     for call, numbers, (_, found, has_posted) in zip(calls, by_part.values(), answers, strict=True):
@@ -67,7 +69,13 @@ async def send_all(
     return [_receipt(send, answer) for send, answer in zip(sends, receipts, strict=True)]
 
 
-def _call(server: Server, part: int, sends: Sequence[Send], claims: Sequence[Claim]) -> Call:
+def _call(
+    server: Server,
+    part: int,
+    sends: Sequence[Send],
+    claims: Sequence[Claim],
+    keeps: Sequence[Claim],
+) -> Call:
     names = [
         of_run(send.run_id, what)
         for send in sends
@@ -79,7 +87,8 @@ def _call(server: Server, part: int, sends: Sequence[Send], claims: Sequence[Cla
         names += TASKS
         names += (of_run(claim.run_id, "tasks") for claim in claims)
     items = pack([pack_send(send, server.layout, part) for send in sends])
-    return Call("send", part, names, [items, pack([pack_claim(claim) for claim in claims])])
+    settled = [pack_claim(claim) | {"keep": claim in keeps} for claim in claims]
+    return Call("send", part, names, [items, pack(settled)])
 
 
 async def _check_all(server: Server, finishes: Sequence[Claim], timeout: float | None) -> None:

@@ -67,13 +67,14 @@ class SqliteDetails(Store):
         sends: Sequence[Send],
         *,
         finishes: Sequence[Claim] = (),
+        keeps: Sequence[Claim] = (),
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
         for send in sends:
             check_send(send)
         receipts = await self._session.write(
-            lambda db: inboxes.send_all(db, sends, finishes, self.clock.now()),
-            rows=3 * len(sends) + len(finishes),
+            lambda db: inboxes.send_all(db, sends, finishes, keeps, self.clock.now()),
+            rows=3 * len(sends) + len(finishes) + len(keeps),
             timeout=timeout,
         )
         self.notifier.ring()

@@ -15,7 +15,7 @@ from outlast.stores.sqlite.book import Book
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import STATUS, RunRow, payload, raw
-from outlast.stores.sqlite.tasks import find_held, finish_tasks
+from outlast.stores.sqlite.tasks import find_held, finish_tasks, keep_tasks
 
 FIND_RECEIPT = query("find_receipt")
 INSERT_RECEIPT = query("insert_receipt")
@@ -25,16 +25,21 @@ LOAD_INBOX = query("load_inbox")
 
 
 def send_all(
-    connection: Connection, sends: Sequence[Send], finishes: Sequence[Claim], now: datetime
+    connection: Connection,
+    sends: Sequence[Send],
+    finishes: Sequence[Claim],
+    keeps: Sequence[Claim],
+    now: datetime,
 ) -> list[Receipt | Refusal]:
-    """Deliver items and remove the tasks that they are the results of."""
+    """Deliver items, remove the tasks that they are the results of, keep others for good."""
     book = Book(connection, now)
-    for claim in finishes:
+    for claim in (*finishes, *keeps):
         if find_held(connection, claim) is None:
             raise Fenced(claim.subject, token=claim.token)
     book.load([send.run_id for send in sends])
     receipts = [deliver(book, send) for send in sends]
     finish_tasks(connection, finishes)
+    keep_tasks(connection, keeps)
     book.write()
     return receipts
 

@@ -34,6 +34,7 @@ HAS_LINE_AWAKE = query("has_line_awake")
 FIND_EXPIRED_TASKS = query("find_expired_tasks")
 CLAIM_TASK = query("claim_task")
 FINISH_TASKS = query("finish_tasks")
+KEEP_TASKS = query("keep_tasks")
 DROP_TASKS = query("drop_tasks")
 DROP_DEAD_TASKS = query("drop_dead_tasks")
 
@@ -101,6 +102,14 @@ def finish_tasks(connection: Connection, claims: Sequence[Claim]) -> None:
     """Remove the tasks that claims hold, and no others of the same name in other queues."""
     connection.executemany(
         FINISH_TASKS,
+        [(claim.run_id, claim.task_id or "", claim.queue or "") for claim in claims],
+    )
+
+
+def keep_tasks(connection: Connection, claims: Sequence[Claim]) -> None:
+    """Let claims hold their tasks for good."""
+    connection.executemany(
+        KEEP_TASKS,
         [(claim.run_id, claim.task_id or "", claim.queue or "") for claim in claims],
     )
 

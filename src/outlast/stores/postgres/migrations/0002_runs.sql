@@ -156,7 +156,7 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN false;
 END $$;
 
--- Sends items, and removes the tasks that they are the results of. One row an item; a row 0 with
+-- Sends items, and removes the tasks that they are the results of, or keeps them for good. One row an item; a row 0 with
 -- the number of a claim says that this claim was lost, or is busy, and that nothing was done.
 CREATE FUNCTION @send_1(at bigint, shift bigint, sends text, finishes text, blobs bytea[])
 RETURNS TABLE (n int, verdict text, given bigint, current bigint, stands text)
@@ -205,7 +205,14 @@ BEGIN
         RETURN NEXT;
     END LOOP;
     DELETE FROM @tasks AS t WHERE t.place = ANY (ARRAY(
-        SELECT decode(x.place, 'hex') FROM jsonb_to_recordset(finishes::jsonb) AS x (place text)
+        SELECT decode(x.place, 'hex')
+        FROM jsonb_to_recordset(finishes::jsonb) AS x (place text, keep boolean)
+        WHERE NOT x.keep
+    ));
+    UPDATE @tasks AS t SET claimed_until = NULL WHERE t.place = ANY (ARRAY(
+        SELECT decode(x.place, 'hex')
+        FROM jsonb_to_recordset(finishes::jsonb) AS x (place text, keep boolean)
+        WHERE x.keep
     ));
 END $$;
 

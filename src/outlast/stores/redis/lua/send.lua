@@ -1,7 +1,7 @@
 -- Items for inboxes, and the end of the tasks that they are the results of, in one step.
 --
 -- ARGV[2]  msgpack list of sends; one with `to` is for another partition and goes to the outbox
--- ARGV[3]  msgpack list of claims (queue, run, id, token) whose tasks are finished
+-- ARGV[3]  msgpack list of claims (queue, run, id, token, keep) whose tasks are finished, or kept
 -- Returns  {"want", keys}, {"lost", n-th claim}, or {"done", {receipt, …}, whether the outbox was
 --          used}, a receipt being {"ok", number} {"again", number} {"notfound"} {"fenced", token}
 --          {"closed", status} {"posted"}
@@ -41,7 +41,9 @@ for n, send in ipairs(sends) do
 end
 for _, claim in ipairs(claims) do
     local task, _, name = held_task(claim)
-    if task then
+    if task and claim.keep then
+        keep_task(name, task)
+    elseif task then
         remove_task(name, task)
     end
 end

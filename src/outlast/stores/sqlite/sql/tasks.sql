@@ -141,6 +141,9 @@ DELETE FROM tasks WHERE key = ?;
 -- Their claims have been checked, in the same transaction.
 DELETE FROM tasks WHERE run_id = ? AND id = ? AND queue = ?;
 
+-- name: keep_tasks
+UPDATE tasks SET claimed_until = NULL WHERE run_id = ? AND id = ? AND queue = ?;
+
 -- name: drop_tasks
 DELETE FROM tasks WHERE run_id = ? AND id = ?;
 

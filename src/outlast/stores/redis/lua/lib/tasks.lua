@@ -165,6 +165,14 @@ local function renew_task(name, task, ttl)
     call('ZADD', at('task:held'), '0', held_place(name, task))
 end
 
+-- A claim that has no end any more.
+local function keep_task(name, task)
+    unshelve_task(name, task)
+    task['until'] = nil
+    save_task(name, task)
+    call('ZADD', at('task:held'), '0', held_place(name, task))
+end
+
 local function is_available(task)
     local held = task.owner and (not task['until'] or tonumber(task['until']) > now)
     return not held and tonumber(task.ready) <= now
