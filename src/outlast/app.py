@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -14,6 +15,7 @@ from outlast.api.reachable import reachable
 from outlast.client import Client, RunHandle
 from outlast.client.submitting import submission
 from outlast.codecs import JsonCodec
+from outlast.engine.admission import queued
 from outlast.engine.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.engine import LEASE_SECONDS, Engine
 from outlast.engine.execution import current_execution
@@ -21,13 +23,15 @@ from outlast.engine.turn import begun
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, MissingExtra, RunExists, WorkflowMisuse
 from outlast.model.commit import Creation
+from outlast.model.flow import Flow, check_flow
 from outlast.model.ids import check_id, new_id
 from outlast.model.payloads import WorkflowStarted, payload_of
+from outlast.model.place import STARTS, InQueue
 from outlast.model.run import Attribute, Run
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
-from outlast.worker import TaskWorker
+from outlast.worker import Doorman, TaskWorker
 
 R = TypeVar("R")
 
@@ -51,7 +55,8 @@ class App(Client):
     ``App("sqlite:///shop.db", workflows=[checkout])``. A store that you made yourself is used and
     never closed by the app. Runs that were left unfinished go on as soon as the app opens.
     `steps` are those with a queue that this process does, for runs that are driven anywhere.
-    `watchers` are called with each commit of this process when it is durable.
+    `watchers` are called with each commit of this process when it is durable. `queues` are those
+    from which this process lets runs begin, by name or with their rules.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class App(Client):
         name: str = "app",
         lease: float = LEASE_SECONDS,
         watchers: Iterable[Watcher] = (),
+        queues: Iterable[str | Flow] = (),
     ) -> None:
         self._owns_store = isinstance(store, str)
         opened = resolve(store, clock=clock) if isinstance(store, str) else store
@@ -93,7 +99,17 @@ class App(Client):
             lease=lease,
             leases=self._engine.leases,
         )
-        self._relay = None if bell is None else Relay(opened, bell)
+        self._flows = [Flow(queue=one) if isinstance(one, str) else one for one in queues]
+        for flow in self._flows:
+            check_flow(flow)
+        self._doorman = Doorman(
+            opened,
+            {STARTS, *(flow.queue for flow in self._flows)},
+            self._engine.workflows,
+            owner=self._engine.owner,
+            lease=lease,
+            room=lambda: self._engine.room,
+        )
         super().__init__(
             opened,
             codec=codec,
@@ -123,13 +139,23 @@ class App(Client):
             await self._opened.open()
         await self._engine.open()
         await self._worker.open()
+        await self._declare()
+        await self._doorman.open()
 
     async def close(self) -> None:
         """Stop. What is under way is handed back and goes on wherever it is claimed next."""
+        await self._doorman.close()
         await self._worker.close()
         await self._engine.close()
         if self._owns_store:
             await self._opened.close()
+
+    async def _declare(self) -> None:
+        ruled = [flow for flow in self._flows if flow != Flow(queue=flow.queue)]
+        if ruled:
+            async with self._opened.queue() as queue:
+                for flow in ruled:
+                    await queue.declare_flow(flow)
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -151,6 +177,7 @@ class App(Client):
         on_conflict: str = "attach",
         attributes: dict[str, Attribute] | None = None,
         here: bool = True,
+        queue: str | InQueue | None = None,
         **kwargs: Any,
     ) -> RunHandle[R]:
         """Start a run. The id is the idempotency key.
@@ -158,7 +185,8 @@ class App(Client):
         When the id is taken: ``attach`` gives the run that is there if it is the same workflow
         with the same input, and raises `RunExists` otherwise; ``fail`` always raises; ``replace``
         ends that run and begins anew. With ``here=False`` the run is left to whoever has its code:
-        a web server starts it, a worker runs it.
+        a web server starts it, a worker runs it. With `queue` it waits there for its turn, or for
+        its time: ``queue=InQueue("mail", key=tenant, delay=60)``.
         """
         if on_conflict not in ("attach", "fail", "replace"):
             raise InvalidValue(f"on_conflict={on_conflict!r}: use attach, fail or replace")
@@ -173,6 +201,10 @@ class App(Client):
                 f"{workflow!r} is not a workflow: decorate the function with @outlast.workflow"
             )
         definition = workflow.definition
+        place = InQueue(queue) if isinstance(queue, str) else queue
+        if place is not None:
+            place = place.resolved(await self._store.now())
+        here = here and place is None
         if here and self._engine.workflows.get(definition.name) is not definition:
             raise WorkflowMisuse(
                 f"workflow {definition.name!r} is not registered: "
@@ -181,7 +213,7 @@ class App(Client):
             )
         run_id = new_id() if id is None else check_id(id)
         creation = Creation.REPLACE if on_conflict == "replace" else Creation.NEW
-        start = self._engine.start if here else self._leave
+        start = self._engine.start if here else partial(self._leave, place)
         try:
             await start(
                 definition, args, kwargs, run_id=run_id, creation=creation, attributes=attributes
@@ -194,6 +226,7 @@ class App(Client):
 
     async def _leave(
         self,
+        place: InQueue | None,
         workflow: WorkflowDefinition,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -202,11 +235,17 @@ class App(Client):
         creation: Creation,
         attributes: dict[str, Attribute] | None,
     ) -> None:
-        """Begin a run for others."""
+        """Begin a run for others, or for its turn."""
         input, _, _ = workflow.signature.encode_call(self._codec, args, kwargs)
-        await self._write(
-            begun(workflow, input, run_id=run_id, creation=creation, attributes=attributes)
+        commit = begun(
+            workflow,
+            input,
+            run_id=run_id,
+            creation=creation,
+            attributes=attributes,
+            place=place,
         )
+        await self._write(commit if place is None else queued(commit, place))
 
     async def submit(
         self,

@@ -91,6 +91,8 @@ def step(
     at_most_once: bool = False,
     process: bool = False,
     queue: str | None = None,
+    key: str | Callable[..., str] | None = None,
+    priority: int | Callable[..., int] = 0,
     transactional: bool = False,
 ) -> DeclareStep: ...
 def step(
@@ -103,6 +105,8 @@ def step(
     at_most_once: bool = False,
     process: bool = False,
     queue: str | None = None,
+    key: str | Callable[..., str] | None = None,
+    priority: int | Callable[..., int] = 0,
     transactional: bool = False,
 ) -> Any:
     """Declare a step: what it returns is recorded, and once recorded it never runs again.
@@ -110,7 +114,8 @@ def step(
     `retry` says what to do when it raises; `timeout` (seconds) is for each attempt. With
     `process` it runs in a process of its own, which is killed on timeout. With `at_most_once` an
     attempt that was cut off by a crash is not repeated but fails. With `queue` it is done by any
-    worker that has its code: ``App(…, steps=[it])``. With `transactional` what it writes through
+    worker that has its code: ``App(…, steps=[it])``; `key`, the name of a parameter or a function of
+    the arguments, says whose turn a call is, and `priority` which of those goes first. With `transactional` what it writes through
     `outlast.connection()` and its completion are one transaction: exactly once (PostgreSQL).
     """
 
@@ -124,6 +129,8 @@ def step(
                 at_most_once=at_most_once,
                 process=process,
                 queue=queue,
+                key=key,
+                priority=priority,
                 transactional=transactional,
             )
         )

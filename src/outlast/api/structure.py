@@ -17,6 +17,7 @@ from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.region import Stop, run_loop, run_scope
 from outlast.errors import ContinueAsNew
 from outlast.model.ids import check_name
+from outlast.model.place import InQueue
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,12 +30,15 @@ def child(
     *args: Any,
     id: str | None = None,
     parent_close: ParentClose | str = ParentClose.CANCEL,
+    queue: str | InQueue | None = None,
     **kwargs: Any,
 ) -> Coroutine[Any, Any, R]:
-    """Run another workflow as a child, with a history of its own, and wait for its result."""
+    """Run another workflow as a child, with a history of its own, and wait for its result. With
+    `queue` it waits there for its turn before it begins."""
     policy = ParentClose(parent_close)
+    place = InQueue(queue) if isinstance(queue, str) else queue
     return perform(
-        lambda run: run.answer(ChildRun(run, workflow.definition, args, kwargs, id, policy)),
+        lambda run: run.answer(ChildRun(run, workflow.definition, args, kwargs, id, policy, place)),
         "child",
     )
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from msgspec import Raw
 
 from outlast.client.handle import RunHandle
+from outlast.client.queues import Queues
 from outlast.client.replant import edited_input, replanted
 from outlast.client.waiting import answer_in, answered, ended
 from outlast.engine.audit import activities_of, entries_of
@@ -45,6 +46,7 @@ from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.payloads import WorkflowCancelled, to_event
 from outlast.model.query import RunQuery
 from outlast.model.run import Change, Run, Status
+from outlast.model.stats import QueueStats
 from outlast.ports.codec import Codec
 from outlast.ports.histories import accepted
 from outlast.ports.store import Store
@@ -127,6 +129,17 @@ class Client:
         if workflow is None:
             return self._codec.decode(output, where=f"result of {run.workflow}")
         return workflow.signature.decode_result(self._codec, output)
+
+    # -- queues -------------------------------------------------------------------------------
+
+    @property
+    def queues(self) -> Queues:
+        """How queues stand, and their rules."""
+        return Queues(self._store)
+
+    async def stats(self) -> list[QueueStats]:
+        """How all queues stand: what waits, what is under way, and which rule is in the way."""
+        return await self.queues.stats()
 
     # -- acting -------------------------------------------------------------------------------
 

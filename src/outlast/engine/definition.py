@@ -21,6 +21,7 @@ from msgspec import Raw
 from outlast.engine.bridge import run_in_thread
 from outlast.engine.retry import ONCE, Retry
 from outlast.errors import InvalidValue, Undecodable, WorkflowMisuse
+from outlast.model.flow import check_key, check_queue
 from outlast.model.ids import check_name
 from outlast.ports.codec import Codec
 
@@ -38,6 +39,17 @@ class Signature:
         self._function = function
         self._name = getattr(function, "__qualname__", repr(function))
         self._result = f"result of {self._name}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters."""
+        return tuple(self._parameters.parameters)
+
+    def argument(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The value that a parameter has in a call."""
+        bound = self._parameters.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments[name]
 
     def encode_call(
         self, codec: Codec, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -187,6 +199,8 @@ class StepDefinition(Definition):
         at_most_once: bool = False,
         process: bool = False,
         queue: str | None = None,
+        key: str | Callable[..., str] | None = None,
+        priority: int | Callable[..., int] = 0,
         transactional: bool = False,
     ) -> None:
         super().__init__(function, name=name)
@@ -204,9 +218,36 @@ class StepDefinition(Definition):
                 "where its run is: without process and queue"
             )
         self.transactional = transactional
-        self.queue = None if queue is None else check_name(queue, "queue name")
+        self.queue = None if queue is None else check_queue(queue)
+        if queue is None and (key is not None or priority != 0):
+            raise WorkflowMisuse(
+                f"step {self.name!r} has a key or a priority but no queue: they say whose turn it is "
+                "in a queue, so give it one: step(queue=…)"
+            )
+        if isinstance(key, str) and key not in self.signature.names:
+            raise WorkflowMisuse(
+                f"step {self.name!r} has no parameter {key!r} to be its key: it has "
+                f"{', '.join(self.signature.names) or 'none'}"
+            )
+        self._key = key
+        self._priority = priority
         self.in_thread = not self.is_async and not process
         self.compensation: StepDefinition | None = None
+
+    def line(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
+        """The key and the priority of a call in its queue."""
+        key: Any = ""
+        if callable(self._key):
+            key = self._key(*args, **kwargs)
+        elif self._key is not None:
+            key = self.signature.argument(self._key, args, kwargs)
+        priority = self._priority(*args, **kwargs) if callable(self._priority) else self._priority
+        if not isinstance(key, str):
+            raise InvalidValue(
+                f"the key of step {self.name!r} is {key!r}: it has to be a text, so that calls with "
+                "the same key stand in one line. Use key=lambda …: str(…)"
+            )
+        return check_key(key), priority
 
 
 class WorkflowDefinition(Definition):

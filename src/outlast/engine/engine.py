@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from outlast.engine.admission import turned_away
 from outlast.engine.bodies import Bodies
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.digest import load_digest
@@ -93,6 +94,11 @@ class Engine:
             if not isinstance(self._clock, LeapingClock):
                 self._watch = LoopWatch()
                 self._watch.start()
+
+    @property
+    def room(self) -> int:
+        """How many more runs this process may drive."""
+        return self._concurrency - len(self._drives)
 
     @property
     def is_open(self) -> bool:
@@ -233,6 +239,10 @@ class Engine:
         run, claim = claimed.run, claimed.claim
         workflow = self.workflows[run.workflow]
         digest = await load_digest(self._store, run)
+        waits = await turned_away(self._store, digest.events, run, claim)
+        if waits is not None:
+            await self._journal.commit(waits)
+            return
         execution = Execution(
             workflow, run_id=run.id, uid=run.uid, codec=self._codec, digest=digest
         )
@@ -280,7 +290,7 @@ class Engine:
     async def _claim_for_ever(self) -> None:
         while True:
             rings = self._store.notifier.rings
-            room = min(self._concurrency - len(self._drives), CLAIM_AT_ONCE)
+            room = min(self.room, CLAIM_AT_ONCE)
             looked_at = self._clock.now()
             pause = IDLE_SECONDS
             try:

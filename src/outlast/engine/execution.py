@@ -44,6 +44,7 @@ from outlast.model.payloads import (
     to_event,
     type_of,
 )
+from outlast.model.place import InQueue
 from outlast.model.times import EPOCH
 from outlast.ports.codec import Codec
 
@@ -87,6 +88,7 @@ class Execution:
         self.loop = _WorkflowLoop(self)
         self.seed = uid
         self.origin: Raw | None = None
+        self.place: InQueue | None = None
         self.evicted = False
         self.cancel_reason: str | None = None
         self.undoing = Undoing(self)
@@ -144,6 +146,7 @@ class Execution:
             self.now = event.timestamp
             self.seed = payload.seed or self.uid
             self.origin = payload.origin or payload.input
+            self.place = payload.place
             self._lineage = payload.lineage
             self._begin(payload)
         elif isinstance(payload, CancelRequested):

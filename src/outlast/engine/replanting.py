@@ -123,7 +123,9 @@ def restarted(
         parent=run_id,
         runnable_at=NOW,
     )
-    started = WorkflowStarted(workflow_name=run.workflow, version=run.version, input=spawned.input)
+    started = WorkflowStarted(
+        workflow_name=run.workflow, version=run.version, input=spawned.input, place=spawned.place
+    )
     return Start(run, (to_event(started, run_id=run.id),))
 
 

@@ -32,6 +32,7 @@ from outlast.model.payloads import (
     payload_of,
     to_event,
 )
+from outlast.model.place import InQueue
 from outlast.model.run import Attribute, Change, Run, Status
 from outlast.model.times import NOW
 from outlast.model.wire import to_json
@@ -118,6 +119,7 @@ def begun(
     run_id: str,
     creation: Creation,
     attributes: dict[str, Attribute] | None = None,
+    place: InQueue | None = None,
 ) -> Commit:
     """The commit that begins a run for whoever has its code."""
     run = Run(
@@ -129,7 +131,9 @@ def begun(
         attributes=attributes or {},
         runnable_at=NOW,
     )
-    started = WorkflowStarted(workflow_name=workflow.name, version=workflow.version, input=input)
+    started = WorkflowStarted(
+        workflow_name=workflow.name, version=workflow.version, input=input, place=place
+    )
     return Commit(
         run_id=run_id,
         create=run,
@@ -148,6 +152,7 @@ def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinu
         version=execution.workflow.version,
         input=end.input,
         origin=execution.origin,
+        place=execution.place,
     )
     fresh = Run(
         id=run.id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from math import isfinite
 
@@ -247,7 +247,7 @@ def check_task(task: Task) -> None:
     check_fields(task, f"task {task.id!r}")
 
 
-def check_take(queues: Sequence[str], owner: str, visibility: float, limit: int) -> None:
+def check_take(queues: Collection[str], owner: str, visibility: float, limit: int) -> None:
     """Refuse a wish for tasks that no queue could fulfil."""
     for queue in queues:
         check_name(queue, "queue name")

@@ -20,11 +20,14 @@ import heapq
 import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from msgspec import Struct
 
 from outlast.errors import InvalidValue
 from outlast.model.ids import check_name
+
+T = TypeVar("T")
 
 STRIDE = 1_000_000
 MAX_KEY_BYTES = 512
@@ -250,7 +253,14 @@ def window(flow: Flow) -> float:
     return max((rate.per for rate in (flow.rate, flow.key_rate) if rate is not None), default=0.0)
 
 
-def scopes(queues: Sequence[str]) -> dict[str, list[str]]:
+def rotated(parts: Sequence[T], at: int) -> list[T]:
+    """The same from another beginning each time, so that what comes first by chance does not always
+    come first."""
+    begin = at % len(parts) if parts else 0
+    return [*parts[begin:], *parts[:begin]]
+
+
+def scopes(queues: Iterable[str]) -> dict[str, list[str]]:
     """Queues by the scope whose rules hold for them."""
     found: dict[str, list[str]] = {}
     for queue in queues:

@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 
 from outlast.errors import Undecodable
 from outlast.model.event import Event, EventType
+from outlast.model.place import InQueue
 from outlast.model.times import EPOCH
 from outlast.model.wire import DAMAGE, reader, to_json
 
@@ -35,6 +36,8 @@ class WorkflowStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     origin: Raw | None = None
     # Of a run that is retried: the uids of its earlier lives, each with the last event from there.
     lineage: list[tuple[str, int]] = []
+    # Where the run waits for its turn before it begins, if it was started in a queue.
+    place: InQueue | None = None
 
 
 class WorkflowCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,6 +98,7 @@ class ChildSpawned(Payload, frozen=True, kw_only=True, omit_defaults=True):
     input: Raw = NULL
     # What becomes of it when its parent ends first; empty for cancel.
     parent_close: str = ""
+    place: InQueue | None = None
 
 
 class ChildCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):

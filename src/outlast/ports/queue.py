@@ -84,7 +84,7 @@ class Queue(ABC):
     @abstractmethod
     async def take_many(
         self,
-        queues: Sequence[str],
+        queues: Collection[str],
         *,
         owner: str,
         visibility: float,
@@ -156,6 +156,11 @@ class Queue(ABC):
     @abstractmethod
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
         """How many tasks are ready now: neither delayed nor in flight nor dead."""
+
+    async def names(self, *, timeout: float | None = None) -> list[str]:
+        """The queues that hold a task, whether it is ready, delayed, in flight or dead, in order.
+        One that is empty is not known. `Unsupported` where only the names of others could tell."""
+        raise Unsupported(f"{type(self).__name__} does not know its queues: name them")
 
     @abstractmethod
     async def dead(

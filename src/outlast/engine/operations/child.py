@@ -28,6 +28,7 @@ from outlast.model.payloads import (
     to_event,
 )
 from outlast.model.payloads import ChildFailed as Failed
+from outlast.model.place import InQueue
 from outlast.model.run import Run, Status
 from outlast.model.times import NOW
 
@@ -67,9 +68,11 @@ class ChildRun(Operation):
         kwargs: Any,
         id: str | None,
         parent_close: ParentClose,
+        place: InQueue | None = None,
     ) -> None:
         self.name = f"child:{workflow.name}"
         self.parent_close = parent_close
+        self._place = None if place is None else place.resolved(execution.now)
         self._execution = execution
         self._workflow = workflow
         self.own_id = None if id is None else check_id(id, "child id")
@@ -88,6 +91,7 @@ class ChildRun(Operation):
             workflow_name=self._workflow.name,
             input=self.input,
             parent_close=policy,
+            place=self._place,
         )
 
     def enact(self, execution: Execution, said: Payload) -> None:
@@ -141,6 +145,8 @@ class ChildRun(Operation):
             parent=self._execution.run_id,
             runnable_at=NOW,
         )
-        started = WorkflowStarted(workflow_name=run.workflow, version=run.version, input=self.input)
+        started = WorkflowStarted(
+            workflow_name=run.workflow, version=run.version, input=self.input, place=self._place
+        )
         event = to_event(started, run_id=run.id, timestamp=self._execution.now)
         return Start(run, (event,))

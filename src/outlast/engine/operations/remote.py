@@ -35,6 +35,12 @@ class StepReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class RemoteStep(StepCall):
     """One call of a step that some worker does."""
 
+    def __init__(
+        self, execution: Execution, step: StepDefinition, args: Any, kwargs: Any, name: str = ""
+    ) -> None:
+        super().__init__(execution, step, args, kwargs, name)
+        self._line = step.line(self.args, self.kwargs)
+
     def apply(self, event: Event, payload: Payload) -> bool:
         answered = super().apply(event, payload)
         if isinstance(payload, StepStarted):
@@ -70,6 +76,8 @@ class RemoteStep(StepCall):
             step=self.key,
             input=self.input,
             metadata=metadata,
+            key=self._line[0],
+            priority=self._line[1],
         )
 
     def _task_id(self, execution: Execution) -> str:

@@ -3,10 +3,10 @@ at everything."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from outlast.model.flow import Flow, Line, allocate, scope_of, scopes, urgency, window
+from outlast.model.flow import Flow, Line, allocate, rotated, scope_of, scopes, urgency, window
 from outlast.model.stats import (
     COUNTED,
     KEYS_SHOWN,
@@ -19,13 +19,23 @@ from outlast.model.times import to_micros
 from outlast.stores.memory.tables import QueuedTask, Tables
 
 
-def next_tasks(tables: Tables, queues: Sequence[str], room: int, now: datetime) -> list[QueuedTask]:
+def next_tasks(
+    tables: Tables, queues: Collection[str], room: int, now: datetime
+) -> list[QueuedTask]:
     """The tasks whose turn it is, at most `room`; they count as begun."""
-    chosen: list[QueuedTask] = []
+    plain: list[QueuedTask] = []
+    ruled: list[tuple[Flow, list[str]]] = []
     for scope, own in scopes(queues).items():
-        flow = tables.flows.get(scope) or Flow(queue=scope)
-        chosen += _of_scope(tables, flow, own, room - len(chosen), now)
-    return chosen
+        flow, ready = tables.flows.get(scope), _ready(tables, own, now)
+        if flow is None and not any(key for _, key in ready):
+            plain += [one for tasks in ready.values() for one in tasks]
+        else:
+            ruled.append((flow or Flow(queue=scope), own))
+    chosen: list[QueuedTask] = []
+    for rules, own in rotated(ruled, to_micros(now)):
+        chosen += _of_scope(tables, rules, own, room - len(chosen), now)
+    plain.sort(key=lambda one: (one.task.priority, one.ready_at, one.order))
+    return chosen + plain[: room - len(chosen)]
 
 
 def _of_scope(

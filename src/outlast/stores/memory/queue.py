@@ -70,7 +70,7 @@ class MemoryQueue(Queue):
 
     async def take_many(
         self,
-        queues: Sequence[str],
+        queues: Collection[str],
         *,
         owner: str,
         visibility: float,
@@ -136,6 +136,10 @@ class MemoryQueue(Queue):
                 queued.task.queue == queue and queued.available(now)
                 for queued in tables.tasks.values()
             )
+
+    async def names(self, *, timeout: float | None = None) -> list[str]:
+        with self._locked() as tables:
+            return sorted({queue for queue, _, _ in (*tables.tasks, *tables.dead)})
 
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None

@@ -7,7 +7,7 @@ look costs what it hands out, whatever waits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from outlast.model.flow import (
     allocate,
     line_room,
     queue_room,
+    rotated,
     scopes,
     urgency,
     window,
@@ -258,24 +259,27 @@ def load_flow_changes(connection: Connection, scope: str, limit: int) -> list[Fl
 
 
 def next_tasks(
-    connection: Connection, queues: Sequence[str], room: int, now: datetime
+    connection: Connection, queues: Collection[str], room: int, now: datetime
 ) -> list[TaskRow]:
     """The tasks whose turn it is, at most `room`, under the writer's lock."""
     at = to_micros(now)
-    chosen: list[Place] = []
+    plain: list[str] = []
+    ruled: list[tuple[Flow, int, list[str]]] = []
     for scope, own in scopes(queues).items():
-        left = room - len(chosen)
-        if left <= 0:
-            break
         rows = connection.execute(LOAD_FLOW, (scope,)).fetchall()
         rules, present = (rows[0][0], rows[0][2]) if rows else (None, 0)
         if rules is None and not any(scalar(connection, HAS_LINES, (queue,)) for queue in own):
-            places = [place for queue in own for place in available_in(connection, queue, at, left)]
-            chosen += sorted(places)[:left]
+            plain += own
         else:
-            flow = Flow(queue=scope) if rules is None else decode(rules)
-            chosen += Look(connection, flow, at).next_places(own, left, present)
-    return [load_task(connection, key) for _, _, key in chosen]
+            ruled.append((Flow(queue=scope) if rules is None else decode(rules), present, own))
+    places: list[Place] = []
+    for flow, present, own in rotated(ruled, at):
+        if len(places) < room:
+            places += Look(connection, flow, at).next_places(own, room - len(places), present)
+    if plain and len(places) < room:
+        found = [place for queue in plain for place in available_in(connection, queue, at, room)]
+        places += sorted(found)[: room - len(places)]
+    return [load_task(connection, key) for _, _, key in places]
 
 
 def within(scope: str) -> dict[str, object]:

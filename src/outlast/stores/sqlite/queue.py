@@ -107,7 +107,7 @@ class SqliteQueue(Queue):
 
     async def take_many(
         self,
-        queues: Sequence[str],
+        queues: Collection[str],
         *,
         owner: str,
         visibility: float,
@@ -184,6 +184,9 @@ class SqliteQueue(Queue):
             timeout=timeout,
             small=False,
         )
+
+    async def names(self, *, timeout: float | None = None) -> list[str]:
+        return await self._session.read(seeing.queue_names, timeout=timeout, small=False)
 
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None

@@ -37,7 +37,9 @@ def stats_of(connection: Connection, scope: str, now: datetime) -> QueueStats:
     bounds = _bounds(rules, now)
     ready = delayed = in_flight = dead = 0
     times = []
-    for queue in _queues(connection, scope):
+    for queue in queue_names(connection):
+        if scope_of(queue) != scope:
+            continue
         asked = {"queue": queue, "now": to_micros(now), "counted": COUNTED}
         for sql in (COUNT_FREE, COUNT_LINED):
             free, later, first = connection.execute(sql, asked).fetchall()[0]
@@ -86,14 +88,14 @@ def next_ready_at(connection: Connection, queues: Sequence[str], now: datetime) 
     return None if first is None else from_micros(first)
 
 
-def _queues(connection: Connection, scope: str) -> list[str]:
-    """The queues of a scope that have tasks, living or dead."""
+def queue_names(connection: Connection) -> list[str]:
+    """The queues that have tasks, living or dead."""
     found = {
         name
         for sql in (FIND_QUEUES, FIND_DEAD_QUEUES)
         for (name,) in connection.execute(sql).fetchall()
     }
-    return sorted(name for name in found if scope_of(name) == scope)
+    return sorted(found)
 
 
 def _rules(connection: Connection, scope: str) -> tuple[Flow | None, Flow]:

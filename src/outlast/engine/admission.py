@@ -1,0 +1,126 @@
+"""Admission: a run that was started in a queue waits there for its turn.
+
+::
+
+    start(queue=…) ── the run, pending, and its ticket: a task in the queue ── one commit
+    worker         ── takes the ticket when the queue's rules allow it
+                   ── send(admit, keeps=[ticket]) ── the run is runnable, and its ticket is held for good
+    the run's end  ── drops its ticket with all its tasks: the place is free
+
+So a run counts as under way from its admission to its end, whoever drives it and however often that
+changes hands, and no place is ever lost. What is sent to a run before its turn waits in its inbox; only
+a cancel is acted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from outlast.engine.turn import child_outcome
+from outlast.model.claim import Claim
+from outlast.model.commit import Commit
+from outlast.model.event import Event
+from outlast.model.inbox import Item, Send
+from outlast.model.payloads import WorkflowCancelled, WorkflowStarted, payload_of, to_event
+from outlast.model.place import InQueue
+from outlast.model.run import Change, Run, Status
+from outlast.model.task import Task
+from outlast.ports.store import Store
+
+ADMIT = "admit"
+QUEUED = "queue"
+"""The `wait_kind` of a run that waits for its turn."""
+TICKET = "ticket"
+PAGE = 1000
+
+
+def ticket_queue(queue: str, workflow: str) -> str:
+    """Where the tickets of a workflow wait. Each workflow of a queue has its own, so that no place
+    is given to a run whose code is nowhere."""
+    return f"{queue}/@{workflow}"
+
+
+def ticket_of(run: Run, place: InQueue) -> Task:
+    """What stands in the queue for a run."""
+    return Task(
+        id=TICKET,
+        queue=ticket_queue(place.queue, run.workflow),
+        kind="run",
+        name=run.workflow,
+        run_id=run.id,
+        uid=run.uid,
+        priority=place.priority,
+        run_at=place.at,
+        key=place.key,
+    )
+
+
+def queued(commit: Commit, place: InQueue) -> Commit:
+    """A commit that begins a run, changed so that the run waits for its turn."""
+    run = commit.create
+    assert run is not None
+    waiting = msgspec.structs.replace(
+        run, wait_kind=QUEUED, queue=place.queue, priority=place.priority, runnable_at=None
+    )
+    return msgspec.structs.replace(commit, create=waiting, tasks=(ticket_of(run, place),))
+
+
+def admission(ticket: Task) -> Send:
+    """What tells a run that its turn has come."""
+    item = Item(kind=ADMIT, name=ticket.queue, id=f"{ADMIT} {ticket.uid}")
+    return Send(run_id=ticket.run_id, uid=ticket.uid, item=item)
+
+
+async def turned_away(
+    store: Store, events: Sequence[Event], run: Run, claim: Claim
+) -> Commit | None:
+    """What to write for a run that somebody has woken before its turn: it waits on, or is cancelled
+    where it stands. None if it may begin."""
+    started = payload_of(events[0]) if events and run.status is Status.PENDING else None
+    if not isinstance(started, WorkflowStarted) or started.place is None:
+        return None
+    items = await _inbox(store, run.id)
+    if any(item.kind == ADMIT for item in items):
+        return None
+    base = Commit(
+        run_id=run.id,
+        uid=claim.uid,
+        token=claim.token,
+        expected=run.sequence,
+        seen=items[-1].number if items else 0,
+        release=True,
+    )
+    for item in items:
+        if item.kind == "cancel":
+            return _cancelled(base, run, item)
+    # A child, and a run that begins anew, come without a ticket: this is where they get it.
+    tickets = () if run.wait_kind == QUEUED else (ticket_of(run, started.place),)
+    change = Change(
+        wait_kind=QUEUED,
+        queue=started.place.queue,
+        priority=started.place.priority,
+        runnable_at=None,
+    )
+    return msgspec.structs.replace(base, change=change, tasks=tickets)
+
+
+def _cancelled(base: Commit, run: Run, item: Item) -> Commit:
+    end = WorkflowCancelled(reason=item.name)
+    return msgspec.structs.replace(
+        base,
+        events=(to_event(end, run_id=run.id),),
+        change=Change(status=Status.CANCELLED, error=item.name, wait_kind=None),
+        folds=(item.number,),
+        sends=() if run.parent is None else (child_outcome(run, end),),
+    )
+
+
+async def _inbox(store: Store, run_id: str) -> list[Item]:
+    items: list[Item] = []
+    while True:
+        page = await store.inbox(run_id, after=items[-1].number if items else 0, limit=PAGE)
+        items += page
+        if len(page) < PAGE:
+            return items

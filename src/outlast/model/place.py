@@ -1,0 +1,44 @@
+"""InQueue: where a run waits for its turn before it begins."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from outlast.errors import InvalidValue
+from outlast.model.checks import check_delay, check_moment
+from outlast.model.flow import check_key, check_queue
+
+STARTS = "starts"
+"""The queue of runs that only wait for a time."""
+
+
+class InQueue(Struct, frozen=True, omit_defaults=True):
+    """A place in a named queue. The queue's rules say when the run begins; from then on it counts as
+    under way until it ends.
+
+    Runs with the same `key` stand in one line, and lines take turns; a smaller `priority` goes first
+    within its line. With `delay` (seconds) or `at` it does not begin before that time.
+    """
+
+    queue: str = STARTS
+    key: str = ""
+    priority: int = 0
+    at: datetime | None = None
+    delay: float | timedelta = 0.0
+
+    def resolved(self, now: datetime) -> InQueue:
+        """The same place with a time instead of a delay, checked."""
+        check_queue(self.queue)
+        check_key(self.key)
+        seconds = self.delay.total_seconds() if isinstance(self.delay, timedelta) else self.delay
+        check_delay(seconds)
+        at = self.at
+        if at is not None:
+            check_moment(at, "the time at which a run begins")
+            if seconds:
+                raise InvalidValue("a run has `at` and `delay`: give one of them")
+        elif seconds:
+            at = now + timedelta(seconds=seconds)
+        return InQueue(self.queue, self.key, self.priority, at)

@@ -1,0 +1,85 @@
+"""Doorman: lets runs that wait in queues begin, as the queues' rules allow.
+
+It takes tickets (outlast.engine.admission) and tells their runs that their turn has come. If its
+process dies in between, the ticket's lease ends and another doorman does it: a run is told once, and
+its place counts once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from outlast.engine.admission import admission, ticket_queue
+from outlast.errors import Fenced, NotFound
+from outlast.model.inbox import Receipt
+from outlast.model.task import Delivery
+from outlast.ports.capability import Capability
+from outlast.ports.store import Store
+from outlast.worker.looking import look_for_ever
+
+AT_ONCE = 100
+log = logging.getLogger("outlast.worker")
+
+
+class Doorman:
+    """Admits the runs of some workflows from some queues, as long as `room` says that there is any
+    in this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        queues: Iterable[str],
+        workflows: Iterable[str],
+        *,
+        owner: str,
+        lease: float,
+        room: Callable[[], int],
+    ) -> None:
+        self._store = store
+        names = list(workflows)
+        self._queues = [ticket_queue(queue, name) for queue in queues for name in names]
+        self._owner = owner
+        self._lease = lease
+        self._room = room
+        self._daemon: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Begin to admit."""
+        if self._queues and self._daemon is None and Capability.TASKS in self._store.capabilities:
+            self._queue = self._store.queue()
+            # A ticket is no work that may fail: it is never given up.
+            self._queue.max_attempts = 2**62
+            await self._queue.open()
+            self._daemon = asyncio.create_task(
+                look_for_ever(self._store, self._queue, self._queues, self._look)
+            )
+
+    async def close(self) -> None:
+        """Stop. Tickets that were taken and not yet told go back when their lease ends."""
+        if self._daemon is not None:
+            self._daemon.cancel()
+            await asyncio.gather(self._daemon, return_exceptions=True)
+            self._daemon = None
+            await self._queue.close()
+
+    async def _look(self) -> bool:
+        room = min(self._room(), AT_ONCE)
+        if room <= 0:
+            return False
+        taken = await self._queue.take_many(
+            self._queues, owner=self._owner, visibility=self._lease, limit=room
+        )
+        await asyncio.gather(*map(self._admit, taken))
+        return bool(taken)
+
+    async def _admit(self, delivery: Delivery) -> None:
+        send = admission(delivery.task)
+        try:
+            [receipt] = await self._store.send([send], keeps=[delivery.claim])
+        except (Fenced, NotFound):
+            return  # another doorman has it now, or the run has ended
+        if not isinstance(receipt, Receipt):
+            log.info("run %s is not there to be admitted: %s", send.run_id, receipt)
+            await self._queue.nack(delivery.claim, requeue=False, drop=True)

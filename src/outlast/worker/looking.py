@@ -1,0 +1,47 @@
+"""Looking for tasks, for ever: when somebody rings, when it is time, and now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from outlast.engine.leases import unless_meant
+from outlast.errors import Closed, StoreFault, TryAgain
+from outlast.ports.clock import look_again_after
+from outlast.ports.notifier import hears_all
+from outlast.ports.queue import Queue
+from outlast.ports.store import Store
+
+IDLE_SECONDS = 1.0
+LISTENING_SECONDS = 5.0
+SHORTEST_PAUSE = 0.01
+log = logging.getLogger("outlast.worker")
+
+
+async def look_for_ever(
+    store: Store, queue: Queue, names: Sequence[str], look: Callable[[], Awaitable[bool]]
+) -> None:
+    """Call `look`, which takes tasks of the queues in `names` and says whether it found any, as long as
+    it does; then wait until there may be more."""
+    clock, notifier = store.clock, store.notifier
+    while True:
+        rings = notifier.rings
+        seconds = LISTENING_SECONDS if hears_all(notifier) else IDLE_SECONDS
+        pause = look_again_after(clock, seconds)
+        try:
+            if await look():
+                continue
+            # Nobody rings when a delayed task comes due, a lease ends or a rate allows more.
+            due = await queue.next_ready_at(names)
+            now = clock.now()
+            if due is not None and due > now:
+                pause = max(min(pause, (due - now).total_seconds()), SHORTEST_PAUSE)
+        except (TryAgain, StoreFault, asyncio.CancelledError) as error:
+            unless_meant()
+            log.warning("taking tasks failed, trying again: %s", error)
+        except Closed:
+            raise
+        except Exception:
+            log.exception("taking tasks failed in an unforeseen way, trying again")
+        await notifier.wait(clock, pause, since=rings)
