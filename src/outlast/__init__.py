@@ -32,11 +32,16 @@ from outlast.app import App
 from outlast.client import RunHandle
 from outlast.engine.operations.region import Stop
 from outlast.engine.retry import Retry
+from outlast.model.flow import Flow, Rate
+from outlast.model.place import InQueue
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "App",
+    "Flow",
+    "InQueue",
+    "Rate",
     "Retry",
     "RunHandle",
     "Step",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -12,14 +11,12 @@ from msgspec import Raw
 
 from outlast.api import Step, Workflow
 from outlast.api.reachable import reachable
-from outlast.client import Client, RunHandle
-from outlast.client.submitting import submission
+from outlast.client import RunHandle
+from outlast.client.starting import Starting
 from outlast.codecs import JsonCodec
-from outlast.engine.admission import queued
 from outlast.engine.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.engine import LEASE_SECONDS, Engine
 from outlast.engine.execution import current_execution
-from outlast.engine.turn import begun
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, MissingExtra, RunExists, WorkflowMisuse
 from outlast.model.commit import Creation
@@ -49,7 +46,7 @@ _STORES = {
 }
 
 
-class App(Client):
+class App(Starting):
     """Runs workflows in this process, durably, on the store you name.
 
     ``App("sqlite:///shop.db", workflows=[checkout])``. A store that you made yourself is used and
@@ -201,9 +198,7 @@ class App(Client):
                 f"{workflow!r} is not a workflow: decorate the function with @outlast.workflow"
             )
         definition = workflow.definition
-        place = InQueue(queue) if isinstance(queue, str) else queue
-        if place is not None:
-            place = place.resolved(await self._store.now())
+        place = await self._place(queue)
         here = here and place is None
         if here and self._engine.workflows.get(definition.name) is not definition:
             raise WorkflowMisuse(
@@ -213,56 +208,16 @@ class App(Client):
             )
         run_id = new_id() if id is None else check_id(id)
         creation = Creation.REPLACE if on_conflict == "replace" else Creation.NEW
-        start = self._engine.start if here else partial(self._leave, place)
+        options: dict[str, Any] = {"run_id": run_id, "creation": creation, "attributes": attributes}
         try:
-            await start(
-                definition, args, kwargs, run_id=run_id, creation=creation, attributes=attributes
-            )
+            if here:
+                await self._engine.start(definition, args, kwargs, **options)
+            else:
+                await self._write(self._begun(definition, args, kwargs, **options, place=place))
         except RunExists:
             if on_conflict == "fail":
                 raise
             await self._same_or_raise(definition, args, kwargs, run_id)
-        return RunHandle(self, run_id)
-
-    async def _leave(
-        self,
-        place: InQueue | None,
-        workflow: WorkflowDefinition,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        run_id: str,
-        creation: Creation,
-        attributes: dict[str, Attribute] | None,
-    ) -> None:
-        """Begin a run for others, or for its turn."""
-        input, _, _ = workflow.signature.encode_call(self._codec, args, kwargs)
-        commit = begun(
-            workflow,
-            input,
-            run_id=run_id,
-            creation=creation,
-            attributes=attributes,
-            place=place,
-        )
-        await self._write(commit if place is None else queued(commit, place))
-
-    async def submit(
-        self,
-        name: str,
-        input: bytes = b"{}",
-        *,
-        id: str | None = None,
-        attributes: dict[str, Attribute] | None = None,
-    ) -> RunHandle[Any]:
-        """Begin a run by the name of its workflow, with its arguments as a JSON object. It is left
-        to whoever has the code and claims it first, here or elsewhere; the app need not be open,
-        only its store. `RunExists` if the id is taken."""
-        run_id = new_id() if id is None else check_id(id)
-        commit = submission(
-            self._engine.workflows, name, Raw(input), self._codec, run_id, attributes or {}
-        )
-        await self._write(commit)
         return RunHandle(self, run_id)
 
     async def _same_or_raise(

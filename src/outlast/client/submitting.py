@@ -9,10 +9,12 @@ from difflib import get_close_matches
 import msgspec
 from msgspec import Raw
 
+from outlast.engine.admission import queued
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.turn import begun
 from outlast.errors import InvalidValue, NotFound, PayloadError, Undecodable, WorkflowMisuse
 from outlast.model.commit import Commit, Creation
+from outlast.model.place import InQueue
 from outlast.model.run import Attribute
 from outlast.ports.codec import Codec
 
@@ -24,8 +26,9 @@ def submission(
     codec: Codec,
     run_id: str,
     attributes: dict[str, Attribute],
+    place: InQueue | None = None,
 ) -> Commit:
-    """The commit that begins a run, runnable now and nobody's."""
+    """The commit that begins a run, runnable now and nobody's, or in a queue."""
     workflow = workflows.get(name)
     if workflow is None:
         near = get_close_matches(name, workflows, 1)
@@ -34,7 +37,15 @@ def submission(
         unknown.args = (f"this app has no workflow {name!r}, {hint}",)
         raise unknown
     recorded = _recorded(workflow, input, codec)
-    return begun(workflow, recorded, run_id=run_id, creation=Creation.NEW, attributes=attributes)
+    commit = begun(
+        workflow,
+        recorded,
+        run_id=run_id,
+        creation=Creation.NEW,
+        attributes=attributes,
+        place=place,
+    )
+    return commit if place is None else queued(commit, place)
 
 
 def _recorded(workflow: WorkflowDefinition, input: Raw, codec: Codec) -> Raw:

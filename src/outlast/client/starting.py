@@ -1,0 +1,200 @@
+"""Starting: how runs begin that nobody drives yet: by name, many at once, in a queue, debounced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from outlast.api import Workflow
+from outlast.client.client import Client
+from outlast.client.handle import RunHandle
+from outlast.client.submitting import submission
+from outlast.engine.admission import QUEUED, queued
+from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.turn import begun
+from outlast.errors import Conflict, Fenced, InvalidValue, NotFound, RunClosed, RunExists
+from outlast.model.commit import Commit, Committed, Creation
+from outlast.model.ids import check_id, new_id
+from outlast.model.place import STARTS, InQueue
+from outlast.model.query import RunQuery
+from outlast.model.run import Attribute, Run, Status
+from outlast.model.times import from_micros, to_micros
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+BATCH = 500
+DEBOUNCED, SINCE = "outlast.debounced", "outlast.debounced_since"
+
+
+class Starting(Client):
+    """Begins runs for whoever has their code and claims them first, here or elsewhere."""
+
+    async def submit(
+        self,
+        name: str,
+        input: bytes = b"{}",
+        *,
+        id: str | None = None,
+        attributes: dict[str, Attribute] | None = None,
+        queue: str | InQueue | None = None,
+    ) -> RunHandle[Any]:
+        """Begin a run by the name of its workflow, with its arguments as a JSON object. It is left
+        to whoever has the code and claims it first, here or elsewhere; the app need not be open,
+        only its store. `RunExists` if the id is taken."""
+        run_id = new_id() if id is None else check_id(id)
+        place = await self._place(queue)
+        commit = submission(
+            self._workflows, name, Raw(input), self._codec, run_id, attributes or {}, place
+        )
+        await self._write(commit)
+        return RunHandle(self, run_id)
+
+    async def start_many(
+        self,
+        workflow: Workflow[[T], R],
+        items: Iterable[T],
+        *,
+        id: Callable[[T], str] | None = None,
+        attributes: dict[str, Attribute] | None = None,
+        queue: str | InQueue | Callable[[T], str | InQueue] | None = None,
+    ) -> list[RunHandle[R]]:
+        """Begin a run for each item, many in one commit. `id` and `queue` may be functions of the
+        item: ``start_many(ship, orders, id=lambda order: order.id, queue="ship")``. A run whose id
+        is taken is left as it is, so that a call which was cut off can be repeated."""
+        definition = workflow.definition
+        handles: list[RunHandle[R]] = []
+        commits: list[Commit] = []
+        for item in items:
+            run_id = new_id() if id is None else check_id(id(item))
+            place = await self._place(queue(item) if callable(queue) else queue)
+            commit = self._begun(
+                definition,
+                (item,),
+                {},
+                run_id=run_id,
+                creation=Creation.NEW,
+                attributes=attributes,
+                place=place,
+            )
+            commits.append(commit)
+            handles.append(RunHandle(self, run_id))
+            if len(commits) == BATCH:
+                await self._write_many(commits)
+                commits = []
+        if commits:
+            await self._write_many(commits)
+        return handles
+
+    async def debounce(
+        self,
+        workflow: Workflow[..., R],
+        *args: Any,
+        key: str,
+        quiet: float,
+        at_most: float | None = None,
+        queue: str | InQueue = STARTS,
+        **kwargs: Any,
+    ) -> RunHandle[R]:
+        """Begin a run when nobody has asked for it for `quiet` seconds, with the arguments of whoever
+        asked last; `at_most` seconds after the first, however often it is asked for. All who ask with
+        the same `key` before it begins get the same run; who asks later gets the next one."""
+        check_id(key, "debounce key")
+        if not quiet > 0 or (at_most is not None and at_most < quiet):
+            raise InvalidValue(
+                f"quiet={quiet}, at_most={at_most} is not possible: wait a positive time, and at most "
+                "a longer one"
+            )
+        input, _, _ = workflow.definition.signature.encode_call(self._codec, args, kwargs)
+        query = RunQuery(attributes={DEBOUNCED: key}, limit=1)
+        newest = next(iter((await self._store.find(query)).items), None)
+        while True:
+            now = await self._store.now()
+            waits = newest is not None and _waits(newest)
+            since = _since(newest, now) if newest is not None and waits else now
+            begin = now + timedelta(seconds=quiet)
+            if at_most is not None:
+                begin = min(begin, since + timedelta(seconds=at_most))
+            place = InQueue(queue) if isinstance(queue, str) else queue
+            place = InQueue(place.queue, place.key, place.priority, max(begin, now)).resolved(now)
+            build = partial(
+                begun,
+                workflow.definition,
+                input,
+                attributes={DEBOUNCED: key, SINCE: to_micros(since)},
+                place=place,
+            )
+            if newest is not None and waits:
+                commit = _instead(newest, build(run_id=newest.id, creation=Creation.REPLACE))
+            else:
+                run_id = f"{key}.{_generation(newest, key) + 1}"
+                commit = build(run_id=run_id, creation=Creation.NEW)
+            [outcome] = await self._store.commit([queued(commit, place)])
+            if isinstance(outcome, Committed):
+                return RunHandle(self, commit.run_id)
+            if not isinstance(outcome, RunExists | Fenced | Conflict | NotFound | RunClosed):
+                raise outcome
+            # Somebody else was faster: they began it, or asked for it too.
+            newest = await self._store.find_one(commit.run_id)
+
+    # -- how ----------------------------------------------------------------------------------
+
+    async def _place(self, queue: str | InQueue | None) -> InQueue | None:
+        if queue is None:
+            return None
+        place = InQueue(queue) if isinstance(queue, str) else queue
+        return place.resolved(await self._store.now())
+
+    def _begun(
+        self,
+        workflow: WorkflowDefinition,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        run_id: str,
+        creation: Creation,
+        attributes: dict[str, Attribute] | None,
+        place: InQueue | None,
+    ) -> Commit:
+        """The commit that begins a run for others, or for its turn."""
+        input, _, _ = workflow.signature.encode_call(self._codec, args, kwargs)
+        commit = begun(
+            workflow,
+            input,
+            run_id=run_id,
+            creation=creation,
+            attributes=attributes,
+            place=place,
+        )
+        return commit if place is None else queued(commit, place)
+
+    async def _write_many(self, commits: list[Commit]) -> None:
+        for outcome in await self._store.commit(commits):
+            if not isinstance(outcome, Committed | RunExists):
+                raise outcome
+
+
+def _waits(run: Run) -> bool:
+    return run.status is Status.PENDING and run.wait_kind == QUEUED
+
+
+def _since(run: Run, now: datetime) -> datetime:
+    since = run.attributes.get(SINCE)
+    return from_micros(since) if isinstance(since, int) else now
+
+
+def _generation(newest: Run | None, key: str) -> int:
+    number = "" if newest is None else newest.id.removeprefix(f"{key}.")
+    return int(number) if number.isdigit() else 0
+
+
+def _instead(run: Run, commit: Commit) -> Commit:
+    """The commit that puts a new life in the place of one that has not begun, and only of that."""
+    return msgspec.structs.replace(
+        commit, uid=run.uid, token=run.token or None, expected=run.sequence, force=False
+    )
