@@ -81,25 +81,27 @@ class FlowChange(Struct, frozen=True, kw_only=True):
 
 
 class Line(Struct, kw_only=True):
-    """The tasks of one key in a queue, as an adapter sees them before it hands some out."""
+    """The tasks of one key in a queue, with all its steps, as an adapter sees them before it hands
+    some out."""
 
-    queue: str
     key: str
     passed: int
     ready: int
     """How many could be handed out."""
-    counted: int | None = None
-    """How far that was counted, if there may be more."""
+    more: bool = False
+    """Whether there may be more: an adapter need not count further than it thinks is needed."""
     in_flight: int = 0
     started: int = 0
     """How many have begun within the period of `Flow.key_rate`."""
 
 
 class Shares(Struct, frozen=True):
-    """How many tasks each line hands out, by queue and key, and where the queue's present is then."""
+    """How many tasks each line hands out, by key, where the queue's present is then, and which keys
+    got all that was counted and might have got more."""
 
-    given: dict[tuple[str, str], int]
+    given: dict[str, int]
     present: int
+    short: frozenset[str]
 
 
 def allocate(
@@ -115,24 +117,25 @@ def allocate(
     the whole queue, `present` is where the last call has left it."""
     room = min(room, queue_room(flow, in_flight=in_flight, started=started))
     turns = []
-    for place, line in enumerate(lines):
+    for line in lines:
         most = line_room(flow, line)
         if most > 0:
-            begins = max(line.passed, present)
-            turns.append((begins, line.passed, line.key, line.queue, place, line, most))
+            turns.append((max(line.passed, present), line.passed, line.key, line, most))
     heapq.heapify(turns)
-    given: dict[tuple[str, str], int] = {}
+    given: dict[str, int] = {}
+    short: set[str] = set()
     while room > 0 and turns:
-        present, _, key, queue, place, line, most = turns[0]
-        given[queue, key] = given.get((queue, key), 0) + 1
+        present, _, key, line, most = turns[0]
+        given[key] = given.get(key, 0) + 1
         line.passed = present + stride(flow, key)
         room -= 1
-        if given[queue, key] < most:
-            again = (line.passed, line.passed, key, queue, place, line, most)
-            heapq.heapreplace(turns, again)
+        if given[key] < most:
+            heapq.heapreplace(turns, (line.passed, line.passed, key, line, most))
         else:
             heapq.heappop(turns)
-    return Shares(given, present)
+            if line.more and most == line.ready:
+                short.add(key)
+    return Shares(given, present, frozenset(short))
 
 
 def queue_room(flow: Flow, *, in_flight: int, started: int) -> int:

@@ -27,7 +27,7 @@ def next_tasks(
     ruled: list[tuple[Flow, list[str]]] = []
     for scope, own in scopes(queues).items():
         flow, ready = tables.flows.get(scope), _ready(tables, own, now)
-        if flow is None and not any(key for _, key in ready):
+        if flow is None and not any(ready):
             plain += [one for tasks in ready.values() for one in tasks]
         else:
             ruled.append((flow or Flow(queue=scope), own))
@@ -39,35 +39,34 @@ def next_tasks(
 
 
 def _of_scope(
-    tables: Tables, flow: Flow, queues: Sequence[str], room: int, now: datetime
+    tables: Tables, flow: Flow, queues: Collection[str], room: int, now: datetime
 ) -> list[QueuedTask]:
-    ready = _ready(tables, queues, now)
+    scope, ready = flow.queue, _ready(tables, queues, now)
     lines = [
         Line(
-            queue=queue,
             key=key,
-            passed=tables.passes.get((queue, key), 0),
+            passed=tables.passes.get((scope, key), 0),
             ready=len(tasks),
-            in_flight=_in_flight(tables, flow.queue, now, key),
+            in_flight=_in_flight(tables, scope, now, key),
             started=_started(tables, flow, now, key),
         )
-        for (queue, key), tasks in ready.items()
+        for key, tasks in ready.items()
     ]
     shares = allocate(
         flow,
         lines,
         room,
-        present=tables.presents.get(flow.queue, 0),
-        in_flight=_in_flight(tables, flow.queue, now),
+        present=tables.presents.get(scope, 0),
+        in_flight=_in_flight(tables, scope, now),
         started=_started(tables, flow, now),
     )
-    tables.presents[flow.queue] = shares.present
+    tables.presents[scope] = shares.present
     chosen: list[QueuedTask] = []
     for line in lines:
-        count = shares.given.get((line.queue, line.key), 0)
+        count = shares.given.get(line.key, 0)
         if count:
-            tables.passes[line.queue, line.key] = line.passed
-            tasks = sorted(ready[line.queue, line.key], key=lambda one: _order(flow, one))
+            tables.passes[scope, line.key] = line.passed
+            tasks = sorted(ready[line.key], key=lambda one: _order(flow, one))
             chosen += tasks[:count]
             _remember_starts(tables, flow, line.key, count, now)
     return chosen
@@ -85,13 +84,11 @@ def _order(flow: Flow, queued: QueuedTask) -> tuple[float, int, int]:
     return (*urgency(flow, queued.task.priority, to_micros(queued.ready_at)), queued.order)
 
 
-def _ready(
-    tables: Tables, queues: Sequence[str], now: datetime
-) -> dict[tuple[str, str], list[QueuedTask]]:
-    found: dict[tuple[str, str], list[QueuedTask]] = {}
+def _ready(tables: Tables, queues: Collection[str], now: datetime) -> dict[str, list[QueuedTask]]:
+    found: dict[str, list[QueuedTask]] = {}
     for queued in tables.tasks.values():
         if queued.task.queue in queues and queued.available(now):
-            found.setdefault((queued.task.queue, queued.task.key), []).append(queued)
+            found.setdefault(queued.task.key, []).append(queued)
     return found
 
 

@@ -63,6 +63,18 @@ Place = tuple[int, int, int]
 """Priority, time of readiness and key of a task."""
 
 
+class Part(msgspec.Struct):
+    """The tasks of one key in one queue: what a line has there."""
+
+    queue: str
+    key: str
+    passed: int
+    ready: int
+    counted: int
+    in_flight: int = 0
+    started: int = 0
+
+
 class Look(NamedTuple):
     """A look at the tasks of one scope, at one time."""
 
@@ -77,32 +89,27 @@ class Look(NamedTuple):
         room = min(room, queue_room(self.flow, in_flight=in_flight, started=started))
         if room <= 0:
             return []
-        bare = {queue: self._bare(queue, room) for queue in queues}
-        found = [line for line, _ in bare.values()]
-        for queue in queues:
-            found += self._awake(queue, room)
+        parts = [part for queue in queues for part in self._awake(queue, room)]
         while True:
-            lines = [msgspec.structs.replace(line) for line in found]
+            lines = _lines(parts)
             shares = allocate(self.flow, lines, room, present=present)
-            # Of most lines only the first few tasks were counted: who got all of those may get more.
-            short = [
-                line
-                for line in found
-                if line.counted is not None
-                and line.ready >= line.counted
-                and line.ready == shares.given.get((line.queue, line.key))
-            ]
-            if not short:
+            for part in parts:
+                if part.key in shares.short:
+                    part.counted = 4 * part.counted
+                    part.ready = self._count(part)
+            if not shares.short:
                 break
-            for line in short:
-                line.counted = 4 * line.ready
-                line.ready = self._count(line)
         chosen: list[Place] = []
         for line in lines:
-            count = shares.given.get((line.queue, line.key), 0)
+            count = shares.given.get(line.key, 0)
             if count:
-                self.db.execute(MOVE_LINE, (line.passed, line.queue, line.key))
-                places = bare[line.queue][1] if not line.key else self._places(line, count)
+                self.db.execute(MOVE_LINE, (line.passed, self.flow.queue, line.key))
+                places = [
+                    place
+                    for part in parts
+                    if part.key == line.key
+                    for place in self._places(part, count)
+                ]
                 chosen += sorted(places, key=self._urgency)[:count]
                 self._remember_starts(line.key, count)
         if shares.present != present:
@@ -111,22 +118,15 @@ class Look(NamedTuple):
 
     # -- looking ------------------------------------------------------------------------------
 
-    def _bare(self, queue: str, room: int) -> tuple[Line, list[Place]]:
-        """The line of tasks without a key, and what it has."""
-        self.db.execute(INSERT_LINE, (queue, "", self.flow.queue))
-        passed = int(scalar(self.db, FIND_LINE, (queue, "")))
-        places = available_in(self.db, queue, self.now, room, every_level=self._ages)
-        return Line(queue=queue, key="", passed=passed, ready=min(len(places), room)), places
-
-    def _awake(self, queue: str, room: int) -> list[Line]:
-        """Lines that can hand something out, the first ones in the order of their turns."""
+    def _awake(self, queue: str, room: int) -> list[Part]:
+        """Lines that can hand something out here, the first ones in the order of their turns."""
         self.db.execute(WAKE_LINES, {"queue": queue, "now": self.now})
         awake = int(scalar(self.db, COUNT_AWAKE, (queue, room)))
         # Among many lines nobody gets many.
         few = 1 + room // max(awake, 1)
-        found: list[Line] = []
+        found = [self._bare(queue, room)]
         passed, key = -1, ""
-        while len(found) < room:
+        while len(found) <= room:
             asked = {
                 **self._bounds(queue),
                 "few": few,
@@ -136,32 +136,31 @@ class Look(NamedTuple):
             }
             rows = self.db.execute(FIND_LINES, asked).fetchall()
             for key, passed, ready, in_flight, started in rows:
-                line = Line(
-                    queue=queue,
-                    key=key,
-                    passed=passed,
-                    ready=ready,
-                    counted=few,
-                    in_flight=in_flight,
-                    started=started,
-                )
+                part = Part(queue, key, passed, ready, few, in_flight, started)
+                [line] = _lines([part])
                 if line_room(self.flow, line) > 0:
-                    found.append(line)
+                    found.append(part)
                 else:
-                    self._put_to_sleep(line)
+                    self._put_to_sleep(part)
             if len(rows) < room:
                 break
         return found
 
-    def _count(self, line: Line) -> int:
-        asked = {"queue": line.queue, "line": line.key, "now": self.now, "few": line.counted}
+    def _bare(self, queue: str, room: int) -> Part:
+        """The tasks without a key."""
+        self.db.execute(INSERT_LINE, (queue, "", self.flow.queue))
+        passed = int(scalar(self.db, FIND_LINE, (queue, "")))
+        return Part(queue, "", passed, len(self._bare_places(queue, room)), room + 1)
+
+    def _count(self, part: Part) -> int:
+        asked = {"queue": part.queue, "line": part.key, "now": self.now, "few": part.counted}
         return int(scalar(self.db, COUNT_LINE, asked))
 
-    def _put_to_sleep(self, line: Line) -> None:
-        asked = {**self._bounds(line.queue), "line": line.key}
+    def _put_to_sleep(self, part: Part) -> None:
+        asked = {**self._bounds(part.queue), "line": part.key}
         [times] = self.db.execute(FIND_LINE_TIME, asked).fetchall()
         wake_at = min((at for at in times if at is not None), default=NEVER)
-        self.db.execute(PUT_LINE_TO_SLEEP, (wake_at, line.queue, line.key))
+        self.db.execute(PUT_LINE_TO_SLEEP, (wake_at, part.queue, part.key))
 
     def _bounds(self, queue: str) -> dict[str, object]:
         rate = self.flow.key_rate
@@ -175,8 +174,13 @@ class Look(NamedTuple):
             "per": per,
         }
 
-    def _places(self, line: Line, count: int) -> list[Place]:
-        asked = {"queue": line.queue, "line": line.key, "now": self.now, "limit": count}
+    def _bare_places(self, queue: str, count: int) -> list[Place]:
+        return available_in(self.db, queue, self.now, count, every_level=self._ages)
+
+    def _places(self, part: Part, count: int) -> list[Place]:
+        if not part.key:
+            return self._bare_places(part.queue, count)
+        asked = {"queue": part.queue, "line": part.key, "now": self.now, "limit": count}
         places: list[Place] = self.db.execute(FIND_LINE_EXPIRED, asked).fetchall()
         free, level = 0, SMALLEST
         while free < count or self._ages:
@@ -219,6 +223,26 @@ class Look(NamedTuple):
             scope = self.flow.queue
             self.db.executemany(INSERT_START, [(scope, key, self.now)] * count)
             self.db.execute(FORGET_STARTS, (scope, self.now - round(seconds * 1_000_000)))
+
+
+def _lines(parts: Sequence[Part]) -> list[Line]:
+    """Parts of the same key are one line."""
+    lines: dict[str, Line] = {}
+    for part in parts:
+        line = lines.setdefault(
+            part.key,
+            Line(
+                key=part.key,
+                passed=part.passed,
+                ready=0,
+                in_flight=part.in_flight,
+                started=part.started,
+            ),
+        )
+        line.ready += part.ready
+        line.passed = max(line.passed, part.passed)
+        line.more = line.more or part.ready >= part.counted
+    return list(lines.values())
 
 
 def write_flow(

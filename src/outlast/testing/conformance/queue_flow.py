@@ -113,16 +113,17 @@ class Flows(QueueSuite):
         assert keys(await taken(queue, 10)) == {"a": 5, "": 5}
 
     async def test_steps_of_a_queue_share_it(self, queue: Queue) -> None:
-        """Two steps of one queue are served in turns, each only to whom asks for it."""
+        """Tasks of one key stand in one line, whatever their step, each only for who asks for it."""
         self.needs("flows")
         await queue.set_flow(Flow(queue=SCOPE, concurrency=10), by="test")
-        await queue.enqueue(RENDER, [task(f"r{n}") for n in range(20)])
-        await queue.enqueue(TRAIN, [task(f"t{n}") for n in range(20)])
-        both = await taken(queue, 6, (RENDER, TRAIN))
-        assert Counter(one.task.queue for one in both) == {RENDER: 3, TRAIN: 3}
-        only = await taken(queue, 6, (TRAIN,))
-        assert {one.task.queue for one in only} == {TRAIN}
-        assert len(only) == 4  # ten are under way
+        await queue.enqueue(RENDER, [task("r0", priority=1), task("r1", priority=3)])
+        await queue.enqueue(TRAIN, [task("t0", priority=2), task("t1", priority=0)])
+        await queue.enqueue(RENDER, [task("k0", key="k", priority=5)])
+        await queue.enqueue(TRAIN, [task("k1", key="k", priority=4), task("t2", priority=9)])
+        assert ids(await taken(queue, 1, (TRAIN,))) == ["t1"]
+        both = ids(await taken(queue, 5, (RENDER, TRAIN)))
+        assert [id for id in both if id[0] == "k"] == ["k1", "k0"]
+        assert [id for id in both if id[0] != "k"] == ["r0", "t0", "r1"]
 
     async def test_priority_is_within_a_key(self, queue: Queue) -> None:
         """Of one key the most urgent is first; another key's turn is not taken by that."""

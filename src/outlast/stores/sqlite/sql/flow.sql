@@ -81,7 +81,7 @@ SELECT (SELECT count(*) FROM (
 SELECT passed FROM lines WHERE queue = ? AND line = ?;
 
 -- name: move_line
-UPDATE lines SET passed = ? WHERE queue = ? AND line = ?;
+UPDATE lines SET passed = ? WHERE scope = ? AND line = ?;
 
 -- name: find_line_time
 -- When a line that may not or cannot hand out anything is worth a look again: a delayed task comes
