@@ -247,6 +247,7 @@ class Client:
     async def delete(self, run_id: str) -> bool:
         """Remove a run and all it owns; whether it was there."""
         was_there = await self._store.delete(run_id)
+        self._store.notifier.ring()  # its place in a queue is free
         self._drop(run_id)
         return was_there
 

@@ -1,0 +1,143 @@
+"""Who is served: the pure function that every store asks, and every store against the simplest one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast.errors import UsageError
+from outlast.model.flow import Flow, Line, Rate, allocate, check_flow, scope_of, urgency
+
+KEYS = st.sampled_from(["", "a", "b", "c", "d"])
+LINES = st.dictionaries(
+    KEYS,
+    st.tuples(st.integers(0, 5_000_000), st.integers(0, 30), st.integers(0, 5), st.integers(0, 5)),
+    max_size=5,
+)
+LIMITS = st.none() | st.integers(1, 8)
+FLOWS = st.builds(
+    Flow,
+    queue=st.just("q"),
+    concurrency=LIMITS,
+    key_concurrency=LIMITS,
+    rate=st.none() | st.builds(Rate, st.integers(1, 8), st.just(60.0)),
+    key_rate=st.none() | st.builds(Rate, st.integers(1, 8), st.just(60.0)),
+    weights=st.dictionaries(KEYS.filter(bool), st.sampled_from([0.5, 1.0, 3.0])),
+    paused=st.booleans(),
+)
+
+
+def lines_of(given: dict[str, tuple[int, int, int, int]]) -> list[Line]:
+    return [
+        Line(key=key, passed=passed, ready=ready, in_flight=in_flight, started=started)
+        for key, (passed, ready, in_flight, started) in given.items()
+    ]
+
+
+@pytest.mark.proves("I22")
+@given(
+    FLOWS,
+    LINES,
+    st.integers(0, 40),
+    st.integers(0, 10),
+    st.integers(0, 10),
+    st.integers(0, 5_000_000),
+)
+def test_no_limit_is_exceeded_and_nothing_is_left_lying(
+    flow: Flow, found: dict[str, tuple[int, int, int, int]], room: int, in_flight: int, started: int,
+    present: int,
+) -> None:  # fmt: skip
+    """Whatever waits, no rule is broken; and what is not handed out, a rule or the room forbids."""
+    lines = lines_of(found)
+    shares = allocate(flow, lines, room, present=present, in_flight=in_flight, started=started)
+    total = sum(shares.given.values())
+    assert total <= room
+    left = room - total
+    if flow.paused:
+        assert total == 0
+        return
+    if flow.concurrency is not None:
+        assert total == 0 or total <= flow.concurrency - in_flight
+        left = min(left, flow.concurrency - in_flight - total)
+    if flow.rate is not None:
+        assert total == 0 or total <= flow.rate.limit - started
+        left = min(left, flow.rate.limit - started - total)
+    for line in lines:
+        count = shares.given.get(line.key, 0)
+        allowed = line.ready
+        if line.key and flow.key_concurrency is not None:
+            allowed = min(allowed, flow.key_concurrency - line.in_flight)
+        if line.key and flow.key_rate is not None:
+            allowed = min(allowed, flow.key_rate.limit - line.started)
+        assert count <= max(allowed, 0)
+        assert left <= 0 or count == max(allowed, 0)
+
+
+@given(st.dictionaries(KEYS.filter(bool), st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=2))
+def test_shares_over_a_window_are_the_weights(weights: dict[str, float]) -> None:
+    """Where everybody has enough, what each gets differs from its share by one turn at most."""
+    flow = Flow(queue="q", weights=weights)
+    lines = [Line(key=key, passed=0, ready=10_000) for key in weights]
+    present, got = 0, Counter[str]()
+    for _ in range(50):
+        shares = allocate(flow, lines, 7, present=present)
+        present = shares.present
+        got.update(shares.given)
+    whole = sum(weights.values())
+    for key, weight in weights.items():
+        assert abs(got[key] - 350 * weight / whole) <= 1 + max(weights.values()) / min(
+            weights.values()
+        )
+
+
+@given(LINES, st.integers(0, 5_000_000), st.integers(1, 20))
+def test_a_newcomer_waits_for_one_round(
+    found: dict[str, tuple[int, int, int, int]], present: int, room: int
+) -> None:
+    """Whoever comes when others have waited long is served before anybody is served twice."""
+    lines = [*lines_of(found), Line(key="new", passed=0, ready=1)]
+    shares = allocate(Flow(queue="q"), lines, len(lines) + room, present=present)
+    assert shares.given["new"] == 1
+    first = allocate(
+        Flow(queue="q"),
+        [*lines_of(found), Line(key="new", passed=0, ready=1)],
+        len(lines),
+        present=present,
+    )
+    assert first.given.get("new") == 1 or max(first.given.values()) == 1
+
+
+@given(
+    st.floats(1, 1000),
+    st.lists(st.tuples(st.integers(-5, 5), st.integers(0, 10**10)), min_size=2, max_size=2),
+    st.integers(0, 10**9),
+)
+def test_ageing_keeps_its_order(ageing: float, tasks: list[tuple[int, int]], later: int) -> None:
+    """Who waits longer overtakes who is more urgent, exactly when a level's worth has passed."""
+    flow = Flow(queue="q", ageing=ageing)
+    (priority, ready), (other, since) = tasks
+    if priority < other:
+        worth = (other - priority) * ageing * 1_000_000
+        first = urgency(flow, priority, ready) <= urgency(flow, other, since)
+        assert first == (ready - since <= worth) or abs(ready - since - worth) < 1
+    assert urgency(flow, priority, ready) < urgency(flow, priority, ready + 1 + later)
+
+
+@given(st.integers(-3, 0), st.sampled_from(["concurrency", "key_concurrency"]))
+def test_a_limit_of_nothing_is_refused(limit: int, name: str) -> None:
+    """Zero or below is no limit: the message says what to write instead."""
+    with pytest.raises(UsageError, match="paused=True"):
+        check_flow(Flow(queue="q", **{name: limit}))  # type: ignore[arg-type]
+
+
+def test_scopes() -> None:
+    """The rules of a queue hold for its steps and for nobody else's."""
+    assert [scope_of(name) for name in ("gpu", "gpu/render", "gpu-2/render", "gpu/a/b")] == [
+        "gpu",
+        "gpu",
+        "gpu-2",
+        "gpu",
+    ]
