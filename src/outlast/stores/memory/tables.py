@@ -16,7 +16,7 @@ from outlast.model.decision import Head
 from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.fact import Fact
-from outlast.model.flow import Flow, FlowChange
+from outlast.model.flow import Flow, FlowChange, scope_of
 from outlast.model.ids import SEPARATOR
 from outlast.model.inbox import Item
 from outlast.model.run import Run
@@ -118,6 +118,9 @@ class Tables:
         if key in self.tasks:
             return False
         self.order += 1
+        if task.key:
+            line = scope_of(task.queue), task.key
+            self.passes[line] = max(self.passes.get(line, 0), self.presents.get(line[0], 0))
         self.tasks[key] = QueuedTask(private(task), ready_at, self.order)
         return True
 

@@ -28,7 +28,14 @@ from outlast.model.flow import (
 from outlast.model.times import from_micros, to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.queries import query
-from outlast.stores.sqlite.tasks import LARGEST, SMALLEST, TaskRow, available_in, load_task
+from outlast.stores.sqlite.tasks import (
+    ALL,
+    LARGEST,
+    SMALLEST,
+    TaskRow,
+    available_in,
+    load_task,
+)
 
 LOAD_FLOW = query("load_flow")
 LOAD_FLOWS = query("load_flows")
@@ -41,6 +48,7 @@ WAKE_LINES = query("wake_lines")
 INSERT_LINE = query("insert_line")
 COUNT_AWAKE = query("count_awake")
 FIND_LINES = query("find_lines")
+FORGET_LINES = query("forget_lines")
 FIND_LINE = query("find_line")
 COUNT_LINE = query("count_line")
 MOVE_LINE = query("move_line")
@@ -113,7 +121,9 @@ class Look(NamedTuple):
                 chosen += sorted(places, key=self._urgency)[:count]
                 self._remember_starts(line.key, count)
         if shares.present != present:
-            self.db.execute(SAVE_PRESENT, {"scope": self.flow.queue, "present": shares.present})
+            reached = {"scope": self.flow.queue, "present": shares.present}
+            self.db.execute(SAVE_PRESENT, reached)
+            self.db.execute(FORGET_LINES, reached)
         return chosen
 
     # -- looking ------------------------------------------------------------------------------
@@ -148,7 +158,7 @@ class Look(NamedTuple):
 
     def _bare(self, queue: str, room: int) -> Part:
         """The tasks without a key."""
-        self.db.execute(INSERT_LINE, (queue, "", self.flow.queue))
+        self.db.execute(INSERT_LINE, {"queue": queue, "line": "", "scope": self.flow.queue})
         passed = int(scalar(self.db, FIND_LINE, (queue, "")))
         return Part(queue, "", passed, len(self._bare_places(queue, room)), room + 1)
 
@@ -181,7 +191,8 @@ class Look(NamedTuple):
         if not part.key:
             return self._bare_places(part.queue, count)
         asked = {"queue": part.queue, "line": part.key, "now": self.now, "limit": count}
-        places: list[Place] = self.db.execute(FIND_LINE_EXPIRED, asked).fetchall()
+        late = {**asked, "limit": ALL if self._ages else count}
+        places: list[Place] = self.db.execute(FIND_LINE_EXPIRED, late).fetchall()
         free, level = 0, SMALLEST
         while free < count or self._ages:
             priority = scalar(self.db, FIND_LINE_LEVEL, {**asked, "priority": level})

@@ -39,6 +39,7 @@ DROP_TASKS = query("drop_tasks")
 DROP_DEAD_TASKS = query("drop_dead_tasks")
 
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
+ALL = -1  # as a limit
 
 
 class TaskRow(Struct):
@@ -202,7 +203,8 @@ def available_in(
     """The first `limit` places without a key in a queue, as (priority, ready at, key), in no order;
     or so many of each priority."""
     parameters = {"queue": queue, "now": now, "limit": limit}
-    places = connection.execute(FIND_EXPIRED_TASKS, parameters).fetchall()
+    late = {**parameters, "limit": ALL if every_level else limit}
+    places = connection.execute(FIND_EXPIRED_TASKS, late).fetchall()
     free = 0
     level = SMALLEST
     while free < limit or every_level:

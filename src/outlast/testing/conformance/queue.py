@@ -28,10 +28,11 @@ from outlast.testing.conformance.queue_dead import DeadTasks
 from outlast.testing.conformance.queue_delivery import Deliveries
 from outlast.testing.conformance.queue_flow import Flows
 from outlast.testing.conformance.queue_leases import Leases
+from outlast.testing.conformance.queue_model import FlowModel
 from outlast.testing.conformance.queue_waiting import Waiting
 
 __all__ = ["QueueConformance"]
 
 
-class QueueConformance(Deliveries, Leases, DeadTasks, Waiting, Flows):
+class QueueConformance(Deliveries, Leases, DeadTasks, Waiting, Flows, FlowModel):
     """All that a queue has to do, as pytest cases."""

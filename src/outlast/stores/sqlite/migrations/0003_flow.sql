@@ -28,7 +28,8 @@ CREATE TABLE lines (
 ) WITHOUT ROWID;
 CREATE INDEX lines_awake ON lines (queue, passed, line) WHERE wake_at IS NULL;
 CREATE INDEX lines_asleep ON lines (queue, wake_at) WHERE wake_at IS NOT NULL;
-CREATE INDEX lines_scope ON lines (scope, line);
+CREATE INDEX lines_scope ON lines (scope, line, passed);
+CREATE INDEX lines_idle ON lines (scope, passed) WHERE wake_at = 9223372036854775807;
 
 -- The rules of a queue: as they are, as the code last declared them, and where its present is.
 CREATE TABLE flows (
@@ -56,17 +57,31 @@ CREATE TABLE starts (
 CREATE INDEX starts_scope ON starts (scope, at);
 CREATE INDEX starts_line ON starts (scope, line, at) WHERE line <> '';
 
--- A line is there as long as it has a task, and wakes when one comes or a place becomes free. Triggers,
--- because tasks come and go in many ways, and none of them may forget.
+-- A line is there as soon as it has a task, in the queue's present at the earliest, and wakes when one
+-- comes or a place becomes free. When it
+-- has none any more it is forgotten, but not before the others have caught up: else who comes with one
+-- task at a time would always be first. Triggers, because tasks come and go in many ways, and none of
+-- them may forget.
 CREATE TRIGGER tasks_come AFTER INSERT ON tasks WHEN NEW.line <> ''
 BEGIN
     INSERT INTO lines (queue, line, scope, passed)
-    VALUES (NEW.queue, NEW.line, substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1), 0)
+    SELECT NEW.queue, NEW.line, s.scope,
+           max(coalesce((SELECT max(passed) FROM lines
+                         WHERE scope = s.scope AND line = NEW.line), 0),
+               coalesce((SELECT present FROM flows WHERE scope = s.scope), 0))
+    FROM (SELECT substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AS scope) AS s
+    WHERE true
     ON CONFLICT (queue, line) DO UPDATE SET wake_at = NULL WHERE wake_at IS NOT NULL; END;
+CREATE TRIGGER tasks_catch_up AFTER INSERT ON tasks WHEN NEW.line <> ''
+BEGIN
+    UPDATE lines SET passed = (SELECT present FROM flows WHERE flows.scope = lines.scope)
+    WHERE scope = substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AND line = NEW.line
+      AND passed < (SELECT present FROM flows WHERE flows.scope = lines.scope); END;
 CREATE TRIGGER tasks_end AFTER DELETE ON tasks WHEN OLD.line <> ''
 BEGIN
     DELETE FROM lines
     WHERE queue = OLD.queue AND line = OLD.line
+      AND passed <= coalesce((SELECT present FROM flows WHERE flows.scope = lines.scope), 0)
       AND NOT EXISTS (SELECT 1 FROM tasks AS t
                       WHERE t.owner IS NULL AND t.line <> ''
                         AND t.queue = OLD.queue AND t.line = OLD.line)

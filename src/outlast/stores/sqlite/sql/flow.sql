@@ -30,7 +30,9 @@ SELECT EXISTS (SELECT 1 FROM lines WHERE queue = ?);
 UPDATE lines SET wake_at = NULL WHERE queue = :queue AND wake_at <= :now;
 
 -- name: insert_line
-INSERT OR IGNORE INTO lines (queue, line, scope, passed) VALUES (?, ?, ?, 0);
+INSERT OR IGNORE INTO lines (queue, line, scope, passed)
+SELECT :queue, :line, :scope,
+       coalesce((SELECT max(passed) FROM lines WHERE scope = :scope AND line = :line), 0);
 
 -- name: count_awake
 SELECT count(*) FROM (
@@ -98,6 +100,21 @@ SELECT (SELECT t.ready_at FROM tasks AS t
        (SELECT s.at + :per FROM starts AS s
         WHERE s.line <> '' AND s.scope = :scope AND s.line = :line AND s.at > :since
         ORDER BY s.at LIMIT 1);
+
+-- name: forget_lines
+-- Lines without tasks that the others have caught up with.
+DELETE FROM lines
+WHERE (queue, line) IN (
+    SELECT l.queue, l.line FROM lines AS l
+    WHERE l.scope = :scope AND l.wake_at = 9223372036854775807 AND l.passed <= :present
+      AND l.line <> ''
+      AND NOT EXISTS (SELECT 1 FROM tasks AS t
+                      WHERE t.owner IS NULL AND t.line <> '' AND t.queue = l.queue
+                        AND t.line = l.line)
+      AND NOT EXISTS (SELECT 1 FROM tasks AS t
+                      WHERE t.owner IS NOT NULL AND t.line <> '' AND t.line = l.line
+                        AND t.queue = l.queue)
+    ORDER BY l.passed LIMIT 100);
 
 -- name: put_line_to_sleep
 UPDATE lines SET wake_at = ? WHERE queue = ? AND line = ?;
