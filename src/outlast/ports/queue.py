@@ -77,13 +77,28 @@ class Queue(ABC):
     @abstractmethod
     async def take(
         self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
-    ) -> Delivery | None:
-        """Hand out the next ready task now, or None: smallest priority first, then the one that
-        has been ready longest.
+    async def take_many(
+        self,
+        queues: Collection[str],
+        *,
+        owner: str,
+        visibility: float,
+        limit: int,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        """Hand out up to `limit` ready tasks of those queues now, and at least one if there is any:
+        smallest priority first, then the one that has been ready longest, whatever its queue.
 
-        Its attempt is counted and its lease set in the same step. A task whose lease ran out is
-        ready again; one that has used up its attempts goes to the dead instead.
+        Their attempts are counted and their leases set in the same step, one for all. A task whose
+        lease ran out is ready again; one that has used up its attempts goes to the dead instead.
         """
+
+    ) -> Delivery | None:
+        """Hand out the next ready task of a queue now, or None: `take_many` of one."""
+        found = await self.take_many(
+            [queue], owner=owner, visibility=visibility, limit=1, timeout=timeout
+        )
+        return found[0] if found else None
 
     async def dequeue(
         self,

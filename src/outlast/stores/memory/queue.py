@@ -16,7 +16,7 @@ from outlast.model.query import check_limit
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
 from outlast.stores.memory.tables import QueuedTask, Tables
 
 
@@ -65,21 +65,28 @@ class MemoryQueue(Queue):
         self.notifier.ring()
         return added
 
-    async def take(
-        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
-    ) -> Delivery | None:
-        check_name(queue, "queue name")
-        check_name(owner, "owner")
-        check_ttl(visibility)
+    async def take_many(
+        self,
+        queues: Collection[str],
+        *,
+        owner: str,
+        visibility: float,
+        limit: int,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        check_taking(queues, owner, visibility, limit)
         now = self.clock.now()
+        taken: list[Delivery] = []
         with self._locked() as tables:
-            while (queued := self._first(tables, queue, now)) is not None:
+            for queued in _ready(tables, queues, now):
+                if len(taken) == limit:
+                    break
                 if queued.task.attempt >= self.max_attempts:
                     _bury(tables, queued, f"no success in {queued.task.attempt} attempts", now)
                     continue
                 queued.task = msgspec.structs.replace(queued.task, attempt=queued.task.attempt + 1)
-                return Delivery(queued.task, tables.lease(queued, owner, visibility, now))
-        return None
+                taken.append(Delivery(queued.task, tables.lease(queued, owner, visibility, now)))
+        return taken
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         with self._held(claim) as (tables, queued):
@@ -149,18 +156,6 @@ class MemoryQueue(Queue):
                 del tables.dead[queue, dead.task.run_id, dead.task.id]
         return len(chosen)
 
-    def _first(self, tables: Tables, queue: str, now: datetime) -> QueuedTask | None:
-        ready = [
-            queued
-            for queued in tables.tasks.values()
-            if queued.task.queue == queue and queued.available(now)
-        ]
-        return min(
-            ready,
-            key=lambda queued: (queued.task.priority, queued.ready_at, queued.order),
-            default=None,
-        )
-
     @contextmanager
     def _held(self, claim: Claim) -> Iterator[tuple[Tables, QueuedTask]]:
         with self._locked() as tables:
@@ -176,6 +171,16 @@ class MemoryQueue(Queue):
 
 def _remove(tables: Tables, queued: QueuedTask) -> None:
     del tables.tasks[queued.task.queue, queued.task.run_id, queued.task.id]
+
+
+def _ready(tables: Tables, queues: Collection[str], now: datetime) -> list[QueuedTask]:
+    """What can be handed out, in the order in which it should be."""
+    ready = [
+        queued
+        for queued in tables.tasks.values()
+        if queued.task.queue in queues and queued.available(now)
+    ]
+    return sorted(ready, key=lambda queued: (queued.task.priority, queued.ready_at, queued.order))
 
 
 def _bury(tables: Tables, queued: QueuedTask, reason: str, now: datetime) -> None:

@@ -17,7 +17,7 @@ from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
 from outlast.stores.sqlite.connection import Connect, Connection, Synchronous, connect, scalar
 from outlast.stores.sqlite.database import MANY, Database
 from outlast.stores.sqlite.queries import query
@@ -102,30 +102,36 @@ class SqliteQueue(Queue):
         self.notifier.ring()
         return added
 
-    async def take(
-        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
-    ) -> Delivery | None:
-        check_name(queue, "queue name")
-        check_name(owner, "owner")
-        check_ttl(visibility)
+    async def take_many(
+        self,
+        queues: Collection[str],
+        *,
+        owner: str,
+        visibility: float,
+        limit: int,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        check_taking(queues, owner, visibility, limit)
         # Looking first costs little, and keeps those who poll for work away from the lock.
         if not await self._session.read(
-            lambda db: has_available(db, queue, self.clock.now()), timeout=timeout
+            lambda db: has_available(db, queues, self.clock.now()), timeout=timeout
         ):
-            return None
+            return []
 
-        def work(db: Connection) -> Delivery | None:
+        def work(db: Connection) -> list[Delivery]:
             now = self.clock.now()
-            while found := find_available(db, queue, now, 1):
-                task = found[0]
-                if task.attempt < self.max_attempts:
-                    task.attempt += 1
-                    claim = lease(db, task, owner, visibility, now)
-                    return Delivery(to_task(task), claim)
-                _bury(db, task, f"no success in {task.attempt} attempts", now)
-            return None
+            taken: list[TaskRow] = []
+            while not taken and (found := find_available(db, queues, now, limit)):
+                for task in found:
+                    if task.attempt < self.max_attempts:
+                        task.attempt += 1
+                        taken.append(task)
+                    else:
+                        _bury(db, task, f"no success in {task.attempt} attempts", now)
+            claims = lease_all(db, taken, owner, visibility, now)
+            return [Delivery(to_task(task), one) for task, one in zip(taken, claims, strict=True)]
 
-        return await self._session.write(work, timeout=timeout)
+        return await self._session.write(work, rows=limit, timeout=timeout)
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._with_task(claim, _delete, timeout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -123,37 +123,43 @@ def claim_task(
     rows = connection.execute(FIND_AVAILABLE_TASK_OF_RUN, parameters).fetchall()
     if not rows:
         return None
-    task = TaskRow(*rows[0])
-    return lease(connection, task, owner, ttl, now)
+    return lease_all(connection, [TaskRow(*rows[0])], owner, ttl, now)[0]
 
 
-def lease(
-    connection: Connection, task: TaskRow, owner: str, ttl: float | None, now: datetime
-) -> Claim:
-    """Claim a task, with the attempt that `task` says. Without `ttl` for good."""
+def lease_all(
+    connection: Connection, tasks: Sequence[TaskRow], owner: str, ttl: float | None, now: datetime
+) -> list[Claim]:
+    """Claim tasks, with the attempts that they say. Without `ttl` for good."""
     counters = Counters(connection)
-    token = counters.next_token()
-    counters.save()
     until = None if ttl is None else now + timedelta(seconds=ttl)
-    connection.execute(CLAIM_TASK, (owner, token, micros_or_none(until), task.attempt, task.key))
-    return Claim(
-        owner=owner,
-        token=token,
-        claimed_at=now,
-        expires_at=until,
-        run_id=task.run_id,
-        uid=task.uid,
-        task_id=task.id,
-        queue=task.queue,
-    )
+    claims = [
+        Claim(
+            owner=owner,
+            token=counters.next_token(),
+            claimed_at=now,
+            expires_at=until,
+            run_id=task.run_id,
+            uid=task.uid,
+            task_id=task.id,
+            queue=task.queue,
+        )
+        for task in tasks
+    ]
+    counters.save()
+    rows = [
+        (owner, claim.token, micros_or_none(until), task.attempt, task.key)
+        for task, claim in zip(tasks, claims, strict=True)
+    ]
+    connection.executemany(CLAIM_TASK, rows)
+    return claims
 
 
 def find_available(
-    connection: Connection, queue: str | None, now: datetime, limit: int
+    connection: Connection, queues: Collection[str] | None, now: datetime, limit: int
 ) -> list[TaskRow]:
-    """Tasks that are due and unclaimed, in the order in which they should be done."""
-    queues = [queue]
-    if queue is None:
+    """Tasks of those queues, or of all, that are due and unclaimed, in the order in which they
+    should be done."""
+    if queues is None:
         queues = [name for (name,) in connection.execute(FIND_QUEUES).fetchall()]
     places = [
         place for name in queues for place in _available_in(connection, name, to_micros(now), limit)
@@ -172,7 +178,7 @@ def has_available(connection: Connection, queue: str, now: datetime) -> bool:
 
 
 def _available_in(
-    connection: Connection, queue: str | None, now: int, limit: int
+    connection: Connection, queue: str, now: int, limit: int
 ) -> list[tuple[int, int, int]]:
     """The first `limit` places in a queue, as (priority, ready at, key), in no order."""
     parameters = {"queue": queue, "now": now, "limit": limit}

@@ -23,6 +23,7 @@ Tests are coroutines: set ``asyncio_mode = "auto"`` for pytest-asyncio, and decl
 
 from __future__ import annotations
 
+from outlast.testing.conformance.queue_bulk import Bulk
 from outlast.testing.conformance.queue_dead import DeadTasks
 from outlast.testing.conformance.queue_delivery import Deliveries
 from outlast.testing.conformance.queue_leases import Leases
@@ -31,5 +32,5 @@ from outlast.testing.conformance.queue_waiting import Waiting
 __all__ = ["QueueConformance"]
 
 
-class QueueConformance(Deliveries, Leases, DeadTasks, Waiting):
+class QueueConformance(Deliveries, Bulk, Leases, DeadTasks, Waiting):
     """All that a queue has to do, as pytest cases."""

@@ -4,7 +4,7 @@
 SELECT @enqueue_1($1, $2, $3, $4, $5);
 
 -- name: take
-SELECT * FROM @take_1($1, $2, $3, $4, $5, $6);
+SELECT * FROM @take_1($1, $2, $3, $4, $5, $6, $7);
 
 -- name: claim_task
 SELECT * FROM @claim_task_1($1, $2, $3, $4, $5, $6);
