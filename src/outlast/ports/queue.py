@@ -19,7 +19,9 @@ from types import TracebackType
 from typing import Self
 
 from outlast.errors import InvalidValue
-from outlast.model.claim import Claim
+from outlast.model.claim import Claim, check_ttl
+from outlast.model.ids import check_name
+from outlast.model.query import check_limit
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
@@ -75,8 +77,6 @@ class Queue(ABC):
         from being handed out before its time."""
 
     @abstractmethod
-    async def take(
-        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
     async def take_many(
         self,
         queues: Collection[str],
@@ -93,6 +93,8 @@ class Queue(ABC):
         lease ran out is ready again; one that has used up its attempts goes to the dead instead.
         """
 
+    async def take(
+        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
     ) -> Delivery | None:
         """Hand out the next ready task of a queue now, or None: `take_many` of one."""
         found = await self.take_many(
@@ -166,3 +168,14 @@ class Queue(ABC):
         self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
     ) -> int:
         """Remove dead tasks (all, or those) for good; how many."""
+
+
+def check_taking(queues: Collection[str], owner: str, visibility: float, limit: int) -> None:
+    """What `take_many` calls first: refuse bad input."""
+    if isinstance(queues, str):
+        raise InvalidValue(f"queues={queues!r}: give the names of queues in a list")
+    for queue in queues:
+        check_name(queue, "queue name")
+    check_name(owner, "owner")
+    check_ttl(visibility)
+    check_limit(limit)
