@@ -18,6 +18,7 @@ from outlast.model.ids import SEPARATOR, check_id, check_name
 from outlast.model.inbox import Send
 from outlast.model.run import Run, Status
 from outlast.model.task import Task
+from outlast.model.worker import Worker
 
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 PLAIN_BYTES = 1024
@@ -241,6 +242,12 @@ def check_task(task: Task) -> None:
     check_name(task.id, "task id")
     check_name(task.queue, "queue name")
     check_fields(task, f"task {task.id!r}")
+
+
+def check_worker(worker: Worker) -> None:
+    """Refuse a worker that no store may list."""
+    check_name(worker.owner, "owner")
+    check_fields(worker, f"worker {worker.owner!r}")
 
 
 def check_delay(delay: float) -> None:

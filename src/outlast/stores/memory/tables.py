@@ -22,6 +22,7 @@ from outlast.model.run import Run
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import DeadTask, Task
 from outlast.model.timer import Timer
+from outlast.model.worker import Worker
 
 
 @dataclass
@@ -96,6 +97,7 @@ class Tables:
     dead: dict[TaskKey, DeadTask] = field(default_factory=dict)
     facts: dict[tuple[str, str], Fact] = field(default_factory=dict)
     keys: dict[tuple[str, str], tuple[str, str | None]] = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
     token: int = 0
     order: int = 0
 
