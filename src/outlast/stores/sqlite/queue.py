@@ -29,7 +29,7 @@ from outlast.stores.sqlite.tasks import (
     find_task,
     has_available,
     insert_tasks,
-    lease,
+    lease_all,
     to_task,
 )
 
