@@ -93,7 +93,6 @@ class App(Client):
             lease=lease,
             leases=self._engine.leases,
         )
-        self._relay = None if bell is None else Relay(opened, bell)
         super().__init__(
             opened,
             codec=codec,
