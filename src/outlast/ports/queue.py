@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Self
 
-from outlast.errors import InvalidValue
+from outlast.errors import InvalidValue, Unsupported
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
@@ -150,6 +150,11 @@ class Queue(ABC):
     @abstractmethod
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
         """How many tasks are ready now: neither delayed nor in flight nor dead."""
+
+    async def names(self, *, timeout: float | None = None) -> list[str]:
+        """The queues that hold a task, whether it is ready, delayed, in flight or dead, in order.
+        One that is empty is not known. `Unsupported` where only the names of others could tell."""
+        raise Unsupported(f"{type(self).__name__} does not know its queues: name them")
 
     @abstractmethod
     async def dead(

@@ -129,6 +129,10 @@ class MemoryQueue(Queue):
                 for queued in tables.tasks.values()
             )
 
+    async def names(self, *, timeout: float | None = None) -> list[str]:
+        with self._locked() as tables:
+            return sorted({queue for queue, _, _ in (*tables.tasks, *tables.dead)})
+
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[DeadTask]:
@@ -169,10 +173,6 @@ class MemoryQueue(Queue):
             yield tables, queued
 
 
-def _remove(tables: Tables, queued: QueuedTask) -> None:
-    del tables.tasks[queued.task.queue, queued.task.run_id, queued.task.id]
-
-
 def _ready(tables: Tables, queues: Collection[str], now: datetime) -> list[QueuedTask]:
     """What can be handed out, in the order in which it should be."""
     ready = [
@@ -181,6 +181,10 @@ def _ready(tables: Tables, queues: Collection[str], now: datetime) -> list[Queue
         if queued.task.queue in queues and queued.available(now)
     ]
     return sorted(ready, key=lambda queued: (queued.task.priority, queued.ready_at, queued.order))
+
+
+def _remove(tables: Tables, queued: QueuedTask) -> None:
+    del tables.tasks[queued.task.queue, queued.task.run_id, queued.task.id]
 
 
 def _bury(tables: Tables, queued: QueuedTask, reason: str, now: datetime) -> None:

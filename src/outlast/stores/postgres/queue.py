@@ -20,7 +20,7 @@ from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_tak
 from outlast.stores.postgres.database import POOL_SIZE, Database
 from outlast.stores.postgres.packing import pack_tasks
 from outlast.stores.postgres.parts import place_of
-from outlast.stores.postgres.rows import quote, to_dead_task
+from outlast.stores.postgres.rows import quote, to_dead_task, unquote
 from outlast.stores.postgres.session import Session
 from outlast.stores.postgres.sources import Place
 from outlast.stores.postgres.tasks import delivery_of, order_of_task
@@ -133,6 +133,10 @@ class PostgresQueue(Queue):
             "count_ready", *self._session.time, queue, timeout=timeout
         )
         return int(count)
+
+    async def names(self, *, timeout: float | None = None) -> list[str]:
+        found = await self._session.read("find_queues", timeout=timeout)
+        return sorted(unquote(name) for (name,) in found)
 
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None

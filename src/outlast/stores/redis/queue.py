@@ -19,6 +19,7 @@ from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
 from outlast.stores.redis.bell import Bell
+from outlast.stores.redis.claims import frames_of
 from outlast.stores.redis.keys import TASKS, Layout, framed, of_run
 from outlast.stores.redis.location import Location
 from outlast.stores.redis.notifier import RedisNotifier
@@ -185,6 +186,15 @@ class RedisQueue(Queue):
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
         check_name(queue, "queue name")
         return await count_available(await self._session.server(), queue, timeout=timeout)
+
+    async def names(self, *, timeout: float | None = None) -> list[str]:
+        server = await self._session.server()
+        found = [
+            name
+            for place in ("task:free", "task:held", "dead:order")
+            for _, name, _ in await frames_of(server, place, timeout)
+        ]
+        return sorted({name.decode() for name in found})
 
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None

@@ -30,6 +30,7 @@ from outlast.stores.sqlite.tasks import (
     has_available,
     insert_tasks,
     lease_all,
+    queue_names,
     to_task,
 )
 
@@ -177,6 +178,9 @@ class SqliteQueue(Queue):
             timeout=timeout,
             small=False,
         )
+
+    async def names(self, *, timeout: float | None = None) -> list[str]:
+        return await self._session.read(queue_names, timeout=timeout, small=False)
 
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None

@@ -28,6 +28,7 @@ LOAD_TASK = query("load_task")
 FIND_AVAILABLE_TASK_OF_RUN = query("find_available_task_of_run")
 FIND_LEVEL = query("find_level")
 FIND_QUEUES = query("find_queues")
+FIND_DEAD_QUEUES = query("find_dead_queues")
 FIND_READY = query("find_ready")
 FIND_EXPIRED_TASKS = query("find_expired_tasks")
 CLAIM_TASK = query("claim_task")
@@ -172,9 +173,15 @@ def find_available(
     ]
 
 
-def has_available(connection: Connection, queue: str, now: datetime) -> bool:
-    """Whether there is a task that is due and unclaimed."""
-    return bool(_available_in(connection, queue, to_micros(now), 1))
+def queue_names(connection: Connection) -> list[str]:
+    """The queues that hold a task, in whatever state."""
+    living = connection.execute(FIND_QUEUES).fetchall()
+    return sorted({name for (name,) in (*living, *connection.execute(FIND_DEAD_QUEUES).fetchall())})
+
+
+def has_available(connection: Connection, queues: Collection[str], now: datetime) -> bool:
+    """Whether there is a task in those queues that is due and unclaimed."""
+    return any(_available_in(connection, queue, to_micros(now), 1) for queue in queues)
 
 
 def _available_in(

@@ -39,6 +39,9 @@ class QueueSuite:
     """Who waits in the same process is woken at once by what comes, without time passing. False
     where only looking again after a while tells."""
 
+    knows_names: ClassVar[bool] = True
+    """`names` lists the queues that hold tasks. False where it is `Unsupported`."""
+
     @pytest.fixture
     def clock(self) -> ManualClock:
         """The clock that the queue is given. It stands still until moved."""

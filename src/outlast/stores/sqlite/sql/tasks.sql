@@ -55,6 +55,16 @@ SELECT queue FROM free WHERE queue IS NOT NULL
 UNION
 SELECT queue FROM held WHERE queue IS NOT NULL;
 
+-- name: find_dead_queues
+WITH RECURSIVE dead (queue) AS (
+    SELECT min(queue) FROM dead_tasks
+    UNION ALL
+    SELECT (SELECT min(queue) FROM dead_tasks WHERE queue > dead.queue)
+    FROM dead
+    WHERE dead.queue IS NOT NULL
+)
+SELECT queue FROM dead WHERE queue IS NOT NULL;
+
 -- name: find_ready
 SELECT priority, ready_at, key
 FROM tasks
