@@ -103,6 +103,16 @@ class TaskWorker:
             self._daemons = []
             await self._queue.close()
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that it takes tasks of."""
+        return tuple(sorted(self._steps))
+
+    @property
+    def doing(self) -> int:
+        """How many tasks it does now."""
+        return len(self._working)
+
     # -- taking -------------------------------------------------------------------------------
 
     async def _take_for_ever(self) -> None:
