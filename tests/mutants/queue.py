@@ -49,7 +49,7 @@ MUTANTS = [
         "a poison task ends the search",
         FILE,
         "                    continue\n",
-        "                    return None\n",
+        "                    break\n",
         TESTS,
     ),
     Mutant(
@@ -132,22 +132,22 @@ MUTANTS = [
     Mutant(
         "priorities are ignored",
         FILE,
-        "            key=lambda queued: (queued.task.priority, queued.ready_at, queued.order),",
-        "            key=lambda queued: (queued.ready_at, queued.order),",
+        "key=lambda queued: (queued.task.priority, queued.ready_at, queued.order))",
+        "key=lambda queued: (queued.ready_at, queued.order))",
         TESTS,
     ),
     Mutant(
         "arrival counts before readiness",
         FILE,
-        "            key=lambda queued: (queued.task.priority, queued.ready_at, queued.order),",
-        "            key=lambda queued: (queued.task.priority, queued.order),",
+        "key=lambda queued: (queued.task.priority, queued.ready_at, queued.order))",
+        "key=lambda queued: (queued.task.priority, queued.order))",
         TESTS,
     ),
     Mutant(
         "arrival does not count",
         FILE,
-        "            key=lambda queued: (queued.task.priority, queued.ready_at, queued.order),",
-        "            key=lambda queued: (queued.task.priority, queued.ready_at, queued.task.id),",
+        "key=lambda queued: (queued.task.priority, queued.ready_at, queued.order))",
+        "key=lambda queued: (queued.task.priority, queued.ready_at, queued.task.id))",
         TESTS,
     ),
     Mutant(

@@ -20,6 +20,7 @@ class TestSqsQueue(QueueConformance):
     exact_len = False  # ApproximateNumberOfMessages
     ordered = False  # best effort, and no priorities
     deduplicates = False  # a standard queue does not look inside
+    knows_names = False
 
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:
@@ -35,6 +36,7 @@ class TestSqsFifoQueue(QueueConformance):
     ordered = False  # in order within a run, not by priority
     deduplicates = False  # it does, but does not say so: see test_fifo.py
     reuses_ids = False  # an id is known for five minutes
+    knows_names = False
 
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:

@@ -105,6 +105,11 @@ class Engine:
         """Whether it claims what is runnable."""
         return bool(self._daemons)
 
+    @property
+    def driving(self) -> int:
+        """How many runs it drives now."""
+        return len(self._drives)
+
     async def close(self) -> None:
         """Stop: what is under way is cut off, put on record and handed back at once."""
         if self._watch is not None:

@@ -52,7 +52,8 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     `id` is chosen by the user, `uid` names one life of that id: deleting and reusing an id gives
     a new uid, and nothing of the old life can reach the new one. `ctx` holds what the workflow
     has published, by name, and nothing of ours. The fields from `sequence` on are kept by the
-    store; what a caller puts there is ignored, but for a `created_at` that an import brings.
+    store; what a caller puts there is ignored, but for the `created_at`, and of a run that has ended
+    the `ended_at`, that an import brings.
     """
 
     id: str

@@ -2,7 +2,7 @@
 
 ::
 
-    queue ── take (lease, delivery counted) ──▶ body ──▶ send(report, finishes=[claim])
+    queue ── take (leases, deliveries counted) ▶ body ──▶ send(report, finishes=[claim])
                         ▲                        │            one atomic step: the task is gone
                         └── renew, every third ◀─┘            and the run has its outcome
 
@@ -29,12 +29,14 @@ from outlast.engine.retry import MAX_INTERRUPTIONS
 from outlast.errors import Closed, Fenced, OutlastError, StoreFault, TryAgain
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.payloads import StepFailed
+from outlast.model.query import MAX_LIMIT
 from outlast.model.task import Delivery, Task
 from outlast.model.wire import to_json
 from outlast.ports.clock import look_again_after
 from outlast.ports.codec import Codec
 from outlast.ports.notifier import hears_all
 from outlast.ports.store import Store
+from outlast.worker.reports import Reports
 
 CONCURRENCY = 100
 IDLE_SECONDS = 1.0
@@ -69,6 +71,7 @@ class TaskWorker:
         self._concurrency = concurrency
         self._bodies = Bodies(codec, store.clock, grace=lease / 4)
         self._leases = leases
+        self._reports = Reports(store)
         self._working: dict[asyncio.Task[None], Lease] = {}
         self._room = asyncio.Event()
         self._stopping = False
@@ -100,6 +103,16 @@ class TaskWorker:
             self._daemons = []
             await self._queue.close()
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that it takes tasks of."""
+        return tuple(sorted(self._steps))
+
+    @property
+    def doing(self) -> int:
+        """How many tasks it does now."""
+        return len(self._working)
+
     # -- taking -------------------------------------------------------------------------------
 
     async def _take_for_ever(self) -> None:
@@ -130,21 +143,21 @@ class TaskWorker:
         return LISTENING_SECONDS if hears_all(self._store.notifier) else IDLE_SECONDS
 
     async def _take_some(self) -> bool:
-        """Take a task of each step that has one, while there is room; whether there was any."""
-        found = False
-        for queue, step in self._steps.items():
-            while len(self._working) >= self._concurrency:
-                self._room.clear()
-                await self._room.wait()
-            delivery = await self._queue.take(queue, owner=self._owner, visibility=self._lease)
-            if delivery is not None:
-                found = True
-                name = IN_THREAD if step.in_thread else None
-                working = asyncio.create_task(self._work(step, delivery), name=name)
-                lost = partial(working.cancel, "its lease was lost")
-                self._working[working] = self._leases.hold(delivery.claim, lost=lost)
-                working.add_done_callback(self._over)
-        return found
+        """Take as many tasks as there is room for; whether there was any."""
+        while (room := self._concurrency - len(self._working)) <= 0:
+            self._room.clear()
+            await self._room.wait()
+        found = await self._queue.take_many(
+            self._steps, owner=self._owner, visibility=self._lease, limit=min(room, MAX_LIMIT)
+        )
+        for delivery in found:
+            step = self._steps[delivery.task.queue]
+            name = IN_THREAD if step.in_thread else None
+            working = asyncio.create_task(self._work(step, delivery), name=name)
+            lost = partial(working.cancel, "its lease was lost")
+            self._working[working] = self._leases.hold(delivery.claim, lost=lost)
+            working.add_done_callback(self._over)
+        return bool(found)
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._leases.drop(self._working.pop(task))
@@ -227,7 +240,7 @@ class TaskWorker:
         send = _to_run(task, report, id=f"{task.id} {delivery.claim.token}")
         for pause in (*SENDING_PAUSES, None):
             try:
-                [receipt] = await self._store.send([send], finishes=[delivery.claim])
+                receipt = await self._reports.send(send, delivery.claim)
             except Fenced:
                 return  # told already, or another worker has it now
             except TryAgain:

@@ -16,14 +16,14 @@ from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
 from outlast.stores.postgres.database import POOL_SIZE, Database
 from outlast.stores.postgres.packing import pack_tasks
 from outlast.stores.postgres.parts import place_of
-from outlast.stores.postgres.rows import quote, to_dead_task, to_task
+from outlast.stores.postgres.rows import quote, to_dead_task, unquote
 from outlast.stores.postgres.session import Session
 from outlast.stores.postgres.sources import Place
-from outlast.stores.postgres.tasks import claim_of
+from outlast.stores.postgres.tasks import delivery_of, order_of_task
 
 
 class PostgresQueue(Queue):
@@ -79,18 +79,30 @@ class PostgresQueue(Queue):
         self.notifier.ring()
         return int(added)
 
-    async def take(
-        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
-    ) -> Delivery | None:
-        check_name(queue, "queue name")
-        check_name(owner, "owner")
-        check_ttl(visibility)
+    async def take_many(
+        self,
+        queues: Collection[str],
+        *,
+        owner: str,
+        visibility: float,
+        limit: int,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        check_taking(queues, owner, visibility, limit)
         await self._session.hold(owner)
         span = round(visibility * 1_000_000)
         found = await self._session.write(
-            "take", *self._session.time, queue, owner, span, self.max_attempts, timeout=timeout
+            "take",
+            *self._session.time,
+            list(queues),
+            owner,
+            span,
+            self.max_attempts,
+            limit,
+            timeout=timeout,
         )
-        return Delivery(to_task(found[0]), claim_of(found[0], span)) if found else None
+        found.sort(key=order_of_task)
+        return [delivery_of(row, span) for row in found]
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._settle("ack", claim, timeout=timeout)
@@ -121,6 +133,10 @@ class PostgresQueue(Queue):
             "count_ready", *self._session.time, queue, timeout=timeout
         )
         return int(count)
+
+    async def names(self, *, timeout: float | None = None) -> list[str]:
+        found = await self._session.read("find_queues", timeout=timeout)
+        return sorted(unquote(name) for (name,) in found)
 
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None

@@ -41,6 +41,13 @@ def encoded(text: str) -> str:
     return _RESERVED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
+def decoded(part: str) -> str:
+    """The text that `encoded` was given."""
+    if part == "%":
+        return ""
+    return re.sub("%([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), part)
+
+
 def of_run(run_id: str, what: str) -> str:
     """The name of something that a run owns."""
     return f"wf:{encoded(run_id)}:{what}"
@@ -65,6 +72,13 @@ def key_name(scope: str, key: str) -> str:
     """The name of an idempotency key. Two scopes have the names that the seeds gave them."""
     known = {"start": "start", "activity": "act"}.get(scope)
     return f"idem:{known or '=' + encoded(scope)}:{encoded(key)}"
+
+
+def key_of(name: str) -> tuple[str, str]:
+    """The scope and the key that `key_name` was given."""
+    _, scope, key = name.split(":")  # what is encoded has no colon
+    known = {"start": "start", "act": "activity"}.get(scope)
+    return known or decoded(scope[1:]), decoded(key)
 
 
 def sortable(number: int) -> bytes:

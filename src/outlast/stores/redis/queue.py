@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -16,8 +17,9 @@ from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
 from outlast.stores.redis.bell import Bell
+from outlast.stores.redis.claims import frames_of
 from outlast.stores.redis.keys import TASKS, Layout, framed, of_run
 from outlast.stores.redis.location import Location
 from outlast.stores.redis.notifier import RedisNotifier
@@ -96,40 +98,60 @@ class RedisQueue(Queue):
         self.notifier.ring()
         return added
 
-    async def take(
-        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
-    ) -> Delivery | None:
-        check_name(queue, "queue name")
-        check_name(owner, "owner")
-        check_ttl(visibility)
+    async def take_many(
+        self,
+        queues: Collection[str],
+        *,
+        owner: str,
+        visibility: float,
+        limit: int,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        check_taking(queues, owner, visibility, limit)
         server = await self._session.server()
-        wish = pack(
-            {
-                "queue": queue,
-                "owner": owner,
-                "lease": lease(visibility),
-                "attempts": self.max_attempts,
-            }
-        )
+        wish = {
+            "queues": list(queues),
+            "owner": owner,
+            "lease": lease(visibility),
+            "attempts": self.max_attempts,
+        }
         if server.layout.partitions == 1:
-            return await self._taken(server, 0, wish, timeout)
+            return await self._taken(server, wish, {0: limit}, timeout)
         # Looking costs little; a partition is asked to hand out only what was seen to be there.
-        while found := await find_available(server, queue, 1, timeout=timeout):
-            delivery = await self._taken(server, found[0].part, wish, timeout)
-            if delivery is not None:
-                return delivery
-        return None
+        while found := await self._seen(server, queues, limit, timeout):
+            if taken := await self._taken(server, wish, found, timeout):
+                return taken
+        return []
+
+    async def _seen(
+        self, server: Server, queues: Collection[str], limit: int, timeout: float | None
+    ) -> dict[int, int]:
+        """How many of the tasks that come first are in which partition."""
+        found = [
+            one
+            for queue in queues
+            for one in await find_available(server, queue, limit, timeout=timeout)
+        ]
+        return Counter(one.part for one in sorted(found, key=lambda one: one[:2])[:limit])
 
     async def _taken(
-        self, server: Server, part: int, wish: bytes, timeout: float | None
-    ) -> Delivery | None:
-        call = Call("take", part, ["token", *TASKS], [wish])
-        answer = await server.call(call, timeout=timeout)
-        if answer[0] != b"done":
-            return None
-        claim = to_claim(answer[1])
-        server.saw_token(claim.token)
-        return Delivery(to_task(to_state(answer[2]), answer[3]), claim)
+        self, server: Server, wish: dict[str, Any], rooms: dict[int, int], timeout: float | None
+    ) -> list[Delivery]:
+        """Up to so many tasks of each partition."""
+        calls = [
+            Call("take", part, ["token", *TASKS], [pack({**wish, "limit": room})])
+            for part, room in rooms.items()
+        ]
+        taken = []
+        for answer in await server.calls(calls, timeout=timeout):
+            if isinstance(answer, Exception):
+                raise server.fault(answer)
+            for claimed, packed, body in answer[1]:
+                claim, state = to_claim(claimed), to_state(packed)
+                server.saw_token(claim.token)
+                place = (int(state["priority"]), int(state["ready"]), int(state["order"]))
+                taken.append((place, claim.token, Delivery(to_task(state, body), claim)))
+        return [delivery for *_, delivery in sorted(taken, key=lambda one: one[:2])]
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._settle(claim, {"verb": "ack"}, timeout)
@@ -164,6 +186,15 @@ class RedisQueue(Queue):
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
         check_name(queue, "queue name")
         return await count_available(await self._session.server(), queue, timeout=timeout)
+
+    async def names(self, *, timeout: float | None = None) -> list[str]:
+        server = await self._session.server()
+        found = [
+            name
+            for place in ("task:free", "task:held", "dead:order")
+            for _, name, _ in await frames_of(server, place, timeout)
+        ]
+        return sorted({name.decode() for name in found})
 
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None

@@ -116,10 +116,11 @@ class SqliteDetails(Store):
         self, *, queue: str | None = None, limit: int = 1, timeout: float | None = None
     ) -> list[Task]:
         check_limit(limit)
+        queues = None if queue is None else [queue]
         return await self._session.read(
             lambda db: [
                 tasks.to_task(row)
-                for row in tasks.find_available(db, queue, self.clock.now(), limit)
+                for row in tasks.find_available(db, queues, self.clock.now(), limit)
             ],
             timeout=timeout,
             small=limit == 1,

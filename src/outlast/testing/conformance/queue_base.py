@@ -42,6 +42,9 @@ class QueueSuite:
     flows: ClassVar[bool] = True
     """Keys take turns, and queues may have rules. False for a queue that cannot be told."""
 
+    knows_names: ClassVar[bool] = True
+    """`names` lists the queues that hold tasks. False where it is `Unsupported`."""
+
     @pytest.fixture
     def clock(self) -> ManualClock:
         """The clock that the queue is given. It stands still until moved."""
