@@ -22,26 +22,22 @@ from msgspec import Raw
 
 from outlast.engine.bodies import Bodies, Outcome, StepContext
 from outlast.engine.definition import StepDefinition
-from outlast.engine.leases import Lease, Leases, unless_meant
+from outlast.engine.leases import Lease, Leases
 from outlast.engine.operations.remote import StepReport, queue_of
 from outlast.engine.operations.step import failure_of, interruption_of, stop_of
 from outlast.engine.retry import MAX_INTERRUPTIONS
-from outlast.errors import Closed, Fenced, OutlastError, StoreFault, TryAgain
+from outlast.errors import Fenced, OutlastError, StoreFault, TryAgain
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.payloads import StepFailed
 from outlast.model.query import MAX_LIMIT
 from outlast.model.task import Delivery, Task
 from outlast.model.wire import to_json
-from outlast.ports.clock import look_again_after
 from outlast.ports.codec import Codec
-from outlast.ports.notifier import hears_all
 from outlast.ports.store import Store
+from outlast.worker.looking import look_for_ever
 from outlast.worker.reports import Reports
 
 CONCURRENCY = 100
-IDLE_SECONDS = 1.0
-LISTENING_SECONDS = 5.0
-LONGEST_PAUSE = 86_400.0
 SENDING_PAUSES = (0.05, 0.2, 1.0, 3.0, 10.0)
 IN_THREAD = "a step in a thread"
 log = logging.getLogger("outlast.worker")
@@ -82,7 +78,8 @@ class TaskWorker:
         if self._steps and not self._daemons:
             self._queue = self._store.queue()
             await self._queue.open()
-            self._daemons = [asyncio.create_task(self._take_for_ever())]
+            looking = look_for_ever(self._store, self._queue, list(self._steps), self._take_some)
+            self._daemons = [asyncio.create_task(looking)]
 
     async def close(self) -> None:
         """Stop: what is under way is cut off, and its runs are told."""
@@ -114,33 +111,6 @@ class TaskWorker:
         return len(self._working)
 
     # -- taking -------------------------------------------------------------------------------
-
-    async def _take_for_ever(self) -> None:
-        patience = look_again_after(self._clock, self._idle)
-        pause = min(self._idle, patience)
-        while True:
-            notifier = self._store.notifier
-            rings = notifier.rings
-            try:
-                if await self._take_some():
-                    continue
-            except (TryAgain, StoreFault, asyncio.CancelledError) as error:
-                unless_meant()
-                log.warning("taking tasks failed, trying again: %s", error)
-            except Closed:
-                raise
-            except Exception:
-                log.exception("taking tasks failed in an unforeseen way, trying again")
-            await notifier.wait(self._clock, pause, since=rings)
-            # Nobody rings when a lease ends: where time is virtual, that is looked for less and
-            # less often, and at last no more.
-            patience = look_again_after(self._clock, self._idle)
-            slower = self._idle if notifier.rings != rings else 2 * pause
-            pause = min(slower, patience) if slower < LONGEST_PAUSE else patience
-
-    @property
-    def _idle(self) -> float:
-        return LISTENING_SECONDS if hears_all(self._store.notifier) else IDLE_SECONDS
 
     async def _take_some(self) -> bool:
         """Take as many tasks as there is room for; whether there was any."""
