@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -26,8 +26,9 @@ from outlast.model.payloads import WorkflowStarted, payload_of
 from outlast.model.run import Attribute, Run
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
+from outlast.ports.doorbell import Doorbell
 from outlast.ports.store import Store
-from outlast.worker import TaskWorker
+from outlast.worker import Relay, TaskWorker
 
 R = TypeVar("R")
 
@@ -43,6 +44,9 @@ _STORES = {
     "redis+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
     "rediss+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
 }
+_DOORBELLS = dict.fromkeys(
+    ("sqs", "sqs+http", "sqs+https"), ("outlast.queues.sqs", "SqsDoorbell", "sqs")
+)
 
 
 class App(Client):
@@ -52,6 +56,8 @@ class App(Client):
     never closed by the app. Runs that were left unfinished go on as soon as the app opens.
     `steps` are those with a queue that this process does, for runs that are driven anywhere.
     `watchers` are called with each commit of this process when it is durable.
+    A `doorbell` (``sqs://bell?region=…``, or one that you made for this app alone) tells workers on
+    the same store of work, and this one of theirs, so that they need not look so often.
     """
 
     def __init__(
@@ -65,7 +71,9 @@ class App(Client):
         name: str = "app",
         lease: float = LEASE_SECONDS,
         watchers: Iterable[Watcher] = (),
+        doorbell: str | Doorbell | None = None,
     ) -> None:
+        bell = resolve_doorbell(doorbell) if isinstance(doorbell, str) else doorbell
         self._owns_store = isinstance(store, str)
         opened = resolve(store, clock=clock) if isinstance(store, str) else store
         if isinstance(opened.clock, LeapingClock):
@@ -93,6 +101,7 @@ class App(Client):
             lease=lease,
             leases=self._engine.leases,
         )
+        self._relay = None if bell is None else Relay(opened, bell)
         super().__init__(
             opened,
             codec=codec,
@@ -120,6 +129,8 @@ class App(Client):
         """Open the store and go on with what is unfinished."""
         if self._owns_store:
             await self._opened.open()
+        if self._relay is not None:
+            await self._relay.open()
         await self._engine.open()
         await self._worker.open()
 
@@ -127,6 +138,8 @@ class App(Client):
         """Stop. What is under way is handed back and goes on wherever it is claimed next."""
         await self._worker.close()
         await self._engine.close()
+        if self._relay is not None:
+            await self._relay.close()
         if self._owns_store:
             await self._opened.close()
 
@@ -265,17 +278,31 @@ def _with_queues(steps: Iterable[Step[..., Any]]) -> list[StepDefinition]:
 
 def resolve(url: str, *, clock: Clock | None = None) -> Store:
     """The store that a URL names: ``sqlite:///shop.db``, ``memory:``."""
-    scheme, colon, _ = url.partition(":")
-    if scheme not in _STORES or not colon:
-        # Not the whole of it: what comes after may have a password.
-        known = ", ".join(f"{name}:" for name in sorted(_STORES))
-        shown = f"{scheme}:…" if colon else url
-        raise InvalidValue(f"{shown!r} does not name a store: use a URL that starts with {known}")
-    module, name, extra = _STORES[scheme]
-    try:
-        store_class = getattr(importlib.import_module(module), name)
-    except ImportError as error:
-        raise MissingExtra(f"{scheme} needs an extra: pip install 'outlast[{extra}]'") from error
+    scheme, store_class = _adapter(url, _STORES, "store")
     store: Store
     store = store_class(clock=clock) if scheme == "memory" else store_class(url, clock=clock)
     return store
+
+
+def resolve_doorbell(url: str) -> Doorbell:
+    """The doorbell that a URL names: ``sqs://bell?region=eu-central-1``."""
+    doorbell: Doorbell = _adapter(url, _DOORBELLS, "doorbell")[1].at(url)
+    return doorbell
+
+
+def _adapter(
+    url: str, known: Mapping[str, tuple[str, str, str | None]], what: str
+) -> tuple[str, Any]:
+    scheme, colon, _ = url.partition(":")
+    if scheme not in known or not colon:
+        # Not the whole of it: what comes after may have a password.
+        schemes = ", ".join(f"{name}:" for name in sorted(known))
+        shown = f"{scheme}:…" if colon else url
+        raise InvalidValue(
+            f"{shown!r} does not name a {what}: use a URL that starts with {schemes}"
+        )
+    module, name, extra = known[scheme]
+    try:
+        return scheme, getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise MissingExtra(f"{scheme} needs an extra: pip install 'outlast[{extra}]'") from error

@@ -1,5 +1,6 @@
 """What a process does for runs that others drive."""
 
+from outlast.worker.relay import Relay
 from outlast.worker.tasks import TaskWorker
 
-__all__ = ["TaskWorker"]
+__all__ = ["Relay", "TaskWorker"]
