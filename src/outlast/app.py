@@ -20,6 +20,7 @@ from outlast.engine.execution import current_execution
 from outlast.engine.turn import begun
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, MissingExtra, RunExists, WorkflowMisuse
+from outlast.model.claim import check_ttl
 from outlast.model.commit import Creation
 from outlast.model.ids import check_id, new_id
 from outlast.model.payloads import WorkflowStarted, payload_of
@@ -73,6 +74,7 @@ class App(Client):
         watchers: Iterable[Watcher] = (),
         doorbell: str | Doorbell | None = None,
     ) -> None:
+        check_ttl(lease)
         bell = resolve_doorbell(doorbell) if isinstance(doorbell, str) else doorbell
         self._owns_store = isinstance(store, str)
         opened = resolve(store, clock=clock) if isinstance(store, str) else store
