@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,6 +19,7 @@ from outlast.engine.engine import LEASE_SECONDS, Engine
 from outlast.engine.execution import current_execution
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, MissingExtra, RunExists, WorkflowMisuse
+from outlast.model.claim import check_ttl
 from outlast.model.commit import Creation
 from outlast.model.flow import Flow, check_flow
 from outlast.model.ids import check_id, new_id
@@ -27,8 +28,9 @@ from outlast.model.place import STARTS, InQueue
 from outlast.model.run import Attribute, Run
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
+from outlast.ports.doorbell import Doorbell
 from outlast.ports.store import Store
-from outlast.worker import Doorman, TaskWorker
+from outlast.worker import Doorman, Relay, TaskWorker
 
 R = TypeVar("R")
 
@@ -44,6 +46,9 @@ _STORES = {
     "redis+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
     "rediss+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
 }
+_DOORBELLS = dict.fromkeys(
+    ("sqs", "sqs+http", "sqs+https"), ("outlast.queues.sqs", "SqsDoorbell", "sqs")
+)
 
 
 class App(Starting):
@@ -52,6 +57,8 @@ class App(Starting):
     ``App("sqlite:///shop.db", workflows=[checkout])``. A store that you made yourself is used and
     never closed by the app. Runs that were left unfinished go on as soon as the app opens.
     `steps` are those with a queue that this process does, for runs that are driven anywhere.
+    A `doorbell` (``sqs://bell?region=…``, or one that you made for this app alone) tells workers on
+    the same store of work, and this one of theirs, so that they need not look so often.
     `watchers` are called with each commit of this process when it is durable. `queues` are those
     from which this process lets runs begin, by name or with their rules.
     """
@@ -68,7 +75,10 @@ class App(Starting):
         lease: float = LEASE_SECONDS,
         watchers: Iterable[Watcher] = (),
         queues: Iterable[str | Flow] = (),
+        doorbell: str | Doorbell | None = None,
     ) -> None:
+        check_ttl(lease)
+        bell = resolve_doorbell(doorbell) if isinstance(doorbell, str) else doorbell
         self._owns_store = isinstance(store, str)
         opened = resolve(store, clock=clock) if isinstance(store, str) else store
         if isinstance(opened.clock, LeapingClock):
@@ -107,6 +117,7 @@ class App(Starting):
             lease=lease,
             room=lambda: self._engine.room,
         )
+        self._relay = None if bell is None else Relay(opened, bell)
         super().__init__(
             opened,
             codec=codec,
@@ -134,6 +145,8 @@ class App(Starting):
         """Open the store and go on with what is unfinished."""
         if self._owns_store:
             await self._opened.open()
+        if self._relay is not None:
+            await self._relay.open()
         await self._engine.open()
         await self._worker.open()
         await self._declare()
@@ -144,6 +157,8 @@ class App(Starting):
         await self._doorman.close()
         await self._worker.close()
         await self._engine.close()
+        if self._relay is not None:
+            await self._relay.close()
         if self._owns_store:
             await self._opened.close()
 
@@ -260,17 +275,31 @@ def _with_queues(steps: Iterable[Step[..., Any]]) -> list[StepDefinition]:
 
 def resolve(url: str, *, clock: Clock | None = None) -> Store:
     """The store that a URL names: ``sqlite:///shop.db``, ``memory:``."""
-    scheme, colon, _ = url.partition(":")
-    if scheme not in _STORES or not colon:
-        # Not the whole of it: what comes after may have a password.
-        known = ", ".join(f"{name}:" for name in sorted(_STORES))
-        shown = f"{scheme}:…" if colon else url
-        raise InvalidValue(f"{shown!r} does not name a store: use a URL that starts with {known}")
-    module, name, extra = _STORES[scheme]
-    try:
-        store_class = getattr(importlib.import_module(module), name)
-    except ImportError as error:
-        raise MissingExtra(f"{scheme} needs an extra: pip install 'outlast[{extra}]'") from error
+    scheme, store_class = _adapter(url, _STORES, "store")
     store: Store
     store = store_class(clock=clock) if scheme == "memory" else store_class(url, clock=clock)
     return store
+
+
+def resolve_doorbell(url: str) -> Doorbell:
+    """The doorbell that a URL names: ``sqs://bell?region=eu-central-1``."""
+    doorbell: Doorbell = _adapter(url, _DOORBELLS, "doorbell")[1].at(url)
+    return doorbell
+
+
+def _adapter(
+    url: str, known: Mapping[str, tuple[str, str, str | None]], what: str
+) -> tuple[str, Any]:
+    scheme, colon, _ = url.partition(":")
+    if scheme not in known or not colon:
+        # Not the whole of it: what comes after may have a password.
+        schemes = ", ".join(f"{name}:" for name in sorted(known))
+        shown = f"{scheme}:…" if colon else url
+        raise InvalidValue(
+            f"{shown!r} does not name a {what}: use a URL that starts with {schemes}"
+        )
+    module, name, extra = known[scheme]
+    try:
+        return scheme, getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise MissingExtra(f"{scheme} needs an extra: pip install 'outlast[{extra}]'") from error

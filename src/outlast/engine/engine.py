@@ -10,7 +10,8 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -34,7 +35,7 @@ from outlast.model.ids import new_id
 from outlast.model.payloads import WorkflowContinued, WorkflowStarted
 from outlast.model.run import Attribute, Run, Status
 from outlast.model.times import NOW
-from outlast.ports.clock import LeapingClock, look_again_after
+from outlast.ports.clock import LeapingClock, ServerClock, hear, look_again_after
 from outlast.ports.codec import Codec
 from outlast.ports.notifier import hears_all
 from outlast.ports.store import Store
@@ -88,6 +89,9 @@ class Engine:
     async def open(self) -> None:
         """Begin to claim what is runnable and to keep claims alive."""
         if not self._daemons:
+            if isinstance(self._clock, ServerClock):
+                asked = self._clock.monotonic()
+                self._clock.heard(await self._store.now(), asked=asked)
             self._daemons = [asyncio.create_task(self._claim_for_ever())]
             await self.leases.open()
             # Where time is virtual, nothing waits for it, and a thread beside would be chance.
@@ -190,7 +194,10 @@ class Engine:
             execution.deliver(started, self._clock.now())
             end = ending(execution)
             rests = end is not None and not isinstance(end, WorkflowContinued)
-            claim = Claim(owner=self.owner, token=0, claimed_at=self._clock.now())
+            asked = self._clock.monotonic()
+            now = self._clock.now()
+            until = now + timedelta(seconds=self._lease)
+            claim = Claim(owner=self.owner, token=0, claimed_at=now, expires_at=until)
             commit = next_commit(execution, run, claim, sequence=0, seen=0, rests=rests)
             commit = msgspec.structs.replace(
                 commit,
@@ -212,13 +219,14 @@ class Engine:
         if rests:
             execution.evict()
         else:
-            self._drive(execution, run, claim)
+            self._drive(execution, run, claim, self.leases.hold(claim, asked=asked))
         return run
 
     # -- going on -----------------------------------------------------------------------------
 
     async def claim(self, limit: int = CLAIM_AT_ONCE) -> int:
         """Take over runs that can go on and whose code is here; how many."""
+        asked = self._clock.monotonic()
         claimed = await self._store.claim_runs(
             self.owner,
             self._lease,
@@ -226,21 +234,28 @@ class Engine:
             workflows=self.workflows,
             timeout=self._patience,
         )
-        left = [one.claim for one in claimed]
+        for one in claimed[:1]:
+            hear(self._clock, one.claim.expires_at, self._lease, asked=asked)
+        # Kept from now on: to read the histories of many may take longer than a lease.
+        leases = [self.leases.hold(one.claim, asked=asked) for one in claimed]
+        left = list(leases)
         try:
-            for one in claimed:
+            for one, lease in zip(claimed, leases, strict=True):
                 try:
-                    await self._resume(one)
+                    if self.leases.keeps(lease):
+                        await self._resume(one, lease)
                 except Exception as error:  # noqa: BLE001 - one run must not hold up the others
                     # The store hands the run out again when its lease ends.
+                    self.leases.drop(lease)
                     log.error("run %s could not be taken over: %r", one.run.id, error)
-                left.remove(one.claim)
+                left.remove(lease)
         finally:
             if left:  # stopped in between: nobody here will ever drive these
-                await self._store.release(left, timeout=self._patience)
+                claims = [lease.claim for lease in left if self.leases.drop(lease)]
+                await self._store.release(claims, timeout=self._patience)
         return len(claimed)
 
-    async def _resume(self, claimed: ClaimedRun) -> None:
+    async def _resume(self, claimed: ClaimedRun, lease: Lease) -> None:
         run, claim = claimed.run, claimed.claim
         workflow = self.workflows[run.workflow]
         digest = await load_digest(self._store, run)
@@ -258,15 +273,25 @@ class Engine:
             execution.evict()
             log.error("run %s is halted: %s", run.id, problem)
             await self._journal.commit(parked(claim, run.sequence, problem))
+            self.leases.drop(lease)
             return
-        self._drive(execution, run, claim, suspects)
+        self._drive(execution, run, claim, lease, suspects)
 
     def _drive(
-        self, execution: Execution, run: Run, claim: Claim, suspects: Iterable[Suspect] = ()
+        self,
+        execution: Execution,
+        run: Run,
+        claim: Claim,
+        lease: Lease,
+        suspects: Iterable[Suspect] = (),
     ) -> None:
         present = self._drives.get(run.id)
         if present is not None and present.claim.token > claim.token:
             execution.evict()  # the answer was so long on its way that we have claimed it anew
+            self.leases.drop(lease)
+            return
+        if not self.leases.keeps(lease):
+            execution.evict()  # lost meanwhile
             return
         if present is not None:
             # Its claim is superseded: it could work, but never record anything.
@@ -276,7 +301,10 @@ class Engine:
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
         self._tasks[run.id] = task
-        lease = self.leases.hold(claim, lost=task.cancel, renewed=drive.poke)
+        lease.lost, lease.renewed = task.cancel, drive.poke
+        if not self.leases.keeps(lease):
+            task.cancel()  # lost a moment ago, when nobody was to be told yet
+        drive.under_way.held = partial(self.leases.is_held, lease)
         task.add_done_callback(lambda task: self._over(run.id, drive, lease, task))
         # A task that is cancelled before it has begun runs no ``finally`` of its own.
         task.add_done_callback(lambda _: execution.evict())

@@ -10,10 +10,17 @@ import threading
 from typing import Protocol
 
 from outlast.ports.clock import Clock
+from outlast.ports.doorbell import Doorbell
 
 
 class Notifier(Protocol):
     """Wakes those who wait for work."""
+
+    doorbell: Doorbell | None
+    """By what else this process hears others, if it does: an app's `Doorbell`."""
+
+    rung: int
+    """How often `ring` was called."""
 
     @property
     def rings(self) -> int:
@@ -24,6 +31,10 @@ class Notifier(Protocol):
         """Wake everybody who waits. Never blocks and never fails."""
         ...
 
+    def wake(self) -> None:
+        """Wake those who wait in this process, and nobody else."""
+        ...
+
     async def wait(self, clock: Clock, seconds: float, *, since: int) -> bool:
         """Return True at a ring after `since`, or False after `seconds` on `clock`."""
         ...
@@ -31,14 +42,19 @@ class Notifier(Protocol):
 
 def hears_all(notifier: Notifier) -> bool:
     """Whether it rings, by and large, for what other processes do too: `is_listening` of a
-    notifier that can tell."""
-    return bool(getattr(notifier, "is_listening", False))
+    notifier that can tell, or of the doorbell beside it."""
+    doorbell = notifier.doorbell
+    return bool(getattr(notifier, "is_listening", False)) or bool(
+        doorbell and doorbell.is_listening
+    )
 
 
 class LocalNotifier:
     """A doorbell within one process; it may be rung and waited for from several threads."""
 
     def __init__(self) -> None:
+        self.doorbell: Doorbell | None = None
+        self.rung = 0
         self._lock = threading.Lock()
         self._rings = 0
         # Woken in the order in which they came, so that a simulation can be repeated.
@@ -49,6 +65,10 @@ class LocalNotifier:
         return self._rings
 
     def ring(self) -> None:
+        self.rung += 1  # threads may lose a count to each other, never the last
+        self.wake()
+
+    def wake(self) -> None:
         with self._lock:
             self._rings += 1
             waiting, self._waiting = self._waiting, {}

@@ -117,6 +117,7 @@ class TaskWorker:
         while (room := self._concurrency - len(self._working)) <= 0:
             self._room.clear()
             await self._room.wait()
+        asked = self._clock.monotonic()
         found = await self._queue.take_many(
             self._steps, owner=self._owner, visibility=self._lease, limit=min(room, MAX_LIMIT)
         )
@@ -125,7 +126,7 @@ class TaskWorker:
             name = IN_THREAD if step.in_thread else None
             working = asyncio.create_task(self._work(step, delivery), name=name)
             lost = partial(working.cancel, "its lease was lost")
-            self._working[working] = self._leases.hold(delivery.claim, lost=lost)
+            self._working[working] = self._leases.hold(delivery.claim, asked=asked, lost=lost)
             working.add_done_callback(self._over)
         return bool(found)
 
@@ -186,12 +187,17 @@ class TaskWorker:
             progress=None if progress is None else Raw(progress.encode()),
             report=report,
             codec=self._codec,
+            held=self._is_held,
         )
         try:
             args, kwargs = step.signature.decode_call(self._codec, task.input or Raw(b"{}"))
         except OutlastError as misfit:
             return Outcome(None, misfit, 0)
         return await self._bodies.attempt(step, context, args, kwargs)
+
+    def _is_held(self) -> bool:
+        task = asyncio.current_task()
+        return task is not None and self._leases.is_held(self._working[task])
 
     def _failed(
         self, step: StepDefinition, task: Task, attempt: int, outcome: Outcome

@@ -20,7 +20,7 @@ from outlast.model.snapshot import Snapshot
 from outlast.model.task import Task
 from outlast.model.timer import Timer
 from outlast.model.times import to_micros
-from outlast.ports.clock import Clock, SystemClock
+from outlast.ports.clock import Clock, ServerClock, SystemClock
 from outlast.ports.notifier import Notifier
 from outlast.ports.store import Store
 from outlast.stores.postgres import rows
@@ -47,7 +47,7 @@ class PostgresDetails(Store):
         notify: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(clock=clock)
+        super().__init__(clock=clock or ServerClock())
         borrowed = isinstance(place, Database)
         if not isinstance(place, Database):
             place = Database(

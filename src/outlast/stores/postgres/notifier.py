@@ -96,7 +96,7 @@ class PostgresNotifier(LocalNotifier):
                 await owners.attach(connection)
                 await connection.add_listener(self.channel, self._heard)
                 self.is_listening, retry = True, FIRST_RETRY
-                super().ring()  # for all that came while nobody listened
+                self.wake()  # for all that came while nobody listened
                 await ended.wait()
                 _logger.info("the connection that listens has ended: it is made again")
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -111,4 +111,4 @@ class PostgresNotifier(LocalNotifier):
 
     def _heard(self, _: Any, pid: int, channel: str, sender: str) -> None:
         if sender != self.name:
-            super().ring()
+            self.wake()

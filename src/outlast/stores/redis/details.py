@@ -20,7 +20,7 @@ from outlast.model.run import Status
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import Task
 from outlast.model.timer import Timer
-from outlast.ports.clock import Clock
+from outlast.ports.clock import Clock, ServerClock
 from outlast.ports.store import Store
 from outlast.stores.redis import activities, ageing, parts, reconciling, sending, tasks
 from outlast.stores.redis.bell import Bell
@@ -52,7 +52,7 @@ class RedisDetails(Store):
         clock: Clock | None = None,
         allow_eviction: bool = False,
     ) -> None:
-        super().__init__(clock=clock)
+        super().__init__(clock=clock or ServerClock())
         place = Location.parse(redis) if isinstance(redis, str) else redis
         options = place.options if isinstance(place, Location) else {}
         if partitions is None:

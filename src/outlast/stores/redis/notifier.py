@@ -99,7 +99,7 @@ class RedisNotifier(LocalNotifier):
 
     def _heard(self, name: bytes) -> None:
         if name != self._name:
-            super().ring()
+            self.wake()
 
 
 async def _end(task: asyncio.Task[None]) -> None:
