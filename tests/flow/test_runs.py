@@ -190,6 +190,7 @@ async def test_children_wait_too(store: str) -> None:
 async def test_a_run_begins_at_its_time(store: str) -> None:
     """Not before; what is sent to it until then waits for it."""
     async with app(*WORKFLOWS, store=store, queues=["bills"]) as testing:
+        runs = []
         for place in (
             outlast.InQueue(delay=timedelta(hours=5)),
             outlast.InQueue("bills", at=START + timedelta(days=2)),
@@ -198,11 +199,12 @@ async def test_a_run_begins_at_its_time(store: str) -> None:
             await run.signal("word", "early")
             record = await testing.get(run.id)
             assert (record.status, record.wait_kind) == (Status.PENDING, "queue")
+            runs.append(run)
         await testing.clock.sleep(4 * 3600)
         assert begun == []
         await testing.clock.sleep(2 * 3600)
         assert begun == ["a1"]
-        assert await run.result() == "billed a1: early"
+        assert await runs[1].result() == "billed a1: early"
         assert testing.clock.now() >= START + timedelta(days=2)
 
 
@@ -337,7 +339,7 @@ async def test_a_debounced_start_waits_for_quiet(store: str) -> None:
             await testing.clock.sleep(20)
         assert len(set(runs)) == 1
         assert begun == []
-        assert await run.result() == "billed a4"
+        assert await testing.handle(runs[0]).result() == "billed a4"
         later = await testing.debounce(billing, "a9", key="a", quiet=30)
         assert later.id not in runs
         assert await later.result() == "billed a9"

@@ -53,6 +53,8 @@ class TestPostgresStoreThroughPgBouncer(StoreConformance):
 class TestPostgresQueue(QueueConformance):
     """A queue on its own."""
 
+    flows = False
+
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:
         """An empty queue."""
@@ -62,6 +64,8 @@ class TestPostgresQueue(QueueConformance):
 
 class TestQueueOfPostgresStore(QueueConformance):
     """The same beside a store, where tasks are part of a commit; through a pooler."""
+
+    flows = False
 
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.server
 class TestRedisQueue(QueueConformance):
     """A queue that stands alone."""
 
+    flows = False
+
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:
         """A queue under a prefix of its own."""
@@ -29,6 +31,8 @@ class TestRedisQueue(QueueConformance):
 class TestQueueOfRedisStore(QueueConformance):
     """The same beside a store, where tasks are part of a commit."""
 
+    flows = False
+
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:
         """The queue of a store."""
@@ -38,6 +42,8 @@ class TestQueueOfRedisStore(QueueConformance):
 
 class TestRedisClusterQueue(QueueConformance):
     """A queue that stands alone on a cluster."""
+
+    flows = False
 
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:
@@ -51,6 +57,8 @@ class TestRedisClusterQueue(QueueConformance):
 
 class TestQueueOfRedisClusterStore(QueueConformance):
     """The same beside a store in partitions."""
+
+    flows = False
 
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:
