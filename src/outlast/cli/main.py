@@ -34,6 +34,7 @@ COMMANDS = {
     "fork": "fork",
     "rm": "control",
     "queues": "queues",
+    "queue": "queue",
     "dead": "dead",
     "export": "export",
     "import": "importing",
