@@ -32,6 +32,7 @@ from outlast.app import App
 from outlast.client import RunHandle
 from outlast.engine.operations.region import Stop
 from outlast.engine.retry import Retry
+from outlast.moving import move
 
 __version__ = "0.1.0.dev0"
 
@@ -52,6 +53,7 @@ __all__ = [
     "last_heartbeat",
     "loop",
     "map",
+    "move",
     "now",
     "on_update",
     "patched",

@@ -110,6 +110,8 @@ class Inbox:
                 if halt is not None:
                     resumed = HaltResumed(value=item.data or Raw(b"null"))
                     execution.deliver(resumed, now, key=halt.key)
+            case "receipt":
+                pass  # it stands for an item that was folded in another store
             case _:
                 log.warning("run %s got an item of unknown kind %r", execution.run_id, item.kind)
 
