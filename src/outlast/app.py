@@ -12,6 +12,7 @@ from msgspec import Raw
 from outlast.api import Step, Workflow
 from outlast.api.reachable import reachable
 from outlast.client import RunHandle
+from outlast.client.moves import unless_moved
 from outlast.client.starting import Starting
 from outlast.codecs import JsonCodec
 from outlast.engine.definition import StepDefinition, WorkflowDefinition
@@ -26,11 +27,13 @@ from outlast.model.ids import check_id, new_id
 from outlast.model.payloads import WorkflowStarted, payload_of
 from outlast.model.place import STARTS, InQueue
 from outlast.model.run import Attribute, Run
+from outlast.model.worker import Worker
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
 from outlast.ports.doorbell import Doorbell
 from outlast.ports.store import Store
 from outlast.worker import Doorman, Relay, TaskWorker
+from outlast.worker.presence import Presence
 
 R = TypeVar("R")
 
@@ -117,6 +120,7 @@ class App(Starting):
             lease=lease,
             room=lambda: self._engine.room,
         )
+        self._presence = Presence(opened, self._word)
         self._relay = None if bell is None else Relay(opened, bell)
         super().__init__(
             opened,
@@ -151,9 +155,12 @@ class App(Starting):
         await self._worker.open()
         await self._declare()
         await self._doorman.open()
+        if self._engine.workflows or self._worker.queues:
+            await self._presence.open()
 
     async def close(self) -> None:
         """Stop. What is under way is handed back and goes on wherever it is claimed next."""
+        await self._presence.close()
         await self._doorman.close()
         await self._worker.close()
         await self._engine.close()
@@ -168,6 +175,16 @@ class App(Starting):
             async with self._opened.queue() as queue:
                 for flow in ruled:
                     await queue.declare_flow(flow)
+
+    def _word(self) -> Worker:
+        """What this process says of itself to those who ask who works on the store."""
+        return Worker(
+            owner=self._engine.owner,
+            workflows=tuple(sorted(self._engine.workflows)),
+            queues=self._worker.queues,
+            runs=self._engine.driving,
+            tasks=self._worker.doing,
+        )
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -224,6 +241,8 @@ class App(Starting):
         run_id = new_id() if id is None else check_id(id)
         creation = Creation.REPLACE if on_conflict == "replace" else Creation.NEW
         options: dict[str, Any] = {"run_id": run_id, "creation": creation, "attributes": attributes}
+        if creation is Creation.REPLACE:
+            await unless_moved(self._store, run_id)  # what goes on elsewhere cannot be ended here
         try:
             if here:
                 await self._engine.start(definition, args, kwargs, **options)
@@ -238,7 +257,7 @@ class App(Starting):
     async def _same_or_raise(
         self, definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str
     ) -> None:
-        run = await self._store.get(run_id)
+        run = await self.get(run_id)
         if run.workflow == definition.name:
             # Compared as values, not as text: a set has no order of its own.
             _, *given = definition.signature.encode_call(self._codec, args, kwargs)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from outlast.client.moves import find_here
 from outlast.errors import UpdateFailed
 from outlast.model.event import Event, EventType
 from outlast.model.payloads import UpdateCompleted, payload_of
@@ -27,7 +28,7 @@ async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None
     deadline = None if timeout is None else clock.monotonic() + timeout
     while True:
         rings = store.notifier.rings
-        run = await store.get(run_id)
+        run = await find_here(store, run_id)
         if run.status.terminal:
             return run
         patience = look_again_after(clock, POLL_SECONDS)
@@ -50,7 +51,7 @@ async def answered(
     uid = run.uid
     while True:
         rings = store.notifier.rings
-        run = await store.get(run.id)
+        run = await find_here(store, run.id)
         if run.uid != uid:
             uid, after = run.uid, 0  # it has continued as new: what it had answered went along
         history = await store.history(run.id, after=after)

@@ -232,6 +232,14 @@ class UpdateCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
 
 
+class WorkflowMoved(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """The run goes on in another store, and is closed here. `state` is the hash of a fact: what has
+    to be known of it besides what is kept."""
+
+    moved_to: str
+    state: str = ""
+
+
 PAYLOADS: dict[str, type[Payload]] = {
     EventType.WORKFLOW_STARTED: WorkflowStarted,
     EventType.WORKFLOW_COMPLETED: WorkflowCompleted,
@@ -270,6 +278,7 @@ PAYLOADS: dict[str, type[Payload]] = {
     EventType.LOOP_ITERATED: LoopIterated,
     EventType.UPDATE_ACCEPTED: UpdateAccepted,
     EventType.UPDATE_COMPLETED: UpdateCompleted,
+    EventType.WORKFLOW_MOVED: WorkflowMoved,
 }
 _TYPE_OF: dict[type[Payload], str] = {payload: str(type) for type, payload in PAYLOADS.items()}
 

@@ -46,6 +46,12 @@ class Status(StrEnum):
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 
+MOVING, MOVED = "moving", "moved"
+"""What `wait_kind` says of a run that is closed because it goes on in another store: not all of it
+is there yet, or it is."""
+MOVED_TO = "moved to "
+
+
 class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The record of a run.
 
@@ -86,6 +92,13 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     created_at: datetime = EPOCH
     updated_at: datetime = EPOCH
     ended_at: datetime | None = None
+
+    @property
+    def moved_to(self) -> str | None:
+        """Where the run goes on, if it was moved, or is being moved, to another store."""
+        if self.status is Status.CANCELLED and self.wait_kind in (MOVING, MOVED):
+            return (self.error or "").removeprefix(MOVED_TO)
+        return None
 
     @property
     def resume_point(self) -> str | None:
