@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import msgspec
 
-from outlast.model import Commit, Committed, EventType, Status
+from outlast.model import Commit, Committed, Status
 from outlast.model.claim import Claim
 from outlast.testing import checker
 from outlast.testing.checker.engine import check_engine
@@ -75,14 +75,14 @@ def bodies(left: Left, excuses: Excuses) -> list[tuple[Execution, checker.Effect
     lost, recorded = Losses(ledger), _recorded(left.ops)
     found = []
     for line in ledger.executions:
+        # When exactly a run was lost nobody knows; it matters only for what was recorded before.
+        too_late = line.begun > recorded.get((line.run_id, line.key), line.begun)
         if name_of(line.key) in FAR:
-            # Whoever does a task need not have the run: what counts is whether its outcome was there,
-            # and who comes next makes the same attempt.
-            too_late = line.begun > recorded.get((line.run_id, line.key), line.begun)
+            # Whoever does a task need not have the run, and who comes next makes the same attempt.
             stale = too_late and excuses.cover(int(line.process), line.begun)
             effect = msgspec.structs.replace(line.effect(stale=stale), attempt=0)
         else:
-            effect = line.effect(stale=lost.before(line))
+            effect = line.effect(stale=too_late and lost.before(line))
         found.append((line, effect))
     return found
 
@@ -96,13 +96,13 @@ def _name_of(one: Effect) -> tuple[object, ...]:
 
 
 def _recorded(ops: Iterable[checker.Op]) -> dict[tuple[str, str], int]:
-    """When it was known of a step that it is completed."""
+    """When it was known of a step, or of an item, that it is completed."""
     found: dict[tuple[str, str], int] = {}
     for op in ops:
         if isinstance(op.value, Commit) and isinstance(op.result, Committed):
             for event in op.value.events:
-                if event.type == EventType.STEP_COMPLETED:
-                    found.setdefault((event.run_id, event.step_name), op.ended)
+                for key in verdict.records(event):
+                    found.setdefault((event.run_id, key), op.ended)
     return found
 
 

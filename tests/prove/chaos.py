@@ -39,7 +39,7 @@ from tests.chaos.workflows import LEASE
 
 KEPT = Path(__file__).parents[2] / ".cache" / "prove" / "chaos"
 RUNS_A_ROUND = 1000
-CLOCKS = 3
+CLOCKS = 5
 """In one round of so many clocks can be set: everything costs twice as much then."""
 
 
