@@ -27,6 +27,7 @@ from outlast.engine.operations.remote import StepReport, queue_of
 from outlast.engine.operations.step import failure_of, interruption_of, stop_of
 from outlast.engine.retry import MAX_INTERRUPTIONS
 from outlast.errors import Closed, Fenced, OutlastError, StoreFault, TryAgain
+from outlast.model.decision import News
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.payloads import StepFailed
 from outlast.model.query import MAX_LIMIT
@@ -120,7 +121,7 @@ class TaskWorker:
         pause = min(self._idle, patience)
         while True:
             notifier = self._store.notifier
-            rings = notifier.rings
+            rings = notifier.rings_for(News.TASKS)
             try:
                 if await self._take_some():
                     continue
@@ -131,11 +132,11 @@ class TaskWorker:
                 raise
             except Exception:
                 log.exception("taking tasks failed in an unforeseen way, trying again")
-            await notifier.wait(self._clock, pause, since=rings)
+            await notifier.wait(self._clock, pause, since=rings, news=News.TASKS)
             # Nobody rings when a lease ends: where time is virtual, that is looked for less and
             # less often, and at last no more.
             patience = look_again_after(self._clock, self._idle)
-            slower = self._idle if notifier.rings != rings else 2 * pause
+            slower = self._idle if notifier.rings_for(News.TASKS) != rings else 2 * pause
             pause = min(slower, patience) if slower < LONGEST_PAUSE else patience
 
     @property
