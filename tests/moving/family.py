@@ -60,10 +60,10 @@ async def trip(name: str) -> list[int]:
         outlast.child(leg, bags), outlast.child(leg, bags, id=f"guide-{name}"), fly(bags)
     )
     await outlast.wait_for("home")
-    return landed
+    return list(landed)
 
 
-WORKFLOWS = [trip, leg, short]
+WORKFLOWS: list[outlast.Workflow[..., Any]] = [trip, leg, short]
 
 
 async def furnish(store: Store) -> None:
