@@ -193,8 +193,8 @@ def updates(evidence: Evidence) -> Iterator[str]:
 
 
 def takeovers(left: Left) -> list[float]:
-    """How many seconds after a `kill -9` the runs that the worker held were claimed by others. Kills
-    during which the store itself was away are left out: everybody waited for that."""
+    """How many seconds after a `kill -9` the runs that the worker held were claimed by others. Those
+    for which the store itself was away meanwhile are left out: everybody waited for that."""
     claims: dict[str, list[tuple[int, str]]] = {}
     given_back: dict[tuple[str, str], int] = {}
     for op in left.ops:
@@ -204,13 +204,13 @@ def takeovers(left: Left) -> list[float]:
             given_back[op.value.run_id, op.client] = op.ended
     found: list[float] = []
     for life, death in _deaths(left.faults).items():
-        if not _away(left.faults, death):
-            for run_id, taken in claims.items():
-                before = [one for one in taken if one[0] <= death]
-                after = [at for at, _ in taken if at > death]
-                if before and after and before[-1][1] == str(life):
-                    if given_back.get((run_id, str(life)), 0) < before[-1][0]:
-                        found.append((after[0] - death) / SECOND)
+        for run_id, taken in claims.items():
+            before = [one for one in taken if one[0] <= death]
+            after = [at for at, _ in taken if at > death]
+            if before and after and before[-1][1] == str(life):
+                was_held = given_back.get((run_id, str(life)), 0) < before[-1][0]
+                if was_held and not _away(left.faults, death, after[0]):
+                    found.append((after[0] - death) / SECOND)
     return sorted(found)
 
 
@@ -222,10 +222,6 @@ def _ends(commit: Commit) -> bool:
     )
 
 
-def _away(faults: list[Fault], death: int) -> bool:
-    """Whether the store was away when a worker died, or soon after."""
-    return any(
-        one.begun <= death + AFTER and death - AFTER <= one.ended
-        for one in faults
-        if one.life is None
-    )
+def _away(faults: list[Fault], death: int, taken: int) -> bool:
+    """Whether the store was away between two moments."""
+    return any(one.begun <= taken and death <= one.ended for one in faults if one.life is None)
