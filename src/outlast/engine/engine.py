@@ -31,6 +31,7 @@ from outlast.engine.watching import Strangers, Watcher, Watchers
 from outlast.errors import Closed, Mismatch, StoreFault, TryAgain, Undecodable, WorkflowMisuse
 from outlast.model.claim import Claim, ClaimedRun, Hold
 from outlast.model.commit import Creation
+from outlast.model.decision import News
 from outlast.model.ids import new_id
 from outlast.model.payloads import WorkflowContinued, WorkflowStarted
 from outlast.model.run import Attribute, Run, Status
@@ -83,6 +84,7 @@ class Engine:
         self.leases = Leases(store, lease)
         self._daemons: list[asyncio.Task[None]] = []
         self._watch: LoopWatch | None = None
+        self._is_full = False
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -316,14 +318,18 @@ class Engine:
         if not task.cancelled() and task.exception() is not None:
             # The store hands the run out again when its lease ends.
             log.error("run %s is dropped: %r", run_id, task.exception())
-        self._store.notifier.ring()
+        # One that ended as it should leaves nothing to be found: whoever looked at the store for
+        # that would look as often as there are runs.
+        if self._is_full or not drive.is_over:
+            self._store.notifier.wake(News.RUNS)
 
     # -- daemons ------------------------------------------------------------------------------
 
     async def _claim_for_ever(self) -> None:
         while True:
-            rings = self._store.notifier.rings
+            rings = self._store.notifier.rings_for(News.RUNS)
             room = min(self.room, CLAIM_AT_ONCE)
+            self._is_full = room <= 0
             looked_at = self._clock.now()
             pause = IDLE_SECONDS
             try:
@@ -338,7 +344,8 @@ class Engine:
                 raise  # nothing more can be claimed: the store was closed under us
             except Exception:
                 log.exception("claiming failed in an unforeseen way, trying again")
-            await self._store.notifier.wait(self._clock, pause, since=rings)
+            notifier = self._store.notifier
+            await notifier.wait(self._clock, pause, since=rings, news=News.RUNS)
 
     async def _idle_time(self, looked_at: datetime) -> float:
         due = await self._store.next_runnable_at()

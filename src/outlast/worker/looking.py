@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from outlast.engine.leases import unless_meant
 from outlast.errors import Closed, StoreFault, TryAgain
+from outlast.model.decision import News
 from outlast.ports.clock import look_again_after
 from outlast.ports.notifier import hears_all
 from outlast.ports.queue import Queue
@@ -25,8 +26,9 @@ async def look_for_ever(
     """Call `look`, which takes tasks of the queues in `names` and says whether it found any, as long as
     it does; then wait until there may be more."""
     clock, notifier = store.clock, store.notifier
+    news = News.ANY
     while True:
-        rings = notifier.rings
+        rings = notifier.rings_for(news)
         seconds = LISTENING_SECONDS if hears_all(notifier) else IDLE_SECONDS
         pause = look_again_after(clock, seconds)
         try:
@@ -37,6 +39,8 @@ async def look_for_ever(
             now = clock.now()
             if due is not None and due > now:
                 pause = max(min(pause, (due - now).total_seconds()), SHORTEST_PAUSE)
+            # Where there are rules, also what ends elsewhere lets something begin.
+            news = News.ANY if await queue.flows() else News.TASKS
         except (TryAgain, StoreFault, asyncio.CancelledError) as error:
             unless_meant()
             log.warning("taking tasks failed, trying again: %s", error)
@@ -44,4 +48,4 @@ async def look_for_ever(
             raise
         except Exception:
             log.exception("taking tasks failed in an unforeseen way, trying again")
-        await notifier.wait(clock, pause, since=rings)
+        await notifier.wait(clock, pause, since=rings, news=news)
