@@ -18,8 +18,6 @@ pytestmark = pytest.mark.server
 class TestRedisQueue(QueueConformance):
     """A queue that stands alone."""
 
-    flows = False
-
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:
         """A queue under a prefix of its own."""
@@ -31,8 +29,6 @@ class TestRedisQueue(QueueConformance):
 class TestQueueOfRedisStore(QueueConformance):
     """The same beside a store, where tasks are part of a commit."""
 
-    flows = False
-
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:
         """The queue of a store."""
@@ -43,7 +39,7 @@ class TestQueueOfRedisStore(QueueConformance):
 class TestRedisClusterQueue(QueueConformance):
     """A queue that stands alone on a cluster."""
 
-    flows = False
+    exact_turns = False
 
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:
@@ -58,7 +54,7 @@ class TestRedisClusterQueue(QueueConformance):
 class TestQueueOfRedisClusterStore(QueueConformance):
     """The same beside a store in partitions."""
 
-    flows = False
+    exact_turns = False
 
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:

@@ -28,9 +28,15 @@ OWNED = (
 """What belongs to a run under its own name."""
 
 TASKS = (
-    "task:data", "task:state", "task:free", "task:held", "task:order",
+    "task:data", "task:state", "task:free", "task:lined", "task:held", "task:order",
     "dead:data", "dead:state", "dead:order",
+    "line:state", "line:turn", "line:asleep", "line:passed", "line:ahead",
+    "slot:state", "slot:held", "slot:until", "slot:returns",
+    "flow:homes", "flow:limits", "flow:present",
 )  # fmt: skip
+"""What a script touches that lets a task come, change hands or go."""
+FLOW = (*TASKS, "flow:rules", "flow:declared", "flow:starts", "flow:key-starts")
+"""The same with what the partition of a scope has besides."""
 SHELVES = ("runnable", "held")
 
 
@@ -86,6 +92,13 @@ def sortable(number: int) -> bytes:
     if number < 0:
         return b"0" + bytes(105 - digit for digit in b"%020d" % -number)
     return b"1%020d" % number
+
+
+def unsorted(text: bytes) -> int:
+    """The number that `sortable` has written."""
+    if text[:1] == b"1":
+        return int(text[1:])
+    return -int(bytes(105 - digit for digit in text[1:]))
 
 
 def framed(text: str | bytes) -> bytes:

@@ -219,6 +219,8 @@ def pack_task(task: Task) -> Packed:
     }
     if run_at is not None:
         packed["ready"] = str(run_at)
+    if task.key:
+        packed["key"] = task.key
     return packed
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,13 +11,16 @@ import msgspec
 from outlast.errors import Fenced, NotFound, QueueClosed
 from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
+from outlast.model.flow import Flow, FlowChange, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
+from outlast.model.stats import QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
-from outlast.model.times import from_micros
+from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
+from outlast.stores.redis import flowing, taking
 from outlast.stores.redis.bell import Bell
 from outlast.stores.redis.claims import frames_of
 from outlast.stores.redis.keys import TASKS, Layout, framed, of_run
@@ -25,8 +28,9 @@ from outlast.stores.redis.location import Location
 from outlast.stores.redis.notifier import RedisNotifier
 from outlast.stores.redis.packing import lease, pack, pack_claim, pack_task
 from outlast.stores.redis.session import Call, Server, Session
-from outlast.stores.redis.tasks import count_available, find_available
-from outlast.stores.redis.unpacking import to_claim, to_dead, to_state, to_task
+from outlast.stores.redis.slots import carry_soon, extend, to_wanted
+from outlast.stores.redis.tasks import count_available
+from outlast.stores.redis.unpacking import to_dead, to_state
 
 PARTITIONS = 16
 WIDTH = 21  # of `sortable`
@@ -109,49 +113,9 @@ class RedisQueue(Queue):
     ) -> list[Delivery]:
         check_taking(queues, owner, visibility, limit)
         server = await self._session.server()
-        wish = {
-            "queues": list(queues),
-            "owner": owner,
-            "lease": lease(visibility),
-            "attempts": self.max_attempts,
-        }
-        if server.layout.partitions == 1:
-            return await self._taken(server, wish, {0: limit}, timeout)
-        # Looking costs little; a partition is asked to hand out only what was seen to be there.
-        while found := await self._seen(server, queues, limit, timeout):
-            if taken := await self._taken(server, wish, found, timeout):
-                return taken
-        return []
-
-    async def _seen(
-        self, server: Server, queues: Collection[str], limit: int, timeout: float | None
-    ) -> dict[int, int]:
-        """How many of the tasks that come first are in which partition."""
-        found = [
-            one
-            for queue in queues
-            for one in await find_available(server, queue, limit, timeout=timeout)
-        ]
-        return Counter(one.part for one in sorted(found, key=lambda one: one[:2])[:limit])
-
-    async def _taken(
-        self, server: Server, wish: dict[str, Any], rooms: dict[int, int], timeout: float | None
-    ) -> list[Delivery]:
-        """Up to so many tasks of each partition."""
-        calls = [
-            Call("take", part, ["token", *TASKS], [pack({**wish, "limit": room})])
-            for part, room in rooms.items()
-        ]
-        taken = []
-        for answer in await server.calls(calls, timeout=timeout):
-            if isinstance(answer, Exception):
-                raise server.fault(answer)
-            for claimed, packed, body in answer[1]:
-                claim, state = to_claim(claimed), to_state(packed)
-                server.saw_token(claim.token)
-                place = (int(state["priority"]), int(state["ready"]), int(state["order"]))
-                taken.append((place, claim.token, Delivery(to_task(state, body), claim)))
-        return [delivery for *_, delivery in sorted(taken, key=lambda one: one[:2])]
+        wish = taking.Wish(list(queues), owner, visibility, self.max_attempts)
+        at = to_micros(self.clock.now())
+        return await taking.take(server, wish, limit, at=at, timeout=timeout)
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._settle(claim, {"verb": "ack"}, timeout)
@@ -180,7 +144,8 @@ class RedisQueue(Queue):
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         check_ttl(seconds)
-        until = await self._settle(claim, {"verb": "extend", "lease": lease(seconds)}, timeout)
+        wish = {"verb": "extend", "lease": lease(seconds)}
+        until = await self._settle(claim, wish, timeout, ttl=seconds)
         return msgspec.structs.replace(claim, expires_at=from_micros(int(until)))
 
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
@@ -189,12 +154,9 @@ class RedisQueue(Queue):
 
     async def names(self, *, timeout: float | None = None) -> list[str]:
         server = await self._session.server()
-        found = [
-            name
-            for place in ("task:free", "task:held", "dead:order")
-            for _, name, _ in await frames_of(server, place, timeout)
-        ]
-        return sorted({name.decode() for name in found})
+        sets = ("task:free", "task:lined", "task:held", "dead:order")
+        found = [await frames_of(server, name, timeout) for name in sets]
+        return sorted({queue.decode() for own in found for _, queue, _ in own})
 
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
@@ -247,17 +209,68 @@ class RedisQueue(Queue):
             count += int(answer[1])
         return count
 
-    async def _settle(self, claim: Claim, wish: dict[str, Any], timeout: float | None) -> str:
+    # -- flow ---------------------------------------------------------------------------------
+
+    async def _write_flow(
+        self,
+        queue: str,
+        flow: Flow | None,
+        *,
+        declared: Flow | None,
+        by: str,
+        timeout: float | None,
+    ) -> None:
+        check_name(by, "by")
+        server = await self._session.server()
+        await flowing.write_flow(server, queue, flow, declared=declared, by=by, timeout=timeout)
+        self.notifier.ring()
+
+    async def flows(self, *, timeout: float | None = None) -> list[Flow]:
+        return await flowing.load_flows(await self._session.server(), timeout=timeout)
+
+    async def flow_changes(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[FlowChange]:
+        check_queue(queue)
+        check_limit(limit)
+        server = await self._session.server()
+        return await flowing.load_changes(server, queue, limit, timeout=timeout)
+
+    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+        check_queue(queue)
+        return await flowing.load_stats(await self._session.server(), queue, timeout=timeout)
+
+    async def next_ready_at(
+        self, queues: Sequence[str], *, timeout: float | None = None
+    ) -> datetime | None:
+        server = await self._session.server()
+        return await flowing.next_ready_at(server, queues, timeout=timeout)
+
+    async def _settle(
+        self,
+        claim: Claim,
+        wish: dict[str, Any],
+        timeout: float | None,
+        *,
+        ttl: float | None = None,
+    ) -> str:
         server = await self._session.server()
         part = server.layout.part_of_task(claim.queue or "", claim.run_id)
         packed = pack_claim(claim) | {"id": claim.task_id or "", "queue": claim.queue or ""}
         names = [*TASKS, *([of_run(claim.run_id, "tasks")] if claim.run_id else [])]
         call = Call("settle", part, names, [pack({"claim": packed, **wish})])
         what, *rest = await server.call(call, timeout=timeout)
+        if what == b"slot":
+            (ends,) = await extend(server, [to_wanted(rest[0])], ttl, timeout=timeout)
+            if ends is None:
+                raise Fenced(claim.subject, token=claim.token)
+            return await self._settle(claim, {**wish, "slot_ends": ends}, timeout)
         if what == b"notfound":
             raise NotFound("task", claim.task_id or "")
         if what == b"fenced":
             raise Fenced(claim.subject, token=claim.token, current=int(rest[0]))
+        if rest[1] == b"1":
+            await carry_soon(server, [part], timeout=timeout)
         until: str = rest[0].decode()
         return until
 

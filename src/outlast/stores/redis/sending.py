@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from outlast.errors import Fenced, NotFound, RunClosed, UnknownOutcome
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
@@ -14,6 +16,7 @@ from outlast.stores.redis.keys import SHELVES, TASKS, of_run
 from outlast.stores.redis.packing import pack, pack_claim, pack_send
 from outlast.stores.redis.relay import relay
 from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.slots import extend, to_wanted
 from outlast.stores.redis.tasks import find_lost
 
 
@@ -55,6 +58,9 @@ async def send_all(
             for part, claims in homes.items()
         ]
     answers = await server.calls(calls, timeout=timeout)
+    for n, answer in enumerate(answers):
+        if not isinstance(answer, Exception) and answer[0] == b"slot":
+            answers[n] = await _kept(server, calls[n], answer, timeout)
     _check(server, answers, list(homes.values()))
     receipts: list[Any] = [None] * len(sends)
     posted = set()
@@ -91,6 +97,21 @@ def _call(
     items = pack([pack_send(send, server.layout, part) for send in sends])
     settled = [pack_claim(claim) | {"keep": claim in keeps} for claim in claims]
     return Call("send", part, names, [items, pack(settled)])
+
+
+async def _kept(server: Server, call: Call, answer: Any, timeout: float | None) -> Any:
+    """What became of a call after the slots that it asks for, elsewhere, have no end any more."""
+    items, claims = call.args
+    settled = msgspec.msgpack.decode(claims)
+    while not isinstance(answer, Exception) and answer[0] == b"slot":
+        number = int(answer[1])
+        (ends,) = await extend(server, [to_wanted(answer[2])], None, timeout=timeout)
+        if ends is None:
+            return [b"lost", answer[1]]
+        settled[number - 1]["slot_ends"] = ends
+        again = call._replace(args=[items, pack(settled)])
+        (answer,) = await server.calls([again], timeout=timeout)
+    return answer
 
 
 async def _check_all(server: Server, finishes: Sequence[Claim], timeout: float | None) -> None:
