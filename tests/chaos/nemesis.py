@@ -31,6 +31,10 @@ class Hand(Protocol):
     place: Place
     slots: list[Slot]
 
+    async def until_begun(self, count: float) -> None:
+        """Return when the client has begun so many runs."""
+        ...
+
     def fill(self, slot: Slot) -> None:
         """Put a new worker into a slot."""
         ...
@@ -41,7 +45,7 @@ class Hand(Protocol):
 
 
 class Nemesis:
-    """Does so many faults, one every `pace` seconds or so, of all kinds in turn."""
+    """Does so many faults, one for `every` so many runs that are begun, of all kinds in turn."""
 
     def __init__(
         self,
@@ -50,13 +54,13 @@ class Nemesis:
         kinds: Sequence[str],
         *,
         faults: int,
-        pace: float,
+        every: float,
     ) -> None:
         self._hand = hand
         self._kinds = kinds
         self._chance = chance
-        self._left = faults
-        self._pace = pace
+        self._faults = faults
+        self._every = every
         self._offset = 0.0
         self._store = asyncio.Lock()
         self.faults: list[Fault] = []
@@ -72,14 +76,14 @@ class Nemesis:
         """All of them, and return when the last is over."""
         kinds: list[str] = []
         async with asyncio.TaskGroup() as going_on:
-            while self._left:
+            for number in range(self._faults):
                 if not kinds:
                     kinds = self._chance.sample(self._kinds, len(self._kinds))
                 what = kinds.pop()
-                self._left -= 1
+                await self._hand.until_begun(number * self._every)
                 slot = await self._undisturbed(what)
                 going_on.create_task(self._do(what, slot))
-                await asyncio.sleep(self._chance.uniform(0.3, 1.7) * self._pace)
+                await asyncio.sleep(self._chance.uniform(0.1, 0.9))
 
     async def _undisturbed(self, what: str) -> Slot:
         """A worker to whom nothing is being done. At least half are left alone at any time."""

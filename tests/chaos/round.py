@@ -57,14 +57,15 @@ class Round:
         self._chance = random.Random(seed)
         self._workers = workers
         self._lives = 0
-        self._begun, self._ended = 0, 0
+        self._begun = 0
+        self._ended = 0
         self._over = False
         self._progress = asyncio.Event()
         self.problems: list[str] = []
         self.slots: list[Slot] = []
         self.place: Place
 
-    async def play(self, *, runs: int, faults: int, pace: float) -> Left:
+    async def play(self, *, runs: int, faults: int) -> Left:
         """Until so many runs have ended and so many faults were survived."""
         begun = time.monotonic()
         self.place = await opened(self._kind, self._folder)
@@ -74,8 +75,9 @@ class Round:
             await self._hire(proxies)
             listening = await self._begin_client()
             await self._until(lambda: self._ended > 0)  # all have opened the store
+            every = runs / (faults + 1)
             kinds = [one for one in self.place.FAULTS if one != "clock" or self._clocks]
-            nemesis = Nemesis(self, self._chance, kinds, faults=faults, pace=pace)
+            nemesis = Nemesis(self, self._chance, kinds, faults=faults, every=every)
             striking = asyncio.create_task(nemesis.strike())
             watching = asyncio.create_task(self._refill())
             await self._until(lambda: striking.done() and self._begun >= runs)
@@ -106,6 +108,12 @@ class Round:
         """Put a new worker into a slot."""
         self._lives += 1
         slot.fill(self._lives)
+
+    async def until_begun(self, count: float) -> None:
+        """Return when the client has begun so many runs, or is gone."""
+        while self._begun < count and not self._over:
+            self._progress.clear()
+            await self._progress.wait()
 
     def begin(self, kind: str) -> None:
         """Have the client begin a run at once."""

@@ -28,7 +28,7 @@ def play(place: type[Place]) -> Left:
 
     async def live(folder: Path) -> Left:
         one = Round(place, folder, seed=1, workers=WORKERS)
-        return await one.play(runs=RUNS, faults=len(place.FAULTS), pace=0.5)
+        return await one.play(runs=RUNS, faults=len(place.FAULTS))
 
     # Not in pytest's folder: that is for one user alone, and PostgreSQL refuses to be root.
     with tempfile.TemporaryDirectory(prefix="outlast-chaos-") as name:

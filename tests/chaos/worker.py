@@ -10,7 +10,7 @@ from pathlib import Path
 
 import outlast
 from outlast.app import resolve
-from outlast.stores.postgres import PostgresStore
+from outlast.ports import Store
 from outlast.testing.checker import RecordingStore
 from tests.chaos.ledgers import OpLog, Pulse
 from tests.chaos.workflows import ALL_KINDS, LEASE, STEPS
@@ -23,7 +23,7 @@ class Worker(outlast.App):
     def __init__(self, url: str, folder: Path, life: int) -> None:
         bell = os.environ.get("CHAOS_DOORBELL")
         # One that is to be rung for by others' messages must not hear the database besides.
-        store = resolve(url) if bell is None else PostgresStore(url, notify=False)
+        store = resolve(url) if bell is None else deaf(url)
         self._recorded = RecordingStore(store, OpLog(folder / f"{life}.ops"), str(life))
         self._pulse = Pulse(folder / "stalls", life)
         super().__init__(
@@ -44,6 +44,13 @@ class Worker(outlast.App):
         await super().close()
         self._beating.cancel()
         await self._recorded.close()
+
+
+def deaf(url: str) -> Store:
+    """A store on PostgreSQL that hears nothing of what others do."""
+    from outlast.stores.postgres import PostgresStore
+
+    return PostgresStore(url, notify=False)
 
 
 def app() -> outlast.App:

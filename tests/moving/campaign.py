@@ -99,7 +99,8 @@ class _Client:
         chance = random.Random(f"{campaign.seed} {run_id}")
         for stop in range(stops):
             async with campaign.mover_begins:
-                await campaign.mover_begins.wait_for(lambda stop=stop: campaign.movers > stop)
+                while campaign.movers <= stop:
+                    await campaign.mover_begins.wait()
             await asyncio.sleep(chance.expovariate(1 / 0.05))
             await self._signal(run_id, stop)
             campaign.figures["signals"] += 1

@@ -93,7 +93,7 @@ def _round(name: str, seed: int, runs: int, faults: int, workers: int, *, clocks
 
         async def play() -> Tally:
             one = Round(PLACES[name], folder, seed, workers=workers, clocks=clocks)
-            left = await one.play(runs=runs, faults=faults, pace=1.0)
+            left = await one.play(runs=runs, faults=faults)
             broken = judge(left)
             if broken:
                 keep(folder, KEPT / f"{seed}-{name}", left, broken)
