@@ -247,7 +247,7 @@ class App(Starting):
             if here:
                 await self._engine.start(definition, args, kwargs, **options)
             else:
-                await self._write(self._begun(definition, args, kwargs, **options, place=place))
+                await self._engine.write(self._begun(definition, args, kwargs, **options, place=place))
         except RunExists:
             if on_conflict == "fail":
                 raise
