@@ -33,7 +33,7 @@ def note(body: str, number: int) -> None:
 @outlast.step
 async def near(number: int) -> int:
     note("near", number)
-    await asyncio.sleep(0.005)
+    await asyncio.sleep(0.08)
     return number
 
 
