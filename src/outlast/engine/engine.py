@@ -47,6 +47,7 @@ LISTENING_SECONDS = 5.0
 """How often to look for work when nobody rings: more rarely where a doorbell can be trusted."""
 JITTER = 0.2
 CLAIM_AT_ONCE = 100
+RUNS_AT_ONCE = 1000
 RESUME_AT_ONCE = 16
 """Histories that are read at the same time: one after the other would cost a round trip each."""
 
@@ -64,7 +65,7 @@ class Engine:
         codec: Codec,
         owner: str = "engine",
         lease: float = LEASE_SECONDS,
-        concurrency: int = 1000,
+        concurrency: int = RUNS_AT_ONCE,
         watchers: Iterable[Watcher] = (),
     ) -> None:
         self.workflows = {workflow.name: workflow for workflow in workflows}
