@@ -21,10 +21,15 @@ log = logging.getLogger("outlast.worker")
 
 
 async def look_for_ever(
-    store: Store, queue: Queue, names: Sequence[str], look: Callable[[], Awaitable[bool]]
+    store: Store,
+    queue: Queue,
+    names: Sequence[str],
+    look: Callable[[], Awaitable[bool]],
+    *,
+    is_full: Callable[[], bool] = lambda: False,
 ) -> None:
     """Call `look`, which takes tasks of the queues in `names` and says whether it found any, as long as
-    it does; then wait until there may be more."""
+    it does; then wait until there may be more, or, if this process `is_full`, there is room again."""
     clock, notifier = store.clock, store.notifier
     news = News.ANY
     while True:
@@ -39,8 +44,8 @@ async def look_for_ever(
             now = clock.now()
             if due is not None and due > now:
                 pause = max(min(pause, (due - now).total_seconds()), SHORTEST_PAUSE)
-            # Where there are rules, also what ends elsewhere lets something begin.
-            news = News.ANY if await queue.flows() else News.TASKS
+            # Where there are rules, and where there was no room, what ends lets something begin.
+            news = News.ANY if is_full() or await queue.flows() else News.TASKS
         except (TryAgain, StoreFault, asyncio.CancelledError) as error:
             unless_meant()
             log.warning("taking tasks failed, trying again: %s", error)
