@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -88,6 +88,7 @@ class Engine:
         self._daemons: list[asyncio.Task[None]] = []
         self._watch: LoopWatch | None = None
         self._is_full = False
+        self._end_listening: Callable[[], None] = lambda: None
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -98,6 +99,7 @@ class Engine:
                 asked = self._clock.monotonic()
                 self._clock.heard(await self._store.now(), asked=asked)
             self._daemons = [asyncio.create_task(self._claim_for_ever())]
+            self._end_listening = self._store.notifier.listen(self._heard)
             await self.leases.open()
             # Where time is virtual, nothing waits for it, and a thread beside would be chance.
             if not isinstance(self._clock, LeapingClock):
@@ -123,6 +125,7 @@ class Engine:
         """Stop: what is under way is cut off, put on record and handed back at once."""
         if self._watch is not None:
             self._watch.stop()
+        self._end_listening()
         for daemon in self._daemons:
             daemon.cancel()
         await asyncio.gather(*self._daemons, return_exceptions=True)
@@ -150,6 +153,10 @@ class Engine:
         drive = self._drives.get(run_id)
         if drive is not None:
             drive.poke()
+
+    def _heard(self, run_ids: Collection[str] | None) -> None:
+        for run_id in self._drives if run_ids is None else run_ids:
+            self.poke(run_id)
 
     def drop(self, run_id: str) -> None:
         """A run has been ended or deleted by force: if it is driven here, that is over."""

@@ -374,7 +374,8 @@ class StoreCore(ABC):
         for commit in commits:
             news |= news_of(commit)
         if news:
-            self.notifier.ring(news)
+            sent = {send.run_id for commit in commits for send in commit.sends}
+            self.notifier.ring(news, runs=sent)
 
     def _require(self, capability: Capability) -> None:
         if capability not in self.capabilities:

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Collection
 from typing import Protocol
+
+import msgspec
 
 from outlast.model.decision import News
 from outlast.ports.clock import Clock
 from outlast.ports.doorbell import Doorbell
+
+Heard = Callable[[Collection[str] | None], object]
+"""Called with the ids of runs; with None if it may be any."""
 
 
 class Notifier(Protocol):
@@ -32,12 +38,18 @@ class Notifier(Protocol):
         """How often it has rung for that: for those whom nothing else concerns."""
         ...
 
-    def ring(self, news: News = News.ANY) -> None:
-        """Wake everybody who waits for such news. Never blocks and never fails."""
+    def ring(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
+        """Wake everybody who waits for such news; `runs` have something in their inbox, which is
+        for whoever holds them. Never blocks and never fails."""
         ...
 
-    def wake(self, news: News = News.ANY) -> None:
+    def wake(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
         """Wake those who wait in this process, and nobody else."""
+        ...
+
+    def listen(self, heard: Heard) -> Callable[[], None]:
+        """Have `heard` called, in the loop that is running, with the ids of runs that a ring names;
+        what is returned ends that."""
         ...
 
     async def wait(
@@ -66,6 +78,7 @@ class LocalNotifier:
         self._lock = threading.Lock()
         self._rings = 0
         self._rings_for = dict.fromkeys(News, 0)
+        self._listeners: list[tuple[asyncio.AbstractEventLoop, Heard]] = []
         # Woken in the order in which they came, so that a simulation can be repeated.
         self._waiting: dict[_Ticket, News] = {}
 
@@ -76,11 +89,22 @@ class LocalNotifier:
     def rings_for(self, news: News) -> int:
         return sum(count for kind, count in self._rings_for.items() if kind & news)
 
-    def ring(self, news: News = News.ANY) -> None:
+    def ring(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
         self.rung += 1  # threads may lose a count to each other, never the last
-        self.wake(news)
+        self.wake(news, runs=runs)
 
-    def wake(self, news: News = News.ANY) -> None:
+    def listen(self, heard: Heard) -> Callable[[], None]:
+        listener = (asyncio.get_running_loop(), heard)
+        self._listeners = [*self._listeners, listener]
+
+        def end() -> None:
+            self._listeners = [one for one in self._listeners if one is not listener]
+
+        return end
+
+    def wake(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
+        if runs:
+            self._tell_listeners(runs)
         with self._lock:
             self._rings += 1
             for kind in self._rings_for:
@@ -92,6 +116,11 @@ class LocalNotifier:
             # A loop that was closed meanwhile has nobody left to wake.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_wake, future)
+
+    def _tell_listeners(self, runs: Collection[str] | None) -> None:
+        for loop, heard in self._listeners:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(heard, runs)
 
     async def wait(
         self, clock: Clock, seconds: float, *, since: int, news: News | None = None
@@ -119,3 +148,26 @@ _Ticket = tuple[asyncio.AbstractEventLoop, "asyncio.Future[bool]"]
 def _wake(future: asyncio.Future[bool]) -> None:
     if not future.done():
         future.set_result(True)
+
+
+MOST_BYTES = 7_000
+"""Of a message: PostgreSQL takes 8,000."""
+
+
+def to_message(sender: str, news: News, runs: Collection[str]) -> str:
+    """A ring, for those who carry it to other processes. Too many runs are left out: their holders
+    look by themselves after a while."""
+    message = f"{sender} {news:d}"
+    named = f"{message} {msgspec.json.encode(sorted(runs)).decode()}" if runs else message
+    return named if len(named.encode()) <= MOST_BYTES else message
+
+
+def from_message(message: str) -> tuple[str, News, Collection[str]]:
+    """Who rang, what for, and which runs it named. Of a message that is none of these, anything."""
+    sender, _, rest = message.partition(" ")
+    news, _, runs = rest.partition(" ")
+    try:
+        named = msgspec.json.decode(runs, type=list[str]) if runs else []
+        return sender, News(int(news)) & News.ANY, named
+    except (ValueError, msgspec.MsgspecError):
+        return sender, News.ANY, ()

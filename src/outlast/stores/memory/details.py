@@ -108,7 +108,7 @@ class MemoryDetails(Store):
                 tables.finish(claim)
             for claim in keeps:
                 tables.keep(claim)
-        self.notifier.ring(News.RUNS)
+        self.notifier.ring(News.RUNS, runs={send.run_id for send in sends})
         return receipts
 
     async def inbox(

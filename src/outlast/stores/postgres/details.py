@@ -78,7 +78,7 @@ class PostgresDetails(Store):
             "send", *self._session.time, *pack_sends(sends, finishes, keeps), timeout=timeout
         )
         receipts = receipts_of(sends, [*finishes, *keeps], found)
-        self.notifier.ring(News.RUNS)
+        self.notifier.ring(News.RUNS, runs={send.run_id for send in sends})
         return receipts
 
     async def inbox(

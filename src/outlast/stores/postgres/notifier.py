@@ -18,7 +18,7 @@ import asyncio
 import hashlib
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import Any
 
@@ -27,7 +27,7 @@ import asyncpg
 from outlast.errors import OutlastError
 from outlast.model.decision import News
 from outlast.model.ids import new_id
-from outlast.ports.notifier import LocalNotifier
+from outlast.ports.notifier import LocalNotifier, from_message, to_message
 from outlast.stores.postgres.owners import Owners
 
 _logger = logging.getLogger("outlast.postgres")
@@ -50,17 +50,19 @@ class PostgresNotifier(LocalNotifier):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wanted = asyncio.Event()
         self._news = News(0)
+        self._runs: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def ring(self, news: News = News.ANY) -> None:
-        super().ring(news)
+    def ring(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
+        super().ring(news, runs=runs)
         loop = self._loop
         if loop is not None and not loop.is_closed():
             with suppress(RuntimeError):  # it may be closed by now
-                loop.call_soon_threadsafe(self._want, news)
+                loop.call_soon_threadsafe(self._want, news, runs)
 
-    def _want(self, news: News) -> None:
+    def _want(self, news: News, runs: Collection[str]) -> None:
         self._news |= news
+        self._runs.update(runs)
         self._wanted.set()
 
     def start(self, url: str, notify: Callable[[str], Awaitable[object]], owners: Owners) -> None:
@@ -84,9 +86,10 @@ class PostgresNotifier(LocalNotifier):
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            news, self._news = self._news, News(0)
+            message = to_message(self.name, self._news, self._runs)
+            self._news, self._runs = News(0), set()
             try:
-                await notify(f"{self.name} {news:d}")
+                await notify(message)
             except OutlastError as error:
                 # Nobody is told, and nothing is lost: they look again after a while.
                 _logger.debug("a ring was not passed on: %s", error)
@@ -104,6 +107,7 @@ class PostgresNotifier(LocalNotifier):
                 await connection.add_listener(self.channel, self._heard)
                 self.is_listening, retry = True, FIRST_RETRY
                 self.wake()  # for all that came while nobody listened
+                self._tell_listeners(None)
                 await ended.wait()
                 _logger.info("the connection that listens has ended: it is made again")
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -117,6 +121,6 @@ class PostgresNotifier(LocalNotifier):
             retry = min(2 * retry, LONGEST_RETRY)
 
     def _heard(self, _: Any, pid: int, channel: str, message: str) -> None:
-        sender, _, news = message.partition(" ")
+        sender, news, runs = from_message(message)
         if sender != self.name:
-            self.wake(News(int(news)) if news.isdecimal() else News.ANY)
+            self.wake(news, runs=runs)

@@ -155,7 +155,7 @@ class RedisDetails(Store):
             check_send(send)
         server = await self._session.server()
         receipts = await sending.send_all(server, sends, finishes, keeps, timeout=timeout)
-        self.notifier.ring(News.RUNS)
+        self.notifier.ring(News.RUNS, runs={send.run_id for send in sends})
         return receipts
 
     async def inbox(

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from redis.exceptions import RedisError
 
 from outlast.errors import OutlastError
 from outlast.model.decision import News
 from outlast.ports.clock import Clock
-from outlast.ports.notifier import LocalNotifier
+from outlast.ports.notifier import LocalNotifier, from_message, to_message
 
 _logger = logging.getLogger(__name__)
 
@@ -33,11 +33,12 @@ class RedisNotifier(LocalNotifier):
         super().__init__()
         self._publish = publish
         self._listen = listen
-        self._name = os.urandom(8).hex().encode()
+        self._name = os.urandom(8).hex()
         self._serving: asyncio.Task[None] | None = None
         self._called: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owed = News(0)
+        self._runs: frozenset[str] = frozenset()
         self._is_awaited = False
 
     def open(self) -> None:
@@ -52,9 +53,10 @@ class RedisNotifier(LocalNotifier):
         if serving is not None:
             await _end(serving)
 
-    def ring(self, news: News = News.ANY) -> None:
-        super().ring(news)
+    def ring(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
+        super().ring(news, runs=runs)
         self._owed |= news
+        self._runs = self._runs.union(runs)
         self._call()
 
     async def wait(
@@ -80,15 +82,16 @@ class RedisNotifier(LocalNotifier):
                     hearing = asyncio.create_task(self._hear())
                 # Rings that come while one message is on its way need one more, not one each.
                 if self._owed:
-                    news, self._owed = self._owed, News(0)
-                    await self._tell(news)
+                    message = to_message(self._name, self._owed, self._runs)
+                    self._owed, self._runs = News(0), frozenset()
+                    await self._tell(message)
         finally:
             if hearing is not None:
                 await _end(hearing)
 
-    async def _tell(self, news: News) -> None:
+    async def _tell(self, message: str) -> None:
         try:
-            await self._publish(b"%s %d" % (self._name, news))
+            await self._publish(message.encode())
         except (OutlastError, RedisError, OSError) as error:
             _logger.debug("nobody was told: %s", error)
 
@@ -102,9 +105,9 @@ class RedisNotifier(LocalNotifier):
             self._is_awaited = False  # the next one who waits listens again
 
     def _heard(self, message: bytes) -> None:
-        name, _, news = message.partition(b" ")
+        name, news, runs = from_message(message.decode())
         if name != self._name:
-            self.wake(News(int(news)) if news.isdigit() else News.ANY)
+            self.wake(news, runs=runs)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -78,7 +78,7 @@ class SqliteDetails(Store):
             rows=3 * len(sends) + len(finishes) + len(keeps),
             timeout=timeout,
         )
-        self.notifier.ring(News.RUNS)
+        self.notifier.ring(News.RUNS, runs={send.run_id for send in sends})
         return receipts
 
     async def inbox(

@@ -1,0 +1,69 @@
+"""The same in DBOS. Run by DBOS's own Python, not by ours (bench/_rival.py):
+
+    python _dbos_recovering.py begin|resume PLACE LEDGER COUNT
+
+Written as DBOS's documentation has it: whoever launches with the same executor id takes up what was
+left unfinished, at once.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import sys
+
+try:  # DBOS needs SQLite 3.42, and many a Python has an older one
+    import pysqlite3
+
+    sys.modules["sqlite3"] = pysqlite3
+except ImportError:
+    pass
+
+import asyncio
+import os
+
+from dbos import DBOS, SetWorkflowID
+
+STEPS = 10
+TAKES = 0.02
+ledger = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+@DBOS.step()
+async def increase(number: int) -> int:
+    """Say that it has begun, and take a while."""
+    os.write(ledger, f"{DBOS.workflow_id} {number}\n".encode())
+    await asyncio.sleep(TAKES)
+    return number + 1
+
+
+@DBOS.workflow()
+async def ten_steps() -> int:
+    """Ten steps in a row."""
+    number = 0
+    for _ in range(STEPS):
+        number = await increase(number)
+    return number
+
+
+async def main(how: str, place: str, count: int) -> None:
+    """Begin, or see that all come to their end."""
+    url = place if place.startswith("postgresql:") else f"sqlite:///{place}"
+    DBOS(config={"name": "bench", "system_database_url": url, "log_level": "ERROR"})
+    DBOS.launch()
+    ids = [f"wf-{number}" for number in range(count)]
+
+    async def begin(id: str) -> None:
+        with SetWorkflowID(id):
+            await DBOS.start_workflow_async(ten_steps)
+
+    if how == "begin":
+        await asyncio.gather(*(begin(id) for id in ids))
+    handles = [await DBOS.retrieve_workflow_async(id) for id in ids]
+    for handle in handles:
+        if await handle.get_result() != STEPS:
+            raise AssertionError("a wrong result")
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[4])))
