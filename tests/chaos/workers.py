@@ -122,7 +122,9 @@ class Slot:
             self.problems.append(f"I30: worker {self.life} has not stopped after {GRACE} s")
             self.kill()
             return GRACE
-        if code != 0 and undisturbed:
+        # One that is told before it has begun to listen ends at once: it holds nothing yet.
+        unheard = code == -signal.SIGTERM and not (self._folder / f"{self.life}.log").read_text()
+        if code != 0 and undisturbed and not unheard:
             self.problems.append(f"I30: worker {self.life} was told to stop and exited with {code}")
         return time.monotonic() - begun
 

@@ -173,6 +173,7 @@ async def is_cancelled_at_work() -> None:
 
 async def cancels_at_work(stage: Stage) -> None:
     await stage.until_recorded("step.started", "work")
+    await takes(1)  # the body has begun, too
     await stage.client.cancel(RUN, "enough")
 
 

@@ -11,6 +11,7 @@ import random
 import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,9 +130,9 @@ async def test_postgres_reads_a_few_rows() -> None:
                 async with database.acquire() as connection:
                     explained = f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {sql}"
                     plans.extend(json.loads(await connection.fetchval(explained, *args)))
-                    return await connection.fetch(sql, *args)
+                    return list(await connection.fetch(sql, *args))
 
-            store._session.read = explain  # type: ignore[method-assign, assignment]
+            store._session.read = explain  # type: ignore[method-assign]
             try:
                 await call()
             finally:
@@ -139,11 +140,11 @@ async def test_postgres_reads_a_few_rows() -> None:
             return sum(_rows(plan["Plan"]) for plan in plans)
 
         for question in QUESTIONS:
-            assert await rows_read(lambda question=question: ask(store, question)) < 2_000, question
+            assert await rows_read(partial(ask, store, question)) < 2_000, question
         for question, times in COPIED.items():
             number = await count(store, parse(question), cap=10, now=NOW)
             assert number.number == 50 * times
-            read = await rows_read(lambda question=question: count(store, parse(question), now=NOW))
+            read = await rows_read(partial(count, store, parse(question), now=NOW))
             assert read < 2_500, question
         everything = await ask_server(f'SELECT count(*) FROM "{database.queries.schema}".runs')
         assert everything[0][0] == MANY

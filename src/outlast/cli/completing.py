@@ -22,7 +22,7 @@ OFFERED, LOOKED_AT = 50, 2_000
 Offer = Callable[[Store, click.Context, str], Awaitable[list[CompletionItem]]]
 
 
-class Completed(click.ParamType):
+class Completed(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions alone
     """Text for which the store has proposals."""
 
     name = "text"

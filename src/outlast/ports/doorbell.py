@@ -45,3 +45,7 @@ class Doorbell(ABC):
         """The store was looked at after the first `heard` messages had come. If something is
         `left` that nobody has taken, they go on to others; else they are done with. Returns how
         many went on. What is never settled comes to somebody again. Never fails."""
+
+    async def describe(self) -> dict[str, str]:
+        """What there is to know of it for whoever checks its settings, in words of its own kind."""
+        return {}

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from outlast.engine.leases import unless_meant
-from outlast.errors import Closed, StoreFault, TryAgain
+from outlast.errors import Closed, StoreFault, TryAgain, Unsupported
 from outlast.model.decision import News
 from outlast.ports.clock import look_again_after
 from outlast.ports.notifier import hears_all
@@ -45,7 +45,7 @@ async def look_for_ever(
             if due is not None and due > now:
                 pause = max(min(pause, (due - now).total_seconds()), SHORTEST_PAUSE)
             # Where there are rules, and where there was no room, what ends lets something begin.
-            news = News.ANY if is_full() or await queue.flows() else News.TASKS
+            news = News.ANY if is_full() or await _has_rules(queue) else News.TASKS
         except (TryAgain, StoreFault, asyncio.CancelledError) as error:
             unless_meant()
             log.warning("taking tasks failed, trying again: %s", error)
@@ -54,3 +54,10 @@ async def look_for_ever(
         except Exception:
             log.exception("taking tasks failed in an unforeseen way, trying again")
         await notifier.wait(clock, pause, since=rings, news=news)
+
+
+async def _has_rules(queue: Queue) -> bool:
+    try:
+        return bool(await queue.flows())
+    except Unsupported:
+        return False  # a queue that knows none has none

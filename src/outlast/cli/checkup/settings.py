@@ -110,7 +110,7 @@ async def doorbell_of(url: str) -> AsyncIterator[Finding]:
     """What the SQS queue is like that wakes workers. Rings are worth nothing after a while."""
     told = await resolve_doorbell(url).describe()
     waiting = int(told.get("ApproximateNumberOfMessages", "0"))
-    yield Finding("ok", f"the doorbell {told['QueueUrl']} answers; {waiting:,} rings wait")
+    yield Finding("ok", f"the doorbell {told.get('QueueUrl', url)} answers; {waiting:,} rings wait")
     if told.get("FifoQueue") == "true":
         yield Finding(
             "problem",

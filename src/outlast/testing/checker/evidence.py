@@ -178,6 +178,34 @@ class Case:
             if isinstance(op.value, Send)
         ]
 
+    def attempts_at(self, run_id: str) -> list[Attempt]:
+        """The commits of one run."""
+        return self._attempts_by_run.get(run_id, [])
+
+    def sent_to(self, run_id: str) -> list[Sent]:
+        """The items that were sent to one run on their own."""
+        return self._sent_by_run.get(run_id, [])
+
+    @cached_property
+    def forced(self) -> frozenset[str]:
+        """The ids of events that were written by somebody who took the run away: a terminate."""
+        forced = (attempt.commit for attempt in self.attempts if attempt.commit.force)
+        return frozenset(event.id for commit in forced for event in commit.events)
+
+    @cached_property
+    def _attempts_by_run(self) -> dict[str, list[Attempt]]:
+        found: dict[str, list[Attempt]] = {}
+        for attempt in self.attempts:
+            found.setdefault(attempt.commit.run_id, []).append(attempt)
+        return found
+
+    @cached_property
+    def _sent_by_run(self) -> dict[str, list[Sent]]:
+        found: dict[str, list[Sent]] = {}
+        for sent in self.sent:
+            found.setdefault(sent.send.run_id, []).append(sent)
+        return found
+
     def lives(self) -> Iterator[tuple[RunDump, RunDump]]:
         """Each life in two dumps that follow each other."""
         for earlier, later in zip(self.evidence.dumps, self.evidence.dumps[1:], strict=False):

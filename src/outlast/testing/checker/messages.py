@@ -13,7 +13,7 @@ def signals_once(case: Case) -> Iterator[Violation]:
     for id, dumped in case.final.runs.items():
         if case.may_be_gone(id):
             continue
-        mine = [sent for sent in case.sent if sent.send.run_id == id]
+        mine = case.sent_to(id)
         yield from _numbered_once(id, mine)
         yield from _in_order(id, mine)
         yield from _consumed_or_pending(case, dumped, mine)
@@ -67,8 +67,8 @@ def _consumed_or_pending(case: Case, dumped: RunDump, mine: list[Sent]) -> Itera
 def _not_after_the_end(case: Case, id: str, mine: list[Sent]) -> Iterator[Violation]:
     acked = [
         attempt.acked
-        for attempt in case.attempts
-        if attempt.commit.run_id == id and attempt.committed is not None and ends(attempt.commit)
+        for attempt in case.attempts_at(id)
+        if attempt.committed is not None and ends(attempt.commit)
     ]
     for sent in mine:
         if (
@@ -84,8 +84,8 @@ def _folded(case: Case, id: str) -> tuple[list[int], list[int]]:
     """The numbers that were consumed, and those that may have been."""
     sure: list[int] = []
     maybe: list[int] = []
-    for attempt in case.attempts:
-        if attempt.commit.run_id == id and attempt.commit.folds:
+    for attempt in case.attempts_at(id):
+        if attempt.commit.folds:
             happened = attempt.fate is Fate.OK or case.holds(attempt) is not None
             target = sure if happened else maybe
             if happened or _undecided(attempt):

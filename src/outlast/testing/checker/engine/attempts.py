@@ -148,6 +148,6 @@ def _is_copied(case: Case, id: str) -> bool:
     """Whether a run began with the history of another one, which did what it says."""
     return any(
         attempt.commit.create is not None and len(attempt.commit.events) > 1
-        for attempt in case.attempts
-        if attempt.commit.run_id == id and attempt.commit.hold is None
+        for attempt in case.attempts_at(id)
+        if attempt.commit.hold is None
     )

@@ -29,7 +29,7 @@ def undone_in_reverse(case: Case) -> Iterator[Violation]:
         for event, payload in case.told(id):
             key = event.step_name
             if undoing is not None:
-                for problem in undoing.take(key, payload, forced=_forced(case, event.id)):
+                for problem in undoing.take(key, payload, forced=event.id in case.forced):
                     yield Violation("I20", id, problem)
             match payload:
                 case StepCompleted() if not key.startswith(UNDO):
@@ -104,11 +104,3 @@ class _Undoing:
 def _name(key: str) -> str:
     """The name of a step, without its place, its number and its item."""
     return key.rpartition("/")[2].partition("[")[0].partition("#")[0]
-
-
-def _forced(case: Case, event_id: str) -> bool:
-    """Whether an event was written by somebody who took the run away: a terminate."""
-    return any(
-        attempt.commit.force and any(event.id == event_id for event in attempt.commit.events)
-        for attempt in case.attempts
-    )

@@ -61,8 +61,8 @@ def signals_are_taken_in_order(case: Case) -> Iterator[Violation]:
             continue
         items = {
             sent.receipt.number: sent.send.item
-            for sent in case.sent
-            if sent.send.run_id == id and sent.receipt is not None
+            for sent in case.sent_to(id)
+            if sent.receipt is not None
         }
         last: dict[str, int] = {}
         for attempt in _in_sequence(case, id):
@@ -81,10 +81,8 @@ def _in_sequence(case: Case, id: str) -> list[Attempt]:
     place = {event.id: event.sequence for event in case.final.runs[id].events}
     found = [
         (place.get(attempt.commit.events[0].id, 0), attempt)
-        for attempt in case.attempts
-        if attempt.commit.run_id == id
-        and attempt.commit.events
-        and (attempt.fate is Fate.OK or case.holds(attempt) is not None)
+        for attempt in case.attempts_at(id)
+        if attempt.commit.events and (attempt.fate is Fate.OK or case.holds(attempt) is not None)
     ]
     return [attempt for _, attempt in sorted(found, key=lambda one: one[0])]
 
