@@ -8,19 +8,27 @@ from datetime import datetime
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay, check_task
+from outlast.model.checks import check_delay, check_take, check_task
 from outlast.model.claim import Claim, check_ttl
+from outlast.model.flow import Flow, FlowChange, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
+from outlast.model.stats import COUNTED, KEYS_SHOWN, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
 from outlast.stores.postgres.database import POOL_SIZE, Database
+from outlast.stores.postgres.flowing import (
+    decode_flow,
+    pack_flow,
+    to_flow_change,
+    to_stats,
+)
 from outlast.stores.postgres.packing import pack_tasks
 from outlast.stores.postgres.parts import place_of
-from outlast.stores.postgres.rows import quote, to_dead_task, to_task
+from outlast.stores.postgres.rows import moment, quote, to_dead_task, to_task
 from outlast.stores.postgres.session import Session
 from outlast.stores.postgres.sources import Place
 from outlast.stores.postgres.tasks import claim_of
@@ -79,18 +87,29 @@ class PostgresQueue(Queue):
         self.notifier.ring()
         return int(added)
 
-    async def take(
-        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
-    ) -> Delivery | None:
-        check_name(queue, "queue name")
-        check_name(owner, "owner")
-        check_ttl(visibility)
+    async def take_many(
+        self,
+        queues: Sequence[str],
+        *,
+        owner: str,
+        visibility: float,
+        limit: int,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        check_take(queues, owner, visibility, limit)
         await self._session.hold(owner)
         span = round(visibility * 1_000_000)
         found = await self._session.write(
-            "take", *self._session.time, queue, owner, span, self.max_attempts, timeout=timeout
+            "take_many",
+            *self._session.time,
+            list(dict.fromkeys(queues)),
+            owner,
+            span,
+            self.max_attempts,
+            limit,
+            timeout=timeout,
         )
-        return Delivery(to_task(found[0]), claim_of(found[0], span)) if found else None
+        return [Delivery(to_task(row), claim_of(row, span)) for row in found]
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._settle("ack", claim, timeout=timeout)
@@ -145,6 +164,50 @@ class PostgresQueue(Queue):
             "purge", quote(queue), _named(task_ids), timeout=timeout
         )
         return int(count)
+
+    # -- flow ---------------------------------------------------------------------------------
+
+    async def _write_flow(
+        self,
+        queue: str,
+        flow: Flow | None,
+        *,
+        declared: Flow | None,
+        by: str,
+        timeout: float | None,
+    ) -> None:
+        await self._session.write(
+            "write_flow", *self._session.time, *pack_flow(queue, flow, declared, by), timeout=timeout
+        )
+        self.notifier.ring()
+
+    async def flows(self, *, timeout: float | None = None) -> list[Flow]:
+        found = await self._session.read("load_flows", timeout=timeout)
+        return [decode_flow(rules) for (rules,) in found]
+
+    async def flow_changes(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[FlowChange]:
+        check_limit(limit)
+        found = await self._session.read("load_flow_changes", quote(queue), limit, timeout=timeout)
+        return [to_flow_change(queue, row) for row in found]
+
+    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+        check_queue(queue)
+        time = self._session.time
+        [row] = await self._session.read("queue_stats", *time, queue, COUNTED, timeout=timeout)
+        keys = await self._session.read(
+            "key_stats", *time, queue, KEYS_SHOWN, COUNTED, timeout=timeout
+        )
+        return to_stats(queue, row, keys)
+
+    async def next_ready_at(
+        self, queues: Sequence[str], *, timeout: float | None = None
+    ) -> datetime | None:
+        ((at,),) = await self._session.read(
+            "next_ready_at", *self._session.time, list(queues), timeout=timeout
+        )
+        return moment(at)
 
     async def _settle(
         self,

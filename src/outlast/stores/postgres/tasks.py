@@ -11,7 +11,7 @@ from outlast.stores.postgres.rows import Row, moment, to_task
 def claim_of(row: Row, span: int | None, claimed_at: datetime | None = None) -> Claim:
     """The claim on a row of `tasks` that was just taken for `span` microseconds, or for good."""
     task = to_task(row)
-    token, owner, claimed_until = tuple(row)[17:]
+    token, owner, claimed_until = tuple(row)[17:20]
     until = moment(claimed_until)
     if until is not None and span is not None:
         claimed_at = until - timedelta(microseconds=span)
