@@ -89,7 +89,7 @@ class PostgresQueue(Queue):
 
     async def take_many(
         self,
-        queues: Sequence[str],
+        queues: Collection[str],
         *,
         owner: str,
         visibility: float,

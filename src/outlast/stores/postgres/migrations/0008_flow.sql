@@ -56,9 +56,11 @@ CREATE TABLE @flow_changes (
 );
 CREATE INDEX #flow_changes_scope ON @flow_changes (scope, key);
 
--- A line that has nothing to hand out, or may not, sleeps until `wake_at`, so that nobody looks at it in
+-- A key has one line in a scope, with a row for each queue where it has tasks; `passed` is the same in all.
+-- A row that has nothing to hand out, or may not, sleeps until `wake_at`, so that nobody looks at it in
 -- vain; one without any task until the end of time. That one goes when the present has caught up with
--- it: until then it has had its turn. The line '' never sleeps.
+-- it: until then it has had its turn. Tasks without a key are the line '', whose row is that of the
+-- scope's own name and never sleeps.
 CREATE TABLE @lines (
     queue   text COLLATE "C" NOT NULL,
     line    text COLLATE "C" NOT NULL,
@@ -68,7 +70,8 @@ CREATE TABLE @lines (
     PRIMARY KEY (queue, line)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE INDEX #lines_awake ON @lines (queue, passed, line) WHERE wake_at IS NULL AND line <> '';
-CREATE INDEX #lines_asleep ON @lines (queue, wake_at, passed) WHERE wake_at IS NOT NULL;
+CREATE INDEX #lines_asleep ON @lines (queue, wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX #lines_idle ON @lines (scope, passed) WHERE wake_at = 9223372036854775807;
 CREATE INDEX #lines_scope ON @lines (scope, line);
 
 -- When tasks began, for rates; kept as long as a rate looks back.
@@ -167,7 +170,7 @@ CREATE FUNCTION @ring_line_1() RETURNS trigger
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     t record;
-    has_come boolean := TG_OP <> 'DELETE';
+    has_come boolean := TG_OP = 'INSERT';
     is_free boolean := TG_OP <> 'INSERT';
 BEGIN
     IF TG_OP = 'DELETE' THEN
@@ -196,9 +199,10 @@ CREATE TRIGGER #tasks_return AFTER UPDATE OF owner, claimed_until ON @tasks
         (OLD.owner IS NOT NULL AND NEW.owner IS NULL) OR NEW.claimed_until < OLD.claimed_until
     )) EXECUTE FUNCTION @ring_line_1();
 
--- Wakes the lines of a scope that were rung for. Says whether there are more rings than were taken away:
+-- Wakes the lines of a scope that were rung for; where a task came, they stand in the present at the
+-- earliest. Says whether there are more rings than were taken away:
 -- so that a long absence does not make one take long.
-CREATE FUNCTION @hear_rings_1(s text) RETURNS boolean
+CREATE FUNCTION @hear_rings_1(s text, present bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     batch CONSTANT int := 5000;
@@ -239,8 +243,12 @@ BEGIN
     END IF;
     IF qs IS NOT NULL THEN
         INSERT INTO @lines AS l (queue, line, scope, passed)
-        SELECT u.queue, u.line, s, 0 FROM unnest(qs, ls) AS u (queue, line)
+        SELECT u.queue, u.line, s, coalesce((
+            SELECT o.passed FROM @lines AS o WHERE o.scope = s AND o.line = u.line LIMIT 1
+        ), present) FROM unnest(qs, ls) AS u (queue, line)
         ON CONFLICT (queue, line) DO UPDATE SET wake_at = NULL WHERE l.wake_at IS NOT NULL;
+        UPDATE @lines AS l SET passed = present
+        WHERE l.scope = s AND l.line = ANY (ls) AND l.passed < present;
     END IF;
     IF fs IS NOT NULL THEN
         UPDATE @lines AS l SET wake_at = NULL
@@ -494,74 +502,98 @@ CREATE FUNCTION @take_flow_1(
 ) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
-    taken bigint[] := '{}';
     f @flows;
+    taken bigint[] := '{}';
     more boolean;          -- rings that nobody has heard yet
-    left_ bigint;
-    qs text[];             -- the lines that can be served: queue, key, passed, …
-    ls text[];
+    allowed int;           -- how many, by room and the rules of the scope
+    ls text[];             -- the lines that can be served, …
     passes bigint[];
     strides bigint[];
-    rooms bigint[];        -- what the rules of the key allow
-    ready int[];           -- how many there are, …
-    counted int[];         -- … if there are not more than so many
-    given_to int[];        -- places of lines
+    rooms bigint[];        -- … what the rules of the key allow, …
+    ready int[];           -- … how many tasks there are, if …
+    full_ boolean[];       -- … there are not more
+    parts int[];           -- the first part of a line
+    p_queue text[];        -- a part: what a line has in one queue, …
+    p_ready int[];
+    p_counted int[];       -- … counted so far, …
+    p_next int[];          -- … and the next part of the same line, or 0
+    given_to int[];
     given int[];
-    allowed bigint;
-    top bigint;            -- the last turn that is served
-    short boolean;
+    reached bigint;
+    ks bigint[];
     served int;
     buried int;
+    again boolean;
     few int;
     found_ int;
+    key_room bigint;
     q text;
     x record;
     i int;
     j int;
     n int;
+    p int;
 BEGIN
     SELECT * INTO f FROM @flows AS t WHERE t.scope = s;
     LOOP
-        more := @hear_rings_1(s);
+        more := @hear_rings_1(s, f.present);
         UPDATE @lines AS l SET wake_at = NULL WHERE l.queue = ANY (own) AND l.wake_at <= now;
-        left_ := least(room - cardinality(taken), @scope_room_1(now, f));
-        EXIT WHEN left_ <= 0;
+        allowed := least(room - cardinality(taken), @scope_room_1(now, f));
+        EXIT WHEN allowed <= 0;
 
-        -- look, at no more lines than there is room
-        qs := '{}'; ls := '{}'; passes := '{}'; strides := '{}'; rooms := '{}'; ready := '{}';
-        counted := '{}';
+        -- look, at no more lines of a queue than there is room
+        ls := '{}'; passes := '{}'; strides := '{}'; rooms := '{}'; ready := '{}'; full_ := '{}';
+        parts := '{}'; p_queue := '{}'; p_ready := '{}'; p_counted := '{}'; p_next := '{}';
         FOREACH q IN ARRAY own LOOP
-            n := @count_line_1(now, q, '', left_::int);
-            IF n > 0 THEN
-                INSERT INTO @lines (queue, line, scope, passed) VALUES (q, '', s, 0)
-                ON CONFLICT DO NOTHING;
-                qs := qs || q; ls := array_append(ls, ''); rooms := rooms || left_; ready := ready || n;
-                counted := counted || left_::int;
-                passes := passes || (SELECT l.passed FROM @lines AS l WHERE l.queue = q AND l.line = '');
-            END IF;
             -- Among many lines nobody gets many.
-            SELECT least(left_, 1 + left_ / greatest(count(*), 1)) INTO few FROM (
+            SELECT least(allowed, 1 + allowed / greatest(count(*), 1)) INTO few FROM (
                 SELECT FROM @lines AS l
-                WHERE l.queue = q AND l.wake_at IS NULL AND l.line <> '' LIMIT left_
+                WHERE l.queue = q AND l.wake_at IS NULL AND l.line <> '' LIMIT allowed
             ) AS a;
-            found_ := 0;
+            found_ := -1;
             FOR x IN
-                SELECT l.line, l.passed FROM @lines AS l
-                WHERE l.queue = q AND l.wake_at IS NULL AND l.line <> ''
-                ORDER BY l.passed, l.line
+                SELECT '' AS line, 0::bigint AS passed
+                UNION ALL
+                (SELECT l.line, l.passed FROM @lines AS l
+                 WHERE l.queue = q AND l.wake_at IS NULL AND l.line <> ''
+                 ORDER BY l.passed, l.line)
             LOOP
-                n := @count_line_1(now, q, x.line, few);
-                allowed := CASE WHEN n > 0 THEN @key_room_1(now, f, x.line) END;
-                IF allowed > 0 THEN
-                    qs := qs || q; ls := ls || x.line; passes := passes || x.passed;
-                    rooms := rooms || allowed; ready := ready || n; counted := counted || few;
-                    found_ := found_ + 1;
-                    EXIT WHEN found_ >= left_;
+                EXIT WHEN found_ >= allowed;
+                IF x.line = '' THEN
+                    n := @count_line_1(now, q, '', allowed);
+                    found_ := 0;
+                    CONTINUE WHEN n = 0;
                 ELSE
-                    PERFORM @put_to_sleep_1(now, f, q, x.line, n);
+                    n := @count_line_1(now, q, x.line, few);
                 END IF;
+                i := array_position(ls, x.line);
+                key_room := CASE WHEN i IS NOT NULL THEN rooms[i] WHEN x.line = '' THEN allowed
+                                 WHEN n > 0 THEN @key_room_1(now, f, x.line) END;
+                IF n = 0 OR key_room <= 0 THEN
+                    PERFORM @put_to_sleep_1(now, f, q, x.line, n);
+                    CONTINUE;
+                END IF;
+                found_ := found_ + (x.line <> '')::int;
+                IF i IS NULL THEN
+                    i := cardinality(ls) + 1;
+                    ls[i] := x.line; passes[i] := x.passed; rooms[i] := key_room; ready[i] := 0;
+                    full_[i] := true; parts[i] := 0;
+                END IF;
+                p := cardinality(p_queue) + 1;
+                p_queue[p] := q; p_ready[p] := n; p_next[p] := parts[i];
+                p_counted[p] := CASE WHEN x.line = '' THEN allowed ELSE few END;
+                parts[i] := p;
+                ready[i] := ready[i] + n;
+                full_[i] := full_[i] AND n < p_counted[p];
             END LOOP;
         END LOOP;
+        EXIT WHEN ls = '{}' AND NOT more;
+        i := array_position(ls, '');
+        IF i IS NOT NULL THEN
+            INSERT INTO @lines (queue, line, scope, passed) VALUES (s, '', s, 0)
+            ON CONFLICT DO NOTHING;
+            passes[i] := (SELECT l.passed FROM @lines AS l WHERE l.queue = s AND l.line = '');
+        END IF;
         IF f.weighted THEN
             strides := ARRAY(
                 SELECT coalesce(w.stride, 1000000)
@@ -573,30 +605,36 @@ BEGIN
 
         -- whose turn it is
         LOOP
-            SELECT array_agg(g.i), array_agg(g.n), max(g.t) INTO given_to, given, top FROM (
+            SELECT array_agg(g.i), array_agg(g.n), max(g.t) INTO given_to, given, reached FROM (
                 SELECT e.i, count(*)::int AS n, max(e.t) AS t FROM (
-                    SELECT u.i, b.t FROM unnest(qs, ls, passes, strides, rooms, ready)
-                        WITH ORDINALITY AS u (queue, line, passed, stride, room, ready, i)
-                    CROSS JOIN LATERAL generate_series(0, least(u.room, u.ready, left_) - 1) AS k
+                    SELECT u.i, b.t FROM unnest(ls, passes, strides, rooms, ready)
+                        WITH ORDINALITY AS u (line, passed, stride, room, ready, i)
+                    CROSS JOIN LATERAL generate_series(0, least(u.room, u.ready, allowed) - 1) AS k
                     CROSS JOIN LATERAL (
                         SELECT greatest(u.passed, f.present) + k * coalesce(u.stride, 1000000) AS t
                     ) AS b
-                    ORDER BY b.t, CASE k WHEN 0 THEN u.passed ELSE b.t END, u.line COLLATE "C",
-                             u.queue COLLATE "C"
-                    LIMIT left_
+                    ORDER BY b.t, CASE k WHEN 0 THEN u.passed ELSE b.t END, u.line COLLATE "C"
+                    LIMIT allowed
                 ) AS e GROUP BY e.i
             ) AS g;
             -- Of most lines only the first few tasks were counted: who got all of those may get more.
-            short := false;
+            again := false;
             FOR j IN 1 .. coalesce(cardinality(given), 0) LOOP
                 i := given_to[j];
-                IF given[j] = ready[i] AND ready[i] >= counted[i] AND ready[i] < left_ THEN
-                    counted[i] := least(4 * ready[i], left_);
-                    ready[i] := @count_line_1(now, qs[i], ls[i], counted[i]);
-                    short := true;
-                END IF;
+                CONTINUE WHEN full_[i] OR given[j] < ready[i] OR ready[i] >= allowed;
+                again := true;
+                full_[i] := true;
+                ready[i] := 0;
+                p := parts[i];
+                WHILE p > 0 LOOP
+                    p_counted[p] := least(4 * p_counted[p], allowed);
+                    p_ready[p] := @count_line_1(now, p_queue[p], ls[i], p_counted[p]);
+                    ready[i] := ready[i] + p_ready[p];
+                    full_[i] := full_[i] AND p_ready[p] < p_counted[p];
+                    p := p_next[p];
+                END LOOP;
             END LOOP;
-            EXIT WHEN NOT short;
+            EXIT WHEN NOT again;
         END LOOP;
 
         -- hand out
@@ -604,9 +642,14 @@ BEGIN
         buried := 0;
         FOR j IN 1 .. coalesce(cardinality(given), 0) LOOP
             i := given_to[j];
+            ks := '{}';
+            p := parts[i];
+            WHILE p > 0 LOOP
+                ks := ks || @find_tasks_1(now, p_queue[p], ls[i], given[j], f.ageing IS NOT NULL);
+                p := p_next[p];
+            END LOOP;
             SELECT * INTO x FROM @lease_tasks_1(
-                now, @find_tasks_1(now, qs[i], ls[i], given[j], f.ageing IS NOT NULL), given[j],
-                f.ageing, a_owner, visibility, most
+                now, ks, given[j], f.ageing, a_owner, visibility, most
             );
             -- Fewer than given: somebody else has locked the others, and ends them most likely.
             n := cardinality(x.taken) + x.buried;
@@ -614,29 +657,29 @@ BEGIN
             taken := taken || x.taken;
             served := served + n;
             buried := buried + x.buried;
+            -- Nobody has a turn where there are neither rules nor keys.
+            CONTINUE WHEN f.rules IS NULL AND ls = '{""}';
             UPDATE @lines AS l
             SET passed = greatest(passes[i], f.present) + n * coalesce(strides[i], 1000000)
-            WHERE l.queue = qs[i] AND l.line = ls[i];
+            WHERE l.scope = s AND l.line = ls[i];
             IF f.rate_per IS NOT NULL OR f.key_rate_per IS NOT NULL THEN
                 INSERT INTO @starts (scope, line, at) SELECT s, ls[i], now FROM generate_series(1, n);
             END IF;
         END LOOP;
+        IF served > 0 AND reached > f.present AND (f.rules IS NOT NULL OR ls <> '{""}') THEN
+            UPDATE @flows AS t SET present = reached WHERE t.scope = s;
+            f.present := reached;
+        END IF;
         IF served > 0 THEN
-            IF top <> f.present THEN
-                UPDATE @flows AS t SET present = top WHERE t.scope = s;
-                f.present := top;
-            END IF;
             DELETE FROM @lines AS l WHERE l.ctid = ANY (ARRAY(
                 SELECT o.ctid FROM @lines AS o
-                WHERE o.queue = ANY (own) AND o.wake_at = 9223372036854775807
-                  AND o.passed <= f.present
+                WHERE o.scope = s AND o.wake_at = 9223372036854775807 AND o.passed <= f.present
                 LIMIT served + 10
             ));
             IF f.rate_per IS NOT NULL OR f.key_rate_per IS NOT NULL THEN
                 DELETE FROM @starts AS b WHERE b.ctid = ANY (ARRAY(
                     SELECT o.ctid FROM @starts AS o
-                    WHERE o.scope = s
-                      AND o.at <= now - greatest(f.rate_per, f.key_rate_per)
+                    WHERE o.scope = s AND o.at <= now - greatest(f.rate_per, f.key_rate_per)
                     ORDER BY o.at LIMIT served + 100
                 ));
             END IF;
@@ -658,6 +701,7 @@ DECLARE
     now bigint;
     taken bigint[] := '{}';
     flowing text[];
+    plain text[];
     x record;
 BEGIN
     -- Rules are not written between this look and the end of the take.
@@ -686,22 +730,34 @@ BEGIN
         ON CONFLICT DO NOTHING;
         PERFORM FROM @flows AS f WHERE f.scope = ANY (flowing) ORDER BY f.scope FOR UPDATE;
         now := @now_1(at, shift);
+        -- From another beginning each time: who comes first by chance must not always come first.
         FOR x IN
-            SELECT split_part(u.queue, '/', 1) AS scope, array_agg(u.queue ORDER BY u.n) AS own
-            FROM unnest(queues) WITH ORDINALITY AS u (queue, n)
-            GROUP BY 1 ORDER BY min(u.n)
+            SELECT w.scope, w.own FROM (
+                SELECT d.scope, d.own, row_number() OVER (ORDER BY d.first) - 1 AS place,
+                       count(*) OVER () AS number
+                FROM (
+                    SELECT split_part(u.queue, '/', 1) AS scope, array_agg(u.queue) AS own,
+                           min(u.n) AS first
+                    FROM unnest(queues) WITH ORDINALITY AS u (queue, n)
+                    WHERE split_part(u.queue, '/', 1) = ANY (flowing)
+                    GROUP BY 1
+                ) AS d
+            ) AS w ORDER BY (w.place - now % w.number + w.number) % w.number
         LOOP
             EXIT WHEN cardinality(taken) >= room;
-            IF x.scope = ANY (flowing) THEN
-                taken := taken || @take_flow_1(
-                    now, x.scope, x.own, a_owner, visibility, most, room - cardinality(taken)
-                );
-            ELSE
-                taken := taken || @take_plain_1(
-                    now, x.own, a_owner, visibility, most, room - cardinality(taken)
-                );
-            END IF;
+            taken := taken || @take_flow_1(
+                now, x.scope, x.own, a_owner, visibility, most, room - cardinality(taken)
+            );
         END LOOP;
+        plain := ARRAY(
+            SELECT u.queue FROM unnest(queues) AS u (queue)
+            WHERE NOT split_part(u.queue, '/', 1) = ANY (flowing)
+        );
+        IF plain <> '{}' AND cardinality(taken) < room THEN
+            taken := taken || @take_plain_1(
+                now, plain, a_owner, visibility, most, room - cardinality(taken)
+            );
+        END IF;
     END IF;
     RETURN QUERY
         SELECT t.* FROM unnest(taken) WITH ORDINALITY AS u (key, n) JOIN @tasks AS t ON t.key = u.key
