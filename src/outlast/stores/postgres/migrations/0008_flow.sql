@@ -74,14 +74,17 @@ CREATE INDEX #lines_asleep ON @lines (queue, wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX #lines_idle ON @lines (scope, passed) WHERE wake_at = 9223372036854775807;
 CREATE INDEX #lines_scope ON @lines (scope, line);
 
--- When tasks began, for rates; kept as long as a rate looks back.
+-- When tasks began, for rates; kept as long as a rate looks back. `n` numbers those of the scope, `m`
+-- those of the line, so that nobody has to count them.
 CREATE TABLE @starts (
     scope text COLLATE "C" NOT NULL,
     line  text COLLATE "C" NOT NULL,
-    at    bigint NOT NULL
+    at    bigint NOT NULL,
+    n     bigint NOT NULL,
+    m     bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
-CREATE INDEX #starts_scope ON @starts (scope, at);
-CREATE INDEX #starts_line ON @starts (scope, line, at) WHERE line <> '';
+CREATE INDEX #starts_scope ON @starts (scope, at, n);
+CREATE INDEX #starts_line ON @starts (scope, line, at, m) WHERE line <> '';
 
 -- What has happened to a line since somebody last heard: a task came, a place became free.
 CREATE TABLE @line_rings (
@@ -412,11 +415,14 @@ BEGIN
         room := room - n;
     END IF;
     IF f.rate_limit IS NOT NULL THEN
-        SELECT count(*) INTO n FROM (
-            SELECT FROM @starts AS b WHERE b.scope = f.scope AND b.at > now - f.rate_per
-            LIMIT f.rate_limit
-        ) AS h;
-        room := least(room, f.rate_limit - n);
+        SELECT l.n - (
+            SELECT b.n - 1 FROM @starts AS b WHERE b.scope = f.scope AND b.at > now - f.rate_per
+            ORDER BY b.at, b.n LIMIT 1
+        ) INTO n FROM (
+            SELECT b.n FROM @starts AS b WHERE b.scope = f.scope
+            ORDER BY b.at DESC, b.n DESC LIMIT 1
+        ) AS l;
+        room := least(room, f.rate_limit - coalesce(n, 0));
     END IF;
     RETURN room;
 END $$;
@@ -438,14 +444,35 @@ BEGIN
         room := f.key_concurrency - n;
     END IF;
     IF f.key_rate_limit IS NOT NULL THEN
-        SELECT count(*) INTO n FROM (
-            SELECT FROM @starts AS b
+        SELECT last.m - (
+            SELECT b.m - 1 FROM @starts AS b
             WHERE b.line <> '' AND b.scope = f.scope AND b.line = l AND b.at > now - f.key_rate_per
-            LIMIT f.key_rate_limit
-        ) AS h;
-        room := least(room, f.key_rate_limit - n);
+            ORDER BY b.at, b.m LIMIT 1
+        ) INTO n FROM (
+            SELECT b.m FROM @starts AS b
+            WHERE b.line <> '' AND b.scope = f.scope AND b.line = l
+            ORDER BY b.at DESC, b.m DESC LIMIT 1
+        ) AS last;
+        room := least(room, f.key_rate_limit - coalesce(n, 0));
     END IF;
     RETURN room;
+END $$;
+
+-- Remembers that `k` tasks of a line begin. Time does not go back here, whatever the clock does.
+CREATE FUNCTION @remember_starts_1(now bigint, s text, l text, k int) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    last record;
+    last_m bigint;
+BEGIN
+    SELECT b.at, b.n INTO last FROM @starts AS b WHERE b.scope = s
+    ORDER BY b.at DESC, b.n DESC LIMIT 1;
+    SELECT b.m INTO last_m FROM @starts AS b
+    WHERE b.line <> '' AND b.scope = s AND b.line = l
+    ORDER BY b.at DESC, b.m DESC LIMIT 1;
+    INSERT INTO @starts (scope, line, at, n, m)
+    SELECT s, l, greatest(now, last.at), coalesce(last.n, 0) + i, coalesce(last_m, 0) + i
+    FROM generate_series(1, k) AS i;
 END $$;
 
 -- When a delayed task of a line comes due, or NULL.
@@ -663,7 +690,7 @@ BEGIN
             SET passed = greatest(passes[i], f.present) + n * coalesce(strides[i], 1000000)
             WHERE l.scope = s AND l.line = ls[i];
             IF f.rate_per IS NOT NULL OR f.key_rate_per IS NOT NULL THEN
-                INSERT INTO @starts (scope, line, at) SELECT s, ls[i], now FROM generate_series(1, n);
+                PERFORM @remember_starts_1(now, s, ls[i], n);
             END IF;
         END LOOP;
         IF served > 0 AND reached > f.present AND (f.rules IS NOT NULL OR ls <> '{""}') THEN
