@@ -81,7 +81,7 @@ class Bench:
     async def scanned(self) -> dict[str, int]:
         """Tables that were read from end to end, and how often."""
         await self._pool.fetch("SELECT pg_stat_force_next_flush()")
-        return {name: count for name, count in await self._pool.fetch(SCANNED, self.schema)}
+        return dict(await self._pool.fetch(SCANNED, self.schema))
 
 
 @pytest.fixture

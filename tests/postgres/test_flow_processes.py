@@ -147,7 +147,9 @@ class Crew:
 
 def most_at_once(done: Iterable[Work]) -> int:
     """How many were under way at the same time, at the busiest moment."""
-    changes = [change for one in done for change in ((one.begun, 1), (max(one.until, one.begun), -1))]
+    changes = [
+        change for one in done for change in ((one.begun, 1), (max(one.until, one.begun), -1))
+    ]
     count = most = 0
     for _, change in sorted(changes):
         count += change

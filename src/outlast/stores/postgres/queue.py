@@ -177,7 +177,10 @@ class PostgresQueue(Queue):
         timeout: float | None,
     ) -> None:
         await self._session.write(
-            "write_flow", *self._session.time, *pack_flow(queue, flow, declared, by), timeout=timeout
+            "write_flow",
+            *self._session.time,
+            *pack_flow(queue, flow, declared, by),
+            timeout=timeout,
         )
         self.notifier.ring()
 

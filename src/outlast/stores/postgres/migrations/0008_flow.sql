@@ -20,6 +20,8 @@ DROP INDEX @tasks_free;
 DROP INDEX @tasks_held;
 CREATE INDEX #tasks_free ON @tasks (queue, line, priority, ready_at, key) WHERE owner IS NULL;
 CREATE INDEX #tasks_held ON @tasks (queue, line, claimed_until) WHERE owner IS NOT NULL;
+CREATE INDEX #tasks_lent ON @tasks (queue, claimed_until)
+    WHERE owner IS NOT NULL AND line <> '' AND claimed_until IS NOT NULL;
 
 -- The rules of a queue: as they are, as the code last declared them, and where its present is. The
 -- columns after that are what the rules say.
@@ -507,10 +509,14 @@ DECLARE
     until bigint := @line_due_1(now, q, l);
     ends bigint;
 BEGIN
-    SELECT min(coalesce(t.claimed_until, 9223372036854775806)) INTO ends
-    FROM @lines AS o JOIN @tasks AS t ON t.queue = o.queue AND t.line = o.line
-    WHERE o.scope = f.scope AND o.line = l AND t.owner IS NOT NULL
-      AND (t.claimed_until IS NULL OR t.claimed_until > now);
+    SELECT min(coalesce(h.claimed_until, 9223372036854775806)) INTO ends
+    FROM @lines AS o CROSS JOIN LATERAL (
+        SELECT t.claimed_until FROM @tasks AS t
+        WHERE t.owner IS NOT NULL AND t.queue = o.queue AND t.line = o.line
+          AND (t.claimed_until IS NULL OR t.claimed_until > now)
+        ORDER BY t.claimed_until LIMIT 1
+    ) AS h
+    WHERE o.scope = f.scope AND o.line = l;
     until := least(until, ends);
     IF ready > 0 AND f.key_rate_limit IS NOT NULL THEN
         until := least(until, (
@@ -521,6 +527,32 @@ BEGIN
     END IF;
     UPDATE @lines AS o SET wake_at = coalesce(until, 9223372036854775807)
     WHERE o.queue = q AND o.line = l;
+END $$;
+
+-- Whether there may be something to take: who polls for work in vain neither waits nor writes.
+CREATE FUNCTION @may_take_1(now bigint, s text, own text[]) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    f @flows;
+    q text;
+BEGIN
+    SELECT * INTO f FROM @flows AS t WHERE t.scope = s;
+    IF @scope_room_1(now, f) <= 0 THEN
+        RETURN false;
+    END IF;
+    IF EXISTS (SELECT FROM @line_rings AS r WHERE r.scope = s) THEN
+        RETURN true;
+    END IF;
+    FOREACH q IN ARRAY own LOOP
+        IF EXISTS (
+            SELECT FROM @lines AS l WHERE l.queue = q AND l.wake_at IS NULL AND l.line <> ''
+        ) OR EXISTS (
+            SELECT FROM @lines AS l WHERE l.queue = q AND l.wake_at <= now
+        ) OR @count_line_1(now, q, '', 1) > 0 THEN
+            RETURN true;
+        END IF;
+    END LOOP;
+    RETURN false;
 END $$;
 
 -- Takes from one scope, whose lock is held: the lines whose turn it is, within the rules.
@@ -693,11 +725,12 @@ BEGIN
                 PERFORM @remember_starts_1(now, s, ls[i], n);
             END IF;
         END LOOP;
-        IF served > 0 AND reached > f.present AND (f.rules IS NOT NULL OR ls <> '{""}') THEN
-            UPDATE @flows AS t SET present = reached WHERE t.scope = s;
-            f.present := reached;
-        END IF;
         IF served > 0 THEN
+            IF f.rules IS NOT NULL OR ls <> '{""}' THEN
+                f.present := reached;
+            END IF;
+            -- Always, so that nobody counts on an older snapshot under a stricter isolation.
+            UPDATE @flows AS t SET present = f.present WHERE t.scope = s;
             DELETE FROM @lines AS l WHERE l.ctid = ANY (ARRAY(
                 SELECT o.ctid FROM @lines AS o
                 WHERE o.scope = s AND o.wake_at = 9223372036854775807 AND o.passed <= f.present
@@ -727,7 +760,8 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     now bigint;
     taken bigint[] := '{}';
-    flowing text[];
+    flowing text[];        -- scopes that have rules or keys, …
+    worth text[];          -- … those worth a look
     plain text[];
     x record;
 BEGIN
@@ -735,6 +769,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock_shared(hashtextextended(d.scope, '@flows'::regclass::oid::bigint))
     FROM (SELECT DISTINCT split_part(u.queue, '/', 1) COLLATE "C" AS scope
           FROM unnest(queues) AS u (queue) ORDER BY 1) AS d;
+    now := @now_1(at, shift);
     flowing := ARRAY(
         SELECT d.scope FROM (
             SELECT DISTINCT split_part(u.queue, '/', 1) COLLATE "C" AS scope
@@ -743,19 +778,24 @@ BEGIN
         WHERE EXISTS (SELECT FROM @flows AS f WHERE f.scope = d.scope AND f.rules IS NOT NULL)
            OR EXISTS (SELECT FROM @lines AS l WHERE l.scope = d.scope AND l.line > '')
            OR EXISTS (SELECT FROM @line_rings AS r WHERE r.scope = d.scope)
-        ORDER BY d.scope
     );
     IF flowing = '{}' THEN
-        now := @now_1(at, shift);
         taken := @take_plain_1(now, queues, a_owner, visibility, most, room);
     ELSE
+        worth := ARRAY(
+            SELECT d.scope FROM (
+                SELECT split_part(u.queue, '/', 1) COLLATE "C" AS scope, array_agg(u.queue) AS own
+                FROM unnest(queues) AS u (queue) GROUP BY 1
+            ) AS d
+            WHERE d.scope = ANY (flowing) AND @may_take_1(now, d.scope, d.own)
+        );
         -- All locks, in order, and then the time: a start is not dated back to before the wait.
         INSERT INTO @flows (scope)
-        SELECT u.scope FROM unnest(flowing) AS u (scope)
+        SELECT u.scope FROM unnest(worth) AS u (scope)
         WHERE NOT EXISTS (SELECT FROM @flows AS f WHERE f.scope = u.scope)
         ORDER BY 1
         ON CONFLICT DO NOTHING;
-        PERFORM FROM @flows AS f WHERE f.scope = ANY (flowing) ORDER BY f.scope FOR UPDATE;
+        PERFORM FROM @flows AS f WHERE f.scope = ANY (worth) ORDER BY f.scope FOR UPDATE;
         now := @now_1(at, shift);
         -- From another beginning each time: who comes first by chance must not always come first.
         FOR x IN
@@ -766,7 +806,7 @@ BEGIN
                     SELECT split_part(u.queue, '/', 1) AS scope, array_agg(u.queue) AS own,
                            min(u.n) AS first
                     FROM unnest(queues) WITH ORDINALITY AS u (queue, n)
-                    WHERE split_part(u.queue, '/', 1) = ANY (flowing)
+                    WHERE split_part(u.queue, '/', 1) = ANY (worth)
                     GROUP BY 1
                 ) AS d
             ) AS w ORDER BY (w.place - now % w.number + w.number) % w.number
@@ -801,12 +841,15 @@ CREATE FUNCTION @write_flow_1(
 LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended(s, '@flows'::regclass::oid::bigint));
-    INSERT INTO @flows (scope) VALUES (s) ON CONFLICT DO NOTHING;
-    PERFORM FROM @flows AS f WHERE f.scope = s AND f.declared = said;
-    IF FOUND THEN
+    -- Twice: most who declare something say what was said before, and wait for nobody.
+    IF EXISTS (SELECT FROM @flows AS f WHERE f.scope = s AND f.declared = said) THEN
         RETURN;
     END IF;
+    PERFORM pg_advisory_xact_lock(hashtextextended(s, '@flows'::regclass::oid::bigint));
+    IF EXISTS (SELECT FROM @flows AS f WHERE f.scope = s AND f.declared = said) THEN
+        RETURN;
+    END IF;
+    INSERT INTO @flows (scope) VALUES (s) ON CONFLICT DO NOTHING;
     UPDATE @flows AS f SET
         rules = new_rules, declared = coalesce(said, f.declared), paused = is_paused,
         concurrency = a_concurrency, key_concurrency = a_key_concurrency,

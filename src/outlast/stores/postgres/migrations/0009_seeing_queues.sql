@@ -192,6 +192,21 @@ BEGIN
         GROUP BY k.line ORDER BY k.line COLLATE "C" LIMIT most;
 END $$;
 
+-- When the next lease of a queue ends, or NULL.
+CREATE FUNCTION @lease_end_1(now bigint, q text) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT least((
+        SELECT t.claimed_until FROM @tasks AS t
+        WHERE t.owner IS NOT NULL AND t.queue = q AND t.line = '' AND t.claimed_until > now
+        ORDER BY t.claimed_until LIMIT 1
+    ), (
+        SELECT t.claimed_until FROM @tasks AS t
+        WHERE t.owner IS NOT NULL AND t.line <> '' AND t.claimed_until IS NOT NULL AND t.queue = q
+          AND t.claimed_until > now
+        ORDER BY t.claimed_until LIMIT 1
+    ))
+$$;
+
 -- When something of these queues may be ready by time alone, or NULL. Now, if there are rings that
 -- nobody has heard.
 CREATE FUNCTION @next_ready_at_1(at bigint, shift bigint, queues text[]) RETURNS bigint
@@ -209,10 +224,7 @@ BEGIN
             SELECT l.wake_at FROM @lines AS l
             WHERE l.queue = q AND l.wake_at < 9223372036854775806
             ORDER BY l.wake_at LIMIT 1
-        ), (
-            SELECT min(greatest(t.claimed_until, t.ready_at)) FROM @tasks AS t
-            WHERE t.owner IS NOT NULL AND t.queue = q AND t.claimed_until > now
-        ));
+        ), @lease_end_1(now, q));
         IF EXISTS (SELECT FROM @line_rings AS r WHERE r.scope = split_part(q, '/', 1)) THEN
             RETURN now;
         END IF;
@@ -226,11 +238,20 @@ BEGIN
         IF f.concurrency IS NOT NULL THEN
             -- A place of another step may become free.
             first := least(first, (
-                SELECT min(t.claimed_until) FROM @queues_of_1(f.scope) AS o
-                JOIN @tasks AS t ON t.queue = o.queue
-                WHERE t.owner IS NOT NULL AND t.claimed_until > now
+                SELECT min(@lease_end_1(now, o.queue)) FROM @queues_of_1(f.scope) AS o
             ));
         END IF;
     END LOOP;
     RETURN CASE WHEN first IS NOT NULL THEN greatest(first, now) END;
 END $$;
+
+CREATE OR REPLACE VIEW @show_tasks AS
+SELECT queue, id, run_id, kind, name, step, priority, attempt, false AS dead,
+       CASE WHEN owner IS NOT NULL THEN 'in flight' ELSE 'waiting' END AS state, owner,
+       to_timestamp(ready_at / 1000000.0) AS ready_at,
+       to_timestamp(claimed_until / 1000000.0) AS claimed_until, NULL::text AS reason, line AS key
+FROM @tasks
+UNION ALL
+SELECT queue, id, run_id, kind, name, step, priority, attempt, true, 'dead', NULL, NULL, NULL, reason,
+       line
+FROM @dead_tasks;
