@@ -749,6 +749,15 @@ BEGIN
     RETURN taken;
 END $$;
 
+-- Whether a scope has rules or keys.
+CREATE FUNCTION @has_flow_1(s text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM @flows AS f WHERE f.scope = s AND f.rules IS NOT NULL)
+        OR EXISTS (SELECT FROM @lines AS l WHERE l.scope = s AND l.line > '')
+        OR EXISTS (SELECT FROM @line_rings AS r WHERE r.scope = s);
+END $$;
+
 -- Hands out up to `room` tasks of some queues.
 CREATE FUNCTION @take_many_1(
     at bigint, shift bigint, queues text[], a_owner text, visibility bigint, most bigint, room int
@@ -763,22 +772,31 @@ DECLARE
     flowing text[];        -- scopes that have rules or keys, …
     worth text[];          -- … those worth a look
     plain text[];
+    s text;
     x record;
 BEGIN
     -- Rules are not written between this look and the end of the take.
-    PERFORM pg_advisory_xact_lock_shared(hashtextextended(d.scope, '@flows'::regclass::oid::bigint))
-    FROM (SELECT DISTINCT split_part(u.queue, '/', 1) COLLATE "C" AS scope
-          FROM unnest(queues) AS u (queue) ORDER BY 1) AS d;
+    IF cardinality(queues) = 1 THEN
+        flowing := ARRAY[split_part(queues[1], '/', 1)];
+        PERFORM pg_advisory_xact_lock_shared(
+            hashtextextended(flowing[1], '@flows'::regclass::oid::bigint)
+        );
+        IF NOT @has_flow_1(flowing[1]) THEN
+            flowing := '{}';
+        END IF;
+    ELSE
+        flowing := ARRAY(
+            SELECT DISTINCT split_part(u.queue, '/', 1) COLLATE "C" FROM unnest(queues) AS u (queue)
+            ORDER BY 1
+        );
+        FOREACH s IN ARRAY flowing LOOP
+            PERFORM pg_advisory_xact_lock_shared(
+                hashtextextended(s, '@flows'::regclass::oid::bigint)
+            );
+        END LOOP;
+        flowing := ARRAY(SELECT u.scope FROM unnest(flowing) AS u (scope) WHERE @has_flow_1(u.scope));
+    END IF;
     now := @now_1(at, shift);
-    flowing := ARRAY(
-        SELECT d.scope FROM (
-            SELECT DISTINCT split_part(u.queue, '/', 1) COLLATE "C" AS scope
-            FROM unnest(queues) AS u (queue)
-        ) AS d
-        WHERE EXISTS (SELECT FROM @flows AS f WHERE f.scope = d.scope AND f.rules IS NOT NULL)
-           OR EXISTS (SELECT FROM @lines AS l WHERE l.scope = d.scope AND l.line > '')
-           OR EXISTS (SELECT FROM @line_rings AS r WHERE r.scope = d.scope)
-    );
     IF flowing = '{}' THEN
         taken := @take_plain_1(now, queues, a_owner, visibility, most, room);
     ELSE
