@@ -50,15 +50,16 @@ class Worker:
     """In its process: takes, does, acks, until told to stop. What begins and what ends is written
     down outside, at once."""
 
-    def __init__(self, pipe: Pipe, number: int, ledger: Path) -> None:
+    def __init__(self, pipe: Pipe, schema: str, number: int, ledger: Path) -> None:
         self._pipe = pipe
+        self._schema = schema
         self._name = f"w{number}"
         self._chance = random.Random(number)
         self._file = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     async def live(self) -> str:
         """Be a worker."""
-        async with PostgresQueue(direct(), schema=SCHEMA, max_attempts=1000) as queue:
+        async with PostgresQueue(direct(), schema=self._schema, max_attempts=1000) as queue:
             while not self._pipe.poll():
                 with suppress(Busy):
                     found = await queue.take_many(
@@ -88,9 +89,9 @@ class Worker:
         os.write(self._file, msgspec.json.encode(work) + b"\n")
 
 
-def work(pipe: Pipe, number: int, ledger: str) -> str:
+def work(pipe: Pipe, schema: str, number: int, ledger: str) -> str:
     """The job of a process."""
-    return asyncio.run(Worker(pipe, number, Path(ledger)).live())
+    return asyncio.run(Worker(pipe, schema, number, Path(ledger)).live())
 
 
 class Crew:
@@ -104,7 +105,7 @@ class Crew:
     def hire(self) -> None:
         """One more."""
         number = len(self._living) + len(self._deaths)
-        self._living[number] = Member(work, (number, str(self._folder / str(number))))
+        self._living[number] = Member(work, (SCHEMA, number, str(self._folder / str(number))))
 
     def kill_one(self) -> None:
         """kill -9 of one that has something under way, and another in its place."""
