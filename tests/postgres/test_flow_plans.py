@@ -134,3 +134,21 @@ async def test_a_deep_queue_costs_what_a_shallow_one_does(bench: Bench) -> None:
     deep = {limit: await bench.cost(limit) for limit in (1, 20)}
     assert deep[1] < 1.3 * shallow[1] + 20
     assert deep[20] < 1.3 * shallow[20] + 20
+
+
+@pytest.mark.proves("I22")
+async def test_a_newcomer_is_heard_among_many(bench: Bench) -> None:
+    """Rings that gathered while nobody took are taken away in bounded numbers, and hold nobody up."""
+    await bench.queue.enqueue(QUEUES[0], [Task(id=f"big{n}", key="big") for n in range(20)])
+    await bench.told(
+        f'INSERT INTO "{bench.schema}".line_rings '
+        f"SELECT 'gpu', 'gpu/render', 'big', true, true FROM generate_series(1, 20000) "
+        "WHERE $1 <> ''"
+    )
+    await bench.queue.enqueue(QUEUES[1], [Task(id="small", key="small")])
+    assert {one.task.key for one in await bench.take(2)} == {"big", "small"}
+    left = f"SELECT count(*) FROM \"{bench.schema}\".line_rings WHERE $1 <> ''"
+    assert 0 < await bench.told(left) < 20_000
+    for _ in range(4):
+        await bench.take(1)
+    assert await bench.told(left) == 0
