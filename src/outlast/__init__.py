@@ -34,6 +34,7 @@ from outlast.engine.operations.region import Stop
 from outlast.engine.retry import Retry
 from outlast.model.flow import Flow, Rate
 from outlast.model.place import InQueue
+from outlast.moving import move
 
 __version__ = "0.1.0.dev0"
 
@@ -57,6 +58,7 @@ __all__ = [
     "last_heartbeat",
     "loop",
     "map",
+    "move",
     "now",
     "on_update",
     "patched",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -12,23 +12,28 @@ from msgspec import Raw
 from outlast.api import Step, Workflow
 from outlast.api.reachable import reachable
 from outlast.client import RunHandle
+from outlast.client.moves import unless_moved
 from outlast.client.starting import Starting
 from outlast.codecs import JsonCodec
 from outlast.engine.definition import StepDefinition, WorkflowDefinition
-from outlast.engine.engine import LEASE_SECONDS, Engine
+from outlast.engine.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
 from outlast.engine.execution import current_execution
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, MissingExtra, RunExists, WorkflowMisuse
+from outlast.model.claim import check_ttl
 from outlast.model.commit import Creation
 from outlast.model.flow import Flow, check_flow
 from outlast.model.ids import check_id, new_id
 from outlast.model.payloads import WorkflowStarted, payload_of
 from outlast.model.place import STARTS, InQueue
 from outlast.model.run import Attribute, Run
+from outlast.model.worker import Worker
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
+from outlast.ports.doorbell import Doorbell
 from outlast.ports.store import Store
-from outlast.worker import Doorman, TaskWorker
+from outlast.worker import STEPS_AT_ONCE, Doorman, Relay, TaskWorker
+from outlast.worker.presence import Presence
 
 R = TypeVar("R")
 
@@ -44,6 +49,9 @@ _STORES = {
     "redis+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
     "rediss+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
 }
+_DOORBELLS = dict.fromkeys(
+    ("sqs", "sqs+http", "sqs+https"), ("outlast.queues.sqs", "SqsDoorbell", "sqs")
+)
 
 
 class App(Starting):
@@ -52,8 +60,11 @@ class App(Starting):
     ``App("sqlite:///shop.db", workflows=[checkout])``. A store that you made yourself is used and
     never closed by the app. Runs that were left unfinished go on as soon as the app opens.
     `steps` are those with a queue that this process does, for runs that are driven anywhere.
+    A `doorbell` (``sqs://bell?region=…``, or one that you made for this app alone) tells workers on
+    the same store of work, and this one of theirs, so that they need not look so often.
     `watchers` are called with each commit of this process when it is durable. `queues` are those
-    from which this process lets runs begin, by name or with their rules.
+    from which this process lets runs begin, by name or with their rules. `concurrency` is how many
+    runs this process drives, and how many queued steps it does, at once (1,000 and 100).
     """
 
     def __init__(
@@ -68,7 +79,16 @@ class App(Starting):
         lease: float = LEASE_SECONDS,
         watchers: Iterable[Watcher] = (),
         queues: Iterable[str | Flow] = (),
+        concurrency: int | None = None,
+        doorbell: str | Doorbell | None = None,
     ) -> None:
+        check_ttl(lease)
+        if concurrency is not None and concurrency < 1:
+            raise InvalidValue(
+                f"concurrency={concurrency}: a process that takes nothing on is of no use. Use 1 or "
+                "more, or leave workflows and steps out"
+            )
+        bell = resolve_doorbell(doorbell) if isinstance(doorbell, str) else doorbell
         self._owns_store = isinstance(store, str)
         opened = resolve(store, clock=clock) if isinstance(store, str) else store
         if isinstance(opened.clock, LeapingClock):
@@ -86,7 +106,13 @@ class App(Starting):
         definitions += [one for name, one in children.items() if name not in names]
         codec = codec or JsonCodec()
         self._engine = Engine(
-            opened, definitions, codec=codec, owner=name, lease=lease, watchers=watchers
+            opened,
+            definitions,
+            codec=codec,
+            owner=name,
+            lease=lease,
+            concurrency=concurrency or RUNS_AT_ONCE,
+            watchers=watchers,
         )
         self._worker = TaskWorker(
             opened,
@@ -95,6 +121,7 @@ class App(Starting):
             owner=self._engine.owner,
             lease=lease,
             leases=self._engine.leases,
+            concurrency=concurrency or STEPS_AT_ONCE,
         )
         self._flows = [Flow(queue=one) if isinstance(one, str) else one for one in queues]
         for flow in self._flows:
@@ -107,6 +134,8 @@ class App(Starting):
             lease=lease,
             room=lambda: self._engine.room,
         )
+        self._presence = Presence(opened, self._word)
+        self._relay = None if bell is None else Relay(opened, bell)
         super().__init__(
             opened,
             codec=codec,
@@ -134,16 +163,23 @@ class App(Starting):
         """Open the store and go on with what is unfinished."""
         if self._owns_store:
             await self._opened.open()
+        if self._relay is not None:
+            await self._relay.open()
         await self._engine.open()
         await self._worker.open()
         await self._declare()
         await self._doorman.open()
+        if self._engine.workflows or self._worker.queues:
+            await self._presence.open()
 
     async def close(self) -> None:
         """Stop. What is under way is handed back and goes on wherever it is claimed next."""
+        await self._presence.close()
         await self._doorman.close()
         await self._worker.close()
         await self._engine.close()
+        if self._relay is not None:
+            await self._relay.close()
         if self._owns_store:
             await self._opened.close()
 
@@ -153,6 +189,16 @@ class App(Starting):
             async with self._opened.queue() as queue:
                 for flow in ruled:
                     await queue.declare_flow(flow)
+
+    def _word(self) -> Worker:
+        """What this process says of itself to those who ask who works on the store."""
+        return Worker(
+            owner=self._engine.owner,
+            workflows=tuple(sorted(self._engine.workflows)),
+            queues=self._worker.queues,
+            runs=self._engine.driving,
+            tasks=self._worker.doing,
+        )
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -209,11 +255,15 @@ class App(Starting):
         run_id = new_id() if id is None else check_id(id)
         creation = Creation.REPLACE if on_conflict == "replace" else Creation.NEW
         options: dict[str, Any] = {"run_id": run_id, "creation": creation, "attributes": attributes}
+        if creation is Creation.REPLACE:
+            await unless_moved(self._store, run_id)  # what goes on elsewhere cannot be ended here
         try:
             if here:
                 await self._engine.start(definition, args, kwargs, **options)
             else:
-                await self._write(self._begun(definition, args, kwargs, **options, place=place))
+                await self._engine.write(
+                    self._begun(definition, args, kwargs, **options, place=place)
+                )
         except RunExists:
             if on_conflict == "fail":
                 raise
@@ -223,7 +273,7 @@ class App(Starting):
     async def _same_or_raise(
         self, definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str
     ) -> None:
-        run = await self._store.get(run_id)
+        run = await self.get(run_id)
         if run.workflow == definition.name:
             # Compared as values, not as text: a set has no order of its own.
             _, *given = definition.signature.encode_call(self._codec, args, kwargs)
@@ -260,17 +310,31 @@ def _with_queues(steps: Iterable[Step[..., Any]]) -> list[StepDefinition]:
 
 def resolve(url: str, *, clock: Clock | None = None) -> Store:
     """The store that a URL names: ``sqlite:///shop.db``, ``memory:``."""
-    scheme, colon, _ = url.partition(":")
-    if scheme not in _STORES or not colon:
-        # Not the whole of it: what comes after may have a password.
-        known = ", ".join(f"{name}:" for name in sorted(_STORES))
-        shown = f"{scheme}:…" if colon else url
-        raise InvalidValue(f"{shown!r} does not name a store: use a URL that starts with {known}")
-    module, name, extra = _STORES[scheme]
-    try:
-        store_class = getattr(importlib.import_module(module), name)
-    except ImportError as error:
-        raise MissingExtra(f"{scheme} needs an extra: pip install 'outlast[{extra}]'") from error
+    scheme, store_class = _adapter(url, _STORES, "store")
     store: Store
     store = store_class(clock=clock) if scheme == "memory" else store_class(url, clock=clock)
     return store
+
+
+def resolve_doorbell(url: str) -> Doorbell:
+    """The doorbell that a URL names: ``sqs://bell?region=eu-central-1``."""
+    doorbell: Doorbell = _adapter(url, _DOORBELLS, "doorbell")[1].at(url)
+    return doorbell
+
+
+def _adapter(
+    url: str, known: Mapping[str, tuple[str, str, str | None]], what: str
+) -> tuple[str, Any]:
+    scheme, colon, _ = url.partition(":")
+    if scheme not in known or not colon:
+        # Not the whole of it: what comes after may have a password.
+        schemes = ", ".join(f"{name}:" for name in sorted(known))
+        shown = f"{scheme}:…" if colon else url
+        raise InvalidValue(
+            f"{shown!r} does not name a {what}: use a URL that starts with {schemes}"
+        )
+    module, name, extra = known[scheme]
+    try:
+        return scheme, getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise MissingExtra(f"{scheme} needs an extra: pip install 'outlast[{extra}]'") from error

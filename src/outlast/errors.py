@@ -24,7 +24,8 @@
     │   ├── Conflict                  somebody wrote first: expected and actual
     │   ├── DuplicateEvent            that event id is recorded already: its sequence
     │   ├── Fenced                    a newer claim owns the run or the task
-    │   └── RunClosed                 the run has ended
+    │   ├── RunClosed                 the run has ended
+    │   └── Moved                     the run goes on in another store: ask there
     ├── TryAgain                   the same call may succeed later
     │   ├── Busy                      a lock is held; nothing was written
     │   ├── TimedOut                  the deadline passed; nothing was written
@@ -204,6 +205,18 @@ class RunClosed(Refused):
         super().__init__(f"run {run_id!r} is {status}: nothing can be added to it")
         self.run_id = run_id
         self.status = status
+
+
+class Moved(Refused):
+    """The run was moved to another store. Ask there: nothing can be added to it here."""
+
+    def __init__(self, run_id: str, moved_to: str) -> None:
+        super().__init__(
+            f"run {run_id!r} was moved to {moved_to}: it goes on there. Use an app or "
+            f"`outlast --store` with that store"
+        )
+        self.run_id = run_id
+        self.moved_to = moved_to
 
 
 # -- try again ------------------------------------------------------------------------------------

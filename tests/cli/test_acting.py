@@ -121,7 +121,9 @@ def test_a_bulk_action_tells_who_refused_and_does_the_others(outlast: Invoke) ->
 
 def test_queues_and_dead_tasks(outlast: Invoke) -> None:
     """What is ready and what is dead; redriving and purging say how many."""
-    assert records(outlast("queues").stdout) == [{"queue": "default", "ready": 0, "dead": 0}]
+    assert records(outlast("queues").stdout) == [
+        {"queue": "default", "ready": 0, "dead": 0, "workers": 0}
+    ]
     assert [one["queue"] for one in records(outlast("queues", "b", "a").stdout)] == ["a", "b"]
     assert outlast("dead", "ls").stdout == ""
     assert records(outlast("dead", "redrive", "default").stdout) == [

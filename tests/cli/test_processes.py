@@ -32,6 +32,8 @@ CALLS: dict[str, tuple[list[str], str]] = {
     "fork": (["fork", "order-done", "charge", "--id", "forked"], '{"id":"forked"'),
     "rm": (["rm", "order-done"], '"did":"rm"'),
     "queues": (["queues"], '"queue":"default"'),
+    "workers": (["workers"], ""),
+    "move": (["move", "--to", "sqlite:///other.db", "--yes"], '{"moved":7,"families":5,"refused":0}'),
     "dead": (["dead", "redrive", "default"], '"redriven":0'),
     "export": (["export", "order-done"], '{"end":{"lines":'),
     "db": (["db", "check", "-n", "2"], ""),
@@ -119,6 +121,9 @@ def test_a_worker_runs_what_is_there_and_is_stopped_by_sigterm(shop: Path) -> No
         assert "running checkout, counter, pack" in worker.stderr.readline()
         done = piped(shop, "update", "counting", "add", "--value", "2")
         assert records(done.stdout) == [{"id": "counting", "update": "add", "answer": 42}]
+        [known] = records(piped(shop, "workers").stdout)
+        assert (known["alive"], known["pid"]) == (True, worker.pid)
+        assert known["workflows"] == ["checkout", "counter", "pack"]
         piped(shop, "signal", "counting", "stop")
         done = piped(shop, "tail", "counting")
         assert done.returncode == 0
@@ -126,6 +131,7 @@ def test_a_worker_runs_what_is_there_and_is_stopped_by_sigterm(shop: Path) -> No
         worker.send_signal(signal.SIGTERM)
         assert "stopped" in worker.stderr.read()
         assert worker.wait(30) == 0
+        assert piped(shop, "workers").stdout == ""
     finally:
         worker.kill()
         worker.wait()

@@ -35,9 +35,9 @@ class TestMemoryQueue(QueueConformance):
 class Slow(MemoryQueue):
     """A queue whose answer takes its time on the way back, as over a network."""
 
-    async def take(self, *args: Any, **kwargs: Any) -> Delivery | None:
+    async def take_many(self, *args: Any, **kwargs: Any) -> list[Delivery]:
         """Look, and let others go first before the caller hears of it."""
-        found = await super().take(*args, **kwargs)
+        found = await super().take_many(*args, **kwargs)
         await asyncio.sleep(0)
         return found
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 import outlast
+from outlast.codecs import JsonCodec
+from outlast.engine.bodies import Bodies, StepContext
+from outlast.engine.leases import Leases
 from outlast.errors import TryAgain
 from outlast.model import Claim
 from outlast.stores.memory import MemoryStore
@@ -87,3 +91,86 @@ async def test_a_short_silence_costs_nothing(store: Deaf) -> None:
         store.silent = False
         assert await run.result() == "done"
     assert ended == ["1 after 100"]
+
+
+class Locked(MemoryStore):
+    """A store in which somebody else has locked what is to be renewed: it stays as it was."""
+
+    locked = False
+
+    async def renew(self, claims: Any, ttl: float, **options: Any) -> list[Claim | None]:
+        return list(claims) if self.locked else await super().renew(claims, ttl, **options)
+
+
+@pytest.mark.proves("I5")
+async def test_a_lease_that_was_not_renewed_is_not_taken_for_renewed() -> None:
+    """What comes back as it was still runs out."""
+    global clock, began
+    clock = VirtualClock()
+    began = clock.monotonic()
+    ended.clear()
+    store = Locked(clock=clock)
+    async with app(waits, store=store, clock=clock, lease=30) as virtual:
+        run = await virtual.start(waits)
+        store.locked = True
+        await clock.sleep(50)
+        assert ended, "the step goes on without a lease"
+        store.locked = False
+        assert await run.result() == "done"
+
+
+@outlast.step
+async def short() -> int:
+    ended.append("short")
+    return 1
+
+
+@pytest.mark.proves("I5", "I8")
+async def test_nothing_begins_under_a_lease_that_has_run_out(store: Deaf) -> None:
+    """A process that stood still waits until it knows whether the run is still its own."""
+    leases = Leases(store, 30)
+    lease = leases.hold(claim := Claim(owner="w", token=1, claimed_at=clock.now()), asked=began)
+    await clock.sleep(31)
+    assert not leases.is_held(lease)
+    assert leases.keeps(lease)
+    context = StepContext(
+        run_id="r",
+        uid=claim.uid,
+        key="short",
+        attempt=1,
+        progress=None,
+        report=lambda _: None,
+        codec=JsonCodec(),
+        held=lambda: leases.is_held(lease),
+    )
+    attempt = asyncio.create_task(
+        Bodies(JsonCodec(), clock).attempt(short.definition, context, (), {})
+    )
+    await clock.sleep(5)
+    assert not ended
+    lease.confirmed = clock.monotonic()  # it was renewed
+    assert (await attempt).error is None
+    assert ended == ["short"]
+
+
+class Tardy(MemoryStore):
+    """A store that takes longer to read a history than a lease lasts."""
+
+    async def history(self, run_id: str, **options: Any) -> Any:
+        await clock.sleep(50)
+        return await super().history(run_id, **options)
+
+
+@pytest.mark.proves("I24")
+async def test_a_run_is_kept_while_its_history_is_read() -> None:
+    """What is claimed is renewed from then on, and not only once it goes on."""
+    global clock, began
+    clock = VirtualClock()
+    began = clock.monotonic()
+    ended.clear()
+    store = Tardy(clock=clock)
+    async with app(store=store, clock=clock) as client:
+        await client.start(waits, id="r", here=False)
+    async with app(waits, store=store, clock=clock, lease=30) as virtual:
+        assert await virtual.handle("r").result() == "done"
+    assert len(ended) == 1

@@ -19,6 +19,7 @@ import logging
 import random
 import sqlite3
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
@@ -29,7 +30,7 @@ from outlast.errors import RunClosed, RunFailed
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.checker import Dump, dump
 from tests.engine_kills.ledgers import Effect, Ledger, Told, keep_effects, read
-from tests.engine_kills.workflows import KINDS, SIGNALS, id_of, kind_of, listens
+from tests.engine_kills.workflows import KINDS, SIGNALS, Kind, id_of, kind_of, listens
 from tests.sqlite_processes.crew import Member
 
 LEASE = 1.0
@@ -45,6 +46,7 @@ class Evidence(NamedTuple):
     effects: list[Effect]
     final: Dump
     integrity: list[str]
+    kinds: Mapping[str, Kind] = KINDS
 
 
 def kill_again_and_again(folder: Path, *, kills: int, seed: int, longest: float) -> Evidence:

@@ -67,19 +67,19 @@ def starts_and_results(evidence: Evidence) -> Iterator[str]:
         if "~" in run_id:
             continue  # a child: its parent's result has it
         run = dumped.run
-        kind, number = kind_of(run_id)
+        kind, number = kind_of(run_id, evidence.kinds)
         expected = kind.expected(number)
         if not run.status.terminal:
             yield f"{run_id}: is {run.status}"
         elif given_up(dumped):
-            yield from _rightly(dumped, evidence)
-        elif kind.fails:
-            if run.status is not Status.FAILED or str(expected) not in (run.error or ""):
+            yield from _rightly(dumped, evidence, kind.deaths)
+        elif kind.ends is not Status.COMPLETED:
+            if run.status is not kind.ends or str(expected) not in (run.error or ""):
                 yield f"{run_id}: is {run.status} with {run.error!r}, not with {expected!r}"
         elif run.status is not Status.COMPLETED or _value(dumped) != expected:
             yield f"{run_id}: is {run.status} with {_value(dumped)!r}, {run.error!r}, not {expected!r}"
     for line in evidence.told:
-        if line.what in ("result", "failed") and line.run_id in runs:
+        if line.what in ("result", "failed", "cancelled") and line.run_id in runs:
             dumped = runs[line.run_id]
             now = _value(dumped) if line.what == "result" else dumped.run.error
             if now != line.value:
@@ -94,7 +94,7 @@ def given_up(dumped: RunDump) -> bool:
     )
 
 
-def _rightly(dumped: RunDump, evidence: Evidence) -> Iterator[str]:
+def _rightly(dumped: RunDump, evidence: Evidence, deaths: int) -> Iterator[str]:
     """Whether so many processes have begun one step and left no outcome: each claim is another."""
     id = dumped.run.id
     tokens: dict[tuple[str, str], set[int]] = {}
@@ -102,7 +102,7 @@ def _rightly(dumped: RunDump, evidence: Evidence) -> Iterator[str]:
         for event in one.events if run_id.partition("~")[0] == id else ():
             if isinstance(payload_of(event), StepStarted | MapStarted | MapProgress):
                 tokens.setdefault((run_id, event.step_name), set()).add(event.token)
-    if max(map(len, tokens.values()), default=0) < MAX_INTERRUPTIONS:
+    if max(map(len, tokens.values()), default=0) < deaths:
         yield f"{id}: was given up ({dumped.run.error}), and no step was begun so often"
 
 
@@ -131,14 +131,15 @@ def bodies_before_their_record(evidence: Evidence) -> Iterator[str]:
     """Once a result is recorded, its body never begins again."""
     recorded: dict[str, dict[str, Event]] = {}
     for run_id, dumped in evidence.final.runs.items():
-        recorded[run_id] = {key: event for event in dumped.events for key in _records(event)}
+        recorded[run_id] = {key: event for event in dumped.events for key in records(event)}
     for effect, _ in _begun(evidence):
         record = recorded[effect.run_id].get(effect.key)
         if record is not None and effect.at > record.timestamp.timestamp() * 1e9:
             yield f"{effect.run_id}: {effect.key!r} ran again in life {effect.life} after its record"
 
 
-def _records(event: Event) -> list[str]:
+def records(event: Event) -> list[str]:
+    """The keys of the steps and items that an event says are completed."""
     payload = payload_of(event)
     if isinstance(payload, StepCompleted):
         return [event.step_name]
@@ -191,9 +192,12 @@ def signals(evidence: Evidence) -> Iterator[str]:
 def compensations(evidence: Evidence) -> Iterator[str]:
     """What was booked is undone, last first, and nothing else is."""
     labels: dict[str, list[str]] = {}
+    undo: dict[str, list[str]] = {}
     for one in evidence.effects:
         if one.label and one.what == "ended":
             labels.setdefault(one.run_id, []).append(one.label)
+        elif one.label.startswith("un-") and one.what == "begun":
+            undo.setdefault(one.run_id, []).append(one.label)
     for run_id, dumped in evidence.final.runs.items():
         if not run_id.startswith("undoes"):
             continue
@@ -204,7 +208,9 @@ def compensations(evidence: Evidence) -> Iterator[str]:
             yield f"{run_id}: booked {booked} and undid {undone}"
         mine = labels.get(run_id, [])
         was = list(dict.fromkeys(one for one in mine if not one.startswith("un-")))
-        now = [one.removeprefix("un-") for one in mine if one.startswith("un-")]
+        # In the order in which they began: a process that stood still may end late.
+        undoing = [one for one in undo.get(run_id, []) if one in mine]
+        now = [one.removeprefix("un-") for one in undoing]
         order = [label for label, _ in groupby(now)]
         complete = len(order) == len(was) or given_up(dumped)
         if order != [label for label in reversed(was) if label in order] or not complete:
@@ -237,7 +243,7 @@ def executions(effects: list[Effect]) -> list[checker.Effect]:
     ended = {
         (one.run_id, one.uid, one.key, one.attempt, one.life): line
         for line, one in enumerate(effects)
-        if one.what != "begun"
+        if one.what not in ("begun", "cancelled")
     }
     return [
         checker.Effect(

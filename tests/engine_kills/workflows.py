@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import outlast
 from outlast import sync
 from outlast.api import Workflow
+from outlast.engine.retry import MAX_INTERRUPTIONS
+from outlast.model import Status
 from tests.engine_kills.ledgers import effect
 
 SIGNALS = 5
@@ -153,11 +155,13 @@ def plain(number: int) -> int:
 
 
 class Kind(NamedTuple):
-    """A workflow, and what becomes of number n: a value, or an error."""
+    """A workflow, and what becomes of number n: a value, or an error. It may also be given up, after
+    so many processes have died in one of its steps."""
 
     workflow: Workflow[..., Any]
     expected: Callable[[int], object]
-    fails: bool = False
+    ends: Status = Status.COMPLETED
+    deaths: int = MAX_INTERRUPTIONS
 
 
 KINDS: dict[str, Kind] = {
@@ -168,7 +172,7 @@ KINDS: dict[str, Kind] = {
     "naps": Kind(naps, lambda n: n + 2),
     "listens": Kind(listens, lambda n: list(range(SIGNALS))),
     "parent": Kind(parent, lambda n: n + 11),
-    "undoes": Kind(undoes, lambda n: f"no trip {n}", fails=True),
+    "undoes": Kind(undoes, lambda n: f"no trip {n}", ends=Status.FAILED),
     "loops": Kind(loops, lambda n: n + ROUNDS),
     "fans": Kind(fans, lambda n: 4 * n + 6),
     "renews": Kind(renews, lambda n: n + LIVES),
@@ -176,12 +180,12 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def id_of(number: int) -> str:
+def id_of(number: int, kinds: Mapping[str, Kind] = KINDS) -> str:
     """The id of the n-th run: each kind in turn."""
-    return f"{list(KINDS)[number % len(KINDS)]}-{number}"
+    return f"{list(kinds)[number % len(kinds)]}-{number}"
 
 
-def kind_of(run_id: str) -> tuple[Kind, int]:
+def kind_of(run_id: str, kinds: Mapping[str, Kind] = KINDS) -> tuple[Kind, int]:
     """The kind and the number of a run."""
     name, _, number = run_id.partition("-")
-    return KINDS[name], int(number)
+    return kinds[name], int(number)

@@ -190,6 +190,7 @@ async def test_children_wait_too(store: str) -> None:
 async def test_a_run_begins_at_its_time(store: str) -> None:
     """Not before; what is sent to it until then waits for it."""
     async with app(*WORKFLOWS, store=store, queues=["bills"]) as testing:
+        runs = []
         for place in (
             outlast.InQueue(delay=timedelta(hours=5)),
             outlast.InQueue("bills", at=START + timedelta(days=2)),
@@ -198,11 +199,12 @@ async def test_a_run_begins_at_its_time(store: str) -> None:
             await run.signal("word", "early")
             record = await testing.get(run.id)
             assert (record.status, record.wait_kind) == (Status.PENDING, "queue")
+            runs.append(run)
         await testing.clock.sleep(4 * 3600)
         assert begun == []
         await testing.clock.sleep(2 * 3600)
         assert begun == ["a1"]
-        assert await run.result() == "billed a1: early"
+        assert await runs[1].result() == "billed a1: early"
         assert testing.clock.now() >= START + timedelta(days=2)
 
 
@@ -294,6 +296,17 @@ def test_rules_that_no_queue_could_keep() -> None:
         outlast.step(queue="gpu", key="client")(billing.definition.function)
 
 
+@pytest.mark.proves("I22")
+async def test_one_process_takes_on_so_much(store: str) -> None:
+    """A process drives as many runs at once, and does as many queued steps, as it is told to."""
+    async with app(*WORKFLOWS, store=store, queues=["bills"], concurrency=2) as testing:
+        runs = [await testing.start(billing, f"a{n}", queue="bills") for n in range(6)]
+        assert [await run.result() for run in runs] == [f"billed a{n}" for n in range(6)]
+    assert most[""] == 2
+    with pytest.raises(InvalidValue, match="concurrency=0"):
+        outlast.App("memory:", concurrency=0)
+
+
 # -- steps ----------------------------------------------------------------------------------------
 
 
@@ -337,7 +350,7 @@ async def test_a_debounced_start_waits_for_quiet(store: str) -> None:
             await testing.clock.sleep(20)
         assert len(set(runs)) == 1
         assert begun == []
-        assert await run.result() == "billed a4"
+        assert await testing.handle(runs[0]).result() == "billed a4"
         later = await testing.debounce(billing, "a9", key="a", quiet=30)
         assert later.id not in runs
         assert await later.result() == "billed a9"

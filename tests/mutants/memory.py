@@ -512,7 +512,7 @@ MUTANTS = [
     Mutant(
         "a claimed task is available",
         TABLES,
-        "        return not held and self.ready_at <= now",
+        "        return not self.held(now) and self.ready_at <= now",
         "        return self.ready_at <= now",
         TESTS,
     ),

@@ -7,7 +7,11 @@ from outlast.testing.mutation import Mutant
 FILE = "stores/memory/queue.py"
 TABLES = "stores/memory/tables.py"
 PORT = "ports/queue.py"
+FLOW = "model/flow.py"
+ADMISSION = "engine/admission.py"
 TESTS = ("tests/conformance/test_queue_memory.py",)
+SHARES = ("tests/flow/test_shares.py",)
+RUNS = ("tests/flow/test_runs.py",)
 
 MUTANTS = [
     Mutant(
@@ -27,29 +31,29 @@ MUTANTS = [
     Mutant(
         "attempts are not counted",
         FILE,
-        "attempt=queued.task.attempt + 1)",
+        "attempt=attempt + 1)",
         "attempt=1)",
         TESTS,
     ),
     Mutant(
         "attempts are not bounded",
         FILE,
-        "                if queued.task.attempt >= self.max_attempts:",
-        "                if queued.task.attempt >= 10 * self.max_attempts:",
+        "                    if attempt >= self.max_attempts:",
+        "                    if attempt >= 10 * self.max_attempts:",
         TESTS,
     ),
     Mutant(
         "one attempt too few",
         FILE,
-        "                if queued.task.attempt >= self.max_attempts:",
-        "                if queued.task.attempt + 1 >= self.max_attempts:",
+        "                    if attempt >= self.max_attempts:",
+        "                    if attempt + 1 >= self.max_attempts:",
         TESTS,
     ),
     Mutant(
         "a poison task ends the search",
         FILE,
         "                    continue\n",
-        "                    return None\n",
+        "                    break\n",
         TESTS,
     ),
     Mutant(
@@ -62,15 +66,15 @@ MUTANTS = [
     Mutant(
         "a task in flight is handed out",
         TABLES,
-        "        return not held and self.ready_at <= now",
+        "        return not self.held(now) and self.ready_at <= now",
         "        return self.ready_at <= now",
         TESTS,
     ),
     Mutant(
         "a task is handed out before its time",
         TABLES,
-        "        return not held and self.ready_at <= now",
-        "        return not held",
+        "        return not self.held(now) and self.ready_at <= now",
+        "        return not self.held(now)",
         TESTS,
     ),
     Mutant(
@@ -132,22 +136,22 @@ MUTANTS = [
     Mutant(
         "priorities are ignored",
         FILE,
-        "            key=lambda queued: (queued.task.priority, queued.ready_at, queued.order),",
-        "            key=lambda queued: (queued.ready_at, queued.order),",
+        "key=lambda queued: (queued.task.priority, queued.ready_at, queued.order))",
+        "key=lambda queued: (queued.ready_at, queued.order))",
         TESTS,
     ),
     Mutant(
         "arrival counts before readiness",
         FILE,
-        "            key=lambda queued: (queued.task.priority, queued.ready_at, queued.order),",
-        "            key=lambda queued: (queued.task.priority, queued.order),",
+        "key=lambda queued: (queued.task.priority, queued.ready_at, queued.order))",
+        "key=lambda queued: (queued.task.priority, queued.order))",
         TESTS,
     ),
     Mutant(
         "arrival does not count",
         FILE,
-        "            key=lambda queued: (queued.task.priority, queued.ready_at, queued.order),",
-        "            key=lambda queued: (queued.task.priority, queued.ready_at, queued.task.id),",
+        "key=lambda queued: (queued.task.priority, queued.ready_at, queued.order))",
+        "key=lambda queued: (queued.task.priority, queued.ready_at, queued.task.id))",
         TESTS,
     ),
     Mutant(
@@ -266,5 +270,62 @@ MUTANTS = [
         "queue, owner=owner, visibility=visibility, timeout=timeout)\n"
         "            rings = self.notifier.rings\n",
         TESTS,
+    ),
+    # -- flow ---------------------------------------------------------------------------------
+    Mutant(
+        "a queue's limit is not kept",
+        FLOW,
+        "        left = min(left, flow.concurrency - in_flight)",
+        "        left = min(left, flow.concurrency)",
+        SHARES,
+    ),
+    Mutant(
+        "a key's limit is not kept",
+        FLOW,
+        "        left = min(left, flow.key_concurrency - line.in_flight)",
+        "        left = min(left, flow.key_concurrency)",
+        SHARES,
+    ),
+    Mutant(
+        "a rate is not kept",
+        FLOW,
+        "        left = min(left, flow.rate.limit - started)",
+        "        left = min(left, flow.rate.limit)",
+        SHARES,
+    ),
+    Mutant(
+        "a pause lets one in",
+        FLOW,
+        "    if flow.paused:\n        return 0",
+        "    if flow.paused:\n        return 1",
+        SHARES,
+    ),
+    Mutant(
+        "turns can be saved up",
+        FLOW,
+        "            turns.append((max(line.passed, present), line.passed, line.key, line, most))",
+        "            turns.append((line.passed, line.passed, line.key, line, most))",
+        TESTS,
+    ),
+    Mutant(
+        "weights do not count",
+        FLOW,
+        "    return max(1, round(STRIDE / flow.weight(key)))",
+        "    return STRIDE",
+        SHARES,
+    ),
+    Mutant(
+        "a ticket is held for a time only",
+        TABLES,
+        "            queued.claimed_until = None\n\n    def drop_tasks",
+        "            pass\n\n    def drop_tasks",
+        RUNS,
+    ),
+    Mutant(
+        "a signal lets a run push in",
+        ADMISSION,
+        "    if any(item.kind == ADMIT for item in items):",
+        "    if items:",
+        RUNS,
     ),
 ]

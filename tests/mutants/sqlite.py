@@ -125,7 +125,7 @@ MUTANTS = [
     Mutant(
         "sqlite: delete leaves tasks",
         DELETING,
-        "        connection.executemany(sql, [(id,) for _, id in tree])",
+        "        connection.executemany(sql, [(id,) for id in ids])",
         "        connection.executemany(sql, [])",
         STORE,
     ),

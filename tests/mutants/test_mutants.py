@@ -11,7 +11,7 @@ from tests.mutants import PACKAGE, ROOT, every
 
 KIT = "tests/conformance/test_queue_memory.py"
 ONE_TEST = (f"{KIT}::TestMemoryQueue::test_an_empty_queue_hands_out_nothing",)
-EMPTY = "        return None\n\n    async def ack("
+EMPTY = "        return taken\n\n    async def ack("
 
 
 def test_every_mutant_applies() -> None:
@@ -52,8 +52,8 @@ def test_a_mutant_is_killed(name: str) -> None:
 @pytest.mark.parametrize(
     ("new", "verdict"),
     [
-        ("        raise NotFound('task', queue)\n\n    async def ack(", Verdict.KILLED),
-        ("        return None  # as before\n\n    async def ack(", Verdict.SURVIVED),
+        ("        raise NotFound('task', '')\n\n    async def ack(", Verdict.KILLED),
+        ("        return taken  # as before\n\n    async def ack(", Verdict.SURVIVED),
         ("        return (\n\n    async def ack(", Verdict.INVALID),
     ],
 )

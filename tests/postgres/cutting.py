@@ -1,85 +1,16 @@
-"""A proxy in front of the server that cuts connections in the middle of a commit."""
+"""Commits whose connection is cut somewhere in the middle by a proxy."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from urllib.parse import urlsplit, urlunsplit
 
 from outlast.errors import Unavailable, UnknownOutcome
 from outlast.model import Change, Commit, Committed, Event, Run, Task
 from outlast.stores.postgres import PostgresStore
 from outlast.testing.conformance.scenario import commit_patiently
-
-
-class Proxy:
-    """Passes bytes on until it is armed, and then so many more of one direction."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self.left: int | None = None
-        self.upstream = True
-        self.seen = {True: 0, False: 0}
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def start(self) -> str:
-        """Listen; the URL to connect to."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        port = self._server.sockets[0].getsockname()[1]
-        parts = urlsplit(self._url)
-        return urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}"))
-
-    async def stop(self) -> None:
-        """Cut everything."""
-        assert self._server is not None
-        self._server.close()
-        self.cut()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def arm(self, *, left: int, upstream: bool) -> None:
-        """Cut after so many bytes to the server, or from it."""
-        self.left, self.upstream = left, upstream
-
-    def cut(self) -> None:
-        """End all connections at once."""
-        self.left = None
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        parts = urlsplit(self._url)
-        there, back = await asyncio.open_connection(parts.hostname, parts.port)
-        self._writers |= {writer, back}
-        for source, sink, upstream in ((reader, back, True), (there, writer, False)):
-            task = asyncio.ensure_future(self._pass_on(source, sink, upstream=upstream))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _pass_on(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, upstream: bool
-    ) -> None:
-        with suppress(OSError):
-            while data := await source.read(65536):
-                self.seen[upstream] += len(data)
-                if self.left is not None and upstream is self.upstream:
-                    passed, self.left = data[: self.left], self.left - len(data)
-                    sink.write(passed)
-                    if self.left <= 0:
-                        with suppress(OSError):
-                            await sink.drain()
-                        self.cut()
-                        return
-                else:
-                    sink.write(data)
-                await sink.drain()
-        sink.transport.abort()
+from tests.faults.proxy import Proxy
 
 
 async def cut_commits(

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from outlast.stores.postgres import PostgresStore
-from tests.postgres.cutting import Proxy, cut_commits
+from tests.faults.proxy import Proxy
+from tests.postgres.cutting import cut_commits
 from tests.postgres.places import direct
 
 pytestmark = pytest.mark.server

@@ -14,28 +14,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
 import outlast
 from outlast.app import resolve
-from outlast.errors import NotFound, RunClosed, RunFailed, TryAgain
 from outlast.model import Status
 from outlast.stores.redis import RedisStore
 from outlast.testing.checker import dump
+from tests.engine_kills.accompanying import Companion
 from tests.engine_kills.killing import Evidence
 from tests.engine_kills.ledgers import Effect, Ledger, Told, keep_effects, read
 from tests.engine_kills.verdict import executions, given_up
-from tests.engine_kills.workflows import KINDS, SIGNALS, id_of, kind_of, listens
+from tests.engine_kills.workflows import KINDS, id_of
 from tests.sqlite_processes.crew import Member
 
 LEASE = 2.0
 UNDER_WAY = 2 * len(KINDS)
-PAUSE = 0.05
 STILL = 15.0
 """Seconds without any progress after which what is left will not end by itself."""
 
@@ -115,7 +112,8 @@ class _Life:
 
     async def live(self, pipe: Pipe, url: str) -> str:
         workflows = [kind.workflow for kind in KINDS.values()]
-        async with outlast.App(url, workflows=workflows, lease=LEASE) as self._app:
+        async with outlast.App(url, workflows=workflows, lease=LEASE) as app:
+            companion = Companion(app, self._ledger)
             pipe.send("open")
             enough = asyncio.create_task(asyncio.to_thread(pipe.recv))
             mine: set[asyncio.Task[None]] = set()
@@ -125,7 +123,7 @@ class _Life:
                 since = time.monotonic() - STILL
                 fresh = sum(born[task] > since for task in mine)
                 for _ in range(UNDER_WAY - fresh if not enough.done() else 0):
-                    task = asyncio.create_task(self._accompany(id_of(len(born))))
+                    task = asyncio.create_task(companion.accompany(id_of(len(born))))
                     born[task] = time.monotonic()
                     mine.add(task)
                 is_last = enough.done()
@@ -148,53 +146,6 @@ class _Life:
         with (self._folder / "hanging").open("w", encoding="utf-8") as file:
             for task in asyncio.all_tasks():
                 task.print_stack(file=file)
-
-    async def _accompany(self, run_id: str) -> None:
-        """What the client of one run does."""
-        kind, number = kind_of(run_id)
-        try:
-            await self._surely(
-                "starting", run_id, 0, lambda: self._app.start(kind.workflow, number, id=run_id)
-            )
-            self._note("started", run_id)
-            if kind.workflow is listens:
-                await self._talk_to(run_id)
-            value = await self._surely("", run_id, 0, lambda: self._app.result(run_id))
-        except RunFailed as failure:
-            self._note("failed", run_id, value=failure.error)
-        except NotFound:
-            self._note("missing", run_id)
-        else:
-            self._note("result", run_id, value=value)
-
-    async def _talk_to(self, run_id: str) -> None:
-        for word in range(SIGNALS):
-
-            async def send(word: int = word) -> None:
-                await self._app.signal(run_id, "word", word, dedup=f"word-{word}")
-
-            try:
-                await self._surely("sending", run_id, word, send)
-            except RunClosed:
-                self._note("refused", run_id, word)
-            else:
-                self._note("sent", run_id, word)
-            await asyncio.sleep(0.01 * random.random())  # talk is not always at once
-
-    async def _surely(
-        self, what: str, run_id: str, number: int, ask: Callable[[], Awaitable[object]]
-    ) -> object:
-        """Ask until there is an answer."""
-        while True:
-            if what:
-                self._note(what, run_id, number)
-            try:
-                return await ask()
-            except TryAgain:
-                await asyncio.sleep(PAUSE)
-
-    def _note(self, what: str, run_id: str, number: int = 0, *, value: object = None) -> None:
-        self._ledger.write(Told(what, 0, run_id, number, value))
 
 
 def is_quarantined(error: str | None) -> bool:

@@ -19,7 +19,8 @@ from pathlib import Path
 import msgspec
 
 from outlast.stores.postgres import PostgresStore
-from tests.postgres.cutting import Proxy, cut_commits
+from tests.faults.proxy import Proxy
+from tests.postgres.cutting import cut_commits
 from tools.serving.postgres import Cluster
 
 

@@ -14,13 +14,15 @@ from outlast.stores.sqlite.schema import APPLICATION_ID, Migration, latest, migr
 from tests.sqlite.probes import Other, event
 
 SECOND = Migration(
-    2,
+    latest() + 1,
     (
         "CREATE TABLE labels (run_key INTEGER, label TEXT)",
         "CREATE INDEX by_label ON labels (label)",
     ),
 )
-BROKEN = Migration(2, ("CREATE TABLE labels (run_key INTEGER)", "CREATE TABLE runs (again)"))
+BROKEN = Migration(
+    latest() + 1, ("CREATE TABLE labels (run_key INTEGER)", "CREATE TABLE runs (again)")
+)
 
 
 def tables(other: Other) -> set[str]:
@@ -53,11 +55,11 @@ async def test_an_older_store_is_brought_up_to_date(
     monkeypatch.setattr(schema, "migrations", lambda: (*first, SECOND))
     async with SqliteStore(path) as store:
         assert await store.last_sequence("a") == 1
-        assert store.describe()["schema_version"] == 2
+        assert store.describe()["schema_version"] == SECOND.version
     assert "labels" in tables(other)
     async with SqliteStore(path):
         pass
-    assert other.ask("PRAGMA user_version") == [(2,)]
+    assert other.ask("PRAGMA user_version") == [(SECOND.version,)]
 
 
 @pytest.mark.proves("I12", "I32")
@@ -73,7 +75,7 @@ async def test_a_step_that_fails_leaves_nothing(
         with pytest.raises(StoreFault):
             await SqliteStore(path).open()
     assert "labels" not in tables(other)
-    assert other.ask("PRAGMA user_version") == [(1,)]
+    assert other.ask("PRAGMA user_version") == [(latest(),)]
     async with SqliteStore(path) as store:
         assert await store.last_sequence("a") == 1
 
@@ -88,7 +90,7 @@ async def test_two_stores_migrate_at_once(
     monkeypatch.setattr(schema, "migrations", lambda: (*first, SECOND))
     stores = [SqliteStore(path) for _ in range(4)]
     await asyncio.gather(*(store.open() for store in stores))
-    assert other.ask("PRAGMA user_version") == [(2,)]
+    assert other.ask("PRAGMA user_version") == [(SECOND.version,)]
     await asyncio.gather(*(store.close() for store in stores))
 
 

@@ -7,9 +7,10 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 import click
+
+from outlast.moving.address import address_of
 
 DEFAULT_FILE = "outlast.db"
 # In the head of a SQLite file, at byte 68, stands whose it is.
@@ -25,7 +26,7 @@ class Place(NamedTuple):
     @property
     def shown(self) -> str:
         """The URL without a password."""
-        return without_password(self.url)
+        return address_of(self.url)
 
 
 def find_place(option: str | None) -> Place:
@@ -68,20 +69,6 @@ def check_exists(place: Place) -> None:
             "OUTLAST_STORE, or store = … under [tool.outlast] in pyproject.toml; "
             f"`outlast db upgrade --store {place.url}` makes a new one"
         )
-
-
-def without_password(url: str) -> str:
-    """A URL that may be shown."""
-    try:
-        parts = urlsplit(url)
-        if parts.password is None and "password" not in parts.query.lower():
-            return url
-        user = f"{parts.username}:***@" if parts.username or parts.password else ""
-        host = parts.netloc.rpartition("@")[2]
-        query = "***" if "password" in parts.query.lower() else parts.query
-        return urlunsplit(parts._replace(netloc=user + host, query=query))
-    except ValueError:
-        return "a URL that cannot be read"
 
 
 def _beside(url: str, folder: Path) -> str:

@@ -41,9 +41,10 @@ class Session:
         return self._option is not None
 
     @asynccontextmanager
-    async def store(self, *, create: bool = False) -> AsyncIterator[Store]:
-        """The store, open. One that is not there is only made with `create`."""
-        place = self.place
+    async def store(self, *, create: bool = False, at: Place | None = None) -> AsyncIterator[Store]:
+        """The store that is meant, or another, open. One that is not there is only made with
+        `create`."""
+        place = at or self.place
         if not create:
             check_exists(place)
         store = resolve(place.url)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from msgspec import Raw
 
 from outlast.client.handle import RunHandle
+from outlast.client.moves import find_here, unless_moved
 from outlast.client.queues import Queues
 from outlast.client.replant import edited_input, replanted
 from outlast.client.waiting import answer_in, answered, ended
@@ -29,6 +30,7 @@ from outlast.engine.replanting import (
 from outlast.engine.turn import child_outcome
 from outlast.errors import (
     InvalidValue,
+    Moved,
     NotFound,
     RunCancelled,
     RunClosed,
@@ -40,12 +42,12 @@ from outlast.errors import (
 from outlast.model.activity import Activity
 from outlast.model.commit import Commit
 from outlast.model.entry import Entry
-from outlast.model.event import Event
+from outlast.model.event import Event, EventType
 from outlast.model.ids import check_id, check_name, new_id
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.payloads import WorkflowCancelled, to_event
 from outlast.model.query import RunQuery
-from outlast.model.run import Change, Run, Status
+from outlast.model.run import MOVING, Change, Run, Status
 from outlast.model.stats import QueueStats
 from outlast.ports.codec import Codec
 from outlast.ports.histories import accepted
@@ -86,12 +88,15 @@ class Client:
     # -- reading ------------------------------------------------------------------------------
 
     async def get(self, run_id: str) -> Run:
-        """The record of a run."""
-        return await self._store.get(run_id)
+        """The record of a run; `Moved` if it goes on in another store."""
+        return await find_here(self._store, run_id)
 
     async def history(self, run_id: str) -> list[Event]:
         """All events of a run."""
-        return await self._store.history(run_id)
+        history = await self._store.history(run_id)
+        if not history or history[-1].type == EventType.WORKFLOW_MOVED:
+            await unless_moved(self._store, run_id)
+        return history
 
     async def entries(self, run_id: str) -> list[Entry]:
         """The audit of a run: what was done, how long it took, with what input and output."""
@@ -110,7 +115,7 @@ class Client:
 
     async def query(self, run_id: str, name: str, type: Any = Any) -> Any:
         """What a run has last published under a name, without waking it."""
-        run = await self._store.get(run_id)
+        run = await self.get(run_id)
         if name not in run.ctx:
             raise NotFound("published value", name)
         return self._codec.decode(run.ctx[name], type, where=f"published {name!r}")
@@ -167,7 +172,7 @@ class Client:
         answer is an error. With `dedup` it is done once in a life of the run, however often it is
         asked for, and the answer is always the same."""
         check_name(name, "update name")
-        run = await self._store.get(run_id)
+        run = await self.get(run_id)
         data = self._codec.encode(value, type_of_value(value), where=f"update {name!r}")
         id = new_id() if dedup is None else f"update {name}: {dedup}"
         # One with a key may have been answered, in this life or the one before.
@@ -202,7 +207,7 @@ class Client:
 
     async def resume(self, run_id: str, value: Any = None) -> None:
         """Answer a halt with a value, let a paused run go on, or try a mismatched one again."""
-        run = await self._store.get(run_id)
+        run = await self.get(run_id)
         parked = run.status is Status.PAUSED or run.wait_kind == "mismatch"
         # One that is still at work may be about to pause.
         going = run.status in (Status.PENDING, Status.RUNNING) and run.halt_data is None
@@ -245,7 +250,12 @@ class Client:
         self._drop(run_id)
 
     async def delete(self, run_id: str) -> bool:
-        """Remove a run and all it owns; whether it was there."""
+        """Remove a run and all it owns; whether it was there. One that is being moved to another
+        store is not: all of it may still be here alone."""
+        with suppress(Undecodable):
+            run = await self._store.find_one(run_id)
+            if run is not None and run.moved_to is not None and run.wait_kind == MOVING:
+                raise Moved(run_id, run.moved_to)
         was_there = await self._store.delete(run_id)
         self._store.notifier.ring()  # its place in a queue is free
         self._drop(run_id)
@@ -253,7 +263,7 @@ class Client:
 
     async def retry(self, run_id: str) -> RunHandle[Any]:
         """Begin a failed run anew from the step that failed: what was done before stays done."""
-        run = await self._store.get(run_id)
+        run = await self.get(run_id)
         if run.status is not Status.FAILED:
             raise InvalidValue(f"run {run_id!r} is {run.status}: only a failed run can be retried")
         history = await self._store.history(run_id)
@@ -271,7 +281,7 @@ class Client:
     ) -> RunHandle[Any]:
         """Begin a new run that shares another one's history up to where `step` was asked for.
         `input` are the arguments of the workflow, by name, that are to be other ones."""
-        run = await self._store.get(run_id)
+        run = await self.get(run_id)
         history = await self._store.history(run_id)
         if not any(event.step_name == step for event in history):
             raise NotFound("step", step)
@@ -290,8 +300,12 @@ class Client:
     async def _send(self, run_id: str, item: Item) -> None:
         [receipt] = await self._store.send([Send(run_id=run_id, item=item)])
         if not isinstance(receipt, Receipt):
+            await unless_moved(self._store, run_id)
             raise receipt
         self._poke(run_id)
 
     async def _write(self, commit: Commit) -> None:
-        accepted((await self._store.commit([commit]))[0])
+        (outcome,) = await self._store.commit([commit])
+        if isinstance(outcome, (NotFound, RunClosed)):
+            await unless_moved(self._store, commit.run_id)
+        accepted(outcome)

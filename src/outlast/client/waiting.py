@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from outlast.client.moves import find_here
 from outlast.errors import UpdateFailed
 from outlast.model.event import Event, EventType
 from outlast.model.payloads import UpdateCompleted, payload_of
@@ -26,19 +27,20 @@ async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None
     clock = store.clock
     deadline = None if timeout is None else clock.monotonic() + timeout
     while True:
+        here = ending(run_id)
+        left = None if deadline is None else deadline - clock.monotonic()
+        if here is not None and (left is None or left > 0):
+            await _either(here, None if left is None else clock.sleep(left))
         rings = store.notifier.rings
-        run = await store.get(run_id)
+        run = await find_here(store, run_id)
         if run.status.terminal:
             return run
         patience = look_again_after(clock, POLL_SECONDS)
         left = patience if deadline is None else deadline - clock.monotonic()
         if left <= 0:
             raise TimeoutError(f"run {run_id!r} is {run.status} after {timeout} s")
-        here = ending(run_id)
-        if here is None:
+        if ending(run_id) is None:
             await store.notifier.wait(clock, min(left, patience), since=rings)
-        else:
-            await _either(here, clock.sleep(left) if deadline is not None else None)
 
 
 async def answered(
@@ -50,7 +52,7 @@ async def answered(
     uid = run.uid
     while True:
         rings = store.notifier.rings
-        run = await store.get(run.id)
+        run = await find_here(store, run.id)
         if run.uid != uid:
             uid, after = run.uid, 0  # it has continued as new: what it had answered went along
         history = await store.history(run.id, after=after)

@@ -112,6 +112,8 @@ class Inbox:
                     execution.deliver(resumed, now, key=halt.key)
             case "admit":
                 pass  # its turn in the queue has come: it has begun
+            case "receipt":
+                pass  # it stands for an item that was folded in another store
             case _:
                 log.warning("run %s got an item of unknown kind %r", execution.run_id, item.kind)
 

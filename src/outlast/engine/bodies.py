@@ -23,6 +23,11 @@ from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
 
 
+def always() -> bool:
+    """A lease that never runs out."""
+    return True
+
+
 class StepContext(Struct, frozen=True):
     """What a step may know of itself while it runs."""
 
@@ -35,6 +40,8 @@ class StepContext(Struct, frozen=True):
     codec: Codec
     life: str = ""
     """The uid under which the step was first asked for, if the run was retried since."""
+    held: Callable[[], bool] = always
+    """Whether the lease under which it runs has not run out, as far as this process knows."""
 
     @property
     def idempotency_key(self) -> str:
@@ -44,6 +51,7 @@ class StepContext(Struct, frozen=True):
 
 
 MAX_THREADS = 1_000
+UNSURE_SECONDS = 0.05
 GRACE_SECONDS = 8.0
 """How long a process that is to end waits for steps in threads."""
 
@@ -78,7 +86,10 @@ class Bodies:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Outcome:
-        """One attempt: the function's value in its recorded form, or what it raised."""
+        """One attempt: the function's value in its recorded form, or what it raised. A process
+        that stood still past its lease begins nothing until it knows that nobody else has."""
+        while not context.held():
+            await self.clock.sleep(UNSURE_SECONDS)
         began = self.clock.monotonic()
         token = step_context.set(context)
         output: Raw | None = None

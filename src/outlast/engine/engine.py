@@ -10,7 +10,8 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,12 +30,13 @@ from outlast.engine.watch import LoopWatch
 from outlast.engine.watching import Strangers, Watcher, Watchers
 from outlast.errors import Closed, Mismatch, StoreFault, TryAgain, Undecodable, WorkflowMisuse
 from outlast.model.claim import Claim, ClaimedRun, Hold
-from outlast.model.commit import Creation
+from outlast.model.commit import Commit, Creation
+from outlast.model.decision import News
 from outlast.model.ids import new_id
 from outlast.model.payloads import WorkflowContinued, WorkflowStarted
 from outlast.model.run import Attribute, Run, Status
 from outlast.model.times import NOW
-from outlast.ports.clock import LeapingClock, look_again_after
+from outlast.ports.clock import LeapingClock, ServerClock, hear, look_again_after
 from outlast.ports.codec import Codec
 from outlast.ports.notifier import hears_all
 from outlast.ports.store import Store
@@ -45,6 +47,9 @@ LISTENING_SECONDS = 5.0
 """How often to look for work when nobody rings: more rarely where a doorbell can be trusted."""
 JITTER = 0.2
 CLAIM_AT_ONCE = 100
+RUNS_AT_ONCE = 1000
+RESUME_AT_ONCE = 16
+"""Histories that are read at the same time: one after the other would cost a round trip each."""
 
 log = logging.getLogger("outlast.engine")
 
@@ -60,7 +65,7 @@ class Engine:
         codec: Codec,
         owner: str = "engine",
         lease: float = LEASE_SECONDS,
-        concurrency: int = 1000,
+        concurrency: int = RUNS_AT_ONCE,
         watchers: Iterable[Watcher] = (),
     ) -> None:
         self.workflows = {workflow.name: workflow for workflow in workflows}
@@ -82,12 +87,16 @@ class Engine:
         self.leases = Leases(store, lease)
         self._daemons: list[asyncio.Task[None]] = []
         self._watch: LoopWatch | None = None
+        self._is_full = False
 
     # -- life ---------------------------------------------------------------------------------
 
     async def open(self) -> None:
         """Begin to claim what is runnable and to keep claims alive."""
         if not self._daemons:
+            if isinstance(self._clock, ServerClock):
+                asked = self._clock.monotonic()
+                self._clock.heard(await self._store.now(), asked=asked)
             self._daemons = [asyncio.create_task(self._claim_for_ever())]
             await self.leases.open()
             # Where time is virtual, nothing waits for it, and a thread beside would be chance.
@@ -104,6 +113,11 @@ class Engine:
     def is_open(self) -> bool:
         """Whether it claims what is runnable."""
         return bool(self._daemons)
+
+    @property
+    def driving(self) -> int:
+        """How many runs it drives now."""
+        return len(self._drives)
 
     async def close(self) -> None:
         """Stop: what is under way is cut off, put on record and handed back at once."""
@@ -185,7 +199,10 @@ class Engine:
             execution.deliver(started, self._clock.now())
             end = ending(execution)
             rests = end is not None and not isinstance(end, WorkflowContinued)
-            claim = Claim(owner=self.owner, token=0, claimed_at=self._clock.now())
+            asked = self._clock.monotonic()
+            now = self._clock.now()
+            until = now + timedelta(seconds=self._lease)
+            claim = Claim(owner=self.owner, token=0, claimed_at=now, expires_at=until)
             commit = next_commit(execution, run, claim, sequence=0, seen=0, rests=rests)
             commit = msgspec.structs.replace(
                 commit,
@@ -207,13 +224,18 @@ class Engine:
         if rests:
             execution.evict()
         else:
-            self._drive(execution, run, claim)
+            self._drive(execution, run, claim, self.leases.hold(claim, asked=asked))
         return run
+
+    async def write(self, commit: Commit) -> None:
+        """Make a commit of somebody else durable, together with those that are ready here."""
+        await self._journal.commit(commit)
 
     # -- going on -----------------------------------------------------------------------------
 
     async def claim(self, limit: int = CLAIM_AT_ONCE) -> int:
         """Take over runs that can go on and whose code is here; how many."""
+        asked = self._clock.monotonic()
         claimed = await self._store.claim_runs(
             self.owner,
             self._lease,
@@ -221,21 +243,37 @@ class Engine:
             workflows=self.workflows,
             timeout=self._patience,
         )
-        left = [one.claim for one in claimed]
+        for one in claimed[:1]:
+            hear(self._clock, one.claim.expires_at, self._lease, asked=asked)
+        # Kept from now on: to read the histories of many may take longer than a lease.
+        leases = [self.leases.hold(one.claim, asked=asked) for one in claimed]
+        left = dict(zip(leases, claimed, strict=True))
         try:
-            for one in claimed:
-                try:
-                    await self._resume(one)
-                except Exception as error:  # noqa: BLE001 - one run must not hold up the others
-                    # The store hands the run out again when its lease ends.
-                    log.error("run %s could not be taken over: %r", one.run.id, error)
-                left.remove(one.claim)
+            while left:
+                some = list(left.items())[:RESUME_AT_ONCE]
+                await asyncio.gather(*(self._take_over(one, lease) for lease, one in some))
+                for lease, _ in some:
+                    del left[lease]
         finally:
             if left:  # stopped in between: nobody here will ever drive these
-                await self._store.release(left, timeout=self._patience)
+                claims = [
+                    lease.claim
+                    for lease, one in left.items()
+                    if one.run.id not in self._drives and self.leases.drop(lease)
+                ]
+                await self._store.release(claims, timeout=self._patience)
         return len(claimed)
 
-    async def _resume(self, claimed: ClaimedRun) -> None:
+    async def _take_over(self, claimed: ClaimedRun, lease: Lease) -> None:
+        try:
+            if self.leases.keeps(lease):
+                await self._resume(claimed, lease)
+        except Exception as error:  # noqa: BLE001 - one run must not hold up the others
+            # The store hands the run out again when its lease ends.
+            self.leases.drop(lease)
+            log.error("run %s could not be taken over: %r", claimed.run.id, error)
+
+    async def _resume(self, claimed: ClaimedRun, lease: Lease) -> None:
         run, claim = claimed.run, claimed.claim
         workflow = self.workflows[run.workflow]
         digest = await load_digest(self._store, run)
@@ -253,15 +291,25 @@ class Engine:
             execution.evict()
             log.error("run %s is halted: %s", run.id, problem)
             await self._journal.commit(parked(claim, run.sequence, problem))
+            self.leases.drop(lease)
             return
-        self._drive(execution, run, claim, suspects)
+        self._drive(execution, run, claim, lease, suspects)
 
     def _drive(
-        self, execution: Execution, run: Run, claim: Claim, suspects: Iterable[Suspect] = ()
+        self,
+        execution: Execution,
+        run: Run,
+        claim: Claim,
+        lease: Lease,
+        suspects: Iterable[Suspect] = (),
     ) -> None:
         present = self._drives.get(run.id)
         if present is not None and present.claim.token > claim.token:
             execution.evict()  # the answer was so long on its way that we have claimed it anew
+            self.leases.drop(lease)
+            return
+        if not self.leases.keeps(lease):
+            execution.evict()  # lost meanwhile
             return
         if present is not None:
             # Its claim is superseded: it could work, but never record anything.
@@ -271,7 +319,10 @@ class Engine:
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
         self._tasks[run.id] = task
-        lease = self.leases.hold(claim, lost=task.cancel, renewed=drive.poke)
+        lease.lost, lease.renewed = task.cancel, drive.poke
+        if not self.leases.keeps(lease):
+            task.cancel()  # lost a moment ago, when nobody was to be told yet
+        drive.under_way.held = partial(self.leases.is_held, lease)
         task.add_done_callback(lambda task: self._over(run.id, drive, lease, task))
         # A task that is cancelled before it has begun runs no ``finally`` of its own.
         task.add_done_callback(lambda _: execution.evict())
@@ -283,14 +334,18 @@ class Engine:
         if not task.cancelled() and task.exception() is not None:
             # The store hands the run out again when its lease ends.
             log.error("run %s is dropped: %r", run_id, task.exception())
-        self._store.notifier.ring()
+        # One that ended as it should leaves nothing to be found: whoever looked at the store for
+        # that would look as often as there are runs.
+        if self._is_full or not drive.is_over:
+            self._store.notifier.wake(News.RUNS)
 
     # -- daemons ------------------------------------------------------------------------------
 
     async def _claim_for_ever(self) -> None:
         while True:
-            rings = self._store.notifier.rings
+            rings = self._store.notifier.rings_for(News.RUNS)
             room = min(self.room, CLAIM_AT_ONCE)
+            self._is_full = room <= 0
             looked_at = self._clock.now()
             pause = IDLE_SECONDS
             try:
@@ -305,7 +360,8 @@ class Engine:
                 raise  # nothing more can be claimed: the store was closed under us
             except Exception:
                 log.exception("claiming failed in an unforeseen way, trying again")
-            await self._store.notifier.wait(self._clock, pause, since=rings)
+            notifier = self._store.notifier
+            await notifier.wait(self._clock, pause, since=rings, news=News.RUNS)
 
     async def _idle_time(self, looked_at: datetime) -> float:
         due = await self._store.next_runnable_at()

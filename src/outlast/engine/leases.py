@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from outlast.engine.beside import Beside
 from outlast.errors import Closed, StoreFault, TryAgain
 from outlast.model.claim import Claim
-from outlast.ports.clock import SystemClock
+from outlast.ports.clock import SystemClock, hear
 from outlast.ports.store import Store
 
 log = logging.getLogger("outlast.engine")
@@ -93,12 +93,14 @@ class Leases:
         self,
         claim: Claim,
         *,
-        lost: Callable[[], object],
+        asked: float,
+        lost: Callable[[], object] = lambda: None,
         renewed: Callable[[], object] = lambda: None,
     ) -> Lease:
-        """Keep a claim that was got just now. `lost` is called when it is, or may be, another's;
-        `renewed` each time that it is known not to be; both in the main loop."""
-        lease = Lease(claim, self._clock.monotonic(), lost, renewed)
+        """Keep a claim that was `asked` for at that moment: an answer may be long on its way, and
+        the lease runs meanwhile. `lost` is called when it is, or may be, another's; `renewed` each
+        time that it is known not to be; both in the main loop."""
+        lease = Lease(claim, asked, lost, renewed)
         with self._lock:
             self._held[lease] = None
         self._any.set()
@@ -112,6 +114,15 @@ class Leases:
         if not self._held:
             self._any.clear()
         return held
+
+    def keeps(self, lease: Lease) -> bool:
+        """Whether it is kept here: it was neither dropped nor lost."""
+        return lease in self._held
+
+    def is_held(self, lease: Lease) -> bool:
+        """Whether it has not run out, by the monotonic clock. A process that stood still can ask
+        this before it has been told anything; soon the lease is renewed, or lost."""
+        return self._clock.monotonic() - lease.confirmed < self._seconds
 
     # -- on the main loop ---------------------------------------------------------------------
 
@@ -152,8 +163,12 @@ class Leases:
         with self._lock:
             held = list(self._held)
         asked = self._clock.monotonic()
+        oldest = min((lease.confirmed for lease in held), default=asked)
+        # Whoever waits longer than the lease lasts would give it up too late.
+        left = oldest + self._seconds - asked
+        patience = min(max(left, self._seconds / 12), self._seconds / 3)
         try:
-            found = await self._ask(store, [lease.claim for lease in held], opening)
+            found = await self._ask(store, [lease.claim for lease in held], patience, opening)
         except (TryAgain, StoreFault, asyncio.CancelledError) as error:
             unless_meant()
             log.warning("renewing failed, trying again: %s", error)
@@ -165,21 +180,34 @@ class Leases:
             log.exception("renewing failed in an unforeseen way, trying again")
             self._give_up_doubtful()
             return False
+        all_renewed = True
         for lease, claim in zip(held, found, strict=True):
-            if claim is not None:
-                lease.claim, lease.confirmed = claim, asked
+            if claim is None:
+                continue
+            if claim.expires_at is None or claim.expires_at != lease.claim.expires_at:
+                lease.confirmed = asked
+                hear(self._clock, claim.expires_at, self._seconds, asked=asked)
+            else:
+                # It is still ours, but it was locked, maybe by somebody who is about to take it.
+                all_renewed = False
+            lease.claim = claim
         self._call(self._kept, [one for one, claim in zip(held, found, strict=True) if claim])
         self._lose([one for one, claim in zip(held, found, strict=True) if claim is None])
-        return True
+        self._give_up_doubtful()
+        return all_renewed
 
     async def _ask(
-        self, store: Store, claims: Sequence[Claim], opening: asyncio.Task[None] | None
+        self,
+        store: Store,
+        claims: Sequence[Claim],
+        patience: float,
+        opening: asyncio.Task[None] | None,
     ) -> list[Claim | None]:
         if opening is not None:
             if not opening.done():
                 raise TryAgain("there is no connection yet")
             opening.result()
-        return await store.renew(claims, self._seconds, timeout=self._seconds / 3)
+        return await store.renew(claims, self._seconds, timeout=patience)
 
     def _kept(self, leases: Sequence[Lease]) -> None:
         for lease in leases:

@@ -7,11 +7,12 @@ that wait for their turn. What becomes of them is kept here until the next turn 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from msgspec import Raw
 
 from outlast.engine.arrivals import patiently
-from outlast.engine.bodies import Bodies, Outcome, StepContext
+from outlast.engine.bodies import Bodies, Outcome, StepContext, always
 from outlast.engine.execution import Execution
 from outlast.engine.interruptions import Suspects
 from outlast.engine.mapping import MapBodies
@@ -40,6 +41,7 @@ class UnderWay:
         arrived: asyncio.Event,
     ) -> None:
         self.suspects = Suspects(bodies.solitude, arrived)
+        self.held: Callable[[], bool] = always
         self.look = False
         """Whether one of them has left its outcome in the inbox."""
         self._store = store
@@ -234,6 +236,7 @@ class UnderWay:
             progress=progress,
             report=report,
             codec=self._execution.codec,
+            held=self.held,
         )
 
     def _report(self, key: str, attempt: int, details: Raw) -> None:

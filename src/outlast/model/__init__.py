@@ -17,6 +17,7 @@ from outlast.model.run import Change, Run, Status
 from outlast.model.snapshot import Progress, Snapshot
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.timer import Timer
+from outlast.model.worker import Worker
 
 __all__ = [
     "Activity",
@@ -45,5 +46,6 @@ __all__ = [
     "Status",
     "Task",
     "Timer",
+    "Worker",
     "new_id",
 ]

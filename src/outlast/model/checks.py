@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import isfinite
 
@@ -17,9 +17,9 @@ from outlast.model.event import Event
 from outlast.model.fact import Fact, hash_of
 from outlast.model.ids import SEPARATOR, check_id, check_name
 from outlast.model.inbox import Send
-from outlast.model.query import check_limit
 from outlast.model.run import Run, Status
 from outlast.model.task import Task
+from outlast.model.worker import Worker
 
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 PLAIN_BYTES = 1024
@@ -247,13 +247,10 @@ def check_task(task: Task) -> None:
     check_fields(task, f"task {task.id!r}")
 
 
-def check_take(queues: Collection[str], owner: str, visibility: float, limit: int) -> None:
-    """Refuse a wish for tasks that no queue could fulfil."""
-    for queue in queues:
-        check_name(queue, "queue name")
-    check_name(owner, "owner")
-    check_ttl(visibility)
-    check_limit(limit)
+def check_worker(worker: Worker) -> None:
+    """Refuse a worker that no store may list."""
+    check_name(worker.owner, "owner")
+    check_fields(worker, f"worker {worker.owner!r}")
 
 
 def check_delay(delay: float) -> None:

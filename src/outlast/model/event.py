@@ -65,6 +65,7 @@ class EventType(StrEnum):
     LOOP_ITERATED = "loop.iterated"
     UPDATE_ACCEPTED = "update.accepted"
     UPDATE_COMPLETED = "update.completed"
+    WORKFLOW_MOVED = "workflow.moved"
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -63,7 +63,8 @@ class StepCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 class StepFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """An attempt has failed. With `stopped` it was cut off in good order, because its process was
-    to end: that is nobody's fault, and does not count."""
+    to end: that is nobody's fault, and does not count. `frames` are the lines of the user's that the
+    error came through, the innermost last."""
 
     error: str
     attempt: int
@@ -71,6 +72,7 @@ class StepFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
     error_type: str = ""
     retry_at: datetime | None = None
     stopped: bool = False
+    frames: list[str] = []
 
 
 class BranchEvaluated(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -232,6 +234,14 @@ class UpdateCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
 
 
+class WorkflowMoved(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """The run goes on in another store, and is closed here. `state` is the hash of a fact: what has
+    to be known of it besides what is kept."""
+
+    moved_to: str
+    state: str = ""
+
+
 PAYLOADS: dict[str, type[Payload]] = {
     EventType.WORKFLOW_STARTED: WorkflowStarted,
     EventType.WORKFLOW_COMPLETED: WorkflowCompleted,
@@ -270,6 +280,7 @@ PAYLOADS: dict[str, type[Payload]] = {
     EventType.LOOP_ITERATED: LoopIterated,
     EventType.UPDATE_ACCEPTED: UpdateAccepted,
     EventType.UPDATE_COMPLETED: UpdateCompleted,
+    EventType.WORKFLOW_MOVED: WorkflowMoved,
 }
 _TYPE_OF: dict[type[Payload], str] = {payload: str(type) for type, payload in PAYLOADS.items()}
 

@@ -46,13 +46,20 @@ class Status(StrEnum):
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 
+MOVING, MOVED = "moving", "moved"
+"""What `wait_kind` says of a run that is closed because it goes on in another store: not all of it
+is there yet, or it is."""
+MOVED_TO = "moved to "
+
+
 class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The record of a run.
 
     `id` is chosen by the user, `uid` names one life of that id: deleting and reusing an id gives
     a new uid, and nothing of the old life can reach the new one. `ctx` holds what the workflow
     has published, by name, and nothing of ours. The fields from `sequence` on are kept by the
-    store; what a caller puts there is ignored, but for a `created_at` that an import brings.
+    store; what a caller puts there is ignored, but for the `created_at`, and of a run that has ended
+    the `ended_at`, that an import brings.
     """
 
     id: str
@@ -85,6 +92,13 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     created_at: datetime = EPOCH
     updated_at: datetime = EPOCH
     ended_at: datetime | None = None
+
+    @property
+    def moved_to(self) -> str | None:
+        """Where the run goes on, if it was moved, or is being moved, to another store."""
+        if self.status is Status.CANCELLED and self.wait_kind in (MOVING, MOVED):
+            return (self.error or "").removeprefix(MOVED_TO)
+        return None
 
     @property
     def resume_point(self) -> str | None:

@@ -3,6 +3,7 @@
 from outlast.ports.capability import Capability, Durability
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.codec import Codec, Transform
+from outlast.ports.doorbell import Doorbell
 from outlast.ports.notifier import LocalNotifier, Notifier
 from outlast.ports.queue import Queue
 from outlast.ports.store import Store
@@ -11,6 +12,7 @@ __all__ = [
     "Capability",
     "Clock",
     "Codec",
+    "Doorbell",
     "Durability",
     "LocalNotifier",
     "Notifier",

@@ -9,7 +9,7 @@ class Capability(StrEnum):
     """A declared ability. What a store does not declare must raise `Unsupported`; the conformance
     kit checks both sides."""
 
-    FIND = "find"  # find, run_ids: list runs by filters
+    FIND = "find"  # find, run_ids, counts: list and count runs
     INBOX = "inbox"  # send, inbox, and the parts of a commit that fold and send
     CHILDREN = "children"  # starts of a commit
     TASKS = "tasks"  # tasks of a commit, claim_task, find_available_tasks
@@ -23,6 +23,8 @@ class Capability(StrEnum):
     RETENTION = "retention"  # expire: remove what ended long ago
     ATOMIC_BATCH = "atomic_batch"  # commit(atomic=True) over several runs
     OWNER_GONE = "owner_gone"  # tell that an owner has died before its lease ends
+    WORKERS = "workers"  # present, leave, workers: who is alive
+    MOVE = "move"  # belongings, skip_tokens: what moving runs to another store needs
 
 
 ALL_CAPABILITIES = frozenset(Capability)
@@ -32,6 +34,8 @@ COMMIT_CAPABILITIES = ALL_CAPABILITIES - {
     Capability.KEYS,
     Capability.RETENTION,
     Capability.OWNER_GONE,
+    Capability.WORKERS,
+    Capability.MOVE,
 }
 """Those that a part of a commit may need."""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from outlast.model.times import from_micros, to_micros
 
 if TYPE_CHECKING:
     from outlast.ports.store import Store
@@ -64,3 +66,45 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class ServerClock(SystemClock):
+    """The clock of a database that many machines share: what it last said, and the time that has
+    passed here since, which nobody can set. Whatever the clock of the machine says, timers that
+    one process sets are due for another when they should be, and leases are judged alike.
+
+    Until it has heard anything, it is the clock of the machine.
+    """
+
+    DRIFT = 1e-4
+    """How many seconds two clocks may go apart in one."""
+
+    def __init__(self) -> None:
+        # Microseconds of the server beyond our own, how far off they may be, since when.
+        self._known: tuple[int, float, float] | None = None
+
+    def now(self) -> datetime:
+        known = self._known
+        if known is None:
+            return super().now()
+        return from_micros(int(self.monotonic() * 1e6) + known[0])
+
+    def heard(self, moment: datetime, *, asked: float) -> None:
+        """The server said that it is `moment`, to a question asked when `monotonic` said that. An
+        answer that was long on its way says little; but one that cannot be explained by that says
+        that the server's clock was set."""
+        answered = self.monotonic()
+        error = (answered - asked) / 2
+        ahead = to_micros(moment) - int((asked + error) * 1e6)
+        known = self._known
+        if known is not None:
+            doubt = known[1] + (answered - known[2]) * self.DRIFT
+            if error > doubt and abs(ahead - known[0]) <= (error + doubt) * 1e6:
+                return
+        self._known = (ahead, error, answered)
+
+
+def hear(clock: Clock, until: datetime | None, seconds: float, *, asked: float) -> None:
+    """A lease of so many seconds was given `until` then: that tells a server's clock the time."""
+    if isinstance(clock, ServerClock) and until is not None:
+        clock.heard(until - timedelta(seconds=seconds), asked=asked)

@@ -24,10 +24,11 @@ from typing import ClassVar, NoReturn, Self
 
 from outlast.errors import Unsupported
 from outlast.model.activity import Activity
+from outlast.model.belongings import Belongings
 from outlast.model.checks import check_batch
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Creation, Outcome, Refusal
-from outlast.model.decision import wakes
+from outlast.model.decision import News, news_of
 from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.fact import Fact
@@ -37,6 +38,7 @@ from outlast.model.run import Run, Status
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import Task
 from outlast.model.timer import Timer
+from outlast.model.worker import Worker
 from outlast.ports.capability import COMMIT_CAPABILITIES, Capability, Durability
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
@@ -171,6 +173,29 @@ class StoreCore(ABC):
         """Runs that match, newest first with ties broken by the greater id, filtered before the limit. The
         cursor of a page goes on after its last run (capability FIND)."""
         self._unsupported(Capability.FIND)
+
+    async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
+        """How many runs there are by workflow and status, exactly; pairs without a run are left out.
+        The stores of outlast read no more than a few rows for each pair (capability FIND)."""
+        self._unsupported(Capability.FIND)
+
+    # -- workers ------------------------------------------------------------------------------
+
+    async def present(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
+        """Take a worker's word that it lives, in place of its last one. It is due again within
+        `ttl` seconds. The store sets the times. Workers silent for longer than a day are
+        forgotten (capability WORKERS)."""
+        self._unsupported(Capability.WORKERS)
+
+    async def leave(self, owner: str, *, timeout: float | None = None) -> bool:
+        """Take a worker off the list, because it stops; whether it was there
+        (capability WORKERS)."""
+        self._unsupported(Capability.WORKERS)
+
+    async def workers(self, *, timeout: float | None = None) -> list[Worker]:
+        """The workers that are present, or fell silent without having left, by start and owner
+        (capability WORKERS)."""
+        self._unsupported(Capability.WORKERS)
 
     # -- inbox --------------------------------------------------------------------------------
 
@@ -317,6 +342,18 @@ class StoreCore(ABC):
         child of one, is never touched (capability RETENTION)."""
         self._unsupported(Capability.RETENTION)
 
+    # -- moving to another store --------------------------------------------------------------
+
+    async def belongings(self, run_id: str, *, timeout: float | None = None) -> Belongings:
+        """What a run owns that no other method reads; empty for an unknown run
+        (capability MOVE)."""
+        self._unsupported(Capability.MOVE)
+
+    async def skip_tokens(self, above: int, *, timeout: float | None = None) -> None:
+        """Make sure that every token that this store object gives out from now on is greater than
+        `above`, which another store has given out (capability MOVE)."""
+        self._unsupported(Capability.MOVE)
+
     # -- for adapters -------------------------------------------------------------------------
 
     def check(self, commits: Sequence[Commit], *, atomic: bool = False) -> None:
@@ -333,8 +370,11 @@ class StoreCore(ABC):
 
     def announce(self, commits: Sequence[Commit]) -> None:
         """What `commit` calls last: ring, if somebody who waits may find something now."""
-        if any(wakes(commit) for commit in commits):
-            self.notifier.ring()
+        news = News(0)
+        for commit in commits:
+            news |= news_of(commit)
+        if news:
+            self.notifier.ring(news)
 
     def _require(self, capability: Capability) -> None:
         if capability not in self.capabilities:

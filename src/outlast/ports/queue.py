@@ -20,8 +20,10 @@ from types import TracebackType
 from typing import Self
 
 from outlast.errors import InvalidValue, Unsupported
-from outlast.model.claim import Claim
+from outlast.model.claim import Claim, check_ttl
 from outlast.model.flow import Flow, FlowChange, check_flow, check_queue
+from outlast.model.ids import check_name
+from outlast.model.query import check_limit
 from outlast.model.stats import QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.ports.clock import Clock, SystemClock
@@ -102,11 +104,11 @@ class Queue(ABC):
     async def take(
         self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
     ) -> Delivery | None:
-        """`take_many` of one task of one queue, or None."""
-        taken = await self.take_many(
+        """Hand out the next ready task of a queue now, or None: `take_many` of one."""
+        found = await self.take_many(
             [queue], owner=owner, visibility=visibility, limit=1, timeout=timeout
         )
-        return taken[0] if taken else None
+        return found[0] if found else None
 
     async def dequeue(
         self,
@@ -232,3 +234,14 @@ class Queue(ABC):
         lease, a start that is no longer counted. None: not by time. A hint for sleepers; a queue
         that cannot tell cheaply answers with its present."""
         return self.clock.now()
+
+
+def check_taking(queues: Collection[str], owner: str, visibility: float, limit: int) -> None:
+    """What `take_many` calls first: refuse bad input."""
+    if isinstance(queues, str):
+        raise InvalidValue(f"queues={queues!r}: give the names of queues in a list")
+    for queue in queues:
+        check_name(queue, "queue name")
+    check_name(owner, "owner")
+    check_ttl(visibility)
+    check_limit(limit)

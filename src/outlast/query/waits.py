@@ -9,7 +9,8 @@ from shlex import quote
 
 from msgspec import Struct
 
-from outlast.model.run import Run, Status
+from outlast.model.run import MOVING, Run, Status
+from outlast.model.stats import QueueStats
 from outlast.query.outline import Part
 
 
@@ -22,10 +23,20 @@ class Reason(Struct, frozen=True, kw_only=True):
     commands: tuple[str, ...] = ()
 
 
-def reasons(run: Run, parts: Sequence[Part], *, now: datetime, inbox: int = 0) -> list[Reason]:
-    """Why a run is where it is, the most important first."""
+def reasons(
+    run: Run,
+    parts: Sequence[Part],
+    *,
+    now: datetime,
+    inbox: int = 0,
+    queue: QueueStats | None = None,
+) -> list[Reason]:
+    """Why a run is where it is, the most important first. `queue` is how the queue stands in which
+    it waits for its turn."""
     open_parts = [one for part in parts for one in part.everything() if _waits(one)]
     id = quote(run.id)
+    if run.moved_to is not None:
+        return [_moved(run, id)]
     if run.status.terminal:
         return [_ended(run, id)]
     if run.status is Status.PAUSED:
@@ -45,6 +56,8 @@ def reasons(run: Run, parts: Sequence[Part], *, now: datetime, inbox: int = 0) -
                 commands=(f"outlast resume {id}   # once code that fits is deployed",),
             )
         ]
+    if run.wait_kind == "queue":
+        return [_in_line(run, id, queue)]
     held = run.owner is not None and run.claimed_until is not None
     found = []
     if held and run.claimed_until is not None and run.claimed_until > now:
@@ -69,6 +82,22 @@ def _waits(part: Part) -> bool:
     return part.is_open and part.kind not in ("task", "scope", "loop", "compensation")
 
 
+def _moved(run: Run, id: str) -> Reason:
+    where = quote(run.moved_to or "")
+    if run.wait_kind == MOVING:
+        return Reason(
+            text=f"It is being moved to {_escaped(run.moved_to)} since {{}}, and goes on nowhere "
+            "until that is done.",
+            times=(run.updated_at,),
+            commands=(f"outlast move --to {where}   # unless one is under way",),
+        )
+    return Reason(
+        text=f"It was moved to {_escaped(run.moved_to)} at {{}} and goes on there.",
+        times=(run.updated_at,),
+        commands=(f"outlast show {id} --store {where}",),
+    )
+
+
 def _ended(run: Run, id: str) -> Reason:
     at = run.ended_at or run.updated_at
     if run.status is Status.COMPLETED:
@@ -85,6 +114,28 @@ def _ended(run: Run, id: str) -> Reason:
         times=(at,),
         commands=(f"outlast show {id}", f"outlast retry {id}"),
     )
+
+
+def _in_line(run: Run, id: str, queue: QueueStats | None) -> Reason:
+    name = quote(run.queue)
+    text = f"It waits since {{}} for its turn in queue {_one(run.queue)}"
+    rules = None if queue is None else queue.flow
+    commands: tuple[str, ...] = (f"outlast queue show {name}", f"outlast cancel {id}")
+    if queue is None or rules is None or queue.blocked_by is None:
+        text += (
+            ". Nothing keeps the queue from going on: it begins when its time and its turn have come "
+            f"and a worker serves that queue and has the code of {_one(run.workflow)}."
+        )
+    elif queue.blocked_by == "paused":
+        text += ", which is paused."
+        commands = (f"outlast queue resume {name}", *commands)
+    elif queue.blocked_by == "concurrency":
+        text += f", which has {queue.in_flight} under way and allows {rules.concurrency} at once."
+        commands = (f"outlast queue set {name} --concurrency N", *commands)
+    else:
+        text += ", whose rate lets none begin now."
+        commands = (f"outlast queue set {name} --rate N/SECONDS", *commands)
+    return Reason(text=text, times=(run.created_at,), commands=commands)
 
 
 def _stuck(run: Run, *, held: bool) -> Reason:

@@ -14,13 +14,13 @@ from outlast.testing.effects import Execution, Ledger
 
 def violations(final: Dump, ledger: Ledger, *, settled: bool = True) -> list[str]:
     """Every promise that was not kept, in sentences. `settled`: nothing more will happen."""
-    lost = _Losses(ledger)
+    lost = Losses(ledger)
     effects = [line.effect(stale=lost.before(line)) for line in ledger.executions]
     evidence = Evidence(dumps=[final], ops=ledger.log.ops, effects=effects, settled=settled)
     return [str(violation) for violation in (*check(evidence), *check_engine(evidence))]
 
 
-class _Losses:
+class Losses:
     """Who lost which run to whom, and when."""
 
     def __init__(self, ledger: Ledger) -> None:

@@ -39,9 +39,10 @@ from typing import Any, TypeVar
 
 from outlast.errors import WorkflowMisuse
 from outlast.ports.clock import Clock
+from outlast.ports.queue import Queue
 from outlast.ports.store import Store
 from outlast.testing.clock import START, ManualClock, wake
-from outlast.testing.wrapping import WrappedStore
+from outlast.testing.wrapping import WrappedQueue, WrappedStore
 
 T = TypeVar("T")
 
@@ -277,6 +278,27 @@ class WatchedStore(WrappedStore):
     def __getattr__(self, name: str) -> Any:
         """What this store has beyond the port."""
         return getattr(self.inner, name)
+
+    def queue(self) -> Queue:
+        return WatchedQueue(self.inner.queue(), self._virtual)
+
+    async def around(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        with self._virtual.working():
+            return await call()
+
+
+class WatchedQueue(WrappedQueue):
+    """A queue whose calls hold a virtual clock."""
+
+    def __init__(self, inner: Queue, clock: VirtualClock) -> None:
+        super().__init__(inner)
+        self._virtual = clock
 
     async def around(
         self,

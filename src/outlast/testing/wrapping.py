@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 def _through(primitive: F) -> F:
-    """The same method, which asks `around` and then the store inside."""
+    """The same method, which asks `around` and then the store or queue inside."""
     name = primitive.__name__
 
     @wraps(primitive, updated=())  # its __dict__ says that it is abstract
-    async def passed_on(self: WrappedStore, *args: Any, **kwargs: Any) -> Any:
+    async def passed_on(self: Any, *args: Any, **kwargs: Any) -> Any:
         async def call() -> Any:
             return await getattr(self.inner, name)(*args, **kwargs)
 
@@ -72,6 +72,10 @@ class WrappedStore(Store):
     next_runnable_at = _through(StoreCore.next_runnable_at)
     owner_gone = _through(StoreCore.owner_gone)
     find = _through(StoreCore.find)
+    counts = _through(StoreCore.counts)
+    present = _through(StoreCore.present)
+    leave = _through(StoreCore.leave)
+    workers = _through(StoreCore.workers)
     send = _through(StoreCore.send)
     inbox = _through(StoreCore.inbox)
     claim_task = _through(StoreCore.claim_task)
@@ -91,3 +95,54 @@ class WrappedStore(Store):
     recall = _through(StoreCore.recall)
     delete = _through(StoreCore.delete)
     expire = _through(StoreCore.expire)
+    belongings = _through(StoreCore.belongings)
+    skip_tokens = _through(StoreCore.skip_tokens)
+
+
+class WrappedQueue(Queue):
+    """A queue that passes everything on to `inner`. It is opened and closed with it."""
+
+    def __init__(self, inner: Queue) -> None:
+        super().__init__(
+            clock=inner.clock, notifier=inner.notifier, max_attempts=inner.max_attempts
+        )
+        self.inner = inner
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "max_attempts" and "inner" in self.__dict__:
+            self.inner.max_attempts = value
+
+    async def around(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        """What to do with one call of the primitive `name`. Here: just do it."""
+        return await call()
+
+    async def open(self) -> None:
+        await self.inner.open()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    enqueue = _through(Queue.enqueue)
+    take_many = _through(Queue.take_many)
+    ack = _through(Queue.ack)
+    nack = _through(Queue.nack)
+    extend = _through(Queue.extend)
+    len = _through(Queue.len)
+    names = _through(Queue.names)
+    dead = _through(Queue.dead)
+    redrive = _through(Queue.redrive)
+    purge = _through(Queue.purge)
+    set_flow = _through(Queue.set_flow)
+    drop_flow = _through(Queue.drop_flow)
+    declare_flow = _through(Queue.declare_flow)
+    flows = _through(Queue.flows)
+    flow_changes = _through(Queue.flow_changes)
+    stats = _through(Queue.stats)
+    next_ready_at = _through(Queue.next_ready_at)

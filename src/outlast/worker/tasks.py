@@ -2,7 +2,7 @@
 
 ::
 
-    queue ── take (lease, delivery counted) ──▶ body ──▶ send(report, finishes=[claim])
+    queue ── take (leases, deliveries counted) ▶ body ──▶ send(report, finishes=[claim])
                         ▲                        │            one atomic step: the task is gone
                         └── renew, every third ◀─┘            and the run has its outcome
 
@@ -22,24 +22,22 @@ from msgspec import Raw
 
 from outlast.engine.bodies import Bodies, Outcome, StepContext
 from outlast.engine.definition import StepDefinition
-from outlast.engine.leases import Lease, Leases, unless_meant
+from outlast.engine.leases import Lease, Leases
 from outlast.engine.operations.remote import StepReport, queue_of
 from outlast.engine.operations.step import failure_of, interruption_of, stop_of
 from outlast.engine.retry import MAX_INTERRUPTIONS
-from outlast.errors import Closed, Fenced, OutlastError, StoreFault, TryAgain
+from outlast.errors import Fenced, OutlastError, StoreFault, TryAgain
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.payloads import StepFailed
+from outlast.model.query import MAX_LIMIT
 from outlast.model.task import Delivery, Task
 from outlast.model.wire import to_json
-from outlast.ports.clock import look_again_after
 from outlast.ports.codec import Codec
-from outlast.ports.notifier import hears_all
 from outlast.ports.store import Store
+from outlast.worker.looking import look_for_ever
+from outlast.worker.reports import Reports
 
-CONCURRENCY = 100
-IDLE_SECONDS = 1.0
-LISTENING_SECONDS = 5.0
-LONGEST_PAUSE = 86_400.0
+STEPS_AT_ONCE = 100
 SENDING_PAUSES = (0.05, 0.2, 1.0, 3.0, 10.0)
 IN_THREAD = "a step in a thread"
 log = logging.getLogger("outlast.worker")
@@ -58,7 +56,7 @@ class TaskWorker:
         owner: str,
         lease: float,
         leases: Leases,
-        concurrency: int = CONCURRENCY,
+        concurrency: int = STEPS_AT_ONCE,
     ) -> None:
         self._store = store
         self._clock = store.clock
@@ -69,6 +67,7 @@ class TaskWorker:
         self._concurrency = concurrency
         self._bodies = Bodies(codec, store.clock, grace=lease / 4)
         self._leases = leases
+        self._reports = Reports(store)
         self._working: dict[asyncio.Task[None], Lease] = {}
         self._room = asyncio.Event()
         self._stopping = False
@@ -79,7 +78,8 @@ class TaskWorker:
         if self._steps and not self._daemons:
             self._queue = self._store.queue()
             await self._queue.open()
-            self._daemons = [asyncio.create_task(self._take_for_ever())]
+            looking = look_for_ever(self._store, self._queue, list(self._steps), self._take_some)
+            self._daemons = [asyncio.create_task(looking)]
 
     async def close(self) -> None:
         """Stop: what is under way is cut off, and its runs are told."""
@@ -100,51 +100,35 @@ class TaskWorker:
             self._daemons = []
             await self._queue.close()
 
-    # -- taking -------------------------------------------------------------------------------
-
-    async def _take_for_ever(self) -> None:
-        patience = look_again_after(self._clock, self._idle)
-        pause = min(self._idle, patience)
-        while True:
-            notifier = self._store.notifier
-            rings = notifier.rings
-            try:
-                if await self._take_some():
-                    continue
-            except (TryAgain, StoreFault, asyncio.CancelledError) as error:
-                unless_meant()
-                log.warning("taking tasks failed, trying again: %s", error)
-            except Closed:
-                raise
-            except Exception:
-                log.exception("taking tasks failed in an unforeseen way, trying again")
-            await notifier.wait(self._clock, pause, since=rings)
-            # Nobody rings when a lease ends: where time is virtual, that is looked for less and
-            # less often, and at last no more.
-            patience = look_again_after(self._clock, self._idle)
-            slower = self._idle if notifier.rings != rings else 2 * pause
-            pause = min(slower, patience) if slower < LONGEST_PAUSE else patience
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that it takes tasks of."""
+        return tuple(sorted(self._steps))
 
     @property
-    def _idle(self) -> float:
-        return LISTENING_SECONDS if hears_all(self._store.notifier) else IDLE_SECONDS
+    def doing(self) -> int:
+        """How many tasks it does now."""
+        return len(self._working)
+
+    # -- taking -------------------------------------------------------------------------------
 
     async def _take_some(self) -> bool:
-        """Take a task of each step that has one, while there is room; whether there was any."""
-        found = False
-        for queue, step in self._steps.items():
-            while len(self._working) >= self._concurrency:
-                self._room.clear()
-                await self._room.wait()
-            delivery = await self._queue.take(queue, owner=self._owner, visibility=self._lease)
-            if delivery is not None:
-                found = True
-                name = IN_THREAD if step.in_thread else None
-                working = asyncio.create_task(self._work(step, delivery), name=name)
-                lost = partial(working.cancel, "its lease was lost")
-                self._working[working] = self._leases.hold(delivery.claim, lost=lost)
-                working.add_done_callback(self._over)
-        return found
+        """Take as many tasks as there is room for; whether there was any."""
+        while (room := self._concurrency - len(self._working)) <= 0:
+            self._room.clear()
+            await self._room.wait()
+        asked = self._clock.monotonic()
+        found = await self._queue.take_many(
+            self._steps, owner=self._owner, visibility=self._lease, limit=min(room, MAX_LIMIT)
+        )
+        for delivery in found:
+            step = self._steps[delivery.task.queue]
+            name = IN_THREAD if step.in_thread else None
+            working = asyncio.create_task(self._work(step, delivery), name=name)
+            lost = partial(working.cancel, "its lease was lost")
+            self._working[working] = self._leases.hold(delivery.claim, asked=asked, lost=lost)
+            working.add_done_callback(self._over)
+        return bool(found)
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._leases.drop(self._working.pop(task))
@@ -203,12 +187,17 @@ class TaskWorker:
             progress=None if progress is None else Raw(progress.encode()),
             report=report,
             codec=self._codec,
+            held=self._is_held,
         )
         try:
             args, kwargs = step.signature.decode_call(self._codec, task.input or Raw(b"{}"))
         except OutlastError as misfit:
             return Outcome(None, misfit, 0)
         return await self._bodies.attempt(step, context, args, kwargs)
+
+    def _is_held(self) -> bool:
+        task = asyncio.current_task()
+        return task is not None and self._leases.is_held(self._working[task])
 
     def _failed(
         self, step: StepDefinition, task: Task, attempt: int, outcome: Outcome
@@ -227,7 +216,7 @@ class TaskWorker:
         send = _to_run(task, report, id=f"{task.id} {delivery.claim.token}")
         for pause in (*SENDING_PAUSES, None):
             try:
-                [receipt] = await self._store.send([send], finishes=[delivery.claim])
+                receipt = await self._reports.send(send, delivery.claim)
             except Fenced:
                 return  # told already, or another worker has it now
             except TryAgain:

@@ -6,18 +6,20 @@ from datetime import datetime
 
 import click
 
+from outlast.cli.completing import RUN
 from outlast.cli.finding import find_run
 from outlast.cli.moments import iso
 from outlast.cli.neutral import neutral, neutral_lines
 from outlast.cli.output import Output
 from outlast.cli.session import Session, with_session
+from outlast.client.queues import Queues
 from outlast.ports.capability import Capability
 from outlast.query.outline import outline
 from outlast.query.waits import reasons
 
 
 @click.command("why")
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", type=RUN)
 @with_session
 async def why_command(session: Session, *, run_id: str) -> None:
     """Say in a sentence or two what a run waits for, since when, until when, and who holds it.
@@ -32,7 +34,10 @@ async def why_command(session: Session, *, run_id: str) -> None:
         inbox = 0
         if Capability.INBOX in store.capabilities:
             inbox = len(await store.inbox(run.id, limit=1_000))
-        found = reasons(run, parts, now=await store.now(), inbox=inbox)
+        queue = None
+        if run.wait_kind == "queue":
+            [queue] = await Queues(store).stats(run.queue)
+        found = reasons(run, parts, now=await store.now(), inbox=inbox, queue=queue)
     if out.json:
         for reason in found:
             out.value(

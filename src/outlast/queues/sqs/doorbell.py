@@ -2,54 +2,70 @@
 
 ::
 
-    commit ── ring ──▶ waiters here, at once
-                └────▶ flag ── at most one tiny message in a while, by a thread ──▶ SQS
-    SQS ── long poll, by a thread, while somebody here waits ──▶ deleted, waiters here are woken
+    ring ──▶ SendMessage ──▶ SQS ──▶ long poll, of whichever process gets it
+                                        │ heard: those who look there are woken
+                                        ▼
+             nothing is left            DeleteMessage
+             something is left          shown again, at once or soon: another process gets it
+             never settled (it died)    shown again when its visibility ends
 
-A message names nothing but its sender. It reaches one of the processes that wait, which claims from
-the store whatever is runnable by then; so a message that is lost, doubled, late, stale or overtaken
-does no harm, and what nobody rang for is found by looking again after a while. Nothing is kept
-between processes: each passes on its own rings, and none has to take over those of another.
+A message names its sender and nothing else. One that is not ours is no ring: it is left alone, for
+its owner or the redrive policy of the queue, and told of once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-import threading
-from types import TracebackType
-from typing import Any, Self
+import random
+from collections.abc import Callable
 
-from outlast.errors import InvalidValue, OutlastError
-from outlast.ports.clock import Clock
-from outlast.ports.notifier import LocalNotifier
-from outlast.queues.sqs.calls import BATCH, Calls, Place
+import msgspec
+from msgspec import Struct
+
+from outlast.errors import Closed, InvalidValue, OutlastError
+from outlast.ports.doorbell import Doorbell
+from outlast.queues.sqs.calls import BATCH, Calls, Entry, Place
 from outlast.queues.sqs.client import SqsClient
+from outlast.queues.sqs.location import Location
+from outlast.queues.sqs.message import Message
 from outlast.queues.sqs.places import Places
-
-PAUSE = 0.2
-"""Seconds between two messages: more rings in between are one."""
 
 LONG_POLL = 20
 HEARING = 30
-"""Seconds for which a message is hidden while it is heard and deleted."""
+"""Seconds for which a message is hidden while the store is looked at."""
 
-OWN_TURNS = 3
-"""How often a process may get a message of its own until it deletes it. It hands it on and does not
-listen for a moment, so that another one gets it."""
+AT_ONCE, MOST_TURNS, LONGEST_REST = 3, 10, 30
+"""A message that goes on is shown at once the first times, then after 1, 2, 4 … seconds, so that
+work which nobody can take does not keep everybody busy; at last it is dropped. Whoever sweeps the
+store rings anew if there is still reason to."""
+
+REST = 0.2
+"""Seconds for which a process does not listen after it has passed something on: another one should
+get it."""
 
 FIRST_RETRY, LONGEST_RETRY = 0.5, 30.0
+LONGEST_CALL = 10.0
 MINUTE = {"MessageRetentionPeriod": "60"}
 """A ring that is older tells nothing: everybody has looked since."""
 
 _log = logging.getLogger("outlast.sqs")
 
 
-class SqsDoorbell(LocalNotifier):
-    """Rings here and, while it is open, in one of the other processes on the same SQS queue.
+class Ring(Struct, frozen=True):
+    """What the text of a message says: which form it has, and who rang."""
 
-    Give it to a store: ``store.notifier = doorbell``. `client`, `region` and `endpoint` are as for
-    `SqsQueue`. The queue is named, or given by its `url`; it must be a standard one, for rings alone.
+    outlast: int
+    ring: str
+
+
+class SqsDoorbell(Doorbell):
+    """Rings in one of the other processes that have a doorbell on the same SQS queue.
+
+    Give it to an app: ``App(store, doorbell=SqsDoorbell("bell"))``. `client`, `region` and
+    `endpoint` are as for `SqsQueue`. The queue is named, or given by its `url`; it must be a
+    standard one, for rings alone. `create` makes it if it is missing.
     """
 
     def __init__(
@@ -61,155 +77,173 @@ class SqsDoorbell(LocalNotifier):
         region: str | None = None,
         endpoint: str | None = None,
         create: bool = False,
-        pause: float = PAUSE,
     ) -> None:
-        super().__init__()
-        if not pause >= 0:
-            raise InvalidValue(f"pause={pause}: use 0 or more seconds")
-        self._name = os.urandom(8).hex()
+        self._text = msgspec.json.encode(Ring(1, os.urandom(8).hex())).decode()
         self._queue = queue
-        self._pause = pause
         self._calls = Calls(client, region, endpoint)
-        urls = None if url is None else {queue: url}
         self._places = Places(
             self._calls,
             prefix="",
-            urls=urls,
+            urls=None if url is None else {queue: url},
             fifo=False,
             create=create,
             dead_suffix=None,
             attributes=MINUTE,
         )
-        self._state = threading.Condition()
-        self._waiters = 0
-        self._is_owed = False
-        self._life: object | None = None
+        self._held: list[Message] = []
+        self._settled = asyncio.Event()
+        self._rest = 0.0
+        self._has_told = False
+        self._listening: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
-        """From now on it rings elsewhere, too. Opening it twice does nothing."""
-        if self._life is not None:
+    @classmethod
+    def at(cls, location: str) -> SqsDoorbell:
+        """The doorbell that ``sqs://bell?region=…`` or ``sqs+https://…/bell`` names."""
+        given = Location.of(location)
+        return cls(
+            given.queue,
+            url=given.url,
+            region=given.region,
+            endpoint=given.endpoint,
+            create=given.create,
+        )
+
+    async def open(self, wake: Callable[[], None]) -> None:
+        if self._listening is not None:
             return
         self._calls.open()
-        place = await self._places.of(self._queue)
-        if place.is_fifo:
-            raise InvalidValue("a doorbell needs a standard queue: FIFO would hold rings back")
-        self._life = life = object()
-        for work in (self._pass_on, self._listen):
-            threading.Thread(
-                target=work, args=(place, life), name="outlast-doorbell", daemon=True
-            ).start()
+        try:
+            place = await self._places.of(self._queue, timeout=LONGEST_CALL)
+            if place.is_fifo:
+                raise InvalidValue("a doorbell needs a standard queue: FIFO would hold rings back")
+        except BaseException:
+            self._calls.close()
+            raise
+        self._listening = asyncio.create_task(self._listen(place, wake), name="outlast listens")
 
     async def close(self) -> None:
-        """Stop. It still rings here. Closing it twice does nothing."""
-        with self._state:
-            self._life = None
-            self._state.notify_all()
-        self._calls.close()
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+            self.is_listening = False
+            held, self._held = self._held, []
+            await self._show(held, 0)
+            self._calls.close()
 
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    def ring(self) -> None:
-        super().ring()
-        with self._state:
-            self._is_owed = True
-            self._state.notify_all()
-
-    async def wait(self, clock: Clock, seconds: float, *, since: int) -> bool:
-        self._count(1)
+    async def describe(self) -> dict[str, str]:
+        """The attributes of the queue, as SQS tells them, for whoever checks its settings."""
+        is_open = self._listening is not None
+        if not is_open:
+            self._calls.open()
         try:
-            return await super().wait(clock, seconds, since=since)
+            place = await self._places.of(self._queue, timeout=LONGEST_CALL)
+            answer = await self._calls.call(
+                "get_queue_attributes",
+                place.name,
+                timeout=LONGEST_CALL,
+                QueueUrl=place.url,
+                AttributeNames=["All"],
+            )
         finally:
-            self._count(-1)
+            if not is_open:
+                self._calls.close()
+        return {"QueueUrl": place.url, **answer.get("Attributes", {})}
 
-    def _count(self, change: int) -> None:
-        with self._state:
-            self._waiters += change
-            self._state.notify_all()
+    async def ring(self) -> None:
+        place = await self._places.of(self._queue, timeout=LONGEST_CALL)
+        await self._calls.call(
+            "send_message",
+            place.name,
+            timeout=LONGEST_CALL,
+            QueueUrl=place.url,
+            MessageBody=self._text,
+        )
 
-    # -- in threads ---------------------------------------------------------------------------
+    async def settle(self, heard: int, *, left: bool) -> int:
+        count = len(self._held) - (self.heard - heard)
+        messages, self._held = self._held[: max(count, 0)], self._held[max(count, 0) :]
+        if not messages:
+            return 0
+        on = [one for one in messages if left and one.received < MOST_TURNS]
+        over = [{"ReceiptHandle": one.handle} for one in messages if one not in on]
+        await self._batch("delete_message_batch", over)
+        for message in on:
+            later = message.received - AT_ONCE
+            await self._show([message], 0 if later <= 0 else min(2 ** (later - 1), LONGEST_REST))
+        self._rest = REST if on else 0.0
+        self._settled.set()
+        return len(on)
 
-    def _pass_on(self, place: Place, life: object) -> None:
-        while True:
-            with self._state:
-                self._state.wait_for(lambda: self._is_owed or self._life is not life)
-                if self._life is not life:
-                    return
-                self._is_owed = False
-            try:
-                self._calls.do(
-                    "send_message", place.name, {"QueueUrl": place.url, "MessageBody": self._name}
-                )
-            except OutlastError as error:
-                # Nobody is told, and nothing is lost: they look again after a while.
-                _log.debug("a ring was not passed on: %s", error)
-            self._rest(self._pause, life)
+    # -- listening ----------------------------------------------------------------------------
 
-    def _listen(self, place: Place, life: object) -> None:
+    async def _listen(self, place: Place, wake: Callable[[], None]) -> None:
         retry = FIRST_RETRY
         while True:
-            with self._state:
-                # Who is busy does not listen: the ring is for those who have time.
-                self._state.wait_for(lambda: self._waiters or self._life is not life)
-                if self._life is not life:
-                    return
             try:
-                self._hear(place, life)
+                await self._hear(place, wake)
                 retry = FIRST_RETRY
-            except OutlastError as error:
-                _log.debug("cannot listen: %s", error)
-                self._rest(retry, life)
+            except (OutlastError, OSError) as error:
+                if isinstance(error, Closed):
+                    return
+                level = logging.WARNING if self.is_listening else logging.DEBUG
+                _log.log(level, "nothing is heard, work is found by looking: %s", error)
+                self.is_listening = False
+                await asyncio.sleep(retry * random.uniform(0.5, 1))
                 retry = min(2 * retry, LONGEST_RETRY)
 
-    def _hear(self, place: Place, life: object) -> None:
-        answer = self._calls.do(
-            "receive_message",
-            place.name,
-            {
-                "QueueUrl": place.url,
-                "MaxNumberOfMessages": BATCH,
-                "WaitTimeSeconds": LONG_POLL,
-                "VisibilityTimeout": HEARING,
-                "AttributeNames": ["ApproximateReceiveCount"],
-            },
-        )
-        found = answer.get("Messages", [])
-        if not found:
+    async def _hear(self, place: Place, wake: Callable[[], None]) -> None:
+        """One long poll. What it brings is looked into before there is another."""
+        found = await self._calls.receive(place, seconds=HEARING, wait=LONG_POLL, count=BATCH)
+        self.is_listening = True
+        rings = [one for one in found if _is_ring(one.body)]
+        if len(rings) < len(found):
+            self._tell(place)
+        if not rings:
             return
-        # What comes after the end, or is our own, is for others.
-        gone = self._life is not life
-        ours = [one for one in found if gone or self._is_to_hand_on(one)]
-        heard = [one for one in found if one not in ours]
-        if any(one["Body"] != self._name for one in heard):
-            super().ring()
-        self._batch("delete_message_batch", place, heard)
-        self._batch("change_message_visibility_batch", place, ours, VisibilityTimeout=0)
-        if ours:
-            self._rest(PAUSE, life)
+        self._settled.clear()
+        self._held += rings
+        self.heard += len(rings)
+        wake()
+        try:
+            async with asyncio.timeout(HEARING):
+                await self._settled.wait()
+        except TimeoutError:
+            self._held = []  # they are shown to others by now
+        await asyncio.sleep(self._rest)
 
-    def _is_to_hand_on(self, message: dict[str, Any]) -> bool:
-        turns = int(message.get("Attributes", {}).get("ApproximateReceiveCount", 1))
-        return message["Body"] == self._name and turns < OWN_TURNS
+    def _tell(self, place: Place) -> None:
+        if not self._has_told:
+            self._has_told = True
+            _log.warning(
+                "SQS queue %r has messages that are not of outlast: they are left alone. Give the "
+                "doorbell a queue of its own, or look at who sends them",
+                place.name,
+            )
 
-    def _batch(
-        self, operation: str, place: Place, messages: list[dict[str, Any]], **fields: Any
-    ) -> None:
-        if messages:
-            entries = [
-                {"Id": str(number), "ReceiptHandle": one["ReceiptHandle"], **fields}
-                for number, one in enumerate(messages)
-            ]
-            self._calls.do(operation, place.name, {"QueueUrl": place.url, "Entries": entries})
+    # -- what was heard -----------------------------------------------------------------------
 
-    def _rest(self, seconds: float, life: object) -> None:
-        with self._state:
-            self._state.wait_for(lambda: self._life is not life, timeout=seconds)
+    async def _show(self, messages: list[Message], seconds: int) -> None:
+        entries: list[Entry] = [
+            {"ReceiptHandle": one.handle, "VisibilityTimeout": seconds} for one in messages
+        ]
+        await self._batch("change_message_visibility_batch", entries)
+
+    async def _batch(self, operation: str, entries: list[Entry]) -> None:
+        if not entries:
+            return
+        try:
+            place = await self._places.of(self._queue)
+            await self._calls.batch(operation, place, entries, timeout=LONGEST_CALL)
+        except OutlastError as error:
+            # They come again when their visibility ends.
+            _log.debug("what was heard is not settled: %s", error)
+
+
+def _is_ring(body: str) -> bool:
+    if len(body) > 1000:
+        return False
+    try:
+        return msgspec.json.decode(body, type=Ring).outlast >= 1
+    except (msgspec.MsgspecError, ValueError):
+        return False

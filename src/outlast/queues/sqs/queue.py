@@ -3,7 +3,7 @@
 ::
 
     enqueue       SendMessageBatch            ack             DeleteMessage
-    take          ReceiveMessage, one         nack(delay)     ChangeMessageVisibility(delay)
+    take_many     ReceiveMessage, up to ten   nack(delay)     ChangeMessageVisibility(delay)
     dequeue       the same, long polling      nack for good   to the dead letters, or deleted
     len           ApproximateNumberOfMessages extend          ChangeMessageVisibility(seconds)
 
@@ -30,17 +30,33 @@ from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import to_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, DEFAULT_VISIBILITY, POLL_SECONDS, Queue
+from outlast.ports.queue import (
+    DEFAULT_ATTEMPTS,
+    DEFAULT_VISIBILITY,
+    POLL_SECONDS,
+    Queue,
+    check_taking,
+)
 from outlast.queues.sqs import dead as letters
-from outlast.queues.sqs.calls import Calls
+from outlast.queues.sqs.calls import Calls, Place
 from outlast.queues.sqs.client import SqsClient
 from outlast.queues.sqs.held import Held, Holdings
 from outlast.queues.sqs.keeping import LONGEST_HIDING, Keeper
 from outlast.queues.sqs.mail import Mail
-from outlast.queues.sqs.message import NotOurs, check_size, letter_of, read, task_of
+from outlast.queues.sqs.message import (
+    Letter,
+    Message,
+    NotOurs,
+    check_size,
+    letter_of,
+    read,
+    task_of,
+)
 from outlast.queues.sqs.places import Places
 
 LONGEST_POLL = 20
+AT_ONCE = 10
+"""Messages in one request, at most."""
 
 
 class SqsQueue(Queue):
@@ -115,10 +131,25 @@ class SqsQueue(Queue):
         self.notifier.ring()
         return len(stamped)
 
-    async def take(
-        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
-    ) -> Delivery | None:
-        return await self._take(queue, owner, visibility, 0, timeout)
+    async def take_many(
+        self,
+        queues: Collection[str],
+        *,
+        owner: str,
+        visibility: float,
+        limit: int,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        """As the port has it, but one queue after the other, and each by requests for ten at most."""
+        check_taking(queues, owner, visibility, limit)
+        taken: list[Delivery] = []
+        for queue in queues:
+            while room := min(limit - len(taken), AT_ONCE):
+                found = await self._take(queue, owner, visibility, room, 0, timeout)
+                taken += found
+                if not found:
+                    break
+        return taken
 
     async def dequeue(
         self,
@@ -132,14 +163,15 @@ class SqsQueue(Queue):
         """`take`, waiting up to `wait` seconds: at SQS while whole seconds are left, else here."""
         if not wait >= 0:  # not a number is neither
             raise InvalidValue(f"wait={wait} is not possible: use 0 to look once, or more")
+        check_taking([queue], owner, visibility, 1)
         deadline = self.clock.monotonic() + wait
         while True:
             rings = self.notifier.rings
             poll = min(self._long_poll, int(max(deadline - self.clock.monotonic(), 0)))
-            delivery = await self._take(queue, owner, visibility, poll, timeout)
+            found = await self._take(queue, owner, visibility, 1, poll, timeout)
             left = deadline - self.clock.monotonic()
-            if delivery is not None or left <= 0:
-                return delivery
+            if found or left <= 0:
+                return found[0] if found else None
             if not poll:
                 await self.notifier.wait(self.clock, min(left, self._poll), since=rings)
 
@@ -244,51 +276,67 @@ class SqsQueue(Queue):
     # -- taking -------------------------------------------------------------------------------
 
     async def _take(
-        self, queue: str, owner: str, visibility: float, wait: int, timeout: float | None
-    ) -> Delivery | None:
-        check_name(queue, "queue name")
-        check_name(owner, "owner")
-        check_ttl(visibility)
+        self,
+        queue: str,
+        owner: str,
+        visibility: float,
+        room: int,
+        wait: int,
+        timeout: float | None,
+    ) -> list[Delivery]:
+        """What one request gives, or the next one if all that it gave is none for us."""
         lease = min(visibility, LONGEST_HIDING)
         place = await self._places.of(queue, timeout=timeout)
         while True:
             since, now = self.clock.monotonic(), self.clock.now()
             found = await self._calls.receive(
-                place, seconds=ceil(lease), wait=wait, timeout=timeout
+                place, seconds=ceil(lease), wait=wait, count=room, timeout=timeout
             )
             if not found:
-                return None
+                return []
             if wait:  # it may have come late in the wait: the lease counts from now
                 since, now = self.clock.monotonic(), self.clock.now()
             wait = 0  # what comes next is looked for, not waited for
-            message = found[0]
-            try:
-                letter = read(message.body)
-                attempt = message.attempt(letter)
-                task = task_of(letter, queue=queue, attempt=attempt)
-            except NotOurs as why:
-                await self._mail.bury(
-                    queue, message, attempt=message.received, reason=str(why), timeout=timeout
-                )
-                continue
-            if await self._keeper.settle(place, message, letter, timeout=timeout):
-                continue
-            if attempt > self.max_attempts:
-                reason = f"no success in {attempt - 1} attempts"
-                await self._mail.bury(
-                    queue, message, attempt=attempt - 1, reason=reason, timeout=timeout
-                )
-                continue
-            claim = Claim(
-                owner=owner,
-                token=self._holdings.next_token(to_micros(now)),
-                claimed_at=now,
-                expires_at=now + timedelta(seconds=lease),
-                run_id=task.run_id,
-                uid=task.uid,
-                task_id=task.id,
-                queue=queue,
+            taken = []
+            for message in found:
+                opened = await self._opened(queue, place, message, timeout)
+                if opened is not None:
+                    letter, task = opened
+                    claim = Claim(
+                        owner=owner,
+                        token=self._holdings.next_token(to_micros(now)),
+                        claimed_at=now,
+                        expires_at=now + timedelta(seconds=lease),
+                        run_id=task.run_id,
+                        uid=task.uid,
+                        task_id=task.id,
+                        queue=queue,
+                    )
+                    held = Held(claim, message, letter, place, task.attempt, since, message.handle)
+                    self._holdings.add(held, now=since, longest=LONGEST_HIDING)
+                    taken.append(Delivery(task, claim))
+            if taken:
+                return taken
+
+    async def _opened(
+        self, queue: str, place: Place, message: Message, timeout: float | None
+    ) -> tuple[Letter, Task] | None:
+        """What a message says, or None if it is not to be done now, or by nobody."""
+        try:
+            letter = read(message.body)
+            attempt = message.attempt(letter)
+            task = task_of(letter, queue=queue, attempt=attempt)
+        except NotOurs as why:
+            await self._mail.bury(
+                queue, message, attempt=message.received, reason=str(why), timeout=timeout
             )
-            held = Held(claim, message, letter, place, attempt, since, message.handle)
-            self._holdings.add(held, now=since, longest=LONGEST_HIDING)
-            return Delivery(task, claim)
+            return None
+        if await self._keeper.settle(place, message, letter, timeout=timeout):
+            return None
+        if attempt > self.max_attempts:
+            reason = f"no success in {attempt - 1} attempts"
+            await self._mail.bury(
+                queue, message, attempt=attempt - 1, reason=reason, timeout=timeout
+            )
+            return None
+        return letter, task

@@ -72,10 +72,11 @@ def _write(tables: Tables, commit: Commit, now: datetime) -> Committed:
             tables.lives[child.run.id] = child
             _append(child, start.events, now)
             if child.run.status.terminal:
-                _end(tables, child, now)
+                _end(tables, child, _ended_at(start.run, now))
     fired = _write_parts(tables, life, commit, now)
     if life.run.status.terminal and run.ended_at is None:
-        _end(tables, life, now)
+        born = commit.create if run.revision == 0 else None
+        _end(tables, life, now if born is None else _ended_at(born, now))
     return Committed(
         run_id=commit.run_id,
         uid=life.run.uid,
@@ -121,6 +122,11 @@ def _born(record: Run, now: datetime) -> Life:
         ended_at=None,
     )
     return Life(run)
+
+
+def _ended_at(record: Run, now: datetime) -> datetime:
+    """When a run ended that begins with its end: an import says when that was."""
+    return record.ended_at if record.status.terminal and record.ended_at else now
 
 
 def _append(life: Life, events: Sequence[Event], now: datetime) -> None:

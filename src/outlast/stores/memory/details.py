@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
+
+import msgspec
 
 from outlast.errors import Fenced, StoreClosed
 from outlast.model.activity import Activity
-from outlast.model.checks import check_after, check_fact, check_key, check_moment, check_send
+from outlast.model.belongings import Belongings, BoundKey
+from outlast.model.checks import (
+    check_after,
+    check_fact,
+    check_key,
+    check_moment,
+    check_send,
+    check_worker,
+)
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.commit import Refusal
+from outlast.model.decision import News
 from outlast.model.entry import Entry
 from outlast.model.fact import Fact
 from outlast.model.ids import SEPARATOR, check_id, check_name
@@ -20,6 +31,7 @@ from outlast.model.run import Run, Status
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import Task
 from outlast.model.timer import Timer
+from outlast.model.worker import REMEMBERED, Worker
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory.committing import deliver
@@ -47,6 +59,34 @@ class MemoryDetails(Store):
         with self._locked() as tables:
             yield tables.lives.get(run_id)
 
+    # -- workers ------------------------------------------------------------------------------
+
+    async def present(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
+        check_worker(worker)
+        check_ttl(ttl)
+        now = self.clock.now()
+        with self._locked() as tables:
+            known = tables.workers.get(worker.owner)
+            tables.workers[worker.owner] = msgspec.structs.replace(
+                worker,
+                started_at=now if known is None else known.started_at,
+                seen_at=now,
+                until=now + timedelta(seconds=ttl),
+            )
+            for one in list(tables.workers.values()):
+                if one.until < now - REMEMBERED:
+                    del tables.workers[one.owner]
+
+    async def leave(self, owner: str, *, timeout: float | None = None) -> bool:
+        check_name(owner, "owner")
+        with self._locked() as tables:
+            return tables.workers.pop(owner, None) is not None
+
+    async def workers(self, *, timeout: float | None = None) -> list[Worker]:
+        with self._locked() as tables:
+            known = list(tables.workers.values())
+        return sorted(known, key=lambda one: (one.started_at, one.owner))
+
     # -- inbox --------------------------------------------------------------------------------
 
     async def send(
@@ -68,7 +108,7 @@ class MemoryDetails(Store):
                 tables.finish(claim)
             for claim in keeps:
                 tables.keep(claim)
-        self.notifier.ring()
+        self.notifier.ring(News.RUNS)
         return receipts
 
     async def inbox(
@@ -211,6 +251,34 @@ class MemoryDetails(Store):
         with self._locked() as tables:
             bound = tables.keys.get((scope, key))
             return None if bound is None else bound[0]
+
+    # -- moving to another store --------------------------------------------------------------
+
+    async def belongings(self, run_id: str, *, timeout: float | None = None) -> Belongings:
+        with self._life(run_id) as life:
+            tables = self._tables
+            if life is None:
+                return Belongings()
+            return Belongings(
+                receipts=tuple(sorted(life.item_ids, key=life.item_ids.__getitem__)),
+                tasks=tuple(
+                    private(one.task)
+                    for one in sorted(tables.tasks.values(), key=lambda one: one.order)
+                    if one.task.run_id == run_id
+                ),
+                dead=tuple(one for one in tables.dead.values() if one.task.run_id == run_id),
+                keys=tuple(
+                    BoundKey(scope, key, value)
+                    for (scope, key), (value, owner) in sorted(tables.keys.items())
+                    if owner == run_id
+                ),
+                facts=tuple(sorted(hash for root, hash in tables.facts if root == run_id)),
+            )
+
+    async def skip_tokens(self, above: int, *, timeout: float | None = None) -> None:
+        check_after(above)
+        with self._locked() as tables:
+            tables.token = max(tables.token, above)
 
     # -- the end ------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay, check_take, check_task
+from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.flow import Flow, FlowChange, check_queue
 from outlast.model.ids import check_name
@@ -18,7 +18,7 @@ from outlast.model.stats import QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
 from outlast.stores.memory.flowing import next_ready_at, next_tasks, stats_of
 from outlast.stores.memory.tables import QueuedTask, Tables
 
@@ -77,7 +77,7 @@ class MemoryQueue(Queue):
         limit: int,
         timeout: float | None = None,
     ) -> list[Delivery]:
-        check_take(queues, owner, visibility, limit)
+        check_taking(queues, owner, visibility, limit)
         now = self.clock.now()
         taken: list[Delivery] = []
         with self._locked() as tables:
@@ -224,6 +224,16 @@ class MemoryQueue(Queue):
                 current = tables.tasks[key].token
                 raise Fenced(claim.subject, token=claim.token, current=current)
             yield tables, queued
+
+
+def _ready(tables: Tables, queues: Collection[str], now: datetime) -> list[QueuedTask]:
+    """What can be handed out, in the order in which it should be."""
+    ready = [
+        queued
+        for queued in tables.tasks.values()
+        if queued.task.queue in queues and queued.available(now)
+    ]
+    return sorted(ready, key=lambda queued: (queued.task.priority, queued.ready_at, queued.order))
 
 
 def _remove(tables: Tables, queued: QueuedTask) -> None:

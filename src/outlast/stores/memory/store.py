@@ -3,6 +3,7 @@ specification that the other stores are compared with."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
@@ -14,7 +15,7 @@ from outlast.model.commit import Commit, Outcome
 from outlast.model.event import Event
 from outlast.model.ids import check_id, check_name
 from outlast.model.query import Page, RunQuery, check_limit, cursor_of, parse_cursor
-from outlast.model.run import Run
+from outlast.model.run import Run, Status
 from outlast.model.times import EPOCH, to_micros
 from outlast.ports.capability import ALL_CAPABILITIES, Capability, Durability
 from outlast.stores.memory.committing import commit_all
@@ -86,6 +87,10 @@ class MemoryStore(MemoryDetails):
             found = [run for run in found if _position(run) < parse_cursor(query.after)]
         page = [private(run) for run in found[: query.limit]]
         return Page(page, cursor_of(page[-1]) if len(found) > len(page) else None)
+
+    async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
+        with self._locked() as tables:
+            return Counter((life.run.workflow, life.run.status) for life in tables.lives.values())
 
     # -- claims -------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from outlast.model.run import Run
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import DeadTask, Task
 from outlast.model.timer import Timer
+from outlast.model.worker import Worker
 
 
 @dataclass
@@ -105,6 +106,7 @@ class Tables:
     passes: dict[tuple[str, str], int] = field(default_factory=dict)
     presents: dict[str, int] = field(default_factory=dict)
     starts: dict[str, list[tuple[datetime, str]]] = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
     token: int = 0
     order: int = 0
 

@@ -10,6 +10,7 @@ from outlast.model.activity import Activity
 from outlast.model.checks import check_after, check_fact, check_key, check_moment, check_send
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.commit import Refusal
+from outlast.model.decision import News
 from outlast.model.entry import Entry
 from outlast.model.fact import Fact
 from outlast.model.ids import check_id, check_name
@@ -20,7 +21,7 @@ from outlast.model.snapshot import Snapshot
 from outlast.model.task import Task
 from outlast.model.timer import Timer
 from outlast.model.times import to_micros
-from outlast.ports.clock import Clock, SystemClock
+from outlast.ports.clock import Clock, ServerClock, SystemClock
 from outlast.ports.notifier import Notifier
 from outlast.ports.store import Store
 from outlast.stores.postgres import rows
@@ -47,7 +48,7 @@ class PostgresDetails(Store):
         notify: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(clock=clock)
+        super().__init__(clock=clock or ServerClock())
         borrowed = isinstance(place, Database)
         if not isinstance(place, Database):
             place = Database(
@@ -77,7 +78,7 @@ class PostgresDetails(Store):
             "send", *self._session.time, *pack_sends(sends, finishes, keeps), timeout=timeout
         )
         receipts = receipts_of(sends, [*finishes, *keeps], found)
-        self.notifier.ring()
+        self.notifier.ring(News.RUNS)
         return receipts
 
     async def inbox(

@@ -53,7 +53,9 @@ def parts_of(commit: Commit, blobs: Blobs, lives: list[tuple[Event, ...]]) -> di
         doc["sends"] = [send_doc(send, blobs) for send in commit.sends]
     if commit.starts:
         doc["starts"] = [_start(start, blobs, lives) for start in commit.starts]
-    if commit.tasks:
+    # What has ended elsewhere comes without what the end takes away: nothing takes it away here.
+    is_over = commit.create is not None and _ended_at(commit.create) is not None
+    if commit.tasks and not is_over:
         doc["tasks"] = [task_doc(task, blobs) for task in commit.tasks]
     if commit.finishes:
         doc["finishes"] = finishes_doc(commit.finishes)
@@ -61,7 +63,9 @@ def parts_of(commit: Commit, blobs: Blobs, lives: list[tuple[Event, ...]]) -> di
         doc["drops"] = [quote(id) for id in commit.drops]
     if commit.timers:
         doc["timers"] = [
-            {"id": timer.id, "fire_at": to_micros(timer.fire_at)} for timer in commit.timers
+            {"id": timer.id, "fire_at": to_micros(timer.fire_at)}
+            for timer in commit.timers
+            if not is_over or timer.id in commit.fired
         ]
     if commit.fired:
         doc["fired"] = [quote(id) for id in commit.fired]
@@ -111,8 +115,9 @@ def _birth(run: Run, blobs: Blobs) -> dict[str, Any]:
         "status": run.status.value,
         "wait_kind": quote_or_none(run.wait_kind),
         "current_step": quote_or_none(run.current_step),
-        "runnable_at": micros_or_none(run.runnable_at),
+        "runnable_at": None if run.status.terminal else micros_or_none(run.runnable_at),
         "created_at": None if run.created_at == EPOCH else to_micros(run.created_at),
+        "ended_at": _ended_at(run),
     }
     for name, default in _DEFAULTS.items():
         value = getattr(run, name)
@@ -121,6 +126,11 @@ def _birth(run: Run, blobs: Blobs) -> dict[str, Any]:
     if run.attributes:
         born["marks"] = _marks(run.attributes)
     return born
+
+
+def _ended_at(run: Run) -> int | None:
+    """When a run has ended that begins with its end: an import says when that was."""
+    return micros_or_none(run.ended_at) if run.status.terminal else None
 
 
 _DEFAULTS: dict[str, Any] = {

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay, check_take, check_task
+from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.flow import Flow, FlowChange, check_queue
 from outlast.model.ids import check_name
@@ -18,7 +18,7 @@ from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
 from outlast.stores.postgres.database import POOL_SIZE, Database
 from outlast.stores.postgres.flowing import (
     decode_flow,
@@ -28,10 +28,10 @@ from outlast.stores.postgres.flowing import (
 )
 from outlast.stores.postgres.packing import pack_tasks
 from outlast.stores.postgres.parts import place_of
-from outlast.stores.postgres.rows import moment, quote, to_dead_task, to_task
+from outlast.stores.postgres.rows import moment, quote, to_dead_task, unquote
 from outlast.stores.postgres.session import Session
 from outlast.stores.postgres.sources import Place
-from outlast.stores.postgres.tasks import claim_of
+from outlast.stores.postgres.tasks import delivery_of
 
 
 class PostgresQueue(Queue):
@@ -96,7 +96,7 @@ class PostgresQueue(Queue):
         limit: int,
         timeout: float | None = None,
     ) -> list[Delivery]:
-        check_take(queues, owner, visibility, limit)
+        check_taking(queues, owner, visibility, limit)
         await self._session.hold(owner)
         span = round(visibility * 1_000_000)
         found = await self._session.write(
@@ -109,7 +109,7 @@ class PostgresQueue(Queue):
             limit,
             timeout=timeout,
         )
-        return [Delivery(to_task(row), claim_of(row, span)) for row in found]
+        return [delivery_of(row, span) for row in found]
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._settle("ack", claim, timeout=timeout)
@@ -140,6 +140,10 @@ class PostgresQueue(Queue):
             "count_ready", *self._session.time, queue, timeout=timeout
         )
         return int(count)
+
+    async def names(self, *, timeout: float | None = None) -> list[str]:
+        found = await self._session.read("find_queues", timeout=timeout)
+        return sorted(unquote(name) for (name,) in found)
 
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None

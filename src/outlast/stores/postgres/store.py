@@ -21,7 +21,7 @@ from outlast.model.times import EPOCH, from_micros
 from outlast.ports.capability import ALL_CAPABILITIES
 from outlast.ports.claiming import readable
 from outlast.ports.store import Store
-from outlast.stores.postgres.details import PostgresDetails
+from outlast.stores.postgres.company import PostgresCompany
 from outlast.stores.postgres.outcomes import outcome_of
 from outlast.stores.postgres.packing import pack_claims, pack_commits
 from outlast.stores.postgres.parts import mark_of, place_of
@@ -38,7 +38,7 @@ LARGEST_BATCH = 1000
 6,400 as it comes."""
 
 
-class PostgresStore(PostgresDetails):
+class PostgresStore(PostgresCompany):
     """Everything in one schema of a database: ``PostgresStore("postgresql://…/orders")``.
 
     `place` is a URL, or an asyncpg pool or connection of yours, which is used and never closed.

@@ -7,7 +7,7 @@ looks again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from outlast.ports.claiming import readable
 from outlast.stores.redis.keys import SHELVES, TASKS, framed, of_run, sortable
 from outlast.stores.redis.packing import lease, pack, pack_claim
 from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.slots import Wanted, carry_soon, extend, to_wanted
 from outlast.stores.redis.unpacking import to_run
 
 LOOKS = 20
@@ -188,38 +189,68 @@ async def renew(
     server: Server, claims: Sequence[Claim], ttl: float | None, *, timeout: float | None
 ) -> list[Claim | None]:
     """Set leases to `ttl` from now, or without `ttl` give claims back; None where one was lost."""
+    renewed: list[Claim | None] = [None] * len(claims)
+    slots = await _renew(server, dict(enumerate(claims)), {}, ttl, renewed, timeout)
+    if slots:
+        # What is counted elsewhere is extended there first.
+        ends = await extend(server, list(slots.values()), ttl, timeout=timeout)
+        held = {n: end for n, end in zip(slots, ends, strict=True) if end is not None}
+        await _renew(server, {n: claims[n] for n in held}, held, ttl, renewed, timeout)
+    return renewed
+
+
+async def _renew(
+    server: Server,
+    claims: Mapping[int, Claim],
+    slot_ends: Mapping[int, str],
+    ttl: float | None,
+    renewed: list[Claim | None],
+    timeout: float | None,
+) -> dict[int, Wanted]:
+    """Renew what can be, and tell which slots have to be extended before."""
     layout = server.layout
     by_part: dict[int, list[int]] = {}
-    for n, claim in enumerate(claims):
+    for n, claim in claims.items():
         queue = claim.queue or ""
         is_task = claim.task_id is not None
         part = layout.part_of_task(queue, claim.run_id) if is_task else layout.part_of(claim.run_id)
         by_part.setdefault(part, []).append(n)
     calls = []
     for part, numbers in by_part.items():
-        packed: dict[str, Any] = {"claims": [pack_claim(claims[n]) for n in numbers]}
+        own = [
+            pack_claim(claims[n]) | ({"slot_ends": slot_ends[n]} if n in slot_ends else {})
+            for n in numbers
+        ]
+        packed: dict[str, Any] = {"claims": own}
         if ttl is not None:
             packed["lease"] = lease(ttl)
         names = [of_run(claims[n].run_id, "state") for n in numbers if claims[n].task_id is None]
         names += SHELVES if names else ()
         names += TASKS if any(claims[n].task_id is not None for n in numbers) else ()
         calls.append(Call("renew", part, names, [pack(packed)]))
-    renewed: list[Claim | None] = [None] * len(claims)
-    answers = await server.calls(calls, timeout=timeout)
-    for numbers, answer in zip(by_part.values(), answers, strict=True):
-        if isinstance(answer, Exception):
-            raise server.fault(answer)
-        _, now, held = answer
-        for n, is_held in zip(numbers, held, strict=True):
-            if is_held == b"1":
-                renewed[n] = _renewed(claims[n], int(now), ttl)
-    return renewed
+    slots: dict[int, Wanted] = {}
+    returning = []
+    answers = await server.each(calls, timeout=timeout)
+    for call, numbers, (_, _, found, has_returns) in zip(
+        calls, by_part.values(), answers, strict=True
+    ):
+        for n, (what, *rest) in zip(numbers, found, strict=True):
+            if what == b"1":
+                renewed[n] = _renewed(claims[n], rest[0], ttl)
+            elif what == b"slot":
+                slots[n] = to_wanted(rest[0])
+        if has_returns == b"1":
+            returning.append(call.part)
+    if returning:
+        await carry_soon(server, returning, timeout=timeout)
+    return slots
 
 
-def _renewed(claim: Claim, now: int, ttl: float | None) -> Claim:
+def _renewed(claim: Claim, until: bytes, ttl: float | None) -> Claim:
     if claim.expires_at is None or ttl is None:
         return claim
-    return msgspec.structs.replace(claim, expires_at=from_micros(now + lease(ttl)))
+    expires_at = from_micros(int(until)) if until else None
+    return msgspec.structs.replace(claim, expires_at=expires_at)
 
 
 async def next_runnable_at(server: Server, *, timeout: float | None) -> datetime | None:

@@ -11,6 +11,7 @@ from outlast.model.activity import Activity
 from outlast.model.checks import check_after, check_fact, check_key, check_moment, check_send
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.commit import Refusal
+from outlast.model.decision import News
 from outlast.model.entry import Entry
 from outlast.model.fact import Fact
 from outlast.model.ids import check_id, check_name
@@ -20,7 +21,7 @@ from outlast.model.run import Status
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import Task
 from outlast.model.timer import Timer
-from outlast.ports.clock import Clock
+from outlast.ports.clock import Clock, ServerClock
 from outlast.ports.store import Store
 from outlast.stores.redis import activities, ageing, parts, reconciling, sending, tasks
 from outlast.stores.redis.bell import Bell
@@ -52,7 +53,7 @@ class RedisDetails(Store):
         clock: Clock | None = None,
         allow_eviction: bool = False,
     ) -> None:
-        super().__init__(clock=clock)
+        super().__init__(clock=clock or ServerClock())
         place = Location.parse(redis) if isinstance(redis, str) else redis
         options = place.options if isinstance(place, Location) else {}
         if partitions is None:
@@ -154,7 +155,7 @@ class RedisDetails(Store):
             check_send(send)
         server = await self._session.server()
         receipts = await sending.send_all(server, sends, finishes, keeps, timeout=timeout)
-        self.notifier.ring()
+        self.notifier.ring(News.RUNS)
         return receipts
 
     async def inbox(

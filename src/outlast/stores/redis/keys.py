@@ -28,9 +28,15 @@ OWNED = (
 """What belongs to a run under its own name."""
 
 TASKS = (
-    "task:data", "task:state", "task:free", "task:held", "task:order",
+    "task:data", "task:state", "task:free", "task:lined", "task:held", "task:order",
     "dead:data", "dead:state", "dead:order",
+    "line:state", "line:turn", "line:asleep", "line:passed", "line:ahead",
+    "slot:state", "slot:held", "slot:until", "slot:returns",
+    "flow:homes", "flow:limits", "flow:present",
 )  # fmt: skip
+"""What a script touches that lets a task come, change hands or go."""
+FLOW = (*TASKS, "flow:rules", "flow:declared", "flow:starts", "flow:key-starts")
+"""The same with what the partition of a scope has besides."""
 SHELVES = ("runnable", "held")
 
 
@@ -39,6 +45,13 @@ def encoded(text: str) -> str:
     if not text:
         return "%"
     return _RESERVED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def decoded(part: str) -> str:
+    """The text that `encoded` was given."""
+    if part == "%":
+        return ""
+    return re.sub("%([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), part)
 
 
 def of_run(run_id: str, what: str) -> str:
@@ -67,11 +80,25 @@ def key_name(scope: str, key: str) -> str:
     return f"idem:{known or '=' + encoded(scope)}:{encoded(key)}"
 
 
+def key_of(name: str) -> tuple[str, str]:
+    """The scope and the key that `key_name` was given."""
+    _, scope, key = name.split(":")  # what is encoded has no colon
+    known = {"start": "start", "act": "activity"}.get(scope)
+    return known or decoded(scope[1:]), decoded(key)
+
+
 def sortable(number: int) -> bytes:
     """A number as text of one width that sorts like it; `sortable` of lib/head.lua."""
     if number < 0:
         return b"0" + bytes(105 - digit for digit in b"%020d" % -number)
     return b"1%020d" % number
+
+
+def unsorted(text: bytes) -> int:
+    """The number that `sortable` has written."""
+    if text[:1] == b"1":
+        return int(text[1:])
+    return -int(bytes(105 - digit for digit in text[1:]))
 
 
 def framed(text: str | bytes) -> bytes:

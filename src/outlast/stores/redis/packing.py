@@ -113,6 +113,8 @@ def pack_run(run: Run) -> Packed:
         packed["runnable"] = micros(run.runnable_at)
     if run.created_at != EPOCH:
         packed["created"] = micros(run.created_at)
+    if run.ended_at is not None and run.status.terminal:
+        packed["ended"] = micros(run.ended_at)
     if run.attributes:
         packed["tags"] = blob(pack_tags(run.attributes))
     return packed
@@ -217,6 +219,8 @@ def pack_task(task: Task) -> Packed:
     }
     if run_at is not None:
         packed["ready"] = str(run_at)
+    if task.key:
+        packed["key"] = task.key
     return packed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -10,21 +11,26 @@ import msgspec
 from outlast.errors import Fenced, NotFound, QueueClosed
 from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
+from outlast.model.flow import Flow, FlowChange, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
+from outlast.model.stats import QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
-from outlast.model.times import from_micros
+from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
+from outlast.stores.redis import flowing, taking
 from outlast.stores.redis.bell import Bell
+from outlast.stores.redis.claims import frames_of
 from outlast.stores.redis.keys import TASKS, Layout, framed, of_run
 from outlast.stores.redis.location import Location
 from outlast.stores.redis.notifier import RedisNotifier
 from outlast.stores.redis.packing import lease, pack, pack_claim, pack_task
 from outlast.stores.redis.session import Call, Server, Session
-from outlast.stores.redis.tasks import count_available, find_available
-from outlast.stores.redis.unpacking import to_claim, to_dead, to_state, to_task
+from outlast.stores.redis.slots import carry_soon, extend, to_wanted
+from outlast.stores.redis.tasks import count_available
+from outlast.stores.redis.unpacking import to_dead, to_state
 
 PARTITIONS = 16
 WIDTH = 21  # of `sortable`
@@ -96,40 +102,20 @@ class RedisQueue(Queue):
         self.notifier.ring()
         return added
 
-    async def take(
-        self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
-    ) -> Delivery | None:
-        check_name(queue, "queue name")
-        check_name(owner, "owner")
-        check_ttl(visibility)
+    async def take_many(
+        self,
+        queues: Collection[str],
+        *,
+        owner: str,
+        visibility: float,
+        limit: int,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        check_taking(queues, owner, visibility, limit)
         server = await self._session.server()
-        wish = pack(
-            {
-                "queue": queue,
-                "owner": owner,
-                "lease": lease(visibility),
-                "attempts": self.max_attempts,
-            }
-        )
-        if server.layout.partitions == 1:
-            return await self._taken(server, 0, wish, timeout)
-        # Looking costs little; a partition is asked to hand out only what was seen to be there.
-        while found := await find_available(server, queue, 1, timeout=timeout):
-            delivery = await self._taken(server, found[0].part, wish, timeout)
-            if delivery is not None:
-                return delivery
-        return None
-
-    async def _taken(
-        self, server: Server, part: int, wish: bytes, timeout: float | None
-    ) -> Delivery | None:
-        call = Call("take", part, ["token", *TASKS], [wish])
-        answer = await server.call(call, timeout=timeout)
-        if answer[0] != b"done":
-            return None
-        claim = to_claim(answer[1])
-        server.saw_token(claim.token)
-        return Delivery(to_task(to_state(answer[2]), answer[3]), claim)
+        wish = taking.Wish(list(queues), owner, visibility, self.max_attempts)
+        at = to_micros(self.clock.now())
+        return await taking.take(server, wish, limit, at=at, timeout=timeout)
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._settle(claim, {"verb": "ack"}, timeout)
@@ -158,12 +144,19 @@ class RedisQueue(Queue):
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         check_ttl(seconds)
-        until = await self._settle(claim, {"verb": "extend", "lease": lease(seconds)}, timeout)
+        wish = {"verb": "extend", "lease": lease(seconds)}
+        until = await self._settle(claim, wish, timeout, ttl=seconds)
         return msgspec.structs.replace(claim, expires_at=from_micros(int(until)))
 
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
         check_name(queue, "queue name")
         return await count_available(await self._session.server(), queue, timeout=timeout)
+
+    async def names(self, *, timeout: float | None = None) -> list[str]:
+        server = await self._session.server()
+        sets = ("task:free", "task:lined", "task:held", "dead:order")
+        found = [await frames_of(server, name, timeout) for name in sets]
+        return sorted({queue.decode() for own in found for _, queue, _ in own})
 
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
@@ -216,17 +209,68 @@ class RedisQueue(Queue):
             count += int(answer[1])
         return count
 
-    async def _settle(self, claim: Claim, wish: dict[str, Any], timeout: float | None) -> str:
+    # -- flow ---------------------------------------------------------------------------------
+
+    async def _write_flow(
+        self,
+        queue: str,
+        flow: Flow | None,
+        *,
+        declared: Flow | None,
+        by: str,
+        timeout: float | None,
+    ) -> None:
+        check_name(by, "by")
+        server = await self._session.server()
+        await flowing.write_flow(server, queue, flow, declared=declared, by=by, timeout=timeout)
+        self.notifier.ring()
+
+    async def flows(self, *, timeout: float | None = None) -> list[Flow]:
+        return await flowing.load_flows(await self._session.server(), timeout=timeout)
+
+    async def flow_changes(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[FlowChange]:
+        check_queue(queue)
+        check_limit(limit)
+        server = await self._session.server()
+        return await flowing.load_changes(server, queue, limit, timeout=timeout)
+
+    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+        check_queue(queue)
+        return await flowing.load_stats(await self._session.server(), queue, timeout=timeout)
+
+    async def next_ready_at(
+        self, queues: Sequence[str], *, timeout: float | None = None
+    ) -> datetime | None:
+        server = await self._session.server()
+        return await flowing.next_ready_at(server, queues, timeout=timeout)
+
+    async def _settle(
+        self,
+        claim: Claim,
+        wish: dict[str, Any],
+        timeout: float | None,
+        *,
+        ttl: float | None = None,
+    ) -> str:
         server = await self._session.server()
         part = server.layout.part_of_task(claim.queue or "", claim.run_id)
         packed = pack_claim(claim) | {"id": claim.task_id or "", "queue": claim.queue or ""}
         names = [*TASKS, *([of_run(claim.run_id, "tasks")] if claim.run_id else [])]
         call = Call("settle", part, names, [pack({"claim": packed, **wish})])
         what, *rest = await server.call(call, timeout=timeout)
+        if what == b"slot":
+            (ends,) = await extend(server, [to_wanted(rest[0])], ttl, timeout=timeout)
+            if ends is None:
+                raise Fenced(claim.subject, token=claim.token)
+            return await self._settle(claim, {**wish, "slot_ends": ends}, timeout)
         if what == b"notfound":
             raise NotFound("task", claim.task_id or "")
         if what == b"fenced":
             raise Fenced(claim.subject, token=claim.token, current=int(rest[0]))
+        if rest[1] == b"1":
+            await carry_soon(server, [part], timeout=timeout)
         until: str = rest[0].decode()
         return until
 

@@ -12,6 +12,7 @@ from outlast.model.run import Status
 from outlast.stores.redis.keys import SHELVES, of_run
 from outlast.stores.redis.packing import blob, pack
 from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.slots import reconcile_slots
 
 PAGE = 200
 WIDTH = 21  # of `sortable`
@@ -29,7 +30,8 @@ STATUSES = tuple(f"idx:status:{status.value}" for status in Status)
 
 
 async def reconcile(server: Server, *, timeout: float | None) -> int:
-    """Mend the indexes of all partitions; how many places were wrong or missing."""
+    """Mend the indexes of all partitions, and give back slots that nobody has; how many places were
+    wrong or missing."""
     mended = 0
     for part in range(server.layout.partitions):
         ids: set[str] = set()
@@ -38,6 +40,7 @@ async def reconcile(server: Server, *, timeout: float | None) -> int:
                 places = [(member, _id_of(name, member)) for member in members]
                 ids |= {id for _, id in places}
                 mended += await _mend(server, part, [], name, places, timeout)
+        mended += await reconcile_slots(server, part, timeout=timeout)
         known = sorted(ids)
         for start in range(0, len(known), PAGE):
             mended += await _mend(server, part, known[start : start + PAGE], "", [], timeout)

@@ -17,6 +17,7 @@ from msgspec import Struct
 from outlast.stores.redis.keys import SHELVES, of_run
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.slots import carry_soon
 from outlast.stores.redis.unpacking import pairs
 
 
@@ -51,6 +52,7 @@ async def relay(
 ) -> dict[str, list[Any]]:
     """Carry over what these partitions have left; what became of items, by their ids."""
     answers: dict[str, list[Any]] = {}
+    await carry_soon(server, sources, timeout=timeout)
     for source in sources:
         key = server.layout.key(source, "outbox")
         (reply,) = await server.commands(
@@ -77,7 +79,8 @@ async def waiting(server: Server, *, timeout: float | None) -> list[int]:
     if layout.partitions == 1:
         return []
     commands = [
-        (part, (b"EXISTS", layout.key(part, "outbox"))) for part in range(layout.partitions)
+        (part, (b"EXISTS", layout.key(part, "outbox"), layout.key(part, "slot:returns")))
+        for part in range(layout.partitions)
     ]
     found = await server.commands(commands, timeout=timeout, writes=False)
     return [part for part, has_some in enumerate(found) if has_some]

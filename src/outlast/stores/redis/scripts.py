@@ -25,8 +25,7 @@ class Script(NamedTuple):
 def script(name: str) -> Script:
     """The script of that name."""
     source = _FOLDER.joinpath(f"{name}.lua").read_text(encoding="utf-8")
-    whole = _INCLUDE.sub(lambda found: _part(found[1]), source)
-    text = _COMMENT.sub("", whole).encode()
+    text = _COMMENT.sub("", _whole(source)).encode()
     return Script(name, text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
@@ -39,4 +38,8 @@ def all_scripts() -> tuple[Script, ...]:
 
 @cache
 def _part(name: str) -> str:
-    return _FOLDER.joinpath("lib", f"{name}.lua").read_text(encoding="utf-8")
+    return _whole(_FOLDER.joinpath("lib", f"{name}.lua").read_text(encoding="utf-8"))
+
+
+def _whole(source: str) -> str:
+    return _INCLUDE.sub(lambda found: _part(found[1]), source)

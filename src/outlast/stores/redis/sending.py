@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from outlast.errors import Fenced, NotFound, RunClosed, UnknownOutcome
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
@@ -14,6 +16,7 @@ from outlast.stores.redis.keys import SHELVES, TASKS, of_run
 from outlast.stores.redis.packing import pack, pack_claim, pack_send
 from outlast.stores.redis.relay import relay
 from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.slots import extend, to_wanted
 from outlast.stores.redis.tasks import find_lost
 
 
@@ -27,10 +30,11 @@ async def send_all(
 ) -> list[Receipt | Refusal]:
     """Deliver items, remove the tasks that they are the results of, keep others for good.
 
-    Without tasks each partition gets its own items. With tasks everything goes to the partition of the
-    tasks, as one step, and from there through the outbox."""
+    Without tasks each partition gets its own items. With tasks the items of a partition go with the
+    tasks there, as one step; what is for yet another one goes through the outbox of the first."""
     layout = server.layout
     by_part: dict[int, list[int]] = {}
+    homes: dict[int, list[Claim]] = {}
     settled = (*finishes, *keeps)
     if not settled:
         for n, send in enumerate(sends):
@@ -40,20 +44,24 @@ async def send_all(
             for part, numbers in by_part.items()
         ]
     else:
-        homes: dict[int, list[Claim]] = {}
         for claim in settled:
             part = layout.part_of_task(claim.queue or "", claim.run_id)
             homes.setdefault(part, []).append(claim)
         if len(homes) > 1:
             await _check_all(server, settled, timeout)
-        first, *others = homes
-        by_part = {first: list(range(len(sends))), **{part: [] for part in others}}
+        by_part = {part: [] for part in homes}
+        for n, send in enumerate(sends):
+            part = layout.part_of(send.run_id)
+            by_part[part if part in homes else next(iter(homes))].append(n)
         calls = [
             _call(server, part, [sends[n] for n in by_part[part]], claims, keeps)
             for part, claims in homes.items()
         ]
     answers = await server.calls(calls, timeout=timeout)
-    _check(server, answers, settled)
+    for n, answer in enumerate(answers):
+        if not isinstance(answer, Exception) and answer[0] == b"slot":
+            answers[n] = await _kept(server, calls[n], answer, timeout)
+    _check(server, answers, list(homes.values()))
     receipts: list[Any] = [None] * len(sends)
     posted = set()
     for call, numbers, (_, found, has_posted) in zip(calls, by_part.values(), answers, strict=True):
@@ -91,6 +99,21 @@ def _call(
     return Call("send", part, names, [items, pack(settled)])
 
 
+async def _kept(server: Server, call: Call, answer: Any, timeout: float | None) -> Any:
+    """What became of a call after the slots that it asks for, elsewhere, have no end any more."""
+    items, claims = call.args
+    settled = msgspec.msgpack.decode(claims)
+    while not isinstance(answer, Exception) and answer[0] == b"slot":
+        number = int(answer[1])
+        (ends,) = await extend(server, [to_wanted(answer[2])], None, timeout=timeout)
+        if ends is None:
+            return [b"lost", answer[1]]
+        settled[number - 1]["slot_ends"] = ends
+        again = call._replace(args=[items, pack(settled)])
+        (answer,) = await server.calls([again], timeout=timeout)
+    return answer
+
+
 async def _check_all(server: Server, finishes: Sequence[Claim], timeout: float | None) -> None:
     """Tasks of several partitions are not finished in one step. Looked at before, at least."""
     lost = await find_lost(server, finishes, timeout=timeout)
@@ -98,16 +121,16 @@ async def _check_all(server: Server, finishes: Sequence[Claim], timeout: float |
         raise Fenced(lost.subject, token=lost.token)
 
 
-def _check(server: Server, answers: Sequence[Any], finishes: Sequence[Claim]) -> None:
+def _check(server: Server, answers: Sequence[Any], finishes: Sequence[Sequence[Claim]]) -> None:
     failed = [answer for answer in answers if isinstance(answer, Exception)]
     if failed:
         error = server.fault(failed[0])
         if len(failed) < len(answers):
             raise UnknownOutcome(f"some items were not sent: {error}") from error
         raise error from failed[0]
-    for answer in answers:
+    for number, answer in enumerate(answers):
         if answer[0] == b"lost":
-            claim = finishes[0] if len(finishes) == 1 else finishes[int(answer[1]) - 1]
+            claim = finishes[number][int(answer[1]) - 1]
             raise Fenced(claim.subject, token=claim.token)
 
 

@@ -185,6 +185,16 @@ class Server:
             raise self._error(answer, unknown=False) from answer
         return answer
 
+    async def each(
+        self, calls: Sequence[Call], *, timeout: float | None, writes: bool = True
+    ) -> list[Any]:
+        """The answers of scripts, in order. The first error is raised."""
+        answers = await self.calls(calls, timeout=timeout, writes=writes) if calls else []
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise self._error(answer, unknown=False) from answer
+        return answers
+
     async def subscribe(self, channel: bytes, heard: Callable[[bytes], None]) -> None:
         """Call back with each message on a channel, until this is cancelled."""
         if self._link is not None:

@@ -19,7 +19,8 @@ from outlast.stores.redis import claims as claiming
 from outlast.stores.redis import finding
 from outlast.stores.redis.activities import forget_elsewhere
 from outlast.stores.redis.committing import commit_all, saved_activities
-from outlast.stores.redis.details import RedisDetails
+from outlast.stores.redis.company import RedisCompany
+from outlast.stores.redis.location import Location
 from outlast.stores.redis.queue import RedisQueue
 from outlast.stores.redis.relay import relay
 from outlast.stores.redis.unpacking import to_event, to_run
@@ -27,7 +28,7 @@ from outlast.stores.redis.unpacking import to_event, to_run
 PARTITIONS = 16
 
 
-class RedisStore(RedisDetails):
+class RedisStore(RedisCompany):
     """Everything under one prefix of a Redis: ``RedisStore("redis://localhost:6379/0")``.
 
     With a client of your own (`redis.asyncio.Redis`, also from Sentinel) it is used and never closed.

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from outlast.model.claim import Claim
 from outlast.model.task import Task
 from outlast.stores.redis.keys import TASKS, framed, of_run
 from outlast.stores.redis.packing import lease, pack
 from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.slots import (
+    BRIEFLY,
+    Return,
+    force,
+    give_back,
+    keep,
+    new_ticket,
+    to_wanted,
+)
 from outlast.stores.redis.unpacking import to_claim, to_state, to_task
 
-LOOK = ("task:data", "task:state", "task:free", "task:held")
+LOOK = ("task:data", "task:state", "task:free", "task:lined", "task:held")
 
 
 class Available(NamedTuple):
@@ -55,11 +66,7 @@ async def _look(
     calls = [
         Call("available", part, LOOK, [pack(wish)]) for part in range(server.layout.partitions)
     ]
-    answers = await server.calls(calls, timeout=timeout, writes=False)
-    for answer in answers:
-        if isinstance(answer, Exception):
-            raise server.fault(answer)
-    return answers
+    return await server.each(calls, timeout=timeout, writes=False)
 
 
 async def claim_task(
@@ -72,16 +79,34 @@ async def claim_task(
     timeout: float | None,
 ) -> Claim | None:
     """Claim one task of a run, if it is to be had."""
-    wish: dict[str, Any] = {"run": run_id, "id": task_id, "owner": owner}
+    ticket = new_ticket()
+    wish: dict[str, Any] = {"run": run_id, "id": task_id, "owner": owner, "ticket": ticket}
     if ttl is not None:
         wish["lease"] = lease(ttl)
     names = ["token", of_run(run_id, "tasks"), *TASKS]
-    call = Call("claim_task", server.layout.part_of(run_id), names, [pack(wish)])
-    answer = await server.call(call, timeout=timeout)
-    if answer[0] == b"none":
-        return None
+    slot: Return | None = None
+    while True:
+        call = Call("claim_task", server.layout.part_of(run_id), names, [pack(wish)])
+        answer = await server.call(call, timeout=timeout)
+        if answer[0] != b"done" and slot is not None:
+            await give_back(server, [slot], timeout=timeout)
+            slot = None
+        if answer[0] == b"none":
+            return None
+        if answer[0] == b"done":
+            break
+        # Its queue has rules: it counts, wherever that is, before it is claimed.
+        wanted = to_wanted(answer[1])
+        ends = await force(server, wanted, ttl or BRIEFLY, timeout=timeout)
+        if ends is None:
+            return None
+        wish["lease"] = lease(ttl or BRIEFLY)
+        slot = Return(wanted.home, ticket, msgspec.msgpack.decode(wanted.name, type=str).encode())
+        wish |= {"name": wanted.name, "slot_ends": ends}
     claim = to_claim(answer[1])
     server.saw_token(claim.token)
+    if slot is not None and ttl is None:
+        return await keep(server, claim, timeout=timeout)
     return claim
 
 

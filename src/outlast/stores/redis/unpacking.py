@@ -214,6 +214,7 @@ def to_task(state: TaskState, body: bytes) -> Task:
         attempt=int(state["attempt"]),
         metadata=metadata,
         enqueued_at=from_micros(int(state["enqueued"])),
+        key=state.get("key", ""),
     )
 
 

@@ -8,7 +8,7 @@ to it before the end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -43,6 +43,7 @@ DELETE_ATTRIBUTES = query("delete_attributes")
 SET = {name: query(f"set_{name}") for name in COLD}
 READ_COUNTERS = query("read_counters")
 WRITE_COUNTERS = query("write_counters")
+ADD_COUNTS = query("add_counts")
 
 
 class Counters:
@@ -93,6 +94,7 @@ class Book:
         self._values: list[tuple[Any, ...]] = []
         self._cold: dict[str, list[tuple[int, object]]] = {}
         self._events: list[tuple[Any, ...]] = []
+        self._counts: dict[tuple[str, str], int] = {}
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -138,10 +140,11 @@ class Book:
             0,
             now if record.created_at == EPOCH else to_micros(record.created_at),
             now,
-            None,
+            to_micros(record.ended_at) if record.ended_at and record.status.terminal else None,
             is_new=True,
         )
         self._runs[record.id] = row
+        self._count(row, 1)
         details = detail_row(row.key, record)
         if details is not None:
             self._details.append(details)
@@ -172,11 +175,18 @@ class Book:
             row.is_moved = True
         elif name == "status":
             # Most commits of a running run say that it is running: no index has to know.
-            row.is_moved |= row.status != value
-            row.status = str(value)
+            if row.status != value:
+                self._count(row, -1)
+                row.status = str(value)
+                self._count(row, 1)
+                row.is_moved = True
+        elif name == "workflow":
+            self._count(row, -1)
+            row.workflow = value
+            self._count(row, 1)
+            row.is_moved = True
         else:
             setattr(row, name, value)
-            row.is_moved |= name == "workflow"
         row.is_changed = True
 
     def forget(self, run_ids: Iterable[str]) -> None:
@@ -207,18 +217,31 @@ class Book:
         for name, values in self._cold.items():
             self._insert(SET[name], values)
         self._insert(INSERT_EVENTS, self._events)
+        add_counts(self.connection, self._counts)
         self._details, self._values, self._cold, self._events = [], [], {}, []
+        self._counts = {}
         self.counters.save()
 
     def _insert(self, sql: str, rows: list[Any]) -> None:
         if rows:
             self.connection.executemany(sql, rows)
 
+    def _count(self, row: RunRow, number: int) -> None:
+        pair = row.workflow, row.status
+        self._counts[pair] = self._counts.get(pair, 0) + number
+
     def _index(self, row: RunRow, attributes: dict[str, Attribute]) -> None:
         self.connection.executemany(
             INSERT_ATTRIBUTES,
             [(row.key, name, tag(value), row.created_at) for name, value in attributes.items()],
         )
+
+
+def add_counts(connection: Connection, counts: Mapping[tuple[str, str], int]) -> None:
+    """So many runs more, or fewer, of each workflow and status."""
+    changed = [(*pair, number) for pair, number in counts.items() if number]
+    if changed:
+        connection.executemany(ADD_COUNTS, changed)
 
 
 def _moved(row: RunRow) -> tuple[Any, ...]:

@@ -101,7 +101,7 @@ def _decide(book: Book, commit: Commit, *, careful: bool) -> Outcome | None:
 
 def _write(book: Book, commit: Commit) -> Committed:
     row = _life(book, commit)
-    was_open = row.ended_at is None
+    was_open = row.is_new or row.ended_at is None
     if commit.force:
         _own(row, book.counters.next_token(), owner=None, until=None)
     if commit.hold is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from datetime import datetime
 
 from outlast.model.run import Status
 from outlast.model.times import to_micros
-from outlast.stores.sqlite.book import Book
+from outlast.stores.sqlite.book import Book, add_counts
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import RunRow, text
@@ -32,7 +33,7 @@ BY_KEY = tuple(
 def end_run(book: Book, row: RunRow) -> None:
     """The run has ended: nobody owns it, nothing wakes it, no task of it is left to be done."""
     row.runnable_at = row.owner = row.claimed_until = None
-    row.ended_at = book.now
+    row.ended_at = row.ended_at or book.now  # an import says when it was
     row.is_changed = row.is_moved = True
     for sql in BY_RUN_ID:
         book.connection.execute(sql, (row.id,))
@@ -42,12 +43,14 @@ def end_run(book: Book, row: RunRow) -> None:
 def forget_tree(connection: Connection, run_id: str) -> list[str]:
     """Remove a run with its descendants and all they own; the ids of those that were there."""
     tree = connection.execute(FIND_TREE, {"id": run_id}).fetchall()
+    keys, ids = [(row[0],) for row in tree], [row[1] for row in tree]
     for sql in BY_KEY:
-        connection.executemany(sql, [(key,) for key, _ in tree])
+        connection.executemany(sql, keys)
     for sql in BY_RUN_ID:
-        connection.executemany(sql, [(id,) for _, id in tree])
+        connection.executemany(sql, [(id,) for id in ids])
     connection.execute(DELETE_KEYS_OF_TREE, {"id": run_id})
-    ids = [id for _, id in tree]
+    gone = Counter((workflow, status) for _, _, workflow, status in tree)
+    add_counts(connection, {pair: -number for pair, number in gone.items()})
     if run_id in ids:
         connection.execute(DELETE_FACTS_OF_ROOT, (run_id,))
     return ids

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay, check_take, check_task
+from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.flow import Flow, FlowChange, check_queue
 from outlast.model.ids import check_name
@@ -19,7 +19,7 @@ from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
 from outlast.stores.sqlite import flowing, seeing
 from outlast.stores.sqlite.connection import Connect, Connection, Synchronous, connect, scalar
 from outlast.stores.sqlite.database import MANY, Database
@@ -32,7 +32,8 @@ from outlast.stores.sqlite.tasks import (
     find_task,
     has_available,
     insert_tasks,
-    lease,
+    lease_all,
+    queue_names,
     to_task,
 )
 
@@ -114,11 +115,10 @@ class SqliteQueue(Queue):
         limit: int,
         timeout: float | None = None,
     ) -> list[Delivery]:
-        check_take(queues, owner, visibility, limit)
+        check_taking(queues, owner, visibility, limit)
         # Looking first costs little, and keeps those who poll for work away from the lock.
         if not await self._session.read(
-            lambda db: any(has_available(db, queue, self.clock.now()) for queue in queues),
-            timeout=timeout,
+            lambda db: has_available(db, queues, self.clock.now()), timeout=timeout
         ):
             return []
 
@@ -127,15 +127,15 @@ class SqliteQueue(Queue):
             taken: list[Delivery] = []
             while len(taken) < limit:
                 found = next_tasks(db, queues, limit - len(taken), now)
-                for task in found:
-                    if task.attempt < self.max_attempts:
-                        task.attempt += 1
-                        claim = lease(db, task, owner, visibility, now)
-                        taken.append(Delivery(to_task(task), claim))
-                    else:
-                        _bury(db, task, f"no success in {task.attempt} attempts", now)
                 if not found:
                     break
+                for task in found:
+                    if task.attempt >= self.max_attempts:
+                        _bury(db, task, f"no success in {task.attempt} attempts", now)
+                    task.attempt += 1
+                fresh = [task for task in found if task.attempt <= self.max_attempts]
+                claims = lease_all(db, fresh, owner, visibility, now)
+                taken += map(Delivery, map(to_task, fresh), claims)
             return taken
 
         return await self._session.write(work, rows=limit, timeout=timeout)
@@ -186,7 +186,7 @@ class SqliteQueue(Queue):
         )
 
     async def names(self, *, timeout: float | None = None) -> list[str]:
-        return await self._session.read(seeing.queue_names, timeout=timeout, small=False)
+        return await self._session.read(queue_names, timeout=timeout, small=False)
 
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None

@@ -18,9 +18,8 @@ from outlast.model.times import from_micros, to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.flowing import LOAD_FLOW, NEVER, decode, within
 from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.tasks import queue_names
 
-FIND_QUEUES = query("find_queues")
-FIND_DEAD_QUEUES = query("find_dead_queues")
 COUNT_FREE = query("count_free")
 COUNT_LINED = query("count_lined")
 COUNT_HELD = query("count_held")
@@ -86,16 +85,6 @@ def next_ready_at(connection: Connection, queues: Sequence[str], now: datetime) 
             times.append(scalar(connection, FIND_NEXT_START, asked))
     first = min((at for at in times if at is not None and at != NEVER), default=None)
     return None if first is None else from_micros(first)
-
-
-def queue_names(connection: Connection) -> list[str]:
-    """The queues that have tasks, living or dead."""
-    found = {
-        name
-        for sql in (FIND_QUEUES, FIND_DEAD_QUEUES)
-        for (name,) in connection.execute(sql).fetchall()
-    }
-    return sorted(found)
 
 
 def _rules(connection: Connection, scope: str) -> tuple[Flow | None, Flow]:

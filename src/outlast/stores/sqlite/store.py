@@ -18,8 +18,8 @@ from outlast.ports.capability import ALL_CAPABILITIES, Capability
 from outlast.stores.sqlite import claims as claiming
 from outlast.stores.sqlite import finding
 from outlast.stores.sqlite.committing import commit_all, rows_of
+from outlast.stores.sqlite.company import SqliteCompany
 from outlast.stores.sqlite.connection import Connection
-from outlast.stores.sqlite.details import SqliteDetails
 from outlast.stores.sqlite.faults import Collision
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.queue import SqliteQueue
@@ -30,7 +30,7 @@ LOAD_HISTORY = query("load_history")
 EVERYTHING = 2**62
 
 
-class SqliteStore(SqliteDetails):
+class SqliteStore(SqliteCompany):
     """Everything in one file: ``SqliteStore("sqlite:///orders.db")``.
 
     Safe to use from several threads, event loops and processes at once. `synchronous` is "full"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -28,6 +28,7 @@ LOAD_TASK = query("load_task")
 FIND_AVAILABLE_TASK_OF_RUN = query("find_available_task_of_run")
 FIND_LEVEL = query("find_level")
 FIND_QUEUES = query("find_queues")
+FIND_DEAD_QUEUES = query("find_dead_queues")
 FIND_READY = query("find_ready")
 FIND_LINED = query("find_lined")
 HAS_LINE_AWAKE = query("has_line_awake")
@@ -137,37 +138,43 @@ def claim_task(
     rows = connection.execute(FIND_AVAILABLE_TASK_OF_RUN, parameters).fetchall()
     if not rows:
         return None
-    task = TaskRow(*rows[0])
-    return lease(connection, task, owner, ttl, now)
+    return lease_all(connection, [TaskRow(*rows[0])], owner, ttl, now)[0]
 
 
-def lease(
-    connection: Connection, task: TaskRow, owner: str, ttl: float | None, now: datetime
-) -> Claim:
-    """Claim a task, with the attempt that `task` says. Without `ttl` for good."""
+def lease_all(
+    connection: Connection, tasks: Sequence[TaskRow], owner: str, ttl: float | None, now: datetime
+) -> list[Claim]:
+    """Claim tasks, with the attempts that they say. Without `ttl` for good."""
     counters = Counters(connection)
-    token = counters.next_token()
-    counters.save()
     until = None if ttl is None else now + timedelta(seconds=ttl)
-    connection.execute(CLAIM_TASK, (owner, token, micros_or_none(until), task.attempt, task.key))
-    return Claim(
-        owner=owner,
-        token=token,
-        claimed_at=now,
-        expires_at=until,
-        run_id=task.run_id,
-        uid=task.uid,
-        task_id=task.id,
-        queue=task.queue,
-    )
+    claims = [
+        Claim(
+            owner=owner,
+            token=counters.next_token(),
+            claimed_at=now,
+            expires_at=until,
+            run_id=task.run_id,
+            uid=task.uid,
+            task_id=task.id,
+            queue=task.queue,
+        )
+        for task in tasks
+    ]
+    counters.save()
+    rows = [
+        (owner, claim.token, micros_or_none(until), task.attempt, task.key)
+        for task, claim in zip(tasks, claims, strict=True)
+    ]
+    connection.executemany(CLAIM_TASK, rows)
+    return claims
 
 
 def find_available(
-    connection: Connection, queue: str | None, now: datetime, limit: int
+    connection: Connection, queues: Collection[str] | None, now: datetime, limit: int
 ) -> list[TaskRow]:
-    """Tasks that are due and unclaimed, in the order in which they should be done."""
-    queues = [queue]
-    if queue is None:
+    """Tasks of those queues, or of all, that are due and unclaimed, in the order in which they
+    should be done."""
+    if queues is None:
         queues = [name for (name,) in connection.execute(FIND_QUEUES).fetchall()]
     at = to_micros(now)
     places = [place for name in queues for place in available_in(connection, name, at, limit)]
@@ -188,17 +195,24 @@ def load_task(connection: Connection, key: int) -> TaskRow:
     return TaskRow(*row)
 
 
-def has_available(connection: Connection, queue: str, now: datetime) -> bool:
-    """Whether there may be a task that is due and unclaimed."""
+def has_available(connection: Connection, queues: Collection[str], now: datetime) -> bool:
+    """Whether there may be a task in those queues that is due and unclaimed."""
     at = to_micros(now)
-    return bool(
+    return any(
         available_in(connection, queue, at, 1)
         or scalar(connection, HAS_LINE_AWAKE, {"queue": queue, "now": at})
+        for queue in queues
     )
 
 
+def queue_names(connection: Connection) -> list[str]:
+    """The queues that hold a task, in whatever state."""
+    living = connection.execute(FIND_QUEUES).fetchall()
+    return sorted({name for (name,) in (*living, *connection.execute(FIND_DEAD_QUEUES).fetchall())})
+
+
 def available_in(
-    connection: Connection, queue: str | None, now: int, limit: int, *, every_level: bool = False
+    connection: Connection, queue: str, now: int, limit: int, *, every_level: bool = False
 ) -> list[tuple[int, int, int]]:
     """The first `limit` places without a key in a queue, as (priority, ready at, key), in no order;
     or so many of each priority."""

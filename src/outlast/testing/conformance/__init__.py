@@ -49,6 +49,7 @@ from outlast.testing.conformance.capabilities import Declarations
 from outlast.testing.conformance.children import Children
 from outlast.testing.conformance.claims import Claims
 from outlast.testing.conformance.commit import Commits
+from outlast.testing.conformance.company import Counts, Moves, Workers
 from outlast.testing.conformance.concurrency import Concurrency
 from outlast.testing.conformance.contract import StoreContract
 from outlast.testing.conformance.decisions import Decisions
@@ -105,6 +106,8 @@ PARTS: tuple[type[StoreContract], ...] = (
     Timers,
     Children,
     Finding,
+    Counts,
+    Workers,
     Entries,
     Activities,
     Snapshots,
@@ -113,6 +116,7 @@ PARTS: tuple[type[StoreContract], ...] = (
     Deletion,
     Replacement,
     Retention,
+    Moves,
     Concurrency,
     Races,
     Threads,
@@ -147,6 +151,8 @@ class StoreConformance(
     Timers,
     Children,
     Finding,
+    Counts,
+    Workers,
     Entries,
     Activities,
     Snapshots,
@@ -155,6 +161,7 @@ class StoreConformance(
     Deletion,
     Replacement,
     Retention,
+    Moves,
     Concurrency,
     Races,
     Threads,
@@ -173,6 +180,7 @@ __all__ = [
     "Claims",
     "Commits",
     "Concurrency",
+    "Counts",
     "Decisions",
     "Declarations",
     "Deletion",
@@ -190,6 +198,7 @@ __all__ = [
     "Keys",
     "Leases",
     "Lifecycle",
+    "Moves",
     "Races",
     "Records",
     "Replacement",
@@ -204,4 +213,5 @@ __all__ = [
     "Threads",
     "Timers",
     "WakeUps",
+    "Workers",
 ]

@@ -24,6 +24,7 @@ Tests are coroutines: set ``asyncio_mode = "auto"`` for pytest-asyncio, and decl
 
 from __future__ import annotations
 
+from outlast.testing.conformance.queue_bulk import Bulk
 from outlast.testing.conformance.queue_dead import DeadTasks
 from outlast.testing.conformance.queue_delivery import Deliveries
 from outlast.testing.conformance.queue_flow import Flows
@@ -34,5 +35,5 @@ from outlast.testing.conformance.queue_waiting import Waiting
 __all__ = ["QueueConformance"]
 
 
-class QueueConformance(Deliveries, Leases, DeadTasks, Waiting, Flows, FlowModel):
+class QueueConformance(Deliveries, Bulk, Leases, DeadTasks, Waiting, Flows, FlowModel):
     """All that a queue has to do, as pytest cases."""

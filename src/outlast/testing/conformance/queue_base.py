@@ -42,6 +42,14 @@ class QueueSuite:
     flows: ClassVar[bool] = True
     """Keys take turns, and queues may have rules. False for a queue that cannot be told."""
 
+    exact_turns: ClassVar[bool] = True
+    """Of the keys that are next in the same round, the one that has waited longest is first. False
+    where a queue lives in several places: whoever adds a task does not know how far the others are,
+    so that within a round the order may be another."""
+
+    knows_names: ClassVar[bool] = True
+    """`names` lists the queues that hold tasks. False where it is `Unsupported`."""
+
     @pytest.fixture
     def clock(self) -> ManualClock:
         """The clock that the queue is given. It stands still until moved."""

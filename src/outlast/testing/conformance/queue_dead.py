@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.errors import NotFound
+from outlast.errors import NotFound, Unsupported
 from outlast.ports.queue import Queue
 from outlast.testing.conformance.queue_base import (
     LEASE,
@@ -55,6 +55,25 @@ class DeadTasks(QueueSuite):
             await self.advance(queue, LEASE + 5)
         await put(queue, "healthy")
         assert (await pull(queue)).task.id == "healthy"
+
+    @pytest.mark.proves("M-18")
+    async def test_queues_are_known_by_their_tasks(self, queue: Queue) -> None:
+        """Whatever state a task is in, its queue is listed; one without tasks is not."""
+        if not self.knows_names:
+            with pytest.raises(Unsupported):
+                await queue.names()
+            return
+        assert await queue.names() == []
+        await queue.enqueue("ready", [task("a")])
+        await queue.enqueue("late", [task("a")], delay=3600)
+        await queue.enqueue("flight é", [task("a")])
+        assert await queue.take("flight é", owner="w", visibility=LEASE)
+        await bury(queue, "worn out")
+        assert await queue.names() == sorted(["ready", "late", "flight é", QUEUE])
+        delivery = await queue.take("ready", owner="w", visibility=LEASE)
+        assert delivery is not None
+        await queue.ack(delivery.claim)
+        assert "ready" not in await queue.names()
 
     @pytest.mark.proves("M-14", "M-27", "C-21")
     async def test_a_rejected_task_is_dead_at_once(self, queue: Queue) -> None:

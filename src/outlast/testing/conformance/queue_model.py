@@ -130,4 +130,5 @@ class FlowModel(QueueSuite):
     async def test_a_random_program(self, queue: Queue, seed: int) -> None:
         """The queue hands out what the memory queue hands out, task by task."""
         self.needs("flows")
+        self.needs("exact_turns")
         await _Pair(self, queue, seed).go(60)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from outlast.errors import Conflict, Fenced
@@ -146,3 +148,29 @@ class Sends(StoreContract, needs=(Capability.INBOX,)):
                 await store.send([signal("r", kind="result")], finishes=[held, lost])
         await store.give_back(held)
         assert [task.id for task in await store.find_available_tasks(limit=9)] == ["held"]
+
+    @needs(Capability.TASKS)
+    @pytest.mark.proves("I7", "I12", "S-17")
+    async def test_results_of_many_runs_in_one_call(self, store: Store) -> None:
+        """Each arrives with the end of its own task, wherever its run lives. If one of the claims
+        was lost, whoever sends the others again, one by one, loses none and doubles none."""
+        runs = [f"r{n}" for n in range(9)]
+        claims = []
+        for run_id in runs:
+            await begin(store, run_id)
+            await done(store, Commit(run_id=run_id, tasks=(Task(id="t", run_id=run_id),)))
+            claim = await store.claim_task(run_id, "t", "worker", ttl=TTL)
+            assert claim is not None
+            claims.append(claim)
+        sends = [signal(run_id, kind="result", id=f"of {run_id}") for run_id in runs]
+        assert await store.send(sends[:4], finishes=claims[:4]) == [Receipt(1)] * 4
+        await store.give_back(claims[6])
+        with pytest.raises(Fenced):
+            await store.send(sends[4:], finishes=claims[4:])
+        for send, claim in zip(sends[4:], claims[4:], strict=True):
+            with suppress(Fenced):
+                await store.send([send], finishes=[claim])
+        told = {run_id: [one.id for one in await store.inbox(run_id)] for run_id in runs}
+        assert told == {run_id: [f"of {run_id}"] if run_id != "r6" else [] for run_id in runs}
+        left = await store.find_available_tasks(limit=9)
+        assert [task.run_id for task in left] == ["r6"]

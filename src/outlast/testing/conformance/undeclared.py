@@ -23,6 +23,7 @@ from outlast.model import (
     Start,
     Task,
     Timer,
+    Worker,
 )
 from outlast.model.times import EPOCH
 from outlast.ports import Capability, Store
@@ -68,6 +69,7 @@ CALLS: dict[Capability, tuple[Call, ...]] = {
     Capability.FIND: (
         lambda store: store.find(RunQuery()),
         lambda store: store.run_ids(),
+        lambda store: store.counts(),
         _find_all,
     ),
     Capability.INBOX: (
@@ -136,5 +138,14 @@ CALLS: dict[Capability, tuple[Call, ...]] = {
         lambda store: store.append_events([event(RUN, sequence=1), event(OTHER, sequence=1)]),
     ),
     Capability.OWNER_GONE: (lambda store: store.owner_gone("worker"),),
+    Capability.WORKERS: (
+        lambda store: store.present(Worker(owner="worker"), 30),
+        lambda store: store.leave("worker"),
+        lambda store: store.workers(),
+    ),
+    Capability.MOVE: (
+        lambda store: store.belongings(RUN),
+        lambda store: store.skip_tokens(1),
+    ),
 }
 """What needs which capability, through the port."""

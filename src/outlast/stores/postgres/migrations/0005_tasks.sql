@@ -51,66 +51,80 @@ BEGIN
     DELETE FROM @tasks AS t WHERE t.key = k;
 END $$;
 
--- Hands out the next ready task of a queue: smallest priority first, then the one that has been
--- ready longest. A search goes from level to level of priority, so that it never walks past what
--- is delayed, however much that is. (ORDER BY … LIMIT 1, because min() over what PostgreSQL takes for
--- a small table reads all of it.)
+-- Hands out up to `room` ready tasks of some queues, and at least one if there is any: smallest
+-- priority first, then ready longest. Of each queue those that come first are locked, past what
+-- others have locked, and of all these those that come first are taken: the rest is free again when
+-- the call ends. One that has had `most` attempts is buried. A search goes from level to level of
+-- priority, so that it never walks past what is delayed, however much that is. (ORDER BY … LIMIT 1,
+-- because min() over what PostgreSQL takes for a small table reads all of it.)
 CREATE FUNCTION @take_1(
-    at bigint, shift bigint, a_queue text, a_owner text, visibility bigint, most bigint
+    at bigint, shift bigint, queues text[], a_owner text, visibility bigint, most bigint, room int
 ) RETURNS SETOF @tasks
 LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '2s'
 SET enable_sort = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
-    e record;
-    f record;
-    chosen record;
+    q text;
     level bigint;
+    ks bigint[];
+    more bigint[];
+    taken bigint[];
+    spent record;
+    free int;
 BEGIN
     LOOP
-        SELECT t.key, t.priority, t.ready_at, t.attempt INTO e FROM @tasks AS t
-        WHERE t.owner IS NOT NULL AND t.queue = a_queue AND t.claimed_until <= now
-          AND t.ready_at <= now
-        ORDER BY t.priority, t.ready_at, t.key
-        LIMIT 1 FOR UPDATE SKIP LOCKED;
-        SELECT NULL::bigint AS key, NULL::bigint AS priority, NULL::bigint AS ready_at,
-               NULL::bigint AS attempt INTO f;
-        SELECT t.priority INTO level FROM @tasks AS t
-        WHERE t.owner IS NULL AND t.queue = a_queue
-        ORDER BY t.priority LIMIT 1;
-        WHILE level IS NOT NULL AND (e.key IS NULL OR level <= e.priority) LOOP
-            SELECT t.key, t.priority, t.ready_at, t.attempt INTO f FROM @tasks AS t
-            WHERE t.owner IS NULL AND t.queue = a_queue AND t.priority = level
-              AND t.ready_at <= now
-            ORDER BY t.ready_at, t.key
-            LIMIT 1 FOR UPDATE SKIP LOCKED;
-            EXIT WHEN f.key IS NOT NULL;
+        ks := '{}';
+        FOREACH q IN ARRAY queues LOOP
+            SELECT ks || coalesce(array_agg(e.key), '{}') INTO ks FROM (
+                SELECT t.key FROM @tasks AS t
+                WHERE t.owner IS NOT NULL AND t.queue = q AND t.claimed_until <= now
+                  AND t.ready_at <= now
+                ORDER BY t.priority, t.ready_at, t.key
+                LIMIT room FOR UPDATE SKIP LOCKED
+            ) AS e;
+            free := 0;
             SELECT t.priority INTO level FROM @tasks AS t
-            WHERE t.owner IS NULL AND t.queue = a_queue AND t.priority > level
+            WHERE t.owner IS NULL AND t.queue = q
             ORDER BY t.priority LIMIT 1;
+            WHILE level IS NOT NULL AND free < room LOOP
+                SELECT coalesce(array_agg(f.key), '{}') INTO more FROM (
+                    SELECT t.key FROM @tasks AS t
+                    WHERE t.owner IS NULL AND t.queue = q AND t.priority = level
+                      AND t.ready_at <= now
+                    ORDER BY t.ready_at, t.key
+                    LIMIT room - free FOR UPDATE SKIP LOCKED
+                ) AS f;
+                ks := ks || more;
+                free := free + cardinality(more);
+                SELECT t.priority INTO level FROM @tasks AS t
+                WHERE t.owner IS NULL AND t.queue = q AND t.priority > level
+                ORDER BY t.priority LIMIT 1;
+            END LOOP;
         END LOOP;
-        IF f.key IS NULL THEN
-            chosen := e;
-        ELSIF e.key IS NULL
-              OR (f.priority, f.ready_at, f.key) < (e.priority, e.ready_at, e.key) THEN
-            chosen := f;
-        ELSE
-            chosen := e;
-        END IF;
-        IF chosen.key IS NULL THEN
+        IF cardinality(ks) = 0 THEN
             RETURN;
         END IF;
-        IF chosen.attempt < most THEN
+        taken := '{}';
+        FOR spent IN
+            SELECT t.key, t.attempt FROM @tasks AS t WHERE t.key = ANY (ks)
+            ORDER BY t.priority, t.ready_at, t.key LIMIT room
+        LOOP
+            IF spent.attempt < most THEN
+                taken := taken || spent.key;
+            ELSE
+                PERFORM @bury_1(now, spent.key, 'no success in ' || spent.attempt || ' attempts');
+            END IF;
+        END LOOP;
+        IF cardinality(taken) > 0 THEN
             RETURN QUERY
                 UPDATE @tasks AS t
                 SET owner = a_owner, token = nextval('@tokens'), claimed_until = now + visibility,
                     attempt = t.attempt + 1
-                WHERE t.key = chosen.key
+                WHERE t.key = ANY (taken)
                 RETURNING t.*;
             RETURN;
         END IF;
-        PERFORM @bury_1(now, chosen.key, 'no success in ' || chosen.attempt || ' attempts');
     END LOOP;
 END $$;
 

@@ -167,7 +167,7 @@ BEGIN
 END $$;
 
 -- Taking is @take_many_1 now.
-DROP FUNCTION @take_1(bigint, bigint, text, text, bigint, bigint);
+DROP FUNCTION @take_1(bigint, bigint, text[], text, bigint, bigint, int);
 
 -- Triggers, because tasks come and go in many ways, and none of them may forget. A transaction rings
 -- once for a line, however many tasks it adds.

@@ -27,6 +27,28 @@ SELECT (SELECT count(*) FROM @tasks WHERE owner IS NULL AND queue = $3 AND ready
         WHERE owner IS NOT NULL AND queue = $3 AND claimed_until <= t.now AND ready_at <= t.now)
 FROM (SELECT @now_1($1, $2) AS now OFFSET 0) AS t;
 
+-- name: find_queues
+-- The queues that hold a task, in whatever state: a skip scan along each of the indexes.
+WITH RECURSIVE free (queue) AS (
+    SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NULL
+    UNION ALL
+    SELECT (SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NULL AND t.queue > free.queue)
+    FROM free WHERE free.queue IS NOT NULL
+), held (queue) AS (
+    SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NOT NULL AND t.queue > held.queue)
+    FROM held WHERE held.queue IS NOT NULL
+), dead (queue) AS (
+    SELECT min(t.queue) FROM @dead_tasks AS t
+    UNION ALL
+    SELECT (SELECT min(t.queue) FROM @dead_tasks AS t WHERE t.queue > dead.queue)
+    FROM dead WHERE dead.queue IS NOT NULL
+)
+SELECT queue FROM free WHERE queue IS NOT NULL
+UNION SELECT queue FROM held WHERE queue IS NOT NULL
+UNION SELECT queue FROM dead WHERE queue IS NOT NULL;
+
 -- name: find_available_tasks
 SELECT * FROM @available_tasks_1($1, $2, $3, $4);
 

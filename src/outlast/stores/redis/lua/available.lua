@@ -1,31 +1,26 @@
 -- Tasks that are due and that nobody holds, in the order in which they should be done.
 --
--- KEYS     task:data, task:state, task:free, task:held
+-- KEYS     task:data, task:state, task:free, task:lined, task:held
 -- ARGV[2]  msgpack: queue (or nil for all), limit, counts (whether only their number is asked for)
 -- Returns  {"count", number} or {"done", {{place, state (msgpack), bytes}, …}}; places sort like tasks
 
 -- include: head
+-- include: frames
 
 local wish = cmsgpack.unpack(ARGV[2])
 local free, held, states = at('task:free'), at('task:held'), at('task:state')
+local lined = at('task:lined')
 local present = sortable(now_text)
 
--- The distinct queues of both sets.
+-- The distinct queues of all sets.
 local function queues()
     local found, is_known = {}, {}
-    for _, set in ipairs({ free, held }) do
-        local after = '-'
-        while true do
-            local member = call('ZRANGEBYLEX', set, after, '+', 'LIMIT', 0, 1)[1]
-            if not member then
-                break
+    for _, set in ipairs({ free, lined, held }) do
+        for _, pair in ipairs(frames_in(set)) do
+            if not is_known[pair[1]] then
+                is_known[pair[1]] = true
+                found[#found + 1] = pair[1]
             end
-            local frame = sub(member, 1, 8 + tonumber(sub(member, 1, 8), 16))
-            if not is_known[frame] then
-                is_known[frame] = true
-                found[#found + 1] = frame
-            end
-            after = '(' .. frame .. '\255'
         end
     end
     return found
@@ -33,8 +28,8 @@ end
 
 local count, places = 0, {}
 
--- Of each priority those that are ready.
-local function look_among_free(frame)
+-- Of each priority those that are ready, of a queue or a line.
+local function look_among_free(free, frame)
     local level = '[' .. frame
     local left = wish.limit
     while wish.counts or left > 0 do
@@ -56,6 +51,12 @@ local function look_among_free(frame)
     end
 end
 
+local function look_among_lined(frame)
+    for _, pair in ipairs(frames_in(lined, frame)) do
+        look_among_free(lined, pair[1])
+    end
+end
+
 -- Those whose lease ran out.
 local function look_among_held(frame)
     local from, to = '[' .. frame, '[' .. frame .. present .. '\255'
@@ -72,7 +73,8 @@ local function look_among_held(frame)
 end
 
 for _, frame in ipairs(wish.queue and { framed(wish.queue) } or queues()) do
-    look_among_free(frame)
+    look_among_free(free, frame)
+    look_among_lined(frame)
     look_among_held(frame)
 end
 if wish.counts then

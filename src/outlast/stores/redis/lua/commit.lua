@@ -40,4 +40,4 @@ for n, commit in ipairs(commits) do
     outcomes[n] = outcomes[n] or write(commit, plans[n])
     flush()  -- each is whole, should the next one meet a key that is not of its type
 end
-return { 'done', outcomes, has_posted and '1' or '0' }
+return { 'done', outcomes, (has_posted or has_returns) and '1' or '0' }

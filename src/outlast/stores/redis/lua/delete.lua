@@ -35,4 +35,4 @@ if wish.before and not is_old(tree) then
     return { 'kept' }
 end
 forget_tree(wish.id, tree)
-return { 'done', tree.found and '1' or '0', has_posted and '1' or '0' }
+return { 'done', tree.found and '1' or '0', (has_posted or has_returns) and '1' or '0' }

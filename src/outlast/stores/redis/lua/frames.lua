@@ -6,19 +6,12 @@
 -- Returns  {{part, first member}, …}
 
 -- include: head
+-- include: frames
 
-local found, seen = {}, {}
+local found = {}
 for _, name in ipairs(cmsgpack.unpack(ARGV[2])) do
-    local after = '-'
-    while true do
-        local member = call('ZRANGEBYLEX', at(name), after, '+', 'LIMIT', 0, 1)[1]
-        if not member then
-            break
-        end
-        local size = tonumber(sub(member, 1, 8), 16)
-        local frame = sub(member, 9, 8 + size)
-        found[#found + 1] = { frame, member }
-        after = '(' .. sub(member, 1, 8 + size) .. '\255'
+    for _, pair in ipairs(frames_in(at(name))) do
+        found[#found + 1] = { sub(pair[1], 9), pair[2] }
     end
 end
 return found

@@ -1,8 +1,9 @@
 -- Set the leases of claims, or give them back.
 --
--- ARGV[2]  msgpack: claims (run, uid, token; and id, queue for a task), lease (microseconds, nil to
---          give them back)
--- Returns  {"want", keys} or {"done", now, {"1" where the claim was held, else "0"}}
+-- ARGV[2]  msgpack: claims (run, uid, token; and id, queue for a task, slot_ends if its slot elsewhere
+--          was extended), lease (microseconds, nil to give them back)
+-- Returns  {"want", keys} or {"done", now, answers, whether a slot is to be given back}, an answer being
+--          {"1", until or ""} where the claim was held, {"0"}, or {"slot", what slots.lua has to extend}
 
 -- include: head
 -- include: runs
@@ -24,16 +25,24 @@ end
 local function renewed(claim)
     if claim.id then
         local task, _, name = held_task(claim)
-        if task and not wish.lease then
-            return_task(name, task)
-        elseif task and task['until'] then
-            renew_task(name, task, wish.lease)
+        if not task then
+            return { '0' }
         end
-        return task and true or false
+        if not wish.lease then
+            return_task(name, task)
+        elseif task['until'] then
+            local answer = renew_task(name, task, wish.lease, claim.slot_ends)
+            if answer == 'slot' then
+                return { 'slot', wanted_slot(name, task) }
+            elseif answer == 'lost' then
+                return { '0' }
+            end
+        end
+        return { '1', task['until'] or '' }
     end
     local run = find(claim.run)
     if not run or run.uid ~= claim.uid or run.token ~= claim.token or not run.owner then
-        return false
+        return { '0' }
     end
     unshelve(run)
     if wish.lease then
@@ -43,12 +52,12 @@ local function renewed(claim)
         set(run, 'until', nil)
     end
     shelve(run)
-    return true
+    return { '1', run['until'] or '' }
 end
 
 local answers = {}
 for n, claim in ipairs(wish.claims) do
-    answers[n] = renewed(claim) and '1' or '0'
+    answers[n] = renewed(claim)
 end
 flush()
-return { 'done', now_text, answers }
+return { 'done', now_text, answers, has_returns and '1' or '0' }

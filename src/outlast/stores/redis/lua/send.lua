@@ -1,8 +1,9 @@
 -- Items for inboxes, and the end of the tasks that they are the results of, in one step.
 --
 -- ARGV[2]  msgpack list of sends; one with `to` is for another partition and goes to the outbox
--- ARGV[3]  msgpack list of claims (queue, run, id, token, keep) whose tasks are finished, or kept
--- Returns  {"want", keys}, {"lost", n-th claim}, or {"done", {receipt, …}, whether the outbox was
+-- ARGV[3]  msgpack list of claims (queue, run, id, token, keep) whose tasks are finished, or kept; with
+--          slot_ends if its slot elsewhere has no end any more
+-- Returns  {"want", keys}, {"lost", n-th claim}, {"slot", n-th claim, what slots.lua has to extend}, or {"done", {receipt, …}, whether the outbox was
 --          used}, a receipt being {"ok", number} {"again", number} {"notfound"} {"fenced", token}
 --          {"closed", status} {"posted"}
 
@@ -16,8 +17,14 @@ local sends, claims = cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
 for n, claim in ipairs(claims) do
     need_tasks()
     need(of_run(claim.run, 'tasks'))
-    if #missing == 0 and not held_task(claim) then
-        return { 'lost', int(n) }
+    if #missing == 0 then
+        local task, _, name = held_task(claim)
+        local answer = task and claim.keep and slot_answer(name, task, nil, claim.slot_ends)
+        if not task or answer == 'lost' then
+            return { 'lost', int(n) }
+        elseif answer == 'slot' then
+            return { 'slot', int(n), wanted_slot(name, task) }
+        end
     end
 end
 for _, send in ipairs(sends) do
@@ -42,10 +49,10 @@ end
 for _, claim in ipairs(claims) do
     local task, _, name = held_task(claim)
     if task and claim.keep then
-        keep_task(name, task)
+        hold_task(name, task, nil)
     elseif task then
         remove_task(name, task)
     end
 end
 flush()
-return { 'done', receipts, has_posted and '1' or '0' }
+return { 'done', receipts, (has_posted or has_returns) and '1' or '0' }

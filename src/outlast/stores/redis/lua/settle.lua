@@ -2,7 +2,9 @@
 --
 -- ARGV[2]  msgpack: claim (queue, run, id, token), verb (ack, nack, extend), and for nack: requeue,
 --          drop, delay (microseconds), reason, attempts; for extend: lease (microseconds)
--- Returns  {"want", keys}, {"notfound"}, {"fenced", token}, or {"done", until or ""}
+--          and slot_ends (of a slot elsewhere, if it was extended)
+-- Returns  {"want", keys}, {"notfound"}, {"fenced", token}, {"slot", what slots.lua has to extend}, or
+--          {"done", until or "", whether a slot is to be given back}
 
 -- include: head
 -- include: runs
@@ -26,7 +28,12 @@ end
 if wish.verb == 'ack' then
     remove_task(name, task)
 elseif wish.verb == 'extend' then
-    renew_task(name, task, wish.lease)
+    local answer = renew_task(name, task, wish.lease, wish.slot_ends)
+    if answer == 'slot' then
+        return { 'slot', wanted_slot(name, task) }
+    elseif answer == 'lost' then
+        return { 'fenced', task.token }
+    end
 elseif wish.requeue and tonumber(task.attempt) < wish.attempts then
     return_task(name, task, int(now + wish.delay))
 elseif wish.drop and not wish.requeue then
@@ -34,4 +41,4 @@ elseif wish.drop and not wish.requeue then
 else
     bury_task(name, task, wish.reason)
 end
-return { 'done', task['until'] or '' }
+return { 'done', task['until'] or '', has_returns and '1' or '0' }

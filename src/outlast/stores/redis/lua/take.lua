@@ -1,8 +1,10 @@
--- Hand out the next ready task of a queue: smallest priority first, then ready longest, then first
--- come. A lease that ran out puts its task back; too many attempts bury it.
+-- Hand out ready tasks of queues that have neither rules nor lines: smallest priority first, then ready
+-- longest, then first come. A lease that ran out puts its task back; too many attempts bury it.
 --
--- ARGV[2]  msgpack: queue, owner, lease (microseconds), attempts (the most that are allowed)
--- Returns  {"want", keys}, {"none"}, or {"done", claim, state (msgpack), bytes}
+-- ARGV[2]  msgpack: queues, owner, lease (microseconds), limit, attempts (the most allowed)
+-- Returns  {"want", keys}, {"flow", {scope, …}} where turns and rules are to be looked at (look.lua,
+--          begin.lua), or
+--          {"done", {{claim, state (msgpack), bytes}, …}, "1" if there may be more}
 
 -- include: head
 -- include: runs
@@ -14,47 +16,60 @@ need_tasks()
 if #missing > 0 then
     return { 'want', missing }
 end
-local frame = framed(wish.queue)
-
--- Who held it may still finish it while nobody else has it: owner and token stay.
-local expired = call('ZRANGEBYLEX', at('task:held'), '[' .. frame,
-    '[' .. frame .. sortable(now_text) .. '\255')
-for _, member in ipairs(expired) do
-    local name = sub(member, #frame + 22)
-    call('ZREM', at('task:held'), member)
-    call('ZADD', at('task:free'), '0', task_place(name, find_task(name)))
-end
-
--- The first task that is ready: of each priority the one that is ready first, if it is.
-local function first()
-    local level = '[' .. frame
-    while true do
-        local member = call('ZRANGEBYLEX', at('task:free'), level, '(' .. frame .. '\255',
-            'LIMIT', 0, 1)[1]
-        if not member then
-            return nil
-        end
-        local ready = sub(member, #frame + 22, #frame + 42)
-        if ready <= sortable(now_text) then
-            return sub(member, #frame + 64)
-        end
-        level = '(' .. sub(member, 1, #frame + 21) .. '\255'
+local scopes, is_known = {}, {}
+for _, queue in ipairs(wish.queues) do
+    local frame, scope = framed(queue), scope_of(queue)
+    take_back(frame)
+    if not is_known[scope] and (call('HEXISTS', at('flow:homes'), scope) == 1 or call('ZRANGEBYLEX',
+        at('task:lined'), '[' .. frame, '(' .. frame .. '\255', 'LIMIT', 0, 1)[1]) then
+        is_known[scope] = true
+        scopes[#scopes + 1] = scope
     end
 end
+if #scopes > 0 then
+    return { 'flow', scopes }
+end
 
-while true do
-    local name = first()
-    if not name then
-        return { 'none' }
+local firsts = {}  -- of each queue the first place that is ready, or false
+
+local function look_again(n)
+    firsts[n] = ready_in(at('task:free'), framed(wish.queues[n]), 1)[1] or false
+end
+
+for n = 1, #wish.queues do
+    look_again(n)
+end
+
+-- The queue whose first task comes first.
+local function foremost()
+    local best
+    for n, place in ipairs(firsts) do
+        if place and (not best or place < firsts[best]) then
+            best = n
+        end
     end
+    return best
+end
+
+local taken = {}
+while #taken < wish.limit do
+    local n = foremost()
+    if not n then
+        break
+    end
+    local name = sub(firsts[n], 64)
     local task = find_task(name)
     if tonumber(task.attempt) < wish.attempts then
         task.attempt = int(tonumber(task.attempt) + 1)
-        lease_task(name, task, wish.owner, wish.lease)
-        return { 'done', claim_of(task), cmsgpack.pack(task), call('HGET', at('task:data'), name) }
-    end
-    if task.run ~= '' and not need(of_run(task.run, 'tasks')) then
+        lease_task(name, task, wish.owner, int(now + wish.lease))
+        taken[#taken + 1] = { claim_of(task), cmsgpack.pack(task), call('HGET', at('task:data'), name) }
+    elseif task.run == '' or need(of_run(task.run, 'tasks')) then
+        bury_task(name, task, 'no success in ' .. task.attempt .. ' attempts')
+    elseif #taken > 0 then
+        return { 'done', taken, '1' }
+    else
         return { 'want', missing }  -- what was moved or buried until here was due all the same
     end
-    bury_task(name, task, 'no success in ' .. task.attempt .. ' attempts')
+    look_again(n)
 end
+return { 'done', taken, '0' }

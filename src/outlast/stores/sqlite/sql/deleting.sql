@@ -2,7 +2,7 @@
 -- "~"; DEL follows "~" in every encoding, so a range over the unique index finds them.
 
 -- name: find_tree
-SELECT key, id FROM runs WHERE id = :id OR (id > :id || '~' AND id < :id || char(127));
+SELECT key, id, workflow, status FROM runs WHERE id = :id OR (id > :id || '~' AND id < :id || char(127));
 
 -- name: delete_keys_of_tree
 DELETE FROM keys WHERE run_id = :id OR (run_id > :id || '~' AND run_id < :id || char(127));

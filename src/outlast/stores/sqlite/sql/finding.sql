@@ -44,3 +44,10 @@ LIMIT :limit;
 
 -- name: has_attribute
 SELECT 1 FROM attributes WHERE run_key = ? AND name = ? AND value = ?;
+
+-- name: count_runs
+SELECT workflow, status, number FROM run_counts WHERE number > 0;
+
+-- name: add_counts
+INSERT INTO run_counts (workflow, status, number) VALUES (?, ?, ?)
+ON CONFLICT (workflow, status) DO UPDATE SET number = number + excluded.number;

@@ -61,8 +61,8 @@ local function end_run(run)
     set(run, 'runnable', nil)
     set(run, 'owner', nil)
     set(run, 'until', nil)
-    set(run, 'ended', now_text)
-    call('ZADD', at('idx:ended'), now_text, run.id)
+    set(run, 'ended', run.ended_before or now_text)
+    call('ZADD', at('idx:ended'), run.ended, run.id)
     if call('EXISTS', at(of_run(run.id, 'tasks'))) == 1 then
         drop_tasks(run.id)
     end

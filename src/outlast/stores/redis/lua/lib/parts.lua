@@ -80,7 +80,7 @@ local function write_tasks(run, commit)
         add_task(name, {
             queue = task.queue, run = run.id, id = task.id, uid = run.uid,
             priority = task.priority, ready = task.ready and from_now(task.ready) or now_text,
-            attempt = task.attempt, enqueued = now_text,
+            attempt = task.attempt, enqueued = now_text, key = task.key,
         }, task.bytes)
     end
 end

@@ -152,9 +152,9 @@ local function need_birth(fresh)
 end
 
 -- A new life. `fresh` has id, uid, workflow, status, parent, runnable, created, tags as the record
--- has them, and `set`, the other fields of the record.
+-- has them, and `set`, the other fields of the record; `ended` if it has ended elsewhere.
 local function begin(fresh)
-    local run = { id = fresh.id, dirty = {} }
+    local run = { id = fresh.id, dirty = {}, ended_before = fresh.ended }
     set(run, 'uid', fresh.uid)
     set(run, 'status', fresh.status)
     set(run, 'sequence', '0')

@@ -1,15 +1,19 @@
 -- Tasks: leased, returned, buried. A task is named queue, run, id: that name is its field below.
 --
 -- task:data    HASH  task → bytes, as they came
--- task:state   HASH  task → msgpack: queue, run, id, uid, priority, ready, order, attempt, enqueued,
---                    token, and while it is claimed owner and until
--- task:free    ZSET  by text: queue priority ready order task, of tasks that nobody holds
+-- task:state   HASH  task → msgpack: queue, run, id, uid, key (if it has one), priority, ready, order,
+--                    attempt, enqueued, token, and while it is claimed owner, until, ticket and home
+-- task:free    ZSET  by text: queue priority ready order task, of tasks without a key that nobody holds;
+--                    those with a key are in task:lined, see lines.lua
 -- task:held    ZSET  by text: queue until task
 -- task:order   counter of arrivals
 -- dead:data    HASH  task → bytes
 -- dead:state   HASH  task → msgpack, as above with reason and died
 -- dead:order   ZSET  by text: queue died id task
 -- wf:RUN:tasks SET   the tasks of a run, living and dead
+
+-- include: lines
+-- include: slots
 
 local NEVER = string.rep('9', 20)
 
@@ -32,8 +36,17 @@ local function dead_place(name, task)
 end
 
 local function need_tasks()
-    for _, name in ipairs({ 'data', 'state', 'free', 'held', 'order' }) do
+    for _, name in ipairs({ 'data', 'state', 'free', 'lined', 'held', 'order' }) do
         need('task:' .. name)
+    end
+    for _, name in ipairs({ 'state', 'turn', 'asleep', 'passed', 'ahead' }) do
+        need('line:' .. name)
+    end
+    for _, name in ipairs({ 'state', 'held', 'until', 'returns' }) do
+        need('slot:' .. name)
+    end
+    for _, name in ipairs({ 'homes', 'limits', 'present' }) do
+        need('flow:' .. name)
     end
     for _, name in ipairs({ 'data', 'state', 'order' }) do
         need('dead:' .. name)
@@ -57,8 +70,20 @@ local function save_task(name, task)
     call('HSET', at('task:state'), name, cmsgpack.pack(task))
 end
 
+local function free_task(name, task, is_new)
+    if task.key then
+        enter_line(name, task, is_new)
+    else
+        call('ZADD', at('task:free'), '0', task_place(name, task))
+    end
+end
+
 local function unshelve_task(name, task)
-    call('ZREM', at('task:free'), task_place(name, task))
+    if task.key then
+        leave_line(name, task)
+    else
+        call('ZREM', at('task:free'), task_place(name, task))
+    end
     call('ZREM', at('task:held'), held_place(name, task))
 end
 
@@ -70,7 +95,7 @@ local function add_task(name, task, bytes)
     task.token = '0'
     save_task(name, task)
     call('HSET', at('task:data'), name, bytes)
-    call('ZADD', at('task:free'), '0', task_place(name, task))
+    free_task(name, task, true)
     if task.run ~= '' then
         call('SADD', at(of_run(task.run, 'tasks')), name)
     end
@@ -87,6 +112,7 @@ end
 
 local function remove_task(name, task)
     unshelve_task(name, task)
+    give_back(name, task)
     call('HDEL', at('task:state'), name)
     call('HDEL', at('task:data'), name)
     forget_task(name, task.run)
@@ -141,36 +167,78 @@ local function need_tasks_of(run_id)
     end
 end
 
--- Claim a task. `ttl` in microseconds, or nil for good.
-local function lease_task(name, task, owner, ttl)
+-- Claim a task until a time (text), or for good. Under a slot, its ticket and home.
+local function lease_task(name, task, owner, ends, ticket, home)
     unshelve_task(name, task)
-    task.owner, task.token = owner, next_token()
-    task['until'] = ttl and int(now + ttl) or nil
+    task.owner, task.token, task['until'] = owner, next_token(), ends
+    task.ticket, task.home = ticket, home
     save_task(name, task)
     call('ZADD', at('task:held'), '0', held_place(name, task))
 end
 
 local function return_task(name, task, ready)
     unshelve_task(name, task)
+    give_back(name, task)
     task.owner, task['until'] = nil, nil
     task.ready = ready or task.ready
     save_task(name, task)
-    call('ZADD', at('task:free'), '0', task_place(name, task))
+    free_task(name, task)
 end
 
-local function renew_task(name, task, ttl)
+-- The end of a lease of so many microseconds from now, before the end of its slot (text, or nil).
+local function lease_end(ttl, slot_ends)
+    return int(slot_ends and math.min(now + ttl, tonumber(slot_ends) - SKEW) or now + ttl)
+end
+
+-- What a lease that goes on (for `ttl`, nil: for good) asks of its slot: 'done' if it has it, 'lost' if it
+-- cannot. 'slot' if that is elsewhere: who asks extends it there and comes again with its end. By then
+-- the lease must not have run out: who found it so may have taken the slot away.
+local function slot_answer(name, task, ttl, slot_ends)
+    if not task.ticket then
+        return 'done'
+    end
+    if is_here(task.home) then
+        return extend_slot(name, slot_of(task, slot_end(ttl, false))) and 'done' or 'lost'
+    end
+    if task['until'] and tonumber(task['until']) <= now then
+        return 'lost'
+    end
+    return slot_ends and 'done' or 'slot'
+end
+
+local function hold_task(name, task, ends)
     unshelve_task(name, task)
-    task['until'] = int(now + ttl)
+    task['until'] = ends
     save_task(name, task)
     call('ZADD', at('task:held'), '0', held_place(name, task))
 end
 
--- A claim that has no end any more.
-local function keep_task(name, task)
-    unshelve_task(name, task)
-    task['until'] = nil
-    save_task(name, task)
-    call('ZADD', at('task:held'), '0', held_place(name, task))
+-- Set a lease to `ttl` from now, and before that its slot.
+local function renew_task(name, task, ttl, slot_ends)
+    local answer = slot_answer(name, task, ttl, slot_ends)
+    if answer == 'done' then
+        hold_task(name, task, lease_end(ttl, slot_ends))
+    end
+    return answer
+end
+
+-- Leases of a queue that ran out put their tasks back. Who held one may still finish it while nobody
+-- else has it: owner and token stay.
+local function take_back(frame)
+    local expired = call('ZRANGEBYLEX', at('task:held'), '[' .. frame,
+        '[' .. frame .. sortable(now_text) .. '\255')
+    for _, member in ipairs(expired) do
+        local name = sub(member, #frame + 22)
+        call('ZREM', at('task:held'), member)
+        free_task(name, find_task(name))
+    end
+end
+
+-- What slots.lua has to take or extend for a task.
+local function wanted_slot(name, task, home, ticket)
+    local slot = slot_of(task)
+    slot.ticket = ticket or task.ticket
+    return cmsgpack.pack({ home = home or task.home, name = name, slot = slot })
 end
 
 local function is_available(task)

@@ -1,0 +1,225 @@
+"""`outlast queue`: the rules of one queue: see, change, pause, and who changed them."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from typing import Any
+
+import click
+
+from outlast.cli.session import Session, with_session
+from outlast.cli.table import Cell, Column
+from outlast.client.queues import Queues
+from outlast.errors import InvalidValue
+from outlast.model.flow import Flow, Rate
+
+
+@click.group("queue")
+def queue_command() -> None:
+    """The rules of a queue: how much at once, how often, in whose turn."""
+
+
+@queue_command.command("show")
+@click.argument("name")
+@with_session
+async def queue_show(session: Session, *, name: str) -> None:
+    """Show how a queue stands, its rules, and its keys.
+
+    \b
+      outlast queue show mail
+    """
+    out = session.out
+    async with session.store() as store:
+        [stats] = await Queues(store).stats(name)
+    if out.json:
+        out.value(stats)
+        return
+    out.line(
+        f"{stats.ready} ready, {stats.in_flight} in flight, {stats.delayed} delayed, "
+        f"{stats.dead} dead"
+    )
+    if stats.oldest is not None:
+        out.line(f"the one that waits longest is ready since {out.moment(stats.oldest)}")
+    if stats.blocked_by is not None:
+        out.line(f"nothing begins now: {stats.blocked_by}", "yellow")
+    for name_, value in _rules(stats.flow or Flow(queue=name)).items():
+        out.line(f"{name_:<16} {value}")
+    if stats.keys:
+        columns = [Column("KEY", 8), Column("READY"), Column("IN FLIGHT"), Column("BLOCKED BY", 4)]
+        out.table(
+            columns,
+            [
+                [
+                    Cell(one.key),
+                    Cell(str(one.ready)),
+                    Cell(str(one.in_flight)),
+                    Cell(one.blocked_by or "", "yellow"),
+                ]
+                for one in stats.keys
+            ],
+        )
+
+
+@queue_command.command("set")
+@click.argument("name")
+@click.option("--concurrency", metavar="N", help="At most so many at once; `none` for no limit.")
+@click.option("--key-concurrency", metavar="N", help="At most so many of one key at once.")
+@click.option("--rate", metavar="N/SECONDS", help="At most so many begin in any so many seconds.")
+@click.option("--key-rate", metavar="N/SECONDS", help="The same for each key.")
+@click.option("--ageing", metavar="SECONDS", help="So much waiting is worth one priority.")
+@click.option("--weight", metavar="KEY=W", multiple=True, help="The share of a key, next to 1.")
+@with_session
+async def queue_set(session: Session, *, name: str, weight: tuple[str, ...], **given: Any) -> None:
+    """Change rules of a queue; those that are not named stay. They hold for all workers at once.
+
+    \b
+      outlast queue set mail --concurrency 20 --key-concurrency 2
+      outlast queue set mail --rate 100/60 --weight acme=3
+      outlast queue set mail --concurrency none
+    """
+    rules = {key: _parsed(key, value) for key, value in given.items() if value is not None}
+    async with session.store() as store:
+        queues = Queues(store)
+        if weight:
+            rules["weights"] = {**(await queues.get(name)).weights, **dict(map(_weight, weight))}
+        if not rules:
+            raise InvalidValue("no rule is named: see `outlast queue set --help`")
+        flow = await queues.change(name, by=_who(), **rules)
+    _told(session, flow)
+
+
+@queue_command.command("pause")
+@click.argument("name")
+@with_session
+async def queue_pause(session: Session, *, name: str) -> None:
+    """Let nothing of a queue begin, for all workers at once; what is under way goes on.
+
+    \b
+      outlast queue pause mail
+    """
+    async with session.store() as store:
+        await Queues(store).pause(name, by=_who())
+        _told(session, await Queues(store).get(name))
+
+
+@queue_command.command("resume")
+@click.argument("name")
+@with_session
+async def queue_resume(session: Session, *, name: str) -> None:
+    """Let a paused queue go on.
+
+    \b
+      outlast queue resume mail
+    """
+    async with session.store() as store:
+        await Queues(store).resume(name, by=_who())
+        _told(session, await Queues(store).get(name))
+
+
+@queue_command.command("drop")
+@click.argument("name")
+@with_session
+async def queue_drop(session: Session, *, name: str) -> None:
+    """Take the rules of a queue away: it has no limits any more.
+
+    \b
+      outlast queue drop mail
+    """
+    async with session.store() as store:
+        await Queues(store).drop(name, by=_who())
+    _told(session, Flow(queue=name))
+
+
+@queue_command.command("log")
+@click.argument("name")
+@click.option("-n", "--limit", default=20, show_default=True)
+@with_session
+async def queue_log(session: Session, *, name: str, limit: int) -> None:
+    """Who changed the rules of a queue, the last change first.
+
+    \b
+      outlast queue log mail
+    """
+    out = session.out
+    async with session.store() as store:
+        changes = await Queues(store).changes(name, limit=limit)
+    if out.json:
+        for change in changes:
+            out.value(change)
+        return
+    columns = [Column("WHEN"), Column("WHO", 8), Column("RULES", 10)]
+    out.table(
+        columns,
+        [
+            [
+                Cell(out.moment(change.at)),
+                Cell(change.by),
+                Cell("none" if change.flow is None else _in_a_line(change.flow)),
+            ]
+            for change in changes
+        ],
+    )
+
+
+def _told(session: Session, flow: Flow) -> None:
+    if session.out.json:
+        session.out.value(flow)
+    else:
+        session.out.line(f"{flow.queue}: {_in_a_line(flow)}")
+
+
+def _rules(flow: Flow) -> dict[str, str]:
+    """The rules that a queue has, as people write them."""
+    found = {
+        "concurrency": flow.concurrency,
+        "key_concurrency": flow.key_concurrency,
+        "rate": _rate(flow.rate),
+        "key_rate": _rate(flow.key_rate),
+        "ageing": flow.ageing,
+        "weights": " ".join(f"{key}={weight:g}" for key, weight in flow.weights.items()) or None,
+        "paused": "yes" if flow.paused else None,
+    }
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def _in_a_line(flow: Flow) -> str:
+    return ", ".join(f"{name} {value}" for name, value in _rules(flow).items()) or "no limits"
+
+
+def _rate(rate: Rate | None) -> str | None:
+    return None if rate is None else f"{rate.limit}/{rate.per:g}"
+
+
+def _parsed(name: str, text: str) -> object:
+    """A rule as it is written on the command line."""
+    try:
+        if text.lower() == "none":
+            return None
+        if name in ("rate", "key_rate"):
+            limit, _, seconds = text.partition("/")
+            return Rate(int(limit), float(seconds or 1))
+        return float(text) if name == "ageing" else int(text)
+    except ValueError:
+        shape = "N/SECONDS, such as 100/60" if "rate" in name else "a number"
+        option = "--" + name.replace("_", "-")
+        raise InvalidValue(f"{option} {text!r} is not possible: use {shape}, or none") from None
+
+
+def _weight(text: str) -> tuple[str, float]:
+    key, equals, weight = text.rpartition("=")
+    try:
+        if not equals:
+            raise ValueError
+        return key, float(weight)
+    except ValueError:
+        raise InvalidValue(f"--weight {text!r} is not possible: use KEY=3") from None
+
+
+def _who() -> str:
+    """Who stands in the audit: the person at this machine."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = "somebody"
+    return f"{name}@{socket.gethostname()}"

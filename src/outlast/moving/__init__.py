@@ -1,0 +1,28 @@
+"""Moving runs from one store to another, live ones included, while workers run on both.
+
+::
+
+    source                                        target
+    ──────                                        ──────
+    1 seal    claim by force, close the run with
+              `workflow.moved`; what closing drops
+              (tasks, timers, status) is kept in
+              the same commit
+    2 load    nothing changes any more
+                                                  3 arrive   the record, all events, inbox, tasks …
+                                                             in one commit, held by the mover under
+                                                             a token greater than the source's
+                                                  4 settle   give the hold back: it goes on here
+    5 forget  one record is left that says where
+
+A tree is moved as a whole, parents before children, and so are children with ids of their own. After
+any of these a mover may be killed: what is sealed stays sealed, and the next one finds it and goes on.
+A run whose life has arrived is never brought again. Whoever sends to a run that is sealed, or asks for
+it, is told where it is (`outlast.errors.Moved`). A step that was under way is interrupted, as if its
+worker had died, and made again.
+"""
+
+from outlast.moving.address import address_of
+from outlast.moving.mover import Moves, move, move_runs
+
+__all__ = ["Moves", "address_of", "move", "move_runs"]

@@ -1,0 +1,285 @@
+"""Mover: takes families of runs from one store to another, each through all five steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from outlast.app import resolve
+from outlast.errors import (
+    Busy,
+    InvalidValue,
+    Moved,
+    OutlastError,
+    Refused,
+    RunExists,
+    TryAgain,
+    Unsupported,
+)
+from outlast.model.claim import Claim
+from outlast.model.commit import Commit, Committed
+from outlast.model.ids import SEPARATOR, new_id, root_of
+from outlast.model.query import RunQuery
+from outlast.model.run import MOVING, Run
+from outlast.moving.address import address_of
+from outlast.moving.cargo import Cargo, load, load_facts, tell_parents
+from outlast.moving.sealing import forgetting, is_sealed, sealing
+from outlast.ports.capability import ALL_CAPABILITIES, Capability
+from outlast.ports.store import Store
+from outlast.query import Filter, all_matching, parse
+
+BATCH = 20
+HOLD_SECONDS = 60.0
+TRIES = 50
+PAUSE_SECONDS = 0.05
+MOVER = "move-"
+NEEDED = ALL_CAPABILITIES - {
+    Capability.ATOMIC_BATCH,
+    Capability.OWNER_GONE,
+    Capability.WORKERS,
+    Capability.RETENTION,
+}
+
+
+@dataclass
+class Moves:
+    """What became of a move: how many runs, in how many families, and which stayed where they were,
+    with the reason."""
+
+    runs: int = 0
+    families: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+async def move(
+    source: str | Store,
+    target: str | Store,
+    query: str = "",
+    *,
+    address: str | None = None,
+    progress: Callable[[Moves], None] | None = None,
+) -> Moves:
+    """Move all runs that match, with their families, while workers run on both stores.
+
+    ``await outlast.move("sqlite:///shop.db", "postgresql://…/shop", "status:open")``. Stores that
+    are named by a URL are opened and closed here. `address` is what others are told, by default the
+    URL of the target without its password. Killed or interrupted, it is simply called again.
+    """
+    if address is None:
+        if not isinstance(target, str):
+            raise InvalidValue("a target that is a store has no address: say address='…'")
+        address = address_of(target)
+    if isinstance(source, str) and address_of(source) == address:
+        raise InvalidValue(f"source and target are both {address}: name another target")
+    async with AsyncExitStack() as stack:
+        opened = []
+        for place in (source, target):
+            store = resolve(place) if isinstance(place, str) else place
+            opened.append(await stack.enter_async_context(store) if place is not store else store)
+        return await move_runs(
+            opened[0], opened[1], parse(query), address=address, progress=progress
+        )
+
+
+async def move_runs(
+    source: Store,
+    target: Store,
+    query: Filter,
+    *,
+    address: str,
+    now: datetime | None = None,
+    progress: Callable[[Moves], None] | None = None,
+) -> Moves:
+    """The same between two open stores. What an earlier move to that address has left unfinished is
+    finished first, whether it matches or not."""
+    for store in (source, target):
+        missing = sorted(NEEDED - store.capabilities)
+        if missing:
+            raise Unsupported(f"{type(store).__name__} cannot be moved from or to: {missing}")
+    now = now or await source.now()
+    mover, moves = _Mover(source, target, address), Moves()
+    seen: set[str] = set()
+    batch: list[str] = []
+    async for head in _heads(source, query, now):
+        if head in seen:
+            continue
+        seen.add(head)
+        batch.append(head)
+        if len(batch) == BATCH:
+            await _together(mover, batch, moves)
+            batch = []
+            if progress is not None:
+                progress(moves)
+    await _together(mover, batch, moves)
+    return moves
+
+
+async def _heads(source: Store, query: Filter, now: datetime) -> AsyncIterator[str]:
+    """The heads of the families to be moved: first what was begun, then what matches."""
+    begun = parse(f"status:cancelled wait:{MOVING}")
+    for wanted in (begun, query):
+        async for run in all_matching(source, wanted, now=now):
+            if run.moved_to is None or is_sealed(run):
+                yield await _head_of(source, run)
+
+
+async def _head_of(source: Store, run: Run) -> str:
+    """The topmost of the runs above one that are still in the store."""
+    while run.parent is not None:
+        above = await source.find_one(run.parent)
+        if above is None or (above.moved_to is not None and not is_sealed(above)):
+            break
+        run = above
+    return run.id
+
+
+async def _together(mover: _Mover, heads: list[str], moves: Moves) -> None:
+    """Several families at once. Whoever is told to stop finishes those first."""
+    work = asyncio.gather(*(mover.move(head) for head in heads), return_exceptions=True)
+    try:
+        outcomes = await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await work
+        raise
+    for head, outcome in zip(heads, outcomes, strict=True):
+        if isinstance(outcome, OutlastError) and not isinstance(outcome, TryAgain):
+            moves.refused[head] = str(outcome)
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            moves.runs += outcome
+            moves.families += bool(outcome)
+
+
+class _Mover:
+    """Moves one family at a time."""
+
+    def __init__(self, source: Store, target: Store, address: str) -> None:
+        self._source = source
+        self._target = target
+        self._address = address
+        self._owner = f"{MOVER}{new_id()}"
+
+    async def move(self, head: str) -> int:
+        """Move a family; how many runs."""
+        async for run in self._family(head, self._found):
+            await self._check(run)
+        family = [run async for run in self._family(head, self._seal)]
+        cargos = [await load(self._source, run) for run in family]
+        tell_parents(cargos)
+        # A child with an id of its own is looked for by its parent: it has to be there first.
+        for root in reversed(list(dict.fromkeys(root_of(run.id) for run in family))):
+            await self._move_tree(root, [one for one in cargos if root_of(one.run.id) == root])
+        return len(family)
+
+    async def _family(
+        self, run_id: str, get: Callable[[str], Awaitable[Run | None]]
+    ) -> AsyncIterator[Run]:
+        """A run and its descendants, parents first: whoever is sealed begins no more children."""
+        run = await get(run_id)
+        if run is None or (run.moved_to is not None and not is_sealed(run)):
+            return
+        yield run
+        children = [child.id async for child in self._source.find_all(RunQuery(parent=run.id))]
+        for child in sorted(children):
+            async for one in self._family(child, get):
+                yield one
+
+    async def _found(self, run_id: str) -> Run | None:
+        return await self._source.find_one(run_id)
+
+    async def _check(self, run: Run) -> None:
+        """Refuse a family, while nothing has changed, that cannot be there."""
+        if run.moved_to is not None and run.moved_to != self._address:
+            raise Moved(run.id, run.moved_to)
+        if SEPARATOR not in run.id:
+            there = await self._target.find_one(run.id)
+            if there is not None and there.uid != run.uid and there.moved_to is None:
+                raise RunExists(run.id, there.uid)
+
+    async def _seal(self, run_id: str) -> Run | None:
+        """Close a run where it is. The record as it is then; None if it is gone."""
+        for attempt in range(TRIES):
+            run = await self._source.find_one(run_id)
+            if run is None or run.status.terminal:
+                return run
+            owned = await self._source.belongings(run_id)
+            timers = [one for one in await self._source.timers(run_id) if not one.fired]
+            commit = sealing(run, owned, timers, self._address)
+            await self._try(self._source, commit)
+            if attempt % 5 == 4:
+                # Somebody is always faster: take the claim away first.
+                fence = Commit(run_id=run_id, uid=run.uid, force=True)
+                await self._try(self._source, fence)
+        raise Busy(f"run {run_id!r} changes all the time: it was not moved, try again")
+
+    async def _move_tree(self, root: str, tree: list[Cargo]) -> None:
+        await load_facts(self._source, root, tree)
+        await self._target.skip_tokens(max(cargo.token for cargo in tree))
+        claims = [await self._arrive(cargo) for cargo in tree]
+        for cargo in tree:
+            await self._bring_the_rest(cargo)
+        for cargo, claim in reversed(list(zip(tree, claims, strict=True))):
+            if claim is not None:
+                await self._settle(cargo, claim)
+        await self._forget(root)
+
+    async def _arrive(self, cargo: Cargo) -> Claim | None:
+        """Bring a run. The mover's claim on it, or that of another mover who brought it and died;
+        None if it is there and goes on, or has ended."""
+        run = cargo.run
+        for _ in range(TRIES):
+            there = await self._target.find_one(run.id)
+            if there is not None and there.uid == run.uid:
+                if there.owner is None or not there.owner.startswith(MOVER):
+                    return None
+                return await self._claim_on(there, there.owner)
+            if there is not None and there.moved_to is None:
+                raise RunExists(run.id, there.uid)
+            commit = cargo.arrival(self._owner, HOLD_SECONDS, over_a_grave=there is not None)
+            await self._try(self._target, commit)
+        raise Busy(f"run {run.id!r} could not be written: it is sealed, move it again")
+
+    async def _claim_on(self, run: Run, owner: str) -> Claim:
+        now = await self._target.now()
+        return Claim(owner=owner, token=run.token, claimed_at=now, run_id=run.id, uid=run.uid)
+
+    async def _bring_the_rest(self, cargo: Cargo) -> None:
+        """What is no part of a commit. Each can be brought twice."""
+        run_id = cargo.run.id
+        for scope, key, value in cargo.keys:
+            await self._target.remember(scope, key, value, run_id=run_id)
+        for task, reason in cargo.dead:
+            claim = await self._target.claim_task(run_id, task.id, self._owner, ttl=HOLD_SECONDS)
+            if claim is not None:
+                async with self._target.queue() as queue:
+                    await queue.nack(claim, requeue=False, reason=reason)
+
+    async def _settle(self, cargo: Cargo, claim: Claim) -> None:
+        """Let go of a run. If that fails, the mover's lease ends by itself, and what it would have
+        folded is taken for nothing by whoever drives the run."""
+        outcome = await self._try(self._target, cargo.settling(claim.token))
+        if isinstance(outcome, Committed) and outcome.still_runnable:
+            await self._target.release([claim])
+
+    async def _forget(self, root: str) -> None:
+        """Leave one record in place of a tree."""
+        for _ in range(TRIES):
+            run = await self._source.find_one(root)
+            if run is None or (run.moved_to is not None and not is_sealed(run)):
+                return
+            await self._try(self._source, forgetting(run, self._address))
+        raise Busy(f"run {root!r} has arrived, but is not forgotten here: move it again")
+
+    async def _try(self, store: Store, commit: Commit) -> Committed | Refused | TryAgain:
+        """What becomes of a commit; one whose fate is unknown is looked at again by the caller."""
+        try:
+            (outcome,) = await store.commit([commit])
+        except TryAgain as error:
+            outcome = Busy(str(error))
+        if isinstance(outcome, Busy):
+            await asyncio.sleep(PAUSE_SECONDS)
+        return outcome

@@ -1,0 +1,119 @@
+"""Sealing: a run is closed where it is, in one commit that also keeps what closing takes away."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Raw, Struct
+
+from outlast.errors import Undecodable
+from outlast.model.belongings import Belongings
+from outlast.model.commit import Commit, Creation
+from outlast.model.event import Event, EventType
+from outlast.model.fact import Fact
+from outlast.model.payloads import WorkflowMoved, payload_of, to_event
+from outlast.model.run import MOVED, MOVED_TO, MOVING, Change, Run, Status
+from outlast.model.task import Task
+from outlast.model.timer import Timer
+from outlast.model.times import NOW
+from outlast.model.wire import from_json, to_json
+
+
+class Sealed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run was before it was sealed, as far as closing it takes that away. Tasks are texts of
+    their own; of the dead ones `reasons` says why."""
+
+    status: Status
+    wait_kind: str | None = None
+    error: str | None = None
+    runnable_at: datetime | None = None
+    inbox: int = 0
+    timers: tuple[Timer, ...] = ()
+    tasks: tuple[Raw, ...] = ()
+    dead: tuple[Raw, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def living(self) -> list[Task]:
+        """The tasks that were not done."""
+        return [from_json(task, Task, where="a task that is moved") for task in self.tasks]
+
+    @property
+    def buried(self) -> list[tuple[Task, str]]:
+        """The dead tasks, with the reason."""
+        tasks = [from_json(task, Task, where="a task that is moved") for task in self.dead]
+        return list(zip(tasks, self.reasons, strict=True))
+
+
+def sealing(run: Run, owned: Belongings, timers: list[Timer], moved_to: str) -> Commit:
+    """The commit that takes the claim on a run by force and seals it, if it is still as it was."""
+    # Whoever holds it is cut off, and what it was doing is to be gone on with at once.
+    busy = run.owner is not None
+    state = Sealed(
+        status=run.status,
+        wait_kind=run.wait_kind,
+        error=run.error,
+        runnable_at=NOW if busy and run.runnable_at is not None else run.runnable_at,
+        inbox=run.inbox,
+        timers=tuple(timers),
+        tasks=tuple(Raw(to_json(task)) for task in owned.tasks),
+        dead=tuple(Raw(to_json(dead.task)) for dead in owned.dead),
+        reasons=tuple(dead.reason for dead in owned.dead),
+    )
+    fact = Fact.of(to_json(state))
+    moved = WorkflowMoved(moved_to=moved_to, state=fact.hash)
+    return Commit(
+        run_id=run.id,
+        uid=run.uid,
+        revision=run.revision,
+        force=True,
+        events=(to_event(moved, run_id=run.id),),
+        change=_closed(moved_to, MOVING),
+        facts=(fact,),
+    )
+
+
+def forgetting(run: Run, moved_to: str) -> Commit:
+    """The commit that puts one record, which says where a run is now, in place of its tree."""
+    moved = WorkflowMoved(moved_to=moved_to)
+    left = Run(
+        id=run.id,
+        workflow=run.workflow,
+        parent=run.parent,
+        status=Status.CANCELLED,
+        wait_kind=MOVED,
+        error=f"{MOVED_TO}{moved_to}",
+        created_at=run.created_at,
+    )
+    return Commit(
+        run_id=run.id,
+        uid=run.uid,
+        revision=run.revision,
+        force=True,
+        create=left,
+        creation=Creation.REPLACE,
+        events=(to_event(moved, run_id=run.id),),
+    )
+
+
+def is_sealed(run: Run) -> bool:
+    """Whether a run is closed because it is being moved."""
+    return run.moved_to is not None and run.wait_kind == MOVING
+
+
+def seal_in(run: Run, history: list[Event]) -> WorkflowMoved:
+    """What the seal says, which is the last event of a sealed run."""
+    if not history or history[-1].type != EventType.WORKFLOW_MOVED:
+        raise Undecodable(f"run {run.id!r} is sealed, but its history does not end with the seal")
+    said = payload_of(history[-1])
+    assert isinstance(said, WorkflowMoved)
+    return said
+
+
+def _closed(moved_to: str, kind: str) -> Change:
+    return Change(
+        status=Status.CANCELLED,
+        wait_kind=kind,
+        error=f"{MOVED_TO}{moved_to}",
+        runnable_at=None,
+    )

@@ -1,0 +1,179 @@
+"""The rules of queues, and how queues stand. Rules live in the partition of their scope, and every
+partition knows that there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from outlast.model.flow import Flow, FlowChange, Rate, scopes
+from outlast.model.stats import (
+    COUNTED,
+    KEYS_SHOWN,
+    KeyStats,
+    QueueStats,
+    blocked_by,
+    key_blocked_by,
+)
+from outlast.model.times import from_micros
+from outlast.stores.redis.keys import FLOW, TASKS, encoded
+from outlast.stores.redis.looking import decode, standing
+from outlast.stores.redis.packing import blob, lease, pack
+from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.slots import new_ticket
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class _Change(Struct):
+    by: str
+    flow: Flow | None
+
+
+_change = msgspec.json.Decoder(_Change)
+
+
+async def write_flow(
+    server: Server,
+    scope: str,
+    flow: Flow | None,
+    *,
+    declared: Flow | None,
+    by: str,
+    timeout: float | None,
+) -> None:
+    """Store rules with an audit line; with `declared` only if that is not what the code said last.
+
+    Every partition hears first that there are rules. From then on none hands out a task without a slot;
+    what is under way already is counted in the same step in which the rules begin to hold."""
+    home = server.layout.part_for(scope)
+    write: dict[str, Any] = {
+        "limits": blob(pack(_limits(flow))),
+        "change": blob(_encode(_Change(by, flow))),
+        "slots": [],
+    }
+    if flow is not None:
+        write["rules"] = blob(_encode(flow))
+    if declared is not None:
+        said = _encode(declared)
+        write["declared"] = blob(said)
+        key = server.layout.key(home, "flow:declared")
+        command = (b"HGET", key, scope.encode())
+        if await server.commands([(home, command)], timeout=timeout, writes=False) == [said]:
+            return
+    mark = {"home": home, "nonce": new_ticket()}
+    others = [part for part in range(server.layout.partitions) if part != home]
+    calls = [
+        Call("set_flow", part, FLOW, [pack({"scope": scope, "mark": mark})]) for part in others
+    ]
+    for _, told in await server.each(calls, timeout=timeout):
+        write["slots"] += [[blob(name), blob(slot)] for name, slot in told]
+    names = [*FLOW, f"flow:audit:{encoded(scope)}"]
+    packed = pack({"scope": scope, "mark": mark, "write": write})
+    await server.call(Call("set_flow", home, names, [packed]), timeout=timeout)
+
+
+def _limits(flow: Flow | None) -> dict[str, Any]:
+    """What the scripts look at. None is no limit."""
+    if flow is None:
+        return {}
+    limits: dict[str, Any] = {
+        "concurrency": flow.concurrency,
+        "key_concurrency": flow.key_concurrency,
+        "rate": _rate(flow.rate),
+        "key_rate": _rate(flow.key_rate),
+        "paused": flow.paused or None,
+        "ages": True if flow.ageing is not None else None,
+    }
+    return {name: value for name, value in limits.items() if value is not None}
+
+
+def _rate(rate: Rate | None) -> dict[str, int] | None:
+    return None if rate is None else {"limit": rate.limit, "per": lease(rate.per)}
+
+
+async def load_flows(server: Server, *, timeout: float | None) -> list[Flow]:
+    """The rules of all queues that have any, by name."""
+    layout = server.layout
+    commands = [
+        (part, (b"HVALS", layout.key(part, "flow:rules"))) for part in range(layout.partitions)
+    ]
+    found = await server.commands(commands, timeout=timeout, writes=False)
+    return sorted((decode(rules) for own in found for rules in own), key=lambda one: one.queue)
+
+
+async def load_changes(
+    server: Server, scope: str, limit: int, *, timeout: float | None
+) -> list[FlowChange]:
+    """Who changed the rules of a queue, the last change first."""
+    part = server.layout.part_for(scope)
+    key = server.layout.key(part, f"flow:audit:{encoded(scope)}")
+    command = (b"LRANGE", key, b"0", b"%d" % (limit - 1))
+    (lines,) = await server.commands([(part, command)], timeout=timeout, writes=False)
+    changes = []
+    for line in lines:
+        at, _, body = line.partition(b" ")
+        change = _change.decode(body)
+        changes.append(
+            FlowChange(queue=scope, at=from_micros(int(at)), by=change.by, flow=change.flow)
+        )
+    return changes
+
+
+async def load_stats(server: Server, scope: str, *, timeout: float | None) -> QueueStats:
+    """How a queue stands, with all its steps."""
+    wish = pack({"scope": scope, "counted": COUNTED})
+    calls = [Call("stats", part, TASKS, [wish]) for part in range(server.layout.partitions)]
+    totals = [0, 0, 0, 0]
+    times: list[int] = []
+    keys: dict[str, list[int]] = {}
+    for _, *counts, oldest, flat in await server.each(calls, timeout=timeout, writes=False):
+        totals = [total + int(count) for total, count in zip(totals, counts, strict=True)]
+        times += [int(oldest)] if oldest else []
+        for key, ready, held in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
+            own = keys.setdefault(key.decode(), [0, 0])
+            own[0] += int(ready)
+            own[1] += int(held)
+    shown = sorted(keys)[:KEYS_SHOWN]
+    stands = await standing(server, scope, shown, timeout=timeout)
+    ready, delayed, in_flight, dead = (min(total, COUNTED) for total in totals)
+    return QueueStats(
+        queue=scope,
+        ready=ready,
+        delayed=delayed,
+        in_flight=in_flight,
+        dead=dead,
+        oldest=from_micros(min(times)) if times else None,
+        flow=stands.rules,
+        blocked_by=blocked_by(stands.flow, in_flight=stands.in_flight, started=stands.started),
+        keys=tuple(
+            KeyStats(
+                key=line.key,
+                ready=min(keys[line.key][0], COUNTED),
+                in_flight=keys[line.key][1],
+                blocked_by=key_blocked_by(
+                    stands.flow, line.key, in_flight=line.in_flight, started=line.started
+                ),
+            )
+            for line in stands.lines
+        ),
+    )
+
+
+async def next_ready_at(
+    server: Server, queues: Sequence[str], *, timeout: float | None
+) -> datetime | None:
+    """When something may be ready in these queues by time alone."""
+    wish = pack(list(queues))
+    calls = [Call("next_ready", part, TASKS, [wish]) for part in range(server.layout.partitions)]
+    answers = await server.each(calls, timeout=timeout, writes=False)
+    times = [int(at) for _, found in answers for at in found]
+    for scope in scopes(queues):
+        stands = await standing(server, scope, [], timeout=timeout)
+        if stands.flow.rate is not None and stands.first_start is not None:
+            times.append(stands.first_start + lease(stands.flow.rate.per))
+    return from_micros(min(times)) if times else None

@@ -1,0 +1,82 @@
+-- Flow: the rules of queues, in the partition of their scope; what has begun, and whose turn it was.
+--
+-- flow:rules       HASH  scope → bytes, the rules as people wrote them; flow:declared, as the code says
+-- flow:starts      ZSET  by text: scope at key ticket, as long as a rate looks back
+-- flow:key-starts  ZSET  by text: scope key at ticket
+
+local function need_flow()
+    need_tasks()
+    for _, name in ipairs({ 'rules', 'declared', 'starts', 'key-starts' }) do
+        need('flow:' .. name)
+    end
+end
+
+local function began_within(set, head, per)
+    local from = '(' .. head .. sortable(int(now - per)) .. '\255'
+    return call('ZLEXCOUNT', at(set), from, '(' .. head .. '\255')
+end
+
+local function first_start(set, head, per)
+    local from = '(' .. head .. sortable(int(now - per)) .. '\255'
+    local member = call('ZRANGEBYLEX', at(set), from, '(' .. head .. '\255', 'LIMIT', 0, 1)[1]
+    return member and int(tonumber(sub(member, #head + 2, #head + 21))) or ''
+end
+
+local function add_start(limits, slot)
+    local per = math.max(limits.rate and limits.rate.per or 0,
+        limits.key_rate and limits.key_rate.per or 0)
+    if per == 0 then
+        return
+    end
+    local head = framed(slot.scope)
+    local old = call('ZRANGEBYLEX', at('flow:starts'), '[' .. head,
+        '[' .. head .. sortable(int(now - per)) .. '\255')
+    for _, member in ipairs(old) do
+        local key_end = #head + 29 + tonumber(sub(member, #head + 22, #head + 29), 16)
+        call('ZREM', at('flow:starts'), member)
+        call('ZREM', at('flow:key-starts'), head .. sub(member, #head + 22, key_end)
+            .. sub(member, #head + 1, #head + 21) .. sub(member, key_end + 1))
+    end
+    call('ZADD', at('flow:starts'), '0', head .. sortable(slot.at) .. framed(slot.key) .. slot.ticket)
+    call('ZADD', at('flow:key-starts'), '0',
+        head .. framed(slot.key) .. sortable(slot.at) .. slot.ticket)
+end
+
+-- It has not begun after all.
+local function remove_start(slot)
+    local head, key, at_text = framed(slot.scope), framed(slot.key), sortable(slot.at)
+    call('ZREM', at('flow:starts'), head .. at_text .. key .. slot.ticket)
+    call('ZREM', at('flow:key-starts'), head .. key .. at_text .. slot.ticket)
+end
+
+-- Whether one more of a key may begin: the one place where the rules are kept.
+local function may_begin(limits, scope, key)
+    if limits.paused or not has_place(limits, scope, key) then
+        return false
+    end
+    local head, rate, key_rate = framed(scope), limits.rate, limits.key_rate
+    if rate and began_within('flow:starts', head, rate.per) >= rate.limit then
+        return false
+    end
+    return key == '' or not key_rate
+        or began_within('flow:key-starts', head .. framed(key), key_rate.per) < key_rate.limit
+end
+
+-- How a scope stands: {rules or "", present, in flight, begun, first start or "", {per key: pass, in
+-- flight, begun, first start or ""}}.
+local function standing(scope, keys)
+    drop_ended_slots()
+    local limits, head, found = limits_of(scope), framed(scope), {}
+    local rate, key_rate = limits.rate, limits.key_rate
+    for n, key in ipairs(keys) do
+        local own = head .. framed(key)
+        found[n] = {
+            int(passed_by(scope, key)), int(count_slots(own)),
+            key_rate and int(began_within('flow:key-starts', own, key_rate.per)) or '0',
+            key_rate and first_start('flow:key-starts', own, key_rate.per) or '',
+        }
+    end
+    return { call('HGET', at('flow:rules'), scope) or '', int(present_of(scope)), int(count_slots(head)),
+        rate and int(began_within('flow:starts', head, rate.per)) or '0',
+        rate and first_start('flow:starts', head, rate.per) or '', found }
+end

@@ -1,0 +1,32 @@
+-- Slots of tasks that live in other partitions: taken, extended, given back.
+--
+-- ARGV[2]  msgpack list of: verb, name (of the task), and for
+--          force, extend  slot (scope, key, ticket), lease (microseconds, nil for good)
+--          drop           ticket, undo (whether it has not even begun)
+-- Returns  {"want", keys} or {"done", {{"ok", end of the slot or ""} or {"no"}, …}}
+
+-- include: head
+-- include: runs
+-- include: tasks
+-- include: flow
+
+need_flow()
+if #missing > 0 then
+    return { 'want', missing }
+end
+local answers = {}
+for n, wish in ipairs(cmsgpack.unpack(ARGV[2])) do
+    local is_done, ends = true, nil
+    if wish.verb == 'drop' then
+        local slot = drop_slot(wish.name, wish.ticket)
+        if slot and wish.undo then
+            remove_start(slot)
+        end
+    else
+        ends = slot_end(wish.lease, true)
+        wish.slot['until'] = ends
+        is_done = (wish.verb == 'force' and force_slot or extend_slot)(wish.name, wish.slot)
+    end
+    answers[n] = is_done and { 'ok', ends or '' } or { 'no' }
+end
+return { 'done', answers }

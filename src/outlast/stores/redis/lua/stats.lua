@@ -1,0 +1,92 @@
+-- How the queues of a scope stand in this partition.
+--
+-- ARGV[2]  msgpack: scope, counted (where counting ends)
+-- Returns  {"want", keys} or {"done", ready, delayed, in flight, dead, since when the one that waits longest
+--          has been ready or "", {key, ready, in flight, …}}
+
+-- include: head
+-- include: frames
+-- include: runs
+-- include: tasks
+
+local wish = cmsgpack.unpack(ARGV[2])
+need_tasks()
+if #missing > 0 then
+    return { 'want', missing }
+end
+local ready, delayed, in_flight, dead, oldest = 0, 0, 0, 0, nil
+local keys = {}
+
+local function of_key(key)
+    keys[key] = keys[key] or { 0, 0 }
+    return keys[key]
+end
+
+local function count(set, head)
+    return call('ZLEXCOUNT', set, '[' .. head, '(' .. head .. '\255')
+end
+
+-- How many tasks below a head are ready, of all priorities.
+local function count_ready(set, head)
+    local found, level = 0, '[' .. head
+    while true do
+        local member = call('ZRANGEBYLEX', set, level, '(' .. head .. '\255', 'LIMIT', 0, 1)[1]
+        if not member then
+            break
+        end
+        local top, since = sub(member, 1, #head + 21), sub(member, #head + 22, #head + 42)
+        if since <= sortable(now_text) then
+            found = found + call('ZLEXCOUNT', set, '[' .. top, '[' .. top .. sortable(now_text) .. '\255')
+            oldest = (not oldest or since < oldest) and since or oldest
+        end
+        level = '(' .. top .. '\255'
+    end
+    ready, delayed = ready + found, delayed + count(set, head) - found
+    return found
+end
+
+-- The queues of the scope in a set.
+local function own_frames(set)
+    local found = {}
+    for _, pair in ipairs(frames_in(at(set))) do
+        if scope_of(sub(pair[1], 9)) == wish.scope then
+            found[#found + 1] = pair[1]
+        end
+    end
+    return found
+end
+
+for _, frame in ipairs(own_frames('task:held')) do
+    take_back(frame)
+    in_flight = in_flight + count(at('task:held'), frame)
+    for _, member in ipairs(call('ZRANGEBYLEX', at('task:held'), '[' .. frame, '(' .. frame .. '\255',
+        'LIMIT', 0, wish.counted)) do
+        local key = find_task(sub(member, #frame + 22)).key
+        if key then
+            of_key(key)[2] = of_key(key)[2] + 1
+        end
+    end
+end
+for _, frame in ipairs(own_frames('task:free')) do
+    count_ready(at('task:free'), frame)
+end
+for _, frame in ipairs(own_frames('task:lined')) do
+    for _, pair in ipairs(frames_in(at('task:lined'), frame)) do
+        local own = of_key(sub(pair[1], #frame + 9))
+        own[1] = own[1] + count_ready(at('task:lined'), pair[1])
+        if ready + delayed > wish.counted then
+            break
+        end
+    end
+end
+for _, frame in ipairs(own_frames('dead:order')) do
+    dead = dead + count(at('dead:order'), frame)
+end
+local flat = {}
+for key, counts in pairs(keys) do
+    flat[#flat + 1] = key
+    flat[#flat + 1] = int(counts[1])
+    flat[#flat + 1] = int(counts[2])
+end
+return { 'done', int(ready), int(delayed), int(in_flight), int(dead),
+    oldest and int(tonumber(sub(oldest, 2))) or '', flat }
