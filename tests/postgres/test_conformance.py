@@ -53,8 +53,6 @@ class TestPostgresStoreThroughPgBouncer(StoreConformance):
 class TestPostgresQueue(QueueConformance):
     """A queue on its own."""
 
-    flows = False
-
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:
         """An empty queue."""
@@ -64,8 +62,6 @@ class TestPostgresQueue(QueueConformance):
 
 class TestQueueOfPostgresStore(QueueConformance):
     """The same beside a store, where tasks are part of a commit; through a pooler."""
-
-    flows = False
 
     @pytest.fixture
     async def queue(self, clock: ManualClock) -> AsyncIterator[Queue]:

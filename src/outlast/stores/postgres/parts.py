@@ -226,6 +226,7 @@ def task_doc(task: Task, blobs: Blobs) -> dict[str, Any]:
         "attempt": task.attempt,
         "metadata": text(task.metadata) if task.metadata else None,
         "input": blobs.put(task.input),
+        "line": task.key,
     }
 
 

@@ -10,20 +10,28 @@ import msgspec
 from outlast.errors import Fenced, NotFound, QueueClosed
 from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
+from outlast.model.flow import Flow, FlowChange, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
+from outlast.model.stats import COUNTED, KEYS_SHOWN, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
 from outlast.stores.postgres.database import POOL_SIZE, Database
+from outlast.stores.postgres.flowing import (
+    decode_flow,
+    pack_flow,
+    to_flow_change,
+    to_stats,
+)
 from outlast.stores.postgres.packing import pack_tasks
 from outlast.stores.postgres.parts import place_of
-from outlast.stores.postgres.rows import quote, to_dead_task, unquote
+from outlast.stores.postgres.rows import moment, quote, to_dead_task, unquote
 from outlast.stores.postgres.session import Session
 from outlast.stores.postgres.sources import Place
-from outlast.stores.postgres.tasks import delivery_of, order_of_task
+from outlast.stores.postgres.tasks import delivery_of
 
 
 class PostgresQueue(Queue):
@@ -92,16 +100,15 @@ class PostgresQueue(Queue):
         await self._session.hold(owner)
         span = round(visibility * 1_000_000)
         found = await self._session.write(
-            "take",
+            "take_many",
             *self._session.time,
-            list(queues),
+            list(dict.fromkeys(queues)),
             owner,
             span,
             self.max_attempts,
             limit,
             timeout=timeout,
         )
-        found.sort(key=order_of_task)
         return [delivery_of(row, span) for row in found]
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
@@ -161,6 +168,53 @@ class PostgresQueue(Queue):
             "purge", quote(queue), _named(task_ids), timeout=timeout
         )
         return int(count)
+
+    # -- flow ---------------------------------------------------------------------------------
+
+    async def _write_flow(
+        self,
+        queue: str,
+        flow: Flow | None,
+        *,
+        declared: Flow | None,
+        by: str,
+        timeout: float | None,
+    ) -> None:
+        await self._session.write(
+            "write_flow",
+            *self._session.time,
+            *pack_flow(queue, flow, declared, by),
+            timeout=timeout,
+        )
+        self.notifier.ring()
+
+    async def flows(self, *, timeout: float | None = None) -> list[Flow]:
+        found = await self._session.read("load_flows", timeout=timeout)
+        return [decode_flow(rules) for (rules,) in found]
+
+    async def flow_changes(
+        self, queue: str, *, limit: int = 100, timeout: float | None = None
+    ) -> list[FlowChange]:
+        check_limit(limit)
+        found = await self._session.read("load_flow_changes", quote(queue), limit, timeout=timeout)
+        return [to_flow_change(queue, row) for row in found]
+
+    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+        check_queue(queue)
+        time = self._session.time
+        [row] = await self._session.read("queue_stats", *time, queue, COUNTED, timeout=timeout)
+        keys = await self._session.read(
+            "key_stats", *time, queue, KEYS_SHOWN, COUNTED, timeout=timeout
+        )
+        return to_stats(queue, row, keys)
+
+    async def next_ready_at(
+        self, queues: Sequence[str], *, timeout: float | None = None
+    ) -> datetime | None:
+        ((at,),) = await self._session.read(
+            "next_ready_at", *self._session.time, list(queues), timeout=timeout
+        )
+        return moment(at)
 
     async def _settle(
         self,

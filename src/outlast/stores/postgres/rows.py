@@ -189,11 +189,11 @@ def to_snapshot(row: Row) -> Snapshot:
 
 
 def to_task(row: Row) -> Task:
-    """The task of a row of `tasks` or `dead_tasks`, which begin alike."""
+    """The task of a row of `tasks` or `dead_tasks`, which begin and end alike."""
     (
         _, _, queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
-        metadata, enqueued_at, input,
-    ) = tuple(row)[:16]  # fmt: skip
+        metadata, enqueued_at, input, *_, line,
+    ) = row  # fmt: skip
     return Task(
         id=id,
         queue=queue,
@@ -209,12 +209,13 @@ def to_task(row: Row) -> Task:
         attempt=attempt,
         metadata=_metadata_of(metadata),
         enqueued_at=from_micros(enqueued_at),
+        key=line,
     )
 
 
 def to_dead_task(row: Row) -> DeadTask:
     """A task that is not tried any more."""
-    reason, died_at = tuple(row)[16:]
+    reason, died_at = tuple(row)[16:18]
     return DeadTask(to_task(row), unquote(reason), from_micros(died_at))
 
 

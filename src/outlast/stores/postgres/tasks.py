@@ -20,13 +20,8 @@ def delivery_of(row: Row, span: int) -> Delivery:
     return Delivery(task, _claim_on(task, row, span, None))
 
 
-def order_of_task(row: Row) -> tuple[int, int, int]:
-    """Where a row of `tasks` stands among those that wait."""
-    return row[10], row[16], row[0]
-
-
 def _claim_on(task: Task, row: Row, span: int | None, claimed_at: datetime | None) -> Claim:
-    token, owner, claimed_until = tuple(row)[17:]
+    token, owner, claimed_until = tuple(row)[17:20]
     until = moment(claimed_until)
     if until is not None and span is not None:
         claimed_at = until - timedelta(microseconds=span)

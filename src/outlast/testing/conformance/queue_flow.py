@@ -220,6 +220,17 @@ class Flows(QueueSuite):
             held = Delivery(held.task, await queue.extend(held.claim, LEASE))
             assert await taken(queue, 5) == []
 
+    async def test_a_lease_that_is_cut_short_returns_the_place_early(self, queue: Queue) -> None:
+        """Whose worker wants less time than it asked for keeps nobody waiting for the rest."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue=SCOPE, key_concurrency=1), by="test")
+        await queue.enqueue(RENDER, keyed("a", 2))
+        [held] = await taken(queue, 5)
+        assert await taken(queue, 5) == []
+        await queue.extend(held.claim, LEASE / 3)
+        await self.advance(queue, LEASE / 2)
+        assert ids(await taken(queue, 5)) == ["a0"]
+
     @pytest.mark.proves("I22")
     async def test_a_key_limit(self, queue: Queue) -> None:
         """So many of one key at once, over all steps of the queue; other keys go on, and what has

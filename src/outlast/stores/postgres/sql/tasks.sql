@@ -3,8 +3,8 @@
 -- name: enqueue
 SELECT @enqueue_1($1, $2, $3, $4, $5);
 
--- name: take
-SELECT * FROM @take_1($1, $2, $3, $4, $5, $6, $7);
+-- name: take_many
+SELECT * FROM @take_many_1($1, $2, $3, $4, $5, $6, $7);
 
 -- name: claim_task
 SELECT * FROM @claim_task_1($1, $2, $3, $4, $5, $6);

@@ -93,8 +93,9 @@ BEGIN
     UPDATE lines SET wake_at = NULL
     WHERE scope = substr(OLD.queue, 1, instr(OLD.queue || '/', '/') - 1) AND line = OLD.line
       AND wake_at IS NOT NULL; END;
-CREATE TRIGGER tasks_return AFTER UPDATE OF owner ON tasks
-WHEN NEW.line <> '' AND OLD.owner IS NOT NULL AND NEW.owner IS NULL
+CREATE TRIGGER tasks_return AFTER UPDATE OF owner, claimed_until ON tasks
+WHEN NEW.line <> '' AND OLD.owner IS NOT NULL
+ AND (NEW.owner IS NULL OR NEW.claimed_until < OLD.claimed_until)
 BEGIN
     UPDATE lines SET wake_at = NULL
     WHERE scope = substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AND line = NEW.line

@@ -1,0 +1,78 @@
+"""The rules of queues as parameters and rows. Who is next is decided in migrations/0008_flow.sql: the
+same as `outlast.model.flow` decides, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from outlast.model.flow import Flow, FlowChange, Rate, stride
+from outlast.model.stats import COUNTED, KeyStats, QueueStats, blocked_by, key_blocked_by
+from outlast.model.times import from_micros
+from outlast.stores.postgres.rows import Row, moment, quote, unquote
+
+decode_flow = msgspec.json.Decoder(Flow).decode
+
+
+def encode_flow(flow: Flow) -> str:
+    """Rules as text: the same text for equal rules."""
+    plain = decode_flow(msgspec.json.encode(flow))  # 3 and 3.0 are equal
+    return msgspec.json.encode(plain, order="deterministic").decode()
+
+
+def pack_flow(queue: str, flow: Flow | None, declared: Flow | None, by: str) -> tuple[Any, ...]:
+    """The parameters of `write_flow`, after the time."""
+    rules = flow or Flow(queue=queue)
+    return (
+        queue,
+        None if flow is None else encode_flow(flow),
+        None if declared is None else encode_flow(declared),
+        quote(by),
+        rules.paused,
+        rules.concurrency,
+        rules.key_concurrency,
+        *_rate(rules.rate),
+        *_rate(rules.key_rate),
+        rules.ageing,
+        list(rules.weights),
+        [stride(rules, key) for key in rules.weights],
+    )
+
+
+def _rate(rate: Rate | None) -> tuple[int | None, int | None]:
+    return (None, None) if rate is None else (rate.limit, round(rate.per * 1_000_000))
+
+
+def to_flow_change(queue: str, row: Row) -> FlowChange:
+    """An audit line."""
+    at, by, rules = row
+    flow = None if rules is None else decode_flow(rules)
+    return FlowChange(queue=queue, at=from_micros(at), by=unquote(by), flow=flow)
+
+
+def to_stats(queue: str, row: Row, keys: Sequence[Row]) -> QueueStats:
+    """How a queue stands, of the row of `queue_stats` and those of `key_stats`."""
+    stored, ready, delayed, in_flight, dead, oldest, started = row
+    flow = None if stored is None else decode_flow(stored)
+    rules = flow or Flow(queue=queue)
+    return QueueStats(
+        queue=queue,
+        ready=min(ready, COUNTED),
+        delayed=min(delayed, COUNTED),
+        in_flight=min(in_flight, COUNTED),
+        dead=min(dead, COUNTED),
+        oldest=moment(oldest),
+        flow=flow,
+        blocked_by=blocked_by(rules, in_flight=in_flight, started=started),
+        keys=tuple(
+            KeyStats(
+                key=key,
+                ready=min(ready, COUNTED),
+                in_flight=min(in_flight, COUNTED),
+                blocked_by=key_blocked_by(rules, key, in_flight=in_flight, started=started),
+            )
+            for key, ready, in_flight, started in keys
+        ),
+    )
