@@ -7,9 +7,10 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,7 +96,7 @@ class Crew:
         self._args = (*place, str(ledger))
         self._workers = [self._start() for _ in range(WORKERS)]
 
-    def _start(self):  # type: ignore[no-untyped-def]
+    def _start(self) -> ForkServerProcess:
         worker = self._context.Process(target=work, args=self._args, daemon=True)
         worker.start()
         return worker
@@ -140,32 +141,32 @@ async def left(place: Place) -> tuple[int, int]:
         return stats.ready + stats.delayed + stats.in_flight, slots
 
 
-def until(deadline: float) -> Iterator[None]:
+async def until(deadline: float) -> AsyncIterator[None]:
     """Again and again, a little later each time; an error if it takes too long."""
     while time.monotonic() < deadline:
         yield
-        time.sleep(0.05)
+        await asyncio.sleep(0.05)
     pytest.fail("it took too long")
 
 
 @pytest.mark.proves("I22")
 @pytest.mark.parametrize(("variable", "partitions"), [(SINGLE, 1), (CLUSTER, 4)])
-def test_limits_hold_whoever_dies(variable: str, partitions: int, ledger: Path) -> None:
+async def test_limits_hold_whoever_dies(variable: str, partitions: int, ledger: Path) -> None:
     """Processes take tasks and are killed at any moment. There are never more under way than the queue
     allows, nor more of a key; all tasks are done in the end, and every slot is given back."""
     place = Place(url_of(variable), own_prefix(), partitions)
-    everything = asyncio.run(fill(place))
+    everything = await fill(place)
     crew, luck = Crew(place, ledger), random.Random(7)
     try:
         deadline = time.monotonic() + 60
         for kills in range(KILLS):
             wanted = (kills + 1) * TASKS // (2 * KILLS)
-            for _ in until(deadline):
+            async for _ in until(deadline):
                 if len(read(ledger)[2]) >= wanted:
                     break
             crew.kill(luck.randrange(WORKERS))
-        for _ in until(deadline):
-            if asyncio.run(left(place))[0] == 0:
+        async for _ in until(deadline):
+            if (await left(place))[0] == 0:
                 break
     finally:
         crew.dismiss()
@@ -175,8 +176,8 @@ def test_limits_hold_whoever_dies(variable: str, partitions: int, ledger: Path) 
     for key in KEYS[1:]:
         assert most_at_once([one for one in intervals if one.key == key]) <= MOST_OF_A_KEY
     assert most_at_once(intervals) > 1  # they were at work together
-    for _ in until(time.monotonic() + LEASE + 10):
-        if asyncio.run(left(place))[1] == 0:
+    async for _ in until(time.monotonic() + LEASE + 10):
+        if (await left(place))[1] == 0:
             break
 
 

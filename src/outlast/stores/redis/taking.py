@@ -32,7 +32,14 @@ from outlast.stores.redis.keys import FLOW, TASKS
 from outlast.stores.redis.looking import Look, Place, Standing, View, look, standing
 from outlast.stores.redis.packing import blob, lease, pack
 from outlast.stores.redis.session import Call, Server
-from outlast.stores.redis.slots import Return, carry_back, drop_dead, give_back, new_ticket
+from outlast.stores.redis.slots import (
+    Return,
+    carry_back,
+    drop_dead,
+    give_back,
+    new_ticket,
+    tidy_slots,
+)
 from outlast.stores.redis.unpacking import to_claim, to_state, to_task
 
 LOOKS = 50
@@ -138,6 +145,8 @@ async def _take_scope(
         if chosen and not chosen[0].stride:
             plain += chosen
             break
+        if not chosen and await tidy_slots(server, scope, timeout=timeout):
+            continue
         got = await _begin(server, own, scope, chosen, timeout)
         taken += got
         if not chosen or len(taken) == room or len(got) == len(chosen) < left:
