@@ -50,11 +50,11 @@ def claim_on(run_id: str) -> Claim:
     return Claim(owner="w", token=0, claimed_at=START, run_id=run_id, task_id=run_id, queue=STEP)
 
 
-async def ask(store: RedisStore, *run_ids: str, key: str = "k") -> None:
+async def ask(store: RedisStore, *run_ids: str, priority: int = 0) -> None:
     """A task of each run, named like it. The runs are in all partitions."""
     for run_id in run_ids:
         await begin(store, run_id)
-        task = Task(id=run_id, run_id=run_id, queue=STEP, key=key)
+        task = Task(id=run_id, run_id=run_id, queue=STEP, key="k", priority=priority)
         await done(store, Commit(run_id=run_id, tasks=(task,)))
 
 
@@ -179,17 +179,17 @@ async def test_a_lease_that_has_ended_does_not_come_back(
 ) -> None:
     """Once somebody else has its place, one that was too slow is fenced, not one too many."""
     await rule(store, concurrency=1)
-    first = elsewhere(store, 2)[:2] if isinstance(store, RedisClusterStore) else ["r0", "r1"]
-    await ask(store, first[0])
+    ids = elsewhere(store, 2) if isinstance(store, RedisClusterStore) else ["r0", "r1"]
+    await ask(store, ids[0])
     [slow] = await taken(store)
     clock.advance(LEASE + 1)
-    await ask(store, first[1])
-    queue = store.queue()
-    [other] = await queue.take_many([STEP], owner="w", visibility=LEASE, limit=1)
-    if other.task.id == slow.task.id:
-        with pytest.raises(Fenced):
-            await queue.extend(slow.claim, LEASE)
+    await ask(store, ids[1], priority=-1)
+    assert [one.task.id for one in await taken(store)] == [ids[1]]
+    with pytest.raises(Fenced):
+        await store.queue().extend(slow.claim, LEASE)
     assert await store.renew([slow.claim], LEASE) == [None]
+    with pytest.raises(Fenced):
+        await store.send([], keeps=[slow.claim])
     assert await taken(store) == []
 
 
