@@ -74,10 +74,13 @@ def with_dramatiq(url: str):
 
 
 def with_huey(url: str):
-    """The same for huey."""
-    from huey import RedisHuey
+    """The same for huey, on Redis or on a file."""
+    from huey import RedisHuey, SqliteHuey
 
-    huey = RedisHuey("bench", url=url, results=False)
+    if url.startswith("redis"):
+        huey = RedisHuey("bench", url=url, results=False)
+    else:
+        huey = SqliteHuey("bench", filename=url, results=False)
     task = huey.task()(job)
     return task, lambda: huey.create_consumer(workers=8, periodic=False).start()
 

@@ -9,9 +9,9 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from bench._pg_rivals import Jobs
 from bench._rival import environment
 from bench._table import Line, made_ready
 from outlast.model import Task
@@ -28,13 +28,6 @@ TOGETHER = 100
 AIM = 3.0
 
 
-class Jobs(NamedTuple):
-    """Seconds to add the jobs, and to do them."""
-
-    enqueue: float
-    work: float
-
-
 async def measure_jobs(url: str, rounds: int, count: int) -> list[Line]:
     """Jobs a second, added and done. Rounds alternate between all contestants."""
     pythons = {name: environment(name, wanted) for name, wanted in PEERS.items()}
@@ -43,8 +36,8 @@ async def measure_jobs(url: str, rounds: int, count: int) -> list[Line]:
         found.setdefault("outlast", []).append(await _ours(url, count))
         for number, (name, python) in enumerate(pythons.items()):
             place = urlsplit(url)._replace(path=f"/{number + 1}").geturl()
-            theirs = await asyncio.to_thread(_theirs, python, name, place, count)
-            found.setdefault(name, []).append(theirs)
+            told = await asyncio.to_thread(theirs, python, name, place, count)
+            found.setdefault(name, []).append(told)
     ours = [count / one.work for one in found["outlast"]]
     lines = [
         Line(
@@ -89,7 +82,8 @@ async def _work(queue: RedisQueue) -> None:
         await queue.ack(delivery.claim)
 
 
-def _theirs(python: Path, name: str, url: str, count: int) -> Jobs:
+def theirs(python: Path, name: str, url: str, count: int) -> Jobs:
+    """A round of one of the others, see bench/_peer_jobs.py."""
     # -P: next to the script lies a file that is called redis.py.
     command = [str(python), "-P", str(SCRIPT), name, url, str(count)]
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}

@@ -16,7 +16,7 @@ from outlast.client.moves import unless_moved
 from outlast.client.starting import Starting
 from outlast.codecs import JsonCodec
 from outlast.engine.definition import StepDefinition, WorkflowDefinition
-from outlast.engine.engine import LEASE_SECONDS, Engine
+from outlast.engine.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
 from outlast.engine.execution import current_execution
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, MissingExtra, RunExists, WorkflowMisuse
@@ -32,7 +32,7 @@ from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
 from outlast.ports.doorbell import Doorbell
 from outlast.ports.store import Store
-from outlast.worker import Doorman, Relay, TaskWorker
+from outlast.worker import STEPS_AT_ONCE, Doorman, Relay, TaskWorker
 from outlast.worker.presence import Presence
 
 R = TypeVar("R")
@@ -63,7 +63,8 @@ class App(Starting):
     A `doorbell` (``sqs://bell?region=…``, or one that you made for this app alone) tells workers on
     the same store of work, and this one of theirs, so that they need not look so often.
     `watchers` are called with each commit of this process when it is durable. `queues` are those
-    from which this process lets runs begin, by name or with their rules.
+    from which this process lets runs begin, by name or with their rules. `concurrency` is how many
+    runs this process drives, and how many queued steps it does, at once (1,000 and 100).
     """
 
     def __init__(
@@ -78,9 +79,15 @@ class App(Starting):
         lease: float = LEASE_SECONDS,
         watchers: Iterable[Watcher] = (),
         queues: Iterable[str | Flow] = (),
+        concurrency: int | None = None,
         doorbell: str | Doorbell | None = None,
     ) -> None:
         check_ttl(lease)
+        if concurrency is not None and concurrency < 1:
+            raise InvalidValue(
+                f"concurrency={concurrency}: a process that takes nothing on is of no use. Use 1 or "
+                "more, or leave workflows and steps out"
+            )
         bell = resolve_doorbell(doorbell) if isinstance(doorbell, str) else doorbell
         self._owns_store = isinstance(store, str)
         opened = resolve(store, clock=clock) if isinstance(store, str) else store
@@ -99,7 +106,13 @@ class App(Starting):
         definitions += [one for name, one in children.items() if name not in names]
         codec = codec or JsonCodec()
         self._engine = Engine(
-            opened, definitions, codec=codec, owner=name, lease=lease, watchers=watchers
+            opened,
+            definitions,
+            codec=codec,
+            owner=name,
+            lease=lease,
+            concurrency=concurrency or RUNS_AT_ONCE,
+            watchers=watchers,
         )
         self._worker = TaskWorker(
             opened,
@@ -108,6 +121,7 @@ class App(Starting):
             owner=self._engine.owner,
             lease=lease,
             leases=self._engine.leases,
+            concurrency=concurrency or STEPS_AT_ONCE,
         )
         self._flows = [Flow(queue=one) if isinstance(one, str) else one for one in queues]
         for flow in self._flows:
@@ -247,7 +261,9 @@ class App(Starting):
             if here:
                 await self._engine.start(definition, args, kwargs, **options)
             else:
-                await self._write(self._begun(definition, args, kwargs, **options, place=place))
+                await self._engine.write(
+                    self._begun(definition, args, kwargs, **options, place=place)
+                )
         except RunExists:
             if on_conflict == "fail":
                 raise

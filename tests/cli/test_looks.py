@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from outlast.cli.moments import ago, length
 from outlast.cli.neutral import neutral, shortened, to_json, width_of
 from outlast.cli.table import Cell, Column, fitted
+from tests.cli.stage import piped
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 NASTY = "a\x1b[31mred\x07\r\nb\u202eevil\u2066\u200b\x9b2J\u2028\ufeff\U000e0041"
@@ -70,3 +72,27 @@ def test_moments_are_told_from_now() -> None:
     assert ago(NOW - timedelta(minutes=3), NOW) == "3m ago"
     assert ago(NOW + timedelta(hours=2), NOW) == "in 2h"
     assert ago(NOW, NOW) == "now"
+
+
+def test_a_shell_completes_runs_workflows_and_steps(shop: Path) -> None:
+    """What the store has is offered, to any of the shells; without a store nothing is, and no error
+    is shown."""
+
+    def offered(*words: str, **variables: str) -> list[str]:
+        typed = " ".join(["outlast", *words])
+        done = piped(
+            shop,
+            COMP_WORDS=typed,
+            COMP_CWORD=str(len(words)),
+            _OUTLAST_COMPLETE="bash_complete",
+            **variables,
+        )
+        assert "Traceback" not in done.stderr
+        return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+    assert offered("show", "order-w") == ["order-waits"]
+    assert "order-lost" in offered("cancel", "order-done", "order-l")
+    assert offered("start", "ch") == ["checkout"]
+    assert "charge" in offered("fork", "order-done", "ch")
+    assert offered("show", "order", OUTLAST_STORE="sqlite:///not-there.db") == []
+    assert offered("show", "order", OUTLAST_STORE="postgresql://localhost:1/x") == []

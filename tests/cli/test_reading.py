@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from outlast.cli.codes import Exit
+from outlast.model import Committed, Worker
+from outlast.moving.sealing import sealing
+from outlast.stores.sqlite import SqliteStore
 from tests.cli.conftest import Invoke
 from tests.cli.stage import records
 
@@ -210,6 +214,40 @@ def test_doctor_finds_nothing_and_then_something(outlast: Invoke, shop: Path) ->
     done = outlast("doctor", "--store", "sqlite:///broken.db")
     assert done.exit_code == Exit.FOUND
     assert records(done.stdout)[-1]["level"] == "problem"
+
+
+def test_doctor_tells_of_the_dead_and_of_what_is_on_its_way(
+    outlast: Invoke, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that fell silent is a warning, runs that a broken move has left are a problem."""
+
+    async def leave_behind() -> None:
+        async with SqliteStore(shop / "outlast.db") as store:
+            await store.present(Worker(owner="app-1", host="there", pid=7, runs=2), 0.001)
+            run = await store.get("order-sleeps")
+            sealed = sealing(run, await store.belongings(run.id), [], "sqlite:///other.db")
+            assert isinstance((await store.commit([sealed]))[0], Committed)
+
+    asyncio.run(leave_behind())
+    done = outlast("doctor")
+    assert done.exit_code == Exit.FOUND
+    found = {one["what"]: one for one in records(done.stdout)}
+    [dead] = [one for what, one in found.items() if "app-1" in what]
+    assert dead["level"] == "warning"
+    assert "on there (pid 7) fell silent" in dead["what"]
+    [sealed] = [one for what, one in found.items() if "being moved" in what]
+    assert sealed["level"] == "problem"
+    assert "outlast move --to sqlite:///other.db" in sealed["remedy"]
+    [worker] = records(outlast("workers").stdout)
+    assert (worker["owner"], worker["alive"], worker["runs"]) == ("app-1", False, 2)
+    refused = outlast("rm", "order-sleeps")
+    assert refused.exit_code == Exit.REFUSED
+    assert "was moved to sqlite:///other.db" in refused.stderr
+    assert outlast("signal", "order-sleeps", "go").exit_code == Exit.REFUSED
+    moved = outlast("move", "--to", "sqlite:///other.db", "--yes", "status:failed")
+    assert records(moved.stdout) == [{"moved": 3, "families": 2, "refused": 0}]
+    assert outlast("doctor").exit_code == 0
+    assert outlast("why", "order-sleeps", "--store", "sqlite:///other.db").exit_code == 0
 
 
 def test_db_check_and_upgrade(outlast: Invoke, shop: Path) -> None:

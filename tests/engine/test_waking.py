@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.errors import SignalTimeout
 from outlast.model import Status
+from outlast.model.claim import ClaimedRun
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
@@ -173,3 +175,52 @@ async def test_a_run_that_cannot_be_taken_over_does_not_hold_up_the_others() -> 
         assert not (await testing.get("a")).status.terminal
         await testing.delete("a")
         await testing.delete("b")
+
+
+class Counting(MemoryStore):
+    """A store that counts how often somebody looks for runs."""
+
+    looks = 0
+
+    async def claim_runs(self, *args: Any, **options: Any) -> list[ClaimedRun]:
+        self.looks += 1
+        return await super().claim_runs(*args, **options)
+
+
+async def test_runs_that_go_their_way_make_nobody_look_for_work() -> None:
+    """Only what others could take up is a reason to look, not each commit or each end."""
+
+    @outlast.step
+    async def work() -> None:
+        await takes(1)
+
+    @outlast.workflow
+    async def works() -> None:
+        for _ in range(3):
+            await work()
+
+    clock = VirtualClock()
+    store = Counting(clock=clock)
+    async with app(works, store=store, clock=clock) as testing:
+        await clock.settle()
+        before = store.looks
+        for _ in range(20):
+            await (await testing.start(works)).result()
+        assert store.looks == before
+
+
+@pytest.mark.proves("I24")
+async def test_an_engine_without_room_looks_again_when_there_is() -> None:
+    """No time passes between the end of one run and the beginning of the next."""
+
+    @outlast.workflow
+    async def is_short(number: int) -> int:
+        return number
+
+    clock = VirtualClock()
+    store = MemoryStore(clock=clock)
+    async with app(is_short, store=store, clock=clock) as testing:
+        testing._engine._concurrency = 1
+        runs = [await testing.start(is_short, n, here=False) for n in range(5)]
+        assert [await run.result() for run in runs] == list(range(5))
+        assert clock.now() == START

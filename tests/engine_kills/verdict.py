@@ -131,14 +131,15 @@ def bodies_before_their_record(evidence: Evidence) -> Iterator[str]:
     """Once a result is recorded, its body never begins again."""
     recorded: dict[str, dict[str, Event]] = {}
     for run_id, dumped in evidence.final.runs.items():
-        recorded[run_id] = {key: event for event in dumped.events for key in _records(event)}
+        recorded[run_id] = {key: event for event in dumped.events for key in records(event)}
     for effect, _ in _begun(evidence):
         record = recorded[effect.run_id].get(effect.key)
         if record is not None and effect.at > record.timestamp.timestamp() * 1e9:
             yield f"{effect.run_id}: {effect.key!r} ran again in life {effect.life} after its record"
 
 
-def _records(event: Event) -> list[str]:
+def records(event: Event) -> list[str]:
+    """The keys of the steps and items that an event says are completed."""
     payload = payload_of(event)
     if isinstance(payload, StepCompleted):
         return [event.step_name]

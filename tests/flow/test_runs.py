@@ -296,6 +296,17 @@ def test_rules_that_no_queue_could_keep() -> None:
         outlast.step(queue="gpu", key="client")(billing.definition.function)
 
 
+@pytest.mark.proves("I22")
+async def test_one_process_takes_on_so_much(store: str) -> None:
+    """A process drives as many runs at once, and does as many queued steps, as it is told to."""
+    async with app(*WORKFLOWS, store=store, queues=["bills"], concurrency=2) as testing:
+        runs = [await testing.start(billing, f"a{n}", queue="bills") for n in range(6)]
+        assert [await run.result() for run in runs] == [f"billed a{n}" for n in range(6)]
+    assert most[""] == 2
+    with pytest.raises(InvalidValue, match="concurrency=0"):
+        outlast.App("memory:", concurrency=0)
+
+
 # -- steps ----------------------------------------------------------------------------------------
 
 

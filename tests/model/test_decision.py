@@ -6,10 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from outlast.errors import Conflict, Fenced, NotFound, RunClosed, RunExists
-from outlast.model import Change, Commit, Creation, Entry, Event, Hold, Run, Status
+from outlast.model import Change, Commit, Creation, Entry, Event, Hold, Run, Status, Task
 from outlast.model.commit import Refusal
-from outlast.model.decision import Head, again, parks, refusal
-from outlast.model.times import NOW
+from outlast.model.decision import Head, News, again, news_of, parks, refusal
+from outlast.model.inbox import Item, Send
+from outlast.model.times import EPOCH, NOW
 
 HEAD = Head("uid", Status.RUNNING, 3, 5, 7, "last")
 NEVER_CLAIMED = HEAD._replace(token=0)
@@ -209,3 +210,23 @@ def test_what_an_ended_run_refuses(commit: Commit, reopens: bool) -> None:
 def test_what_parks_a_run(change: Change | None, parked: bool) -> None:
     """A change that says when the run is due next, or that nobody knows."""
     assert parks(change) is parked
+
+
+@pytest.mark.parametrize(
+    ("commit", "news"),
+    [
+        (Commit(run_id="r", events=(EVENT,), token=1), News(0)),
+        (Commit(run_id="r", tasks=(Task(id="t", run_id="r"),)), News.TASKS),
+        (Commit(run_id="r", sends=(Send(run_id="s", item=Item(kind="signal")),)), News.RUNS),
+        (Commit(run_id="r", create=Run(id="r")), News.RUNS),
+        (Commit(run_id="r", create=Run(id="r"), hold=Hold("w", 30)), News(0)),
+        (Commit(run_id="r", change=Change(status=Status.COMPLETED)), News.ENDS),
+        (Commit(run_id="r", change=Change(runnable_at=None), release=True), News.ENDS),
+        (Commit(run_id="r", change=Change(runnable_at=EPOCH)), News.RUNS | News.ENDS),
+        (Commit(run_id="r", release=True), News.RUNS | News.ENDS),
+    ],
+    ids=lambda value: str(value) if isinstance(value, News) else "",
+)
+def test_what_is_news_to_others(commit: Commit, news: News) -> None:
+    """A commit that only carries its run on is none; else those are rung for whom it concerns."""
+    assert news_of(commit) == news

@@ -174,7 +174,7 @@ async def test_what_was_heard_is_settled_by_the_store(
 async def test_a_message_wakes_those_who_look_here(store: MemoryStore, bell: Bell) -> None:
     """The run was written where no ring is heard; no time passes, and yet it is done."""
     async with outlast.App(store, workflows=[nothing], doorbell=bell):
-        rings, store.notifier.wake = store.notifier.wake, lambda: None  # type: ignore[method-assign]
+        rings, store.notifier.wake = store.notifier.wake, lambda *_: None  # type: ignore[method-assign]
         async with outlast.App(store) as other:
             run = await other.start(nothing, here=False)
         store.notifier.wake = rings  # type: ignore[method-assign]

@@ -28,11 +28,17 @@ _request = threading.local()
 
 def start_sqs(folder: Path) -> dict[str, str]:
     """A server of SQS alone."""
+    url, _ = start_own(folder)
+    return {"OUTLAST_TEST_SQS": url}
+
+
+def start_own(folder: Path) -> tuple[str, Process]:
+    """A server for a test that mistreats it: its endpoint, and the process to be stopped."""
     port = free_port()
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {__name__} as s; s.serve({port})"
     server = Process([sys.executable, "-c", code], folder, name="sqs")
     server.wait_until(lambda: listens(port))
-    return {"OUTLAST_TEST_SQS": f"http://127.0.0.1:{port}"}
+    return f"http://127.0.0.1:{port}", server
 
 
 def serve(port: int) -> None:

@@ -103,11 +103,19 @@ def _about(part: Part, *, full: bool) -> str:
 
 
 def _notes(part: Part) -> list[str]:
-    """What went wrong: attempt by attempt, if there were several."""
+    """What went wrong: attempt by attempt, if there were several, with the user's own lines, the
+    innermost first. Lines that are the same as for the attempt before are not shown again."""
     failed = [attempt for attempt in part.attempts if attempt.error]
-    if len(part.attempts) > 1:
-        return [neutral(f"attempt {one.number}: {one.error}") for one in failed]
-    return [neutral(part.error)] if part.error else []
+    if not failed:
+        return [neutral(part.error)] if part.error else []
+    told, shown = list[str](), list[str]()
+    for one in failed:
+        number = f"attempt {one.number}: " if len(part.attempts) > 1 else ""
+        told.append(neutral(f"{number}{one.error}"))
+        if one.frames != shown:
+            told += [neutral(f"  at {frame}") for frame in reversed(one.frames)]
+            shown = one.frames
+    return told
 
 
 def _bar(part: Part, start: datetime, end: datetime) -> str:

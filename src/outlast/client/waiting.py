@@ -27,6 +27,10 @@ async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None
     clock = store.clock
     deadline = None if timeout is None else clock.monotonic() + timeout
     while True:
+        here = ending(run_id)
+        left = None if deadline is None else deadline - clock.monotonic()
+        if here is not None and (left is None or left > 0):
+            await _either(here, None if left is None else clock.sleep(left))
         rings = store.notifier.rings
         run = await find_here(store, run_id)
         if run.status.terminal:
@@ -35,11 +39,8 @@ async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None
         left = patience if deadline is None else deadline - clock.monotonic()
         if left <= 0:
             raise TimeoutError(f"run {run_id!r} is {run.status} after {timeout} s")
-        here = ending(run_id)
-        if here is None:
+        if ending(run_id) is None:
             await store.notifier.wait(clock, min(left, patience), since=rings)
-        else:
-            await _either(here, clock.sleep(left) if deadline is not None else None)
 
 
 async def answered(

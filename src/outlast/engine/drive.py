@@ -76,6 +76,8 @@ class Drive:
         self.under_way = UnderWay(store, bodies, execution, claim, self._arrived)
         self._leaving = False
         self._cut = False
+        self.is_over = False
+        """Whether it has ended with a commit that says so: the run has ended, or rests."""
 
     def stop(self) -> None:
         """Cut off what is under way and hand the run back, soon."""
@@ -102,6 +104,7 @@ class Drive:
             except (Mismatch, Undecodable, WorkflowMisuse) as problem:
                 log.error("run %s is halted: %s", self._run.id, problem)
                 await self._journal.commit(parked(self.claim, self._sequence, problem))
+            self.is_over = True
         except (Fenced, RunClosed, NotFound) as lost:
             log.info("run %s is no longer ours: %s", self._run.id, lost)
         finally:

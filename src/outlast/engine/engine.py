@@ -30,7 +30,8 @@ from outlast.engine.watch import LoopWatch
 from outlast.engine.watching import Strangers, Watcher, Watchers
 from outlast.errors import Closed, Mismatch, StoreFault, TryAgain, Undecodable, WorkflowMisuse
 from outlast.model.claim import Claim, ClaimedRun, Hold
-from outlast.model.commit import Creation
+from outlast.model.commit import Commit, Creation
+from outlast.model.decision import News
 from outlast.model.ids import new_id
 from outlast.model.payloads import WorkflowContinued, WorkflowStarted
 from outlast.model.run import Attribute, Run, Status
@@ -46,6 +47,9 @@ LISTENING_SECONDS = 5.0
 """How often to look for work when nobody rings: more rarely where a doorbell can be trusted."""
 JITTER = 0.2
 CLAIM_AT_ONCE = 100
+RUNS_AT_ONCE = 1000
+RESUME_AT_ONCE = 16
+"""Histories that are read at the same time: one after the other would cost a round trip each."""
 
 log = logging.getLogger("outlast.engine")
 
@@ -61,7 +65,7 @@ class Engine:
         codec: Codec,
         owner: str = "engine",
         lease: float = LEASE_SECONDS,
-        concurrency: int = 1000,
+        concurrency: int = RUNS_AT_ONCE,
         watchers: Iterable[Watcher] = (),
     ) -> None:
         self.workflows = {workflow.name: workflow for workflow in workflows}
@@ -83,6 +87,7 @@ class Engine:
         self.leases = Leases(store, lease)
         self._daemons: list[asyncio.Task[None]] = []
         self._watch: LoopWatch | None = None
+        self._is_full = False
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -222,6 +227,10 @@ class Engine:
             self._drive(execution, run, claim, self.leases.hold(claim, asked=asked))
         return run
 
+    async def write(self, commit: Commit) -> None:
+        """Make a commit of somebody else durable, together with those that are ready here."""
+        await self._journal.commit(commit)
+
     # -- going on -----------------------------------------------------------------------------
 
     async def claim(self, limit: int = CLAIM_AT_ONCE) -> int:
@@ -238,22 +247,31 @@ class Engine:
             hear(self._clock, one.claim.expires_at, self._lease, asked=asked)
         # Kept from now on: to read the histories of many may take longer than a lease.
         leases = [self.leases.hold(one.claim, asked=asked) for one in claimed]
-        left = list(leases)
+        left = dict(zip(leases, claimed, strict=True))
         try:
-            for one, lease in zip(claimed, leases, strict=True):
-                try:
-                    if self.leases.keeps(lease):
-                        await self._resume(one, lease)
-                except Exception as error:  # noqa: BLE001 - one run must not hold up the others
-                    # The store hands the run out again when its lease ends.
-                    self.leases.drop(lease)
-                    log.error("run %s could not be taken over: %r", one.run.id, error)
-                left.remove(lease)
+            while left:
+                some = list(left.items())[:RESUME_AT_ONCE]
+                await asyncio.gather(*(self._take_over(one, lease) for lease, one in some))
+                for lease, _ in some:
+                    del left[lease]
         finally:
             if left:  # stopped in between: nobody here will ever drive these
-                claims = [lease.claim for lease in left if self.leases.drop(lease)]
+                claims = [
+                    lease.claim
+                    for lease, one in left.items()
+                    if one.run.id not in self._drives and self.leases.drop(lease)
+                ]
                 await self._store.release(claims, timeout=self._patience)
         return len(claimed)
+
+    async def _take_over(self, claimed: ClaimedRun, lease: Lease) -> None:
+        try:
+            if self.leases.keeps(lease):
+                await self._resume(claimed, lease)
+        except Exception as error:  # noqa: BLE001 - one run must not hold up the others
+            # The store hands the run out again when its lease ends.
+            self.leases.drop(lease)
+            log.error("run %s could not be taken over: %r", claimed.run.id, error)
 
     async def _resume(self, claimed: ClaimedRun, lease: Lease) -> None:
         run, claim = claimed.run, claimed.claim
@@ -316,14 +334,18 @@ class Engine:
         if not task.cancelled() and task.exception() is not None:
             # The store hands the run out again when its lease ends.
             log.error("run %s is dropped: %r", run_id, task.exception())
-        self._store.notifier.ring()
+        # One that ended as it should leaves nothing to be found: whoever looked at the store for
+        # that would look as often as there are runs.
+        if self._is_full or not drive.is_over:
+            self._store.notifier.wake(News.RUNS)
 
     # -- daemons ------------------------------------------------------------------------------
 
     async def _claim_for_ever(self) -> None:
         while True:
-            rings = self._store.notifier.rings
+            rings = self._store.notifier.rings_for(News.RUNS)
             room = min(self.room, CLAIM_AT_ONCE)
+            self._is_full = room <= 0
             looked_at = self._clock.now()
             pause = IDLE_SECONDS
             try:
@@ -338,7 +360,8 @@ class Engine:
                 raise  # nothing more can be claimed: the store was closed under us
             except Exception:
                 log.exception("claiming failed in an unforeseen way, trying again")
-            await self._store.notifier.wait(self._clock, pause, since=rings)
+            notifier = self._store.notifier
+            await notifier.wait(self._clock, pause, since=rings, news=News.RUNS)
 
     async def _idle_time(self, looked_at: datetime) -> float:
         due = await self._store.next_runnable_at()

@@ -54,6 +54,7 @@ ENDINGS = frozenset(
         EventType.WORKFLOW_FAILED,
         EventType.WORKFLOW_CANCELLED,
         EventType.WORKFLOW_CONTINUED,
+        EventType.WORKFLOW_MOVED,
     }
 )
 

@@ -13,6 +13,9 @@ NOT_THE_USERS = (str(Path(__file__).parents[1]), str(Path(asyncio.__file__).pare
 """Where outlast and the standard library are."""
 
 
+MOST_FRAMES = 8
+
+
 def place_of(code: CodeType, line: int | None) -> str | None:
     """A line of code; None if it is not the user's."""
     file = code.co_filename
@@ -45,6 +48,12 @@ def at_caller() -> str:
 
 def at_error(error: BaseException) -> str:
     """`` at`` the innermost line of the user's that an error came through, if there is one."""
-    places = [place_of(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
-    found = [place for place in places if place is not None]
+    found = frames_of(error)
     return f" at {found[-1]}" if found else ""
+
+
+def frames_of(error: BaseException) -> list[str]:
+    """The lines of the user's that an error came through, the innermost last, and no more of them
+    than anybody reads."""
+    places = [place_of(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    return [place for place in places if place is not None][-MOST_FRAMES:]

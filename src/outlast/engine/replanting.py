@@ -34,6 +34,7 @@ _ENDINGS = frozenset(
         EventType.WORKFLOW_COMPLETED,
         EventType.WORKFLOW_FAILED,
         EventType.WORKFLOW_CANCELLED,
+        EventType.WORKFLOW_MOVED,
     }
 )
 _CHILD_OVER = frozenset(

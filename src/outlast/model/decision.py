@@ -18,6 +18,7 @@ decide in SQL or Lua implement it, and the conformance kit holds all of them to 
 
 from __future__ import annotations
 
+from enum import IntFlag
 from typing import NamedTuple
 
 from msgspec import UNSET
@@ -97,15 +98,26 @@ def parks(change: Change | None) -> bool:
     return change is not None and change.runnable_at is not UNSET
 
 
-def wakes(commit: Commit) -> bool:
-    """Whether others may have reason to look after this commit: a run or a task became available,
-    or will, or a run has ended."""
-    change = commit.change
-    return bool(
-        commit.sends
-        or commit.starts
-        or commit.tasks
-        or commit.release
-        or (commit.create is not None and commit.hold is None)
-        or (change is not None and (parks(change) or change.status in TERMINAL))
-    )
+class News(IntFlag):
+    """What those who wait may have reason to look for."""
+
+    RUNS = 1  # a run can be claimed, or will be
+    TASKS = 2  # a task can be taken, or will be
+    ENDS = 4  # a run has ended, or waits for somebody
+    ANY = RUNS | TASKS | ENDS
+
+
+def news_of(commit: Commit) -> News:
+    """What others may find after this commit; nothing for one that only carries its run on."""
+    change, news = commit.change, News(0)
+    is_free = commit.release or (commit.create is not None and commit.hold is None)
+    if change is not None and change.runnable_at is not UNSET:
+        is_free = change.runnable_at is not None
+        news |= News.ENDS
+    if commit.release or (change is not None and change.status in TERMINAL):
+        news |= News.ENDS
+    if is_free or commit.sends or commit.starts:
+        news |= News.RUNS
+    if commit.tasks:
+        news |= News.TASKS
+    return news

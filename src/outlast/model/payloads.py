@@ -63,7 +63,8 @@ class StepCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 class StepFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """An attempt has failed. With `stopped` it was cut off in good order, because its process was
-    to end: that is nobody's fault, and does not count."""
+    to end: that is nobody's fault, and does not count. `frames` are the lines of the user's that the
+    error came through, the innermost last."""
 
     error: str
     attempt: int
@@ -71,6 +72,7 @@ class StepFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
     error_type: str = ""
     retry_at: datetime | None = None
     stopped: bool = False
+    frames: list[str] = []
 
 
 class BranchEvaluated(Payload, frozen=True, kw_only=True, omit_defaults=True):

@@ -91,7 +91,7 @@ class Cargo:
 
     def settling(self, token: int) -> Commit:
         """The commit with which the mover lets go of it: what was folded before is folded again,
-        and it is due when it was, or now if something waits for it."""
+        and it is due when it was."""
         waiting = {item.id for item in self.items}
         folded = [number for number, id in enumerate(self.receipts, 1) if id not in waiting]
         return Commit(
@@ -100,7 +100,7 @@ class Cargo:
             token=token,
             folds=tuple(folded),
             seen=len(waiting | set(self.receipts)),
-            change=Change(runnable_at=NOW if waiting else self.run.runnable_at),
+            change=Change(runnable_at=self.run.runnable_at),
             release=True,
         )
 
@@ -155,16 +155,19 @@ def tell_parents(family: Iterable[Cargo]) -> None:
         item = child_outcome(child.run, end).item
         if item.id not in parent.receipts:
             parent.items.append(item)
+            parent.run = msgspec.structs.replace(parent.run, runnable_at=NOW)
 
 
 def _unseal(cargo: Cargo, state: Sealed) -> None:
     cargo.events = cargo.events[:-1]
+    # Something may have come after its record was read and before it was sealed.
+    is_woken = len(cargo.receipts) > state.inbox
     cargo.run = msgspec.structs.replace(
         cargo.run,
         status=state.status,
         wait_kind=state.wait_kind,
         error=state.error,
-        runnable_at=state.runnable_at,
+        runnable_at=NOW if is_woken else state.runnable_at,
         ended_at=None,
     )
     cargo.timers = [*cargo.timers, *state.timers]

@@ -35,6 +35,7 @@ BATCH = 20
 HOLD_SECONDS = 60.0
 TRIES = 50
 PAUSE_SECONDS = 0.05
+MOVER = "move-"
 NEEDED = ALL_CAPABILITIES - {
     Capability.ATOMIC_BATCH,
     Capability.OWNER_GONE,
@@ -160,7 +161,7 @@ class _Mover:
         self._source = source
         self._target = target
         self._address = address
-        self._owner = f"move-{new_id()}"
+        self._owner = f"{MOVER}{new_id()}"
 
     async def move(self, head: str) -> int:
         """Move a family; how many runs."""
@@ -227,25 +228,24 @@ class _Mover:
         await self._forget(root)
 
     async def _arrive(self, cargo: Cargo) -> Claim | None:
-        """Bring a run. The mover's claim on it; None if it is there already, or has ended."""
+        """Bring a run. The mover's claim on it, or that of another mover who brought it and died;
+        None if it is there and goes on, or has ended."""
         run = cargo.run
         for _ in range(TRIES):
             there = await self._target.find_one(run.id)
             if there is not None and there.uid == run.uid:
-                return None
+                if there.owner is None or not there.owner.startswith(MOVER):
+                    return None
+                return await self._claim_on(there, there.owner)
             if there is not None and there.moved_to is None:
                 raise RunExists(run.id, there.uid)
             commit = cargo.arrival(self._owner, HOLD_SECONDS, over_a_grave=there is not None)
-            outcome = await self._try(self._target, commit)
-            if isinstance(outcome, Committed) and commit.hold is not None:
-                return Claim(
-                    owner=self._owner,
-                    token=outcome.token,
-                    claimed_at=await self._target.now(),
-                    run_id=run.id,
-                    uid=run.uid,
-                )
+            await self._try(self._target, commit)
         raise Busy(f"run {run.id!r} could not be written: it is sealed, move it again")
+
+    async def _claim_on(self, run: Run, owner: str) -> Claim:
+        now = await self._target.now()
+        return Claim(owner=owner, token=run.token, claimed_at=now, run_id=run.id, uid=run.uid)
 
     async def _bring_the_rest(self, cargo: Cargo) -> None:
         """What is no part of a commit. Each can be brought twice."""

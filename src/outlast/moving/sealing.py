@@ -27,7 +27,7 @@ class Sealed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     wait_kind: str | None = None
     error: str | None = None
     runnable_at: datetime | None = None
-    token: int = 0
+    inbox: int = 0
     timers: tuple[Timer, ...] = ()
     tasks: tuple[Raw, ...] = ()
     dead: tuple[Raw, ...] = ()
@@ -54,7 +54,7 @@ def sealing(run: Run, owned: Belongings, timers: list[Timer], moved_to: str) -> 
         wait_kind=run.wait_kind,
         error=run.error,
         runnable_at=NOW if busy and run.runnable_at is not None else run.runnable_at,
-        token=run.token,
+        inbox=run.inbox,
         timers=tuple(timers),
         tasks=tuple(Raw(to_json(task)) for task in owned.tasks),
         dead=tuple(Raw(to_json(dead.task)) for dead in owned.dead),

@@ -28,7 +28,7 @@ from outlast.model.belongings import Belongings
 from outlast.model.checks import check_batch
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Creation, Outcome, Refusal
-from outlast.model.decision import wakes
+from outlast.model.decision import News, news_of
 from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.fact import Fact
@@ -370,8 +370,11 @@ class StoreCore(ABC):
 
     def announce(self, commits: Sequence[Commit]) -> None:
         """What `commit` calls last: ring, if somebody who waits may find something now."""
-        if any(wakes(commit) for commit in commits):
-            self.notifier.ring()
+        news = News(0)
+        for commit in commits:
+            news |= news_of(commit)
+        if news:
+            self.notifier.ring(news)
 
     def _require(self, capability: Capability) -> None:
         if capability not in self.capabilities:

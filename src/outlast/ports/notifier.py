@@ -9,6 +9,7 @@ import asyncio
 import threading
 from typing import Protocol
 
+from outlast.model.decision import News
 from outlast.ports.clock import Clock
 from outlast.ports.doorbell import Doorbell
 
@@ -24,19 +25,26 @@ class Notifier(Protocol):
 
     @property
     def rings(self) -> int:
-        """How often it has rung: read it before you look for work, and pass it to `wait`."""
+        """How often it has rung: read it before you look, and pass it to `wait`."""
         ...
 
-    def ring(self) -> None:
-        """Wake everybody who waits. Never blocks and never fails."""
+    def rings_for(self, news: News) -> int:
+        """How often it has rung for that: for those whom nothing else concerns."""
         ...
 
-    def wake(self) -> None:
+    def ring(self, news: News = News.ANY) -> None:
+        """Wake everybody who waits for such news. Never blocks and never fails."""
+        ...
+
+    def wake(self, news: News = News.ANY) -> None:
         """Wake those who wait in this process, and nobody else."""
         ...
 
-    async def wait(self, clock: Clock, seconds: float, *, since: int) -> bool:
-        """Return True at a ring after `since`, or False after `seconds` on `clock`."""
+    async def wait(
+        self, clock: Clock, seconds: float, *, since: int, news: News | None = None
+    ) -> bool:
+        """Return True at a ring after `since`, or False after `seconds` on `clock`. With `news`
+        only such a ring counts, and `since` is what `rings_for` gave."""
         ...
 
 
@@ -57,34 +65,44 @@ class LocalNotifier:
         self.rung = 0
         self._lock = threading.Lock()
         self._rings = 0
+        self._rings_for = dict.fromkeys(News, 0)
         # Woken in the order in which they came, so that a simulation can be repeated.
-        self._waiting: dict[_Ticket, None] = {}
+        self._waiting: dict[_Ticket, News] = {}
 
     @property
     def rings(self) -> int:
         return self._rings
 
-    def ring(self) -> None:
-        self.rung += 1  # threads may lose a count to each other, never the last
-        self.wake()
+    def rings_for(self, news: News) -> int:
+        return sum(count for kind, count in self._rings_for.items() if kind & news)
 
-    def wake(self) -> None:
+    def ring(self, news: News = News.ANY) -> None:
+        self.rung += 1  # threads may lose a count to each other, never the last
+        self.wake(news)
+
+    def wake(self, news: News = News.ANY) -> None:
         with self._lock:
             self._rings += 1
-            waiting, self._waiting = self._waiting, {}
+            for kind in self._rings_for:
+                self._rings_for[kind] += bool(kind & news)
+            waiting = [one for one, wanted in self._waiting.items() if wanted & news]
+            for ticket in waiting:
+                del self._waiting[ticket]
         for loop, future in waiting:
             # A loop that was closed meanwhile has nobody left to wake.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_wake, future)
 
-    async def wait(self, clock: Clock, seconds: float, *, since: int) -> bool:
+    async def wait(
+        self, clock: Clock, seconds: float, *, since: int, news: News | None = None
+    ) -> bool:
         loop = asyncio.get_running_loop()
         rung: asyncio.Future[bool] = loop.create_future()
         ticket = (loop, rung)
         with self._lock:
-            if self._rings != since:
+            if (self._rings if news is None else self.rings_for(news)) != since:
                 return True
-            self._waiting[ticket] = None
+            self._waiting[ticket] = News.ANY if news is None else news
         pause = asyncio.ensure_future(clock.sleep(seconds))
         try:
             await asyncio.wait((rung, pause), return_when=asyncio.FIRST_COMPLETED)

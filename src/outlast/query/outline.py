@@ -32,6 +32,7 @@ class Attempt:
     started_at: datetime
     ended_at: datetime | None = None
     error: str | None = None
+    frames: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -162,6 +163,8 @@ def _tell(tree: _Tree, event: Event, payload: Payload) -> None:
         case said.StepFailed(error=error, error_type=kind_of_error, will_retry=again, stopped=cut):
             told = f"{kind_of_error}: {error}" if kind_of_error else error
             _end(part, event, "failed", error=told)
+            if part.attempts:
+                part.attempts[-1].frames = payload.frames
             if again or cut:
                 part.status, part.until, part.ended_at = "retrying", payload.retry_at, None
         case said.MapStarted(item_count=items):

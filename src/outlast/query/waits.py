@@ -9,7 +9,7 @@ from shlex import quote
 
 from msgspec import Struct
 
-from outlast.model.run import Run, Status
+from outlast.model.run import MOVING, Run, Status
 from outlast.model.stats import QueueStats
 from outlast.query.outline import Part
 
@@ -35,6 +35,8 @@ def reasons(
     it waits for its turn."""
     open_parts = [one for part in parts for one in part.everything() if _waits(one)]
     id = quote(run.id)
+    if run.moved_to is not None:
+        return [_moved(run, id)]
     if run.status.terminal:
         return [_ended(run, id)]
     if run.status is Status.PAUSED:
@@ -78,6 +80,22 @@ def reasons(
 
 def _waits(part: Part) -> bool:
     return part.is_open and part.kind not in ("task", "scope", "loop", "compensation")
+
+
+def _moved(run: Run, id: str) -> Reason:
+    where = quote(run.moved_to or "")
+    if run.wait_kind == MOVING:
+        return Reason(
+            text=f"It is being moved to {_escaped(run.moved_to)} since {{}}, and goes on nowhere "
+            "until that is done.",
+            times=(run.updated_at,),
+            commands=(f"outlast move --to {where}   # unless one is under way",),
+        )
+    return Reason(
+        text=f"It was moved to {_escaped(run.moved_to)} at {{}} and goes on there.",
+        times=(run.updated_at,),
+        commands=(f"outlast show {id} --store {where}",),
+    )
 
 
 def _ended(run: Run, id: str) -> Reason:

@@ -53,7 +53,9 @@ class Doorman:
             self._queue.max_attempts = 2**62
             await self._queue.open()
             self._daemon = asyncio.create_task(
-                look_for_ever(self._store, self._queue, self._queues, self._look)
+                look_for_ever(
+                    self._store, self._queue, self._queues, self._look, is_full=self._is_full
+                )
             )
 
     async def close(self) -> None:
@@ -63,6 +65,9 @@ class Doorman:
             await asyncio.gather(self._daemon, return_exceptions=True)
             self._daemon = None
             await self._queue.close()
+
+    def _is_full(self) -> bool:
+        return self._room() <= 0
 
     async def _look(self) -> bool:
         room = min(self._room(), AT_ONCE)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from outlast.engine.leases import unless_meant
 from outlast.errors import Closed, StoreFault, TryAgain
+from outlast.model.decision import News
 from outlast.ports.clock import look_again_after
 from outlast.ports.notifier import hears_all
 from outlast.ports.queue import Queue
@@ -20,13 +21,19 @@ log = logging.getLogger("outlast.worker")
 
 
 async def look_for_ever(
-    store: Store, queue: Queue, names: Sequence[str], look: Callable[[], Awaitable[bool]]
+    store: Store,
+    queue: Queue,
+    names: Sequence[str],
+    look: Callable[[], Awaitable[bool]],
+    *,
+    is_full: Callable[[], bool] = lambda: False,
 ) -> None:
     """Call `look`, which takes tasks of the queues in `names` and says whether it found any, as long as
-    it does; then wait until there may be more."""
+    it does; then wait until there may be more, or, if this process `is_full`, there is room again."""
     clock, notifier = store.clock, store.notifier
+    news = News.ANY
     while True:
-        rings = notifier.rings
+        rings = notifier.rings_for(news)
         seconds = LISTENING_SECONDS if hears_all(notifier) else IDLE_SECONDS
         pause = look_again_after(clock, seconds)
         try:
@@ -37,6 +44,8 @@ async def look_for_ever(
             now = clock.now()
             if due is not None and due > now:
                 pause = max(min(pause, (due - now).total_seconds()), SHORTEST_PAUSE)
+            # Where there are rules, and where there was no room, what ends lets something begin.
+            news = News.ANY if is_full() or await queue.flows() else News.TASKS
         except (TryAgain, StoreFault, asyncio.CancelledError) as error:
             unless_meant()
             log.warning("taking tasks failed, trying again: %s", error)
@@ -44,4 +53,4 @@ async def look_for_ever(
             raise
         except Exception:
             log.exception("taking tasks failed in an unforeseen way, trying again")
-        await notifier.wait(clock, pause, since=rings)
+        await notifier.wait(clock, pause, since=rings, news=news)

@@ -37,7 +37,7 @@ from outlast.ports.store import Store
 from outlast.worker.looking import look_for_ever
 from outlast.worker.reports import Reports
 
-CONCURRENCY = 100
+STEPS_AT_ONCE = 100
 SENDING_PAUSES = (0.05, 0.2, 1.0, 3.0, 10.0)
 IN_THREAD = "a step in a thread"
 log = logging.getLogger("outlast.worker")
@@ -56,7 +56,7 @@ class TaskWorker:
         owner: str,
         lease: float,
         leases: Leases,
-        concurrency: int = CONCURRENCY,
+        concurrency: int = STEPS_AT_ONCE,
     ) -> None:
         self._store = store
         self._clock = store.clock

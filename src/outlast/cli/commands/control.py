@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from outlast.cli.bulk import Action, do_to_matching, do_to_named
+from outlast.cli.completing import RUN
 from outlast.cli.given import json_of
 from outlast.cli.session import Session, client_of, with_session
 from outlast.client import Client
@@ -47,7 +48,7 @@ def _command(verb: str, make: Make, help: str, *options: Callable[..., Any]) -> 
         click.option("--yes", "-y", is_flag=True, help="Do not ask."),
         click.option("--dry-run", is_flag=True, help="Only show which."),
         click.option("--where", metavar="QUERY", help="All runs that match, as for `outlast ls`."),
-        click.argument("run_ids", metavar="[RUN]...", nargs=-1),
+        click.argument("run_ids", metavar="[RUN]...", nargs=-1, type=RUN),
     ):
         command = option(command)
     return click.command(verb, help=help)(command)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from outlast.cli.completing import RUN
 from outlast.cli.exports import tree_of, write
 from outlast.cli.finding import find_run
 from outlast.cli.neutral import neutral
@@ -17,7 +18,7 @@ from outlast.cli.session import Session, with_session
 
 
 @click.command("export")
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", type=RUN)
 @click.option(
     "-o", "--output", "target", metavar="FILE", help="Where to; standard output otherwise."
 )

@@ -6,6 +6,7 @@ import click
 
 from outlast.app import App
 from outlast.cli.apps import load_app
+from outlast.cli.completing import RUN, STEP
 from outlast.cli.finding import find_run
 from outlast.cli.given import json_of
 from outlast.cli.neutral import neutral
@@ -16,8 +17,8 @@ from outlast.ports.store import Store
 
 
 @click.command("fork")
-@click.argument("run_id", metavar="RUN")
-@click.argument("step")
+@click.argument("run_id", metavar="RUN", type=RUN)
+@click.argument("step", type=STEP)
 @click.option("--id", "fork_id", metavar="ID", help="The id of the new run.")
 @click.option(
     "--input",

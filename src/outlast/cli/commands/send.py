@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from outlast.cli.completing import RUN
 from outlast.cli.finding import find_run
 from outlast.cli.given import json_of
 from outlast.cli.neutral import neutral, to_json
@@ -11,7 +12,7 @@ from outlast.cli.session import Session, client_of, with_session
 
 
 @click.command("signal")
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", type=RUN)
 @click.argument("name")
 @click.option(
     "--value",
@@ -41,7 +42,7 @@ async def signal_command(
 
 
 @click.command("update")
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", type=RUN)
 @click.argument("name")
 @click.option(
     "--value",

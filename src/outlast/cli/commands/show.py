@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from msgspec import Raw
 
+from outlast.cli.completing import RUN
 from outlast.cli.drawing import draw_tree
 from outlast.cli.finding import find_run
 from outlast.cli.moments import length
@@ -20,7 +21,7 @@ DEEPEST = 8
 
 
 @click.command("show")
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", type=RUN)
 @click.option("--full", is_flag=True, help="Inputs and results at full length.")
 @click.option("--history", is_flag=True, help="The events as they are recorded.")
 @with_session

@@ -9,6 +9,7 @@ import click
 from outlast.app import App
 from outlast.cli.apps import load_app
 from outlast.cli.codes import Exit
+from outlast.cli.completing import WORKFLOW
 from outlast.cli.given import attributes_of, json_of
 from outlast.cli.neutral import neutral, neutral_lines
 from outlast.cli.output import Output
@@ -17,7 +18,7 @@ from outlast.errors import RunFailed
 
 
 @click.command("start")
-@click.argument("name", metavar="WORKFLOW")
+@click.argument("name", metavar="WORKFLOW", type=WORKFLOW)
 @click.option("--app", "named", metavar="MODULE:APP", help="Where its code is.")
 @click.option(
     "--input",

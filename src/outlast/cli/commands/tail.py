@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from outlast.cli.codes import Exit
+from outlast.cli.completing import RUN
 from outlast.cli.finding import find_run
 from outlast.cli.moments import iso
 from outlast.cli.neutral import neutral
@@ -22,7 +23,7 @@ RED = ("failed", "timeout", "cancelled")
 
 
 @click.command("tail")
-@click.argument("run_id", metavar="[RUN]", required=False)
+@click.argument("run_id", metavar="[RUN]", required=False, type=RUN)
 @click.option("--after", default=0, metavar="SEQUENCE", help="Go on after this event.")
 @click.option("--where", "query", default="", metavar="QUERY", help="Without RUN: only these runs.")
 @click.option("--no-follow", is_flag=True, help="Show what there is and stop.")

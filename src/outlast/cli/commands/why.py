@@ -6,6 +6,7 @@ from datetime import datetime
 
 import click
 
+from outlast.cli.completing import RUN
 from outlast.cli.finding import find_run
 from outlast.cli.moments import iso
 from outlast.cli.neutral import neutral, neutral_lines
@@ -18,7 +19,7 @@ from outlast.query.waits import reasons
 
 
 @click.command("why")
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", type=RUN)
 @with_session
 async def why_command(session: Session, *, run_id: str) -> None:
     """Say in a sentence or two what a run waits for, since when, until when, and who holds it.

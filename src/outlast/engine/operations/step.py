@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.operation import Operation
+from outlast.engine.places import frames_of
 from outlast.engine.retry import MAX_INTERRUPTIONS, SUSPECT_AFTER
 from outlast.errors import StepFailed
 from outlast.model.event import Event
@@ -124,6 +125,7 @@ def failure_of(
         attempt=attempt,
         will_retry=wait is not None,
         retry_at=None if wait is None else now + wait,
+        frames=frames_of(error),
     )
 
 

@@ -131,6 +131,25 @@ class SqsDoorbell(Doorbell):
             await self._show(held, 0)
             self._calls.close()
 
+    async def describe(self) -> dict[str, str]:
+        """The attributes of the queue, as SQS tells them, for whoever checks its settings."""
+        is_open = self._listening is not None
+        if not is_open:
+            self._calls.open()
+        try:
+            place = await self._places.of(self._queue, timeout=LONGEST_CALL)
+            answer = await self._calls.call(
+                "get_queue_attributes",
+                place.name,
+                timeout=LONGEST_CALL,
+                QueueUrl=place.url,
+                AttributeNames=["All"],
+            )
+        finally:
+            if not is_open:
+                self._calls.close()
+        return {"QueueUrl": place.url, **answer.get("Attributes", {})}
+
     async def ring(self) -> None:
         place = await self._places.of(self._queue, timeout=LONGEST_CALL)
         await self._calls.call(

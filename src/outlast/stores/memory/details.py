@@ -21,6 +21,7 @@ from outlast.model.checks import (
 )
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.commit import Refusal
+from outlast.model.decision import News
 from outlast.model.entry import Entry
 from outlast.model.fact import Fact
 from outlast.model.ids import SEPARATOR, check_id, check_name
@@ -107,7 +108,7 @@ class MemoryDetails(Store):
                 tables.finish(claim)
             for claim in keeps:
                 tables.keep(claim)
-        self.notifier.ring()
+        self.notifier.ring(News.RUNS)
         return receipts
 
     async def inbox(

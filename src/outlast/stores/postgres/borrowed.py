@@ -14,7 +14,7 @@ from typing import Any
 from outlast.errors import InvalidValue, WorkflowMisuse
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Outcome, Refusal
-from outlast.model.decision import wakes
+from outlast.model.decision import news_of
 from outlast.model.inbox import Receipt, Send
 from outlast.model.task import Task
 from outlast.ports.notifier import LocalNotifier
@@ -53,7 +53,7 @@ class BorrowedStore(PostgresStore):
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
     ) -> list[Outcome]:
         outcomes = await super().commit(commits, atomic=atomic, timeout=timeout)
-        if any(map(wakes, commits)):
+        if any(map(news_of, commits)):
             await self._ring(timeout)
         return outcomes
 

@@ -169,8 +169,8 @@ class Database:
     def _is_pooled(self) -> bool:
         return self.server is None or self.server.pooled
 
-    async def _ring_others(self) -> None:
-        await self.fetch("notify", *self.bell, timeout=CLOSE_SECONDS)
+    async def _ring_others(self, message: str) -> None:
+        await self.fetch("notify", self.notifier.channel, message, timeout=CLOSE_SECONDS)
 
     async def _end_leases(self, grace: timedelta) -> list[Row]:
         return await self.fetch("end_leases", grace, timeout=CLOSE_SECONDS)

@@ -25,6 +25,7 @@ from typing import Any
 import asyncpg
 
 from outlast.errors import OutlastError
+from outlast.model.decision import News
 from outlast.model.ids import new_id
 from outlast.ports.notifier import LocalNotifier
 from outlast.stores.postgres.owners import Owners
@@ -48,16 +49,21 @@ class PostgresNotifier(LocalNotifier):
         self.is_listening = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wanted = asyncio.Event()
+        self._news = News(0)
         self._tasks: list[asyncio.Task[None]] = []
 
-    def ring(self) -> None:
-        super().ring()
+    def ring(self, news: News = News.ANY) -> None:
+        super().ring(news)
         loop = self._loop
         if loop is not None and not loop.is_closed():
             with suppress(RuntimeError):  # it may be closed by now
-                loop.call_soon_threadsafe(self._wanted.set)
+                loop.call_soon_threadsafe(self._want, news)
 
-    def start(self, url: str, notify: Callable[[], Awaitable[object]], owners: Owners) -> None:
+    def _want(self, news: News) -> None:
+        self._news |= news
+        self._wanted.set()
+
+    def start(self, url: str, notify: Callable[[str], Awaitable[object]], owners: Owners) -> None:
         """Begin to listen at `url` and to pass rings on by `notify`. The session that listens holds
         the locks of `owners` too."""
         if not self._tasks:
@@ -74,12 +80,13 @@ class PostgresNotifier(LocalNotifier):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _pass_on(self, notify: Callable[[], Awaitable[object]]) -> None:
+    async def _pass_on(self, notify: Callable[[str], Awaitable[object]]) -> None:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
+            news, self._news = self._news, News(0)
             try:
-                await notify()
+                await notify(f"{self.name} {news:d}")
             except OutlastError as error:
                 # Nobody is told, and nothing is lost: they look again after a while.
                 _logger.debug("a ring was not passed on: %s", error)
@@ -109,6 +116,7 @@ class PostgresNotifier(LocalNotifier):
             await asyncio.sleep(retry * (0.5 + random.random()))
             retry = min(2 * retry, LONGEST_RETRY)
 
-    def _heard(self, _: Any, pid: int, channel: str, sender: str) -> None:
+    def _heard(self, _: Any, pid: int, channel: str, message: str) -> None:
+        sender, _, news = message.partition(" ")
         if sender != self.name:
-            self.wake()
+            self.wake(News(int(news)) if news.isdecimal() else News.ANY)

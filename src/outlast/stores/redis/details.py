@@ -11,6 +11,7 @@ from outlast.model.activity import Activity
 from outlast.model.checks import check_after, check_fact, check_key, check_moment, check_send
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.commit import Refusal
+from outlast.model.decision import News
 from outlast.model.entry import Entry
 from outlast.model.fact import Fact
 from outlast.model.ids import check_id, check_name
@@ -154,7 +155,7 @@ class RedisDetails(Store):
             check_send(send)
         server = await self._session.server()
         receipts = await sending.send_all(server, sends, finishes, keeps, timeout=timeout)
-        self.notifier.ring()
+        self.notifier.ring(News.RUNS)
         return receipts
 
     async def inbox(

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from redis.exceptions import RedisError
 
 from outlast.errors import OutlastError
+from outlast.model.decision import News
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import LocalNotifier
 
@@ -36,7 +37,8 @@ class RedisNotifier(LocalNotifier):
         self._serving: asyncio.Task[None] | None = None
         self._called: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_owed = self._is_awaited = False
+        self._owed = News(0)
+        self._is_awaited = False
 
     def open(self) -> None:
         """From now on it rings elsewhere, too."""
@@ -50,16 +52,18 @@ class RedisNotifier(LocalNotifier):
         if serving is not None:
             await _end(serving)
 
-    def ring(self) -> None:
-        super().ring()
-        self._is_owed = True
+    def ring(self, news: News = News.ANY) -> None:
+        super().ring(news)
+        self._owed |= news
         self._call()
 
-    async def wait(self, clock: Clock, seconds: float, *, since: int) -> bool:
+    async def wait(
+        self, clock: Clock, seconds: float, *, since: int, news: News | None = None
+    ) -> bool:
         if not self._is_awaited:
             self._is_awaited = True
             self._call()
-        return await super().wait(clock, seconds, since=since)
+        return await super().wait(clock, seconds, since=since, news=news)
 
     def _call(self) -> None:
         called, loop = self._called, self._loop
@@ -75,16 +79,16 @@ class RedisNotifier(LocalNotifier):
                 if self._is_awaited and (hearing is None or hearing.done()):
                     hearing = asyncio.create_task(self._hear())
                 # Rings that come while one message is on its way need one more, not one each.
-                if self._is_owed:
-                    self._is_owed = False
-                    await self._tell()
+                if self._owed:
+                    news, self._owed = self._owed, News(0)
+                    await self._tell(news)
         finally:
             if hearing is not None:
                 await _end(hearing)
 
-    async def _tell(self) -> None:
+    async def _tell(self, news: News) -> None:
         try:
-            await self._publish(self._name)
+            await self._publish(b"%s %d" % (self._name, news))
         except (OutlastError, RedisError, OSError) as error:
             _logger.debug("nobody was told: %s", error)
 
@@ -97,9 +101,10 @@ class RedisNotifier(LocalNotifier):
         finally:
             self._is_awaited = False  # the next one who waits listens again
 
-    def _heard(self, name: bytes) -> None:
+    def _heard(self, message: bytes) -> None:
+        name, _, news = message.partition(b" ")
         if name != self._name:
-            self.wake()
+            self.wake(News(int(news)) if news.isdigit() else News.ANY)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -79,6 +79,8 @@ class Part(msgspec.Struct):
     passed: int
     ready: int
     counted: int
+    late: int = 0
+    """How many of these have been in flight, and their lease has ended."""
     in_flight: int = 0
     started: int = 0
 
@@ -107,19 +109,17 @@ class Look(NamedTuple):
                     part.ready = self._count(part)
             if not shares.short:
                 break
+        by_key: dict[str, list[Part]] = {}
+        for part in parts:
+            by_key.setdefault(part.key, []).append(part)
         chosen: list[Place] = []
-        for line in lines:
-            count = shares.given.get(line.key, 0)
-            if count:
-                self.db.execute(MOVE_LINE, (line.passed, self.flow.queue, line.key))
-                places = [
-                    place
-                    for part in parts
-                    if part.key == line.key
-                    for place in self._places(part, count)
-                ]
-                chosen += sorted(places, key=self._urgency)[:count]
-                self._remember_starts(line.key, count)
+        for key, count in shares.given.items():
+            places = [place for part in by_key[key] for place in self._places(part, count)]
+            chosen += sorted(places, key=self._urgency)[:count]
+        scope = self.flow.queue
+        moved = [(line.passed, scope, line.key) for line in lines if line.key in shares.given]
+        self.db.executemany(MOVE_LINE, moved)
+        self._remember_starts(shares.given)
         if shares.present != present:
             reached = {"scope": self.flow.queue, "present": shares.present}
             self.db.execute(SAVE_PRESENT, reached)
@@ -145,8 +145,8 @@ class Look(NamedTuple):
                 "limit": room,
             }
             rows = self.db.execute(FIND_LINES, asked).fetchall()
-            for key, passed, ready, in_flight, started in rows:
-                part = Part(queue, key, passed, ready, few, in_flight, started)
+            for key, passed, free, late, in_flight, started in rows:
+                part = Part(queue, key, passed, free + late, few, late, in_flight, started)
                 [line] = _lines([part])
                 if line_room(self.flow, line) > 0:
                     found.append(part)
@@ -191,8 +191,10 @@ class Look(NamedTuple):
         if not part.key:
             return self._bare_places(part.queue, count)
         asked = {"queue": part.queue, "line": part.key, "now": self.now, "limit": count}
-        late = {**asked, "limit": ALL if self._ages else count}
-        places: list[Place] = self.db.execute(FIND_LINE_EXPIRED, late).fetchall()
+        places: list[Place] = []
+        if part.late:
+            late = {**asked, "limit": ALL if self._ages else count}
+            places = self.db.execute(FIND_LINE_EXPIRED, late).fetchall()
         free, level = 0, SMALLEST
         while free < count or self._ages:
             priority = scalar(self.db, FIND_LINE_LEVEL, {**asked, "priority": level})
@@ -228,11 +230,12 @@ class Look(NamedTuple):
         since = self.now - round(self.flow.rate.per * 1_000_000)
         return int(scalar(self.db, COUNT_STARTS, (self.flow.queue, since)))
 
-    def _remember_starts(self, key: str, count: int) -> None:
+    def _remember_starts(self, given: dict[str, int]) -> None:
         seconds = window(self.flow)
         if seconds:
             scope = self.flow.queue
-            self.db.executemany(INSERT_START, [(scope, key, self.now)] * count)
+            begun = [(scope, key, self.now) for key, count in given.items() for _ in range(count)]
+            self.db.executemany(INSERT_START, begun)
             self.db.execute(FORGET_STARTS, (scope, self.now - round(seconds * 1_000_000)))
 
 

@@ -11,6 +11,7 @@ ENDINGS = {
     EventType.WORKFLOW_COMPLETED,
     EventType.WORKFLOW_FAILED,
     EventType.WORKFLOW_CANCELLED,
+    EventType.WORKFLOW_MOVED,
 }
 
 

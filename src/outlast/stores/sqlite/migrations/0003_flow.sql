@@ -28,7 +28,7 @@ CREATE TABLE lines (
 ) WITHOUT ROWID;
 CREATE INDEX lines_awake ON lines (queue, passed, line) WHERE wake_at IS NULL;
 CREATE INDEX lines_asleep ON lines (queue, wake_at) WHERE wake_at IS NOT NULL;
-CREATE INDEX lines_scope ON lines (scope, line, passed);
+CREATE INDEX lines_scope ON lines (scope, line);
 CREATE INDEX lines_idle ON lines (scope, passed) WHERE wake_at = 9223372036854775807;
 
 -- The rules of a queue: as they are, as the code last declared them, and where its present is.

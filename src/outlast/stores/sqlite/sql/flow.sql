@@ -46,8 +46,8 @@ SELECT l.line, l.passed,
             SELECT 1 FROM tasks AS t
             WHERE t.owner IS NULL AND t.line <> '' AND t.queue = :queue AND t.line = l.line
               AND t.ready_at <= :now
-            LIMIT :few))
-     + (SELECT count(*) FROM (
+            LIMIT :few)),
+       (SELECT count(*) FROM (
             SELECT 1 FROM tasks AS t
             WHERE t.owner IS NOT NULL AND t.line <> '' AND t.line = l.line AND t.queue = :queue
               AND t.claimed_until <= :now AND t.ready_at <= :now

@@ -1,0 +1,1 @@
+"""What `outlast doctor` looks at: settings of the store, and what goes on in it."""
