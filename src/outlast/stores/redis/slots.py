@@ -85,21 +85,28 @@ async def _each(
 
 
 class Return(NamedTuple):
-    """A slot to be given back; `undo`: its task has not even begun."""
+    """A slot to be given back; `undo`: its task has not even begun. With `began` it is kept, and told
+    when its task began."""
 
     home: int
     ticket: str
     name: bytes
     undo: bool = False
+    began: int | None = None
+
+    def packed(self) -> dict[str, Any]:
+        """As slots.lua reads it."""
+        told = {"name": blob(self.name), "ticket": self.ticket}
+        if self.began is not None:
+            return {"verb": "began", "at": str(self.began), **told}
+        return {"verb": "drop", "undo": self.undo, **told}
 
 
 async def give_back(server: Server, returns: Sequence[Return], *, timeout: float | None) -> None:
     """Give slots back where they are counted. Doing it twice is harmless."""
     by_home: dict[int, list[dict[str, Any]]] = {}
     for one in returns:
-        by_home.setdefault(one.home, []).append(
-            {"verb": "drop", "name": blob(one.name), "ticket": one.ticket, "undo": one.undo}
-        )
+        by_home.setdefault(one.home, []).append(one.packed())
     calls = [Call("slots", home, FLOW, [pack(wishes)]) for home, wishes in by_home.items()]
     await server.each(calls, timeout=timeout)
 

@@ -15,8 +15,10 @@ slots and leases are another.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
+from outlast.errors import StoreFault, TryAgain
 from outlast.model.flow import rotated, scope_of, scopes
 from outlast.model.task import Delivery
 from outlast.stores.redis.choosing import LOOKS, Chosen, Wish, choose
@@ -143,23 +145,29 @@ async def _begin(
         return _deliveries(server, outcomes)
     leases = []
     slots: dict[int, Return] = {}
+    rated: set[int] = set()
     for n, (one, outcome) in enumerate(zip(chosen, outcomes, strict=True)):
         if outcome[0] == b"granted":
             slot = [f"{ticket}:{n}", home, outcome[1].decode()] if outcome[1] else []
             if slot:
                 slots[len(leases)] = Return(home, f"{ticket}:{n}", one.place.name)
+            if outcome[2] == b"1":
+                rated.add(len(leases))
             leases.append((one, [names[n], *slot]))
     turns = [
         [queue, key.decode(), passed.decode()] for key, passed in moved for queue in wish.queues
     ]
     outcomes = await _lease(server, wish, leases, turns, timeout)
-    gone = [
-        slots[n]._replace(undo=one[0] != b"buried")
-        for n, one in enumerate(outcomes)
-        if one[0] != b"taken" and n in slots
-    ]
-    if gone:
-        await give_back(server, gone, timeout=timeout)
+    told = []
+    for n, outcome in enumerate(outcomes):
+        if outcome[0] != b"taken" and n in slots:
+            told.append(slots[n]._replace(undo=outcome[0] != b"buried"))
+        elif n in rated:
+            told.append(slots[n]._replace(began=int(outcome[1][2])))
+    if told:
+        # What was taken is taken: what cannot be told now costs others a lease at most.
+        with suppress(TryAgain, StoreFault):
+            await give_back(server, told, timeout=timeout)
     return _deliveries(server, outcomes)
 
 
