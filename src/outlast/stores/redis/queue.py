@@ -20,7 +20,7 @@ from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
-from outlast.stores.redis import flowing, taking
+from outlast.stores.redis import choosing, flowing, taking
 from outlast.stores.redis.bell import Bell
 from outlast.stores.redis.claims import frames_of
 from outlast.stores.redis.keys import TASKS, Layout, framed, of_run
@@ -113,7 +113,7 @@ class RedisQueue(Queue):
     ) -> list[Delivery]:
         check_taking(queues, owner, visibility, limit)
         server = await self._session.server()
-        wish = taking.Wish(list(queues), owner, visibility, self.max_attempts)
+        wish = choosing.Wish(list(queues), owner, visibility, self.max_attempts)
         at = to_micros(self.clock.now())
         return await taking.take(server, wish, limit, at=at, timeout=timeout)
 

@@ -64,6 +64,8 @@ class Server:
         self._opening = asyncio.Lock()
         self._users: set[object] = set()
         self._floor = 0
+        self.tidy_at: dict[str, float] = {}
+        """When slots are to be looked after next, by scope."""
         self._is_known = False
         self.was_open = False
 

@@ -9,6 +9,7 @@ latest. So there may be a slot without a task for a while, and never a task with
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from outlast.stores.redis.unpacking import pairs, to_state
 
 CLOCKS = 1_000_000
 """Microseconds by which the clocks of two nodes surely do not differ."""
+TIDY_SECONDS = 10.0
 BRIEFLY = 60.0
 """Seconds for which a slot is taken that is to have no end, until its task is leased."""
 
@@ -83,21 +85,28 @@ async def _each(
 
 
 class Return(NamedTuple):
-    """A slot to be given back; `undo`: its task has not even begun."""
+    """A slot to be given back; `undo`: its task has not even begun. With `began` it is kept, and told
+    when its task began."""
 
     home: int
     ticket: str
     name: bytes
     undo: bool = False
+    began: int | None = None
+
+    def packed(self) -> dict[str, Any]:
+        """As slots.lua reads it."""
+        told = {"name": blob(self.name), "ticket": self.ticket}
+        if self.began is not None:
+            return {"verb": "began", "at": str(self.began), **told}
+        return {"verb": "drop", "undo": self.undo, **told}
 
 
 async def give_back(server: Server, returns: Sequence[Return], *, timeout: float | None) -> None:
     """Give slots back where they are counted. Doing it twice is harmless."""
     by_home: dict[int, list[dict[str, Any]]] = {}
     for one in returns:
-        by_home.setdefault(one.home, []).append(
-            {"verb": "drop", "name": blob(one.name), "ticket": one.ticket, "undo": one.undo}
-        )
+        by_home.setdefault(one.home, []).append(one.packed())
     calls = [Call("slots", home, FLOW, [pack(wishes)]) for home, wishes in by_home.items()]
     await server.each(calls, timeout=timeout)
 
@@ -151,6 +160,15 @@ def _parts_of(name: bytes) -> tuple[str, str]:
     size = int(name[:8], 16)
     queue, rest = name[8 : 8 + size], name[8 + size :]
     return queue.decode(), rest[8 : 8 + int(rest[:8], 16)].decode()
+
+
+async def tidy_slots(server: Server, scope: str, *, timeout: float | None) -> int:
+    """From time to time, where nothing may begin: give back slots without an end that nobody has."""
+    now = asyncio.get_running_loop().time()
+    if now < server.tidy_at.get(scope, 0.0):
+        return 0
+    server.tidy_at[scope] = now + TIDY_SECONDS
+    return await reconcile_slots(server, server.layout.part_for(scope), timeout=timeout)
 
 
 async def reconcile_slots(server: Server, part: int, *, timeout: float | None) -> int:

@@ -15,53 +15,18 @@ slots and leases are another.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any
 
-from outlast.model.flow import (
-    Flow,
-    allocate,
-    line_room,
-    rotated,
-    scope_of,
-    scopes,
-    stride,
-    urgency,
-)
+from outlast.errors import StoreFault, TryAgain
+from outlast.model.flow import rotated, scope_of, scopes
 from outlast.model.task import Delivery
+from outlast.stores.redis.choosing import LOOKS, Chosen, Wish, choose
 from outlast.stores.redis.keys import FLOW, TASKS
-from outlast.stores.redis.looking import Look, Place, Standing, View, look, standing
-from outlast.stores.redis.packing import blob, lease, pack
+from outlast.stores.redis.packing import blob, pack
 from outlast.stores.redis.session import Call, Server
-from outlast.stores.redis.slots import Return, carry_back, drop_dead, give_back, new_ticket
+from outlast.stores.redis.slots import Return, drop_dead, give_back, new_ticket, tidy_slots
 from outlast.stores.redis.unpacking import to_claim, to_state, to_task
-
-LOOKS = 50
-
-
-class Wish(NamedTuple):
-    """What a taker wants."""
-
-    queues: Sequence[str]
-    owner: str
-    visibility: float
-    attempts: int
-
-    def packed(self) -> dict[str, Any]:
-        """As the scripts read it."""
-        return {
-            "queues": list(self.queues),
-            "owner": self.owner,
-            "lease": lease(self.visibility),
-            "attempts": self.attempts,
-        }
-
-
-class Chosen(NamedTuple):
-    """A task whose turn it is; `stride` is how far it moves its line on, 0 where nobody counts."""
-
-    place: Place
-    key: str = ""
-    stride: int = 0
 
 
 async def take(
@@ -134,93 +99,17 @@ async def _take_scope(
     taken: list[Delivery] = []
     for _ in range(LOOKS):
         left = room - len(taken)
-        chosen = await _choose(server, own, scope, left, timeout)
+        chosen = await choose(server, own, scope, left, timeout)
         if chosen and not chosen[0].stride:
             plain += chosen
             break
+        if not chosen and await tidy_slots(server, scope, timeout=timeout):
+            continue
         got = await _begin(server, own, scope, chosen, timeout)
         taken += got
         if not chosen or len(taken) == room or len(got) == len(chosen) < left:
             break
     return taken
-
-
-# -- choosing -------------------------------------------------------------------------------------
-
-
-async def _choose(
-    server: Server, wish: Wish, scope: str, room: int, timeout: float | None
-) -> list[Chosen]:
-    """The tasks whose turn it is."""
-    how = Look(room, lines=room)
-    for _ in range(LOOKS):
-        view, stands = await look(server, scope, wish.queues, how, timeout=timeout)
-        if view.is_plain:
-            return sorted(Chosen(place) for place in view.lines[""].places)[:room]
-        if view.returning:
-            await carry_back(server, view.returning, timeout=timeout)
-            stands = None
-        if stands is None:
-            stands = await standing(server, scope, list(view.lines), timeout=timeout)
-        if stands.flow.ageing is not None and not how.every and server.layout.partitions > 1:
-            how = how._replace(every=True)
-            continue
-        is_stale = await _tell(server, wish, view, stands, timeout)
-        usable = [line for line in stands.lines if line_room(stands.flow, line) > 0]
-        enough = room + len(stands.lines) - len(usable)
-        if view.has_more_lines and (is_stale or how.lines < enough):
-            how = how._replace(lines=enough)
-            continue
-        shares = allocate(
-            stands.flow,
-            usable,
-            room,
-            present=stands.present,
-            in_flight=stands.in_flight,
-            started=stands.started,
-        )
-        if shares.short:
-            most = max(len(view.lines[key].places) for key in shares.short)
-            how = how._replace(few=4 * most)
-            continue
-        return [
-            Chosen(place, key, stride(stands.flow, key))
-            for key, count in shares.given.items()
-            for place in _most_urgent(stands.flow, view.lines[key].places)[:count]
-        ]
-    return []
-
-
-def _most_urgent(flow: Flow, places: Sequence[Place]) -> list[Place]:
-    return sorted(places, key=lambda one: (*urgency(flow, one.priority, one.ready), one.order))
-
-
-async def _tell(
-    server: Server, wish: Wish, view: View, stands: Standing, timeout: float | None
-) -> bool:
-    """Put together what the partitions know of lines and what the scope does. Partitions that do not
-    know how far a line is, or that it may not begin anything for a while, are told; whether any of
-    them has shown lines in a wrong order."""
-    turns: dict[int, list[Any]] = {}
-    sleeps: dict[int, list[Any]] = {}
-    rate = stands.flow.key_rate
-    for found, line, first in zip(
-        view.lines.values(), stands.lines, stands.first_starts, strict=True
-    ):
-        line.ready, line.more = len(found.places), found.has_more
-        for (part, queue), turn in found.turns.items():
-            if turn < line.passed:
-                turns.setdefault(part, []).append([queue, line.key, str(line.passed)])
-            if rate is not None and first is not None and line.started >= rate.limit:
-                wake = str(first + lease(rate.per))
-                sleeps.setdefault(part, []).append([queue, line.key, wake])
-        line.passed = max(line.passed, *found.turns.values(), 0)
-    calls = []
-    for part in {**turns, **sleeps}:
-        told = {"turns": turns.get(part, []), "sleeps": sleeps.get(part, [])}
-        calls.append(Call("begin", part, ["token", *TASKS], [pack(wish.packed() | told)]))
-    await server.each(calls, timeout=timeout)
-    return bool(turns)
 
 
 # -- beginning ------------------------------------------------------------------------------------
@@ -256,23 +145,29 @@ async def _begin(
         return _deliveries(server, outcomes)
     leases = []
     slots: dict[int, Return] = {}
+    rated: set[int] = set()
     for n, (one, outcome) in enumerate(zip(chosen, outcomes, strict=True)):
         if outcome[0] == b"granted":
             slot = [f"{ticket}:{n}", home, outcome[1].decode()] if outcome[1] else []
             if slot:
                 slots[len(leases)] = Return(home, f"{ticket}:{n}", one.place.name)
+            if outcome[2] == b"1":
+                rated.add(len(leases))
             leases.append((one, [names[n], *slot]))
     turns = [
         [queue, key.decode(), passed.decode()] for key, passed in moved for queue in wish.queues
     ]
     outcomes = await _lease(server, wish, leases, turns, timeout)
-    gone = [
-        slots[n]._replace(undo=one[0] != b"buried")
-        for n, one in enumerate(outcomes)
-        if one[0] != b"taken" and n in slots
-    ]
-    if gone:
-        await give_back(server, gone, timeout=timeout)
+    told = []
+    for n, outcome in enumerate(outcomes):
+        if outcome[0] != b"taken" and n in slots:
+            told.append(slots[n]._replace(undo=outcome[0] != b"buried"))
+        elif n in rated:
+            told.append(slots[n]._replace(began=int(outcome[1][2])))
+    if told:
+        # What was taken is taken: what cannot be told now costs others a lease at most.
+        with suppress(TryAgain, StoreFault):
+            await give_back(server, told, timeout=timeout)
     return _deliveries(server, outcomes)
 
 

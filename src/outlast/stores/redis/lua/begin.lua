@@ -8,7 +8,7 @@
 --          turns   list of {queue, key, pass}: how far lines are
 --          sleeps  list of {queue, key, time}: lines that may not hand out anything until then
 -- Returns  {"want", keys} or {"done", {outcome, …}, {{key, pass}, …}}, outcomes of grants or leases:
---          {"refused"} {"stuck", ticket} if it has a slot for good already, {"gone"} {"buried"} {"granted", end of its slot or ""}
+--          {"refused"} {"stuck", ticket} if it has a slot for good already, {"gone"} {"buried"} {"granted", end of its slot or "", "1" if it is to be told when it began}
 --          {"taken", claim, state (msgpack), bytes}
 
 -- include: head
@@ -83,7 +83,9 @@ local function granted(key, name, stride, ticket)
     end
     move_on(key, stride)
     local ends = slot_end(wish.lease, not wish.at_once)
-    local slot = { scope = scope, key = key, ticket = ticket, at = now_text, ['until'] = ends }
+    -- What is leased elsewhere counts for rates as if it began as late as it can, until that is told.
+    local begins = wish.at_once and now_text or ends
+    local slot = { scope = scope, key = key, ticket = ticket, at = begins, ['until'] = ends }
     if home then
         add_start(limits, slot)
     end
@@ -96,7 +98,7 @@ local function granted(key, name, stride, ticket)
     if wish.at_once then
         return hand_out(name, task, ends, home and ticket, home)
     end
-    return { 'granted', home and ends or '' }
+    return { 'granted', home and ends or '', home and (limits.rate or limits.key_rate) and '1' or '0' }
 end
 
 local function leased(name, ticket, home, slot_ends)

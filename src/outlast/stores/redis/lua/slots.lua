@@ -3,6 +3,7 @@
 -- ARGV[2]  msgpack list of: verb, name (of the task), and for
 --          force, extend  slot (scope, key, ticket), lease (microseconds, nil for good)
 --          drop           ticket, undo (whether it has not even begun)
+--          began          ticket, at
 -- Returns  {"want", keys} or {"done", {{"ok", end of the slot or ""} or {"no"}, …}}
 
 -- include: head
@@ -21,6 +22,14 @@ for n, wish in ipairs(cmsgpack.unpack(ARGV[2])) do
         local slot = drop_slot(wish.name, wish.ticket)
         if slot and wish.undo then
             remove_start(slot)
+        end
+    elseif wish.verb == 'began' then
+        local slot = find_slot(wish.name)
+        if slot and slot.ticket == wish.ticket then
+            remove_start(slot)
+            slot.at = wish.at
+            save_slot(wish.name, slot)
+            add_start(limits_of(slot.scope), slot)
         end
     else
         ends = slot_end(wish.lease, true)
