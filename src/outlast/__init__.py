@@ -35,6 +35,7 @@ from outlast.engine.retry import Retry
 from outlast.model.flow import Flow, Rate
 from outlast.model.place import InQueue
 from outlast.moving import move
+from outlast.schedules import Schedule
 
 __version__ = "0.1.0.dev0"
 
@@ -45,6 +46,7 @@ __all__ = [
     "Rate",
     "Retry",
     "RunHandle",
+    "Schedule",
     "Step",
     "Stop",
     "Workflow",

@@ -32,6 +32,8 @@ from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
 from outlast.ports.doorbell import Doorbell
 from outlast.ports.store import Store
+from outlast.schedules import Schedule, Schedules
+from outlast.schedules.keeper import PREFIX, keeper_of
 from outlast.worker import STEPS_AT_ONCE, Doorman, Relay, TaskWorker
 from outlast.worker.presence import Presence
 
@@ -65,6 +67,7 @@ class App(Starting):
     `watchers` are called with each commit of this process when it is durable. `queues` are those
     from which this process lets runs begin, by name or with their rules. `concurrency` is how many
     runs this process drives, and how many queued steps it does, at once (1,000 and 100).
+    `schedules` start workflows by the clock; they are kept in the store, see `app.schedules`.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class App(Starting):
         queues: Iterable[str | Flow] = (),
         concurrency: int | None = None,
         doorbell: str | Doorbell | None = None,
+        schedules: Iterable[Schedule] = (),
     ) -> None:
         check_ttl(lease)
         if concurrency is not None and concurrency < 1:
@@ -93,7 +97,9 @@ class App(Starting):
         opened = resolve(store, clock=clock) if isinstance(store, str) else store
         if isinstance(opened.clock, LeapingClock):
             opened = opened.clock.watched(opened)
+        declared = list(schedules)
         given = list(workflows)
+        given += {one.workflow: None for one in declared if one.workflow not in given}
         definitions = [workflow.definition for workflow in given]
         names = [definition.name for definition in definitions]
         twice = {name for name in names if names.count(name) > 1}
@@ -105,6 +111,8 @@ class App(Starting):
         children = {workflow.name: workflow.definition for workflow in reachable(given)}
         definitions += [one for name, one in children.items() if name not in names]
         codec = codec or JsonCodec()
+        keepers = {one.name: keeper_of(one, self, opened).definition for one in definitions}
+        definitions += keepers.values()
         self._engine = Engine(
             opened,
             definitions,
@@ -144,6 +152,10 @@ class App(Starting):
             ending=self._engine.ending,
             workflows=self._engine.workflows,
         )
+        self.schedules = Schedules(self, opened, codec, keepers)
+        self._declared = declared
+        for schedule in declared:
+            schedule.plan(codec)  # what is wrong with its input is said here
 
     @property
     def store(self) -> Store:
@@ -153,7 +165,7 @@ class App(Starting):
     @property
     def workflow_names(self) -> frozenset[str]:
         """The names of the workflows whose code is here."""
-        return frozenset(self._engine.workflows)
+        return frozenset(n for n in self._engine.workflows if not n.startswith(PREFIX))
 
     def definition(self, name: str) -> WorkflowDefinition | None:
         """The workflow of that name as it runs here, if its code is here."""
@@ -163,6 +175,8 @@ class App(Starting):
         """Open the store and go on with what is unfinished."""
         if self._owns_store:
             await self._opened.open()
+        for schedule in self._declared:
+            await self.schedules.declare(schedule)
         if self._relay is not None:
             await self._relay.open()
         await self._engine.open()
@@ -194,7 +208,7 @@ class App(Starting):
         """What this process says of itself to those who ask who works on the store."""
         return Worker(
             owner=self._engine.owner,
-            workflows=tuple(sorted(self._engine.workflows)),
+            workflows=tuple(sorted(self.workflow_names)),
             queues=self._worker.queues,
             runs=self._engine.driving,
             tasks=self._worker.doing,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from outlast.cli.codes import Exit
 from tests.cli.conftest import Invoke
 from tests.cli.stage import records
@@ -132,3 +134,40 @@ def test_queues_and_dead_tasks(outlast: Invoke) -> None:
     assert records(outlast("dead", "purge", "default", "--yes").stdout) == [
         {"queue": "default", "purged": 0}
     ]
+
+
+@pytest.mark.parametrize(
+    ("args", "told", "code"),
+    [
+        (["--to", "sqlite:///outlast.db"], "are both sqlite:///outlast.db", Exit.USAGE),
+        (["--to", "nowhere"], "does not name a store", Exit.USAGE),
+        (["--to", "postgresql://me:secret@localhost:1/x"], "cannot be reached", Exit.UNREACHABLE),
+        (["--from", "sqlite:///missing.db", "--to", "sqlite:///b.db"], "no store at", Exit.USAGE),
+        (["--to", "sqlite:///b.db", "statsu:open"], "did you mean 'status'?", Exit.USAGE),
+        (["--to", "sqlite:///b.db"], "add --yes", Exit.USAGE),
+        ([], "--to", Exit.USAGE),
+    ],
+)
+def test_a_move_that_cannot_be_changes_nothing(
+    outlast: Invoke, args: list[str], told: str, code: Exit
+) -> None:
+    """The same store, none, one that is not there or does not answer, nobody to ask: a sentence, an
+    exit code, and all runs are where they were."""
+    before = outlast("ls").stdout
+    done = outlast("move", *args)
+    assert done.exit_code == code, done.output
+    assert told in done.output
+    assert "secret" not in done.output
+    assert outlast("ls").stdout == before
+
+
+def test_a_dry_move_only_shows(outlast: Invoke) -> None:
+    """What would be moved, and nothing is; then what is moved is told of once more by `ls`."""
+    would = records(outlast("move", "--to", "sqlite:///b.db", "--dry-run", "status:failed").stdout)
+    assert {one["id"] for one in would} == {"order-lost", "order-lost~child.pack"}
+    moved = outlast("move", "--to", "sqlite:///b.db", "--yes", "id:order-done", "--json")
+    assert records(moved.stdout) == [{"moved": 2, "families": 1, "refused": 0}]
+    [left] = records(outlast("ls", "wait:moved").stdout)
+    assert left["id"] == "order-done"
+    [why] = records(outlast("why", "order-done").stdout)
+    assert "It was moved to sqlite:///b.db" in why["why"]

@@ -41,7 +41,7 @@ CALLS: dict[str, tuple[list[str], str]] = {
     "completion": (["completion", "zsh"], "#compdef outlast"),
 }  # fmt: skip
 # These run until they are told to stop, need something made before, or another process beside.
-ELSEWHERE = {"worker", "dev", "update", "import", "replay"}
+ELSEWHERE = {"worker", "dev", "update", "import", "replay", "schedules"}
 
 
 def test_every_command_is_tested_in_a_process() -> None:

@@ -69,6 +69,15 @@ def test_trip_saga() -> None:
     assert "returned" not in reykjavik
 
 
+def test_nightly_report() -> None:
+    """One report a night, also when the clocks go back; after an absence the last one is made up."""
+    shown = run("nightly_report.py")
+    nights = "nightly@20261024T003000Z, nightly@20261025T003000Z, nightly@20261026T013000Z"
+    assert f"three nights: {nights} (0 missed)" in shown
+    after = f"{nights}, nightly@20261029T013000Z, nightly@20261030T013000Z (2 missed)"
+    assert in_order(shown, f"after three days away: {after}", "now: 20 orders in eu")
+
+
 def test_import_map(tmp_path: Path) -> None:
     """Good rows are in the shop, bad ones in the report; running it again changes nothing."""
     for _ in range(2):

@@ -89,7 +89,7 @@ async def test_two_workers_on_a_rough_road(tmp_path: Path) -> None:
                 result = await server.result(f"job-{number}", timeout=60)
                 assert result == 2 * number + 2 * (number + 1000)
             async with asyncio.timeout(60):
-                while sum(waiting(queue)):
+                while sum(waiting(queue)):  # noqa: ASYNC110 - nobody here could tell
                     await asyncio.sleep(0.1)
             assert await store.claim_runs("looks", ttl=1) == []
     troubles = Counter[str]()

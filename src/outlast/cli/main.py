@@ -37,6 +37,7 @@ COMMANDS = {
     "queue": "queue",
     "workers": "workers",
     "dead": "dead",
+    "schedules": "schedules",
     "export": "export",
     "import": "importing",
     "replay": "replay",

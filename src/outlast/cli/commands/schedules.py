@@ -1,0 +1,220 @@
+"""`outlast schedules`: what is started by the clock, and how to change that while it runs."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+import click
+
+from outlast.cli.asking import confirm
+from outlast.cli.neutral import neutral
+from outlast.cli.session import Session, client_of, with_session
+from outlast.cli.table import Cell, Column
+from outlast.codecs import JsonCodec
+from outlast.errors import InvalidValue, NotFound
+from outlast.schedules import Schedules, ScheduleState
+
+NOTE = click.option("--note", default="", help="Why; kept in the audit of the schedule.")
+COLOURS = {"active": "green", "paused": "yellow", "failed": "red"}
+
+
+@click.group("schedules")
+def schedules_command() -> None:
+    """Schedules: list them, pause and resume them, start a run now or for a time that is past."""
+
+
+@schedules_command.command("ls")
+@with_session
+async def schedules_ls(session: Session) -> None:
+    """List the schedules of the store, by name.
+
+    \b
+      outlast schedules ls
+    """
+    out = session.out
+    async with _schedules(session) as schedules:
+        found = await schedules.list()
+    if out.json:
+        for one in found:
+            out.value(_record(one))
+        return
+    if not found:
+        out.note("there are no schedules: App(…, schedules=[outlast.Schedule(…)])")
+        return
+    columns = [
+        Column("SCHEDULE", 12),
+        Column("STATUS", None),
+        Column("WHEN", 8, 1),
+        Column("WORKFLOW", 8, 2),
+        Column("NEXT", None),
+        Column("FIRED", None, 3),
+    ]
+    out.table(
+        columns,
+        [
+            [
+                Cell(one.name),
+                Cell(one.status, COLOURS.get(one.status)),
+                Cell(_when(one)),
+                Cell(one.plan.workflow),
+                Cell("" if one.next is None else out.moment(one.next)),
+                Cell(f"{one.fired:,}"),
+            ]
+            for one in found
+        ],
+    )
+
+
+@schedules_command.command("show")
+@click.argument("name")
+@with_session
+async def schedules_show(session: Session, *, name: str) -> None:
+    """Show a schedule, where it stands, and what was done to it.
+
+    \b
+      outlast schedules show nightly
+    """
+    out = session.out
+    async with _schedules(session) as schedules:
+        one = await schedules.get(name)
+    if out.json:
+        out.value(_record(one))
+        return
+    plan = one.plan
+    out.line(f"{neutral(one.name)}: {neutral(plan.workflow)} {neutral(_when(one))}, {one.status}")
+    out.line(f"  overlap {plan.overlap}, catch up {plan.catch_up}, jitter {plan.jitter:g} s")
+    if one.next is not None:
+        out.line(f"  next {out.moment(one.next)}")
+    out.line(f"  fired {one.fired:,}, skipped {one.skipped:,}, missed {one.missed:,}")
+    if one.last:
+        out.line(f"  last {neutral(one.last)}")
+    for change in one.changes:
+        who = f" by {neutral(change.by)}" if change.by else ""
+        why = f": {neutral(change.note)}" if change.note else ""
+        out.line(f"  {out.moment(change.at)} {neutral(change.what)}{who}{why}")
+
+
+@schedules_command.command("pause")
+@click.argument("name")
+@NOTE
+@with_session
+async def schedules_pause(session: Session, *, name: str, note: str) -> None:
+    """Fire no more until it is resumed. What falls into the pause is not made up.
+
+    \b
+      outlast schedules pause nightly --note "the database moves"
+    """
+    async with _schedules(session) as schedules:
+        did = await schedules.pause(name, by=_who(), note=note)
+    _tell(session, name, "paused" if did else "was paused already")
+
+
+@schedules_command.command("resume")
+@click.argument("name")
+@NOTE
+@with_session
+async def schedules_resume(session: Session, *, name: str, note: str) -> None:
+    """Fire again, from now on.
+
+    \b
+      outlast schedules resume nightly
+    """
+    async with _schedules(session) as schedules:
+        did = await schedules.resume(name, by=_who(), note=note)
+    _tell(session, name, "resumed" if did else "was not paused")
+
+
+@schedules_command.command("trigger")
+@click.argument("name")
+@NOTE
+@with_session
+async def schedules_trigger(session: Session, *, name: str, note: str) -> None:
+    """Start a run now, whatever else is running.
+
+    \b
+      outlast schedules trigger nightly
+    """
+    async with _schedules(session) as schedules:
+        run = await schedules.trigger(name, by=_who(), note=note)
+    _tell(session, name, f"started {neutral(run.id)}", run=run.id)
+
+
+@schedules_command.command("backfill")
+@click.argument("name")
+@click.argument("start")
+@click.argument("end")
+@NOTE
+@with_session
+async def schedules_backfill(
+    session: Session, *, name: str, start: str, end: str, note: str
+) -> None:
+    """Start a run for each firing from START up to, not including, END. Runs that are there
+    already are left alone.
+
+    \b
+      outlast schedules backfill nightly 2026-11-01T00:00Z 2026-11-15T00:00Z
+    """
+    async with _schedules(session) as schedules:
+        runs = await schedules.backfill(name, _moment(start), _moment(end), by=_who(), note=note)
+    _tell(session, name, f"{len(runs):,} firings have runs", runs=runs)
+
+
+@schedules_command.command("rm")
+@click.argument("name")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@with_session
+async def schedules_rm(session: Session, *, name: str, yes: bool) -> None:
+    """Remove a schedule. Its runs stay. One that an app declares comes back when that opens.
+
+    \b
+      outlast schedules rm nightly --yes
+    """
+    async with _schedules(session) as schedules:
+        await schedules.get(name)
+        if not yes:
+            await confirm(f"remove schedule {name}?", "add --yes to remove it without being asked")
+        if not await schedules.delete(name):
+            raise NotFound("schedule", name)
+    _tell(session, name, "removed")
+
+
+@asynccontextmanager
+async def _schedules(session: Session) -> AsyncIterator[Schedules]:
+    async with session.store() as store:
+        yield Schedules(client_of(store), store, JsonCodec(), {})
+
+
+def _tell(session: Session, name: str, did: str, **more: Any) -> None:
+    if session.out.json:
+        session.out.value({"schedule": name, "did": did, **more})
+    else:
+        session.out.line(f"{neutral(name)}: {did}")
+
+
+def _record(one: ScheduleState) -> dict[str, Any]:
+    plan = {field: getattr(one.plan, field) for field in one.plan.__struct_fields__}
+    state = {field: getattr(one, field) for field in one.__struct_fields__ if field != "plan"}
+    return {**plan, **state}
+
+
+def _when(one: ScheduleState) -> str:
+    plan = one.plan
+    return f"every {plan.every:g} s" if plan.cron is None else f"{plan.cron} {plan.timezone}"
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidValue(f"{text!r} is not a time: use 2026-11-15T02:00Z") from None
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # nobody has a name here
+        return ""

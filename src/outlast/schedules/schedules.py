@@ -1,0 +1,223 @@
+"""What can be done to schedules from outside: stored, seen by all workers, on record."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from outlast.client import Client, RunHandle
+from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.turn import begun
+from outlast.errors import InvalidValue, NotFound, RunExists, TryAgain, WorkflowMisuse
+from outlast.model.commit import Creation
+from outlast.model.ids import new_id
+from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.query import RunQuery
+from outlast.model.run import Run
+from outlast.ports.codec import Codec
+from outlast.ports.histories import accepted
+from outlast.ports.store import Store
+from outlast.schedules.keeper import PREFIX, Change, State, Wish
+from outlast.schedules.plan import Plan, Schedule, check_schedule_name
+from outlast.schedules.timing import firings, jitter, stamp
+
+T = TypeVar("T")
+KIND = {"outlast.kind": "schedule"}
+PATIENCE = 30.0
+PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+
+
+class ScheduleState(Struct, frozen=True, kw_only=True):
+    """A schedule and where it stands."""
+
+    plan: Plan
+    status: str  # active, paused, or how its run has ended
+    next: datetime | None
+    last: str
+    fired: int
+    skipped: int
+    missed: int
+    changes: list[Change]
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.plan.name
+
+
+class Schedules:
+    """The schedules of a store: ``app.schedules``."""
+
+    def __init__(
+        self,
+        client: Client,
+        store: Store,
+        codec: Codec,
+        keepers: Mapping[str, WorkflowDefinition],
+    ) -> None:
+        self._client = client
+        self._opened = store
+        self._codec = codec
+        self._keepers = keepers  # by the name of the workflow that they start
+
+    # -- changing -----------------------------------------------------------------------------
+
+    async def create(self, schedule: Schedule) -> None:
+        """Keep a new schedule; `RunExists` if there is one of that name that has not ended."""
+        plan = schedule.plan(self._codec)
+        try:
+            await self._begin(plan, Creation.NEW)
+        except RunExists:
+            run = await self._client.get(run_id_of(plan.name))
+            if not run.status.terminal:
+                raise
+            await self._begin(plan, Creation.REPLACE)
+
+    async def change(self, schedule: Schedule, *, by: str = "", note: str = "") -> bool:
+        """Let a schedule be another one from now on, paused or not as it is; whether it was."""
+        plan = schedule.plan(self._codec)
+        return await self._ask(schedule.name, "change", Wish(plan=plan, by=by, note=note), bool)
+
+    async def declare(self, schedule: Schedule) -> None:
+        """Create it if it is not there, and change it if it is another one."""
+        plan = schedule.plan(self._codec)
+        try:
+            await self._begin(plan, Creation.NEW)
+        except RunExists:
+            run = await self._client.get(run_id_of(plan.name))
+            present = self._plan(run)
+            if present == plan:
+                return
+            if run.status.terminal or run.workflow != f"{PREFIX}{plan.workflow}":
+                await self._begin(plan, Creation.REPLACE)
+            else:
+                await self._tell(plan.name, "change", Wish(plan=plan, by="code"))
+
+    async def pause(self, name: str, *, by: str = "", note: str = "") -> bool:
+        """Fire no more until it is resumed; whether it was not paused before."""
+        return await self._ask(name, "pause", Wish(by=by, note=note), bool)
+
+    async def resume(self, name: str, *, by: str = "", note: str = "") -> bool:
+        """Fire again, from now on; whether it was paused."""
+        return await self._ask(name, "resume", Wish(by=by, note=note), bool)
+
+    async def trigger(self, name: str, *, by: str = "", note: str = "") -> RunHandle[Any]:
+        """Start a run now, whatever else is running or paused."""
+        now = await self._store.now()
+        run_id = f"{check_schedule_name(name)}@{stamp(now.replace(microsecond=0))}-{new_id()[-6:]}"
+        wish = Wish(run_id=run_id, by=by, note=note)
+        await self._ask(name, "trigger", wish, str, dedup=run_id)
+        return RunHandle(self._client, run_id)
+
+    async def backfill(
+        self, name: str, start: datetime, end: datetime, *, by: str = "", note: str = ""
+    ) -> list[str]:
+        """Start a run for each firing from `start` up to, not including, `end`; their ids. Runs
+        that are there already are left alone."""
+        for moment in (start, end):
+            if moment.tzinfo is None:
+                raise InvalidValue(f"{moment.isoformat()} has no time zone: give it one")
+        if not start < end:
+            raise InvalidValue("the time to backfill ends before it begins: use start < end")
+        wish = Wish(start=start.astimezone(UTC), end=end.astimezone(UTC), by=by, note=note)
+        return await self._ask(name, "backfill", wish, list[str])
+
+    async def delete(self, name: str) -> bool:
+        """Remove a schedule, and what is known of it; whether it was there. Its runs stay."""
+        return await self._client.delete(run_id_of(check_schedule_name(name)))
+
+    # -- reading ------------------------------------------------------------------------------
+
+    async def get(self, name: str) -> ScheduleState:
+        """A schedule and where it stands; `NotFound` if there is none."""
+        try:
+            run = await self._client.get(run_id_of(check_schedule_name(name)))
+        except NotFound:
+            raise NotFound("schedule", name) from None
+        return self._state(run)
+
+    async def list(self) -> list[ScheduleState]:
+        """All schedules, by name."""
+        found = [self._state(run) async for run in self._runs()]
+        return sorted(found, key=lambda one: one.name)
+
+    # -- how ----------------------------------------------------------------------------------
+
+    @property
+    def _store(self) -> Store:
+        return self._opened
+
+    def _runs(self) -> AsyncIterator[Run]:
+        return self._store.find_all(RunQuery(attributes=dict(KIND)))
+
+    async def _begin(self, plan: Plan, creation: Creation) -> None:
+        keeper = self._keepers.get(plan.workflow)
+        if keeper is None:
+            raise WorkflowMisuse(
+                f"workflow {plan.workflow!r} is not registered: App(…, workflows=[{plan.workflow}])"
+            )
+        input, _, _ = keeper.signature.encode_call(self._codec, (plan,), {})
+        run_id = run_id_of(plan.name)
+        commit = begun(keeper, input, run_id=run_id, creation=creation, attributes=dict(KIND))
+        for pause in PAUSES:
+            with suppress(TryAgain):  # others may be about to do the same
+                accepted((await self._store.commit([commit]))[0])
+                return
+            await self._store.clock.sleep(pause)
+        accepted((await self._store.commit([commit]))[0])
+
+    async def _ask(
+        self, name: str, what: str, wish: Wish, type: type[T], *, dedup: str | None = None
+    ) -> T:
+        run_id = run_id_of(check_schedule_name(name))
+        try:
+            answer: T = await self._client.update(
+                run_id, what, wish, type, dedup=dedup, timeout=PATIENCE
+            )
+            return answer
+        except NotFound:
+            raise NotFound("schedule", name) from None
+
+    async def _tell(self, name: str, what: str, wish: Wish) -> None:
+        data = self._codec.encode(wish, Wish, where=f"update {what!r}")
+        item = Item(kind="update", name=what, id=new_id(), data=data)
+        [receipt] = await self._store.send([Send(run_id=run_id_of(name), item=item)])
+        if not isinstance(receipt, Receipt):
+            raise receipt
+
+    def _plan(self, run: Run) -> Plan:
+        published = run.ctx.get("plan")
+        if published is None:  # nobody has begun to keep it
+            published = msgspec.json.decode(run.input or b"{}", type=dict[str, Raw])["plan"]
+        plan: Plan = self._codec.decode(published, Plan, where="plan of a schedule")
+        return plan
+
+    def _state(self, run: Run) -> ScheduleState:
+        plan = self._plan(run)
+        published = run.ctx.get("state")
+        state = State(cursor=run.created_at)
+        if published is not None:
+            state = self._codec.decode(published, State, where="state of a schedule")
+        status = "paused" if state.paused else "active"
+        over = run.status.terminal
+        coming = None if over or state.paused else next(firings(plan, state.cursor), None)
+        return ScheduleState(
+            plan=plan,
+            status=str(run.status) if over else status,
+            next=None if coming is None else coming + jitter(plan, coming),
+            last=state.last,
+            fired=state.fired,
+            skipped=state.skipped,
+            missed=state.missed,
+            changes=state.changes,
+        )
+
+
+def run_id_of(name: str) -> str:
+    """The run that keeps a schedule."""
+    return f"schedule@{name}"

@@ -1,0 +1,106 @@
+"""Moves between stores, and counts, broken."""
+
+from __future__ import annotations
+
+from outlast.testing.mutation import Mutant
+
+MOVER = "moving/mover.py"
+CARGO = "moving/cargo.py"
+SEALING = "moving/sealing.py"
+MOVING = tuple(
+    f"tests/moving/test_moving.py::test_{name}"
+    for name in (
+        "whoever_asks_is_told_where",
+        "only_what_matches_is_moved_and_with_its_family",
+        "an_id_that_is_taken_there_stays_here",
+        "killed_before_any_write",
+    )
+)
+COUNTS = ("tests/conformance/test_sqlite.py::TestSqliteStore",)
+
+MUTANTS = [
+    Mutant(
+        "moving: what has arrived is brought again",
+        MOVER,
+        "            if there is not None and there.uid == run.uid:",
+        "            if there is not None and there.uid == run.uid and False:",
+        MOVING,
+    ),
+    Mutant(
+        "moving: an id that is taken is taken all the same",
+        MOVER,
+        "            if there is not None and there.uid != run.uid and there.moved_to is None:",
+        "            if False:",
+        MOVING,
+    ),
+    Mutant(
+        "moving: what another mover has left is not settled",
+        MOVER,
+        "                if there.owner is None or not there.owner.startswith(MOVER):",
+        "                if True:",
+        MOVING,
+    ),
+    Mutant(
+        "moving: what is begun is not finished first",
+        MOVER,
+        "            if run.moved_to is None or is_sealed(run):",
+        "            if run.moved_to is None:",
+        MOVING,
+    ),
+    Mutant(
+        "moving: the seal is brought along",
+        CARGO,
+        "    cargo.events = cargo.events[:-1]",
+        "    cargo.events = list(cargo.events)",
+        MOVING,
+    ),
+    Mutant(
+        "moving: what was consumed can be sent again",
+        CARGO,
+        "            for id in (() if ended else self.receipts)",
+        "            for id in (() if ended else self.receipts) if id in numbered",
+        MOVING,
+    ),
+    Mutant(
+        "moving: tasks stay behind",
+        SEALING,
+        "        tasks=tuple(Raw(to_json(task)) for task in owned.tasks),",
+        "        tasks=(),",
+        MOVING,
+    ),
+    Mutant(
+        "moving: timers stay behind",
+        SEALING,
+        "        timers=tuple(timers),",
+        "        timers=(),",
+        MOVING,
+    ),
+    Mutant(
+        "moving: facts stay behind",
+        CARGO,
+        "        fact = None if hash in seals else await store.find_fact(hash, root=root)",
+        "        fact = None",
+        MOVING,
+    ),
+    Mutant(
+        "moving: whoever asks is not told where",
+        "client/moves.py",
+        "                raise Moved(run_id, run.moved_to)",
+        "                return",
+        MOVING,
+    ),
+    Mutant(
+        "counts: a run that turns is counted twice",
+        "stores/sqlite/book.py",
+        "                self._count(row, -1)\n                row.status = str(value)",
+        "                row.status = str(value)",
+        COUNTS,
+    ),
+    Mutant(
+        "counts: what is deleted is counted on",
+        "stores/sqlite/deleting.py",
+        "    add_counts(connection, {pair: -number for pair, number in gone.items()})",
+        "    add_counts(connection, {})",
+        COUNTS,
+    ),
+]

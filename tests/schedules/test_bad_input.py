@@ -1,0 +1,96 @@
+"""What cannot be a schedule is refused where it is written, with the reason."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast.errors import InvalidId, InvalidValue, NotFound, WorkflowMisuse
+from outlast.stores.memory import MemoryStore
+
+
+@outlast.workflow
+async def report(region: str) -> None:
+    return None
+
+
+NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - that is the point
+GOOD: dict[str, Any] = {"cron": "0 2 * * *", "input": {"region": "eu"}}
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "never": ({"cron": "0 0 30 2 *"}, "day-of-month"),
+    "never on a weekday": ({"cron": "0 0 * 2 MON#6"}, "day-of-week"),
+    "few fields": ({"cron": "* * *"}, "five fields"),
+    "minute": ({"cron": "61 * * * *"}, "minute"),
+    "words": ({"cron": "whenever you like, please !"}, "minute"),
+    "empty": ({"cron": ""}, "fields"),
+    "long": ({"cron": ",".join(["1"] * 5000) + " * * * *"}, "shorter"),
+    "zone": ({"timezone": "Mars/Olympus"}, "time zone"),
+    "zone as a path": ({"timezone": "../../etc/passwd"}, "time zone"),
+    "zone as nothing": ({"timezone": ""}, "time zone"),
+    "jitter": ({"jitter": -1}, "jitter"),
+    "jitter in days": ({"jitter": timedelta(days=2)}, "jitter"),
+    "jitter nan": ({"jitter": math.nan}, "jitter"),
+    "neither": ({"cron": None}, "one of cron"),
+    "both": ({"every": 60}, "one of cron"),
+    "interval of zero": ({"cron": None, "every": 0}, "every=0"),
+    "interval below": ({"cron": None, "every": -5}, "every=-5"),
+    "interval nan": ({"cron": None, "every": math.nan}, "every=nan"),
+    "interval for ever": ({"cron": None, "every": math.inf}, "ten years"),
+    "interval too fine": ({"cron": None, "every": 0.01}, "1 second"),
+    "overlap": ({"overlap": "both"}, "allow, skip, wait, cancel"),
+    "catch up": ({"catch_up": "some"}, "none, last, all"),
+    "limit": ({"catch_up_limit": 0}, "catch_up_limit"),
+    "limit too large": ({"catch_up_limit": 10**6}, "catch_up_limit"),
+    "no zone": ({"starts_at": NAIVE}, "no time zone"),
+    "no time left": (
+        {"starts_at": datetime(2026, 1, 1, 3, tzinfo=UTC),
+         "ends_at": datetime(2026, 1, 1, 4, tzinfo=UTC)},
+        "never fires",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_schedule_that_cannot_be(what: str) -> None:
+    """Before there is an app, or a store."""
+    options, said = BAD[what]
+    with pytest.raises(InvalidValue) as refused:
+        outlast.Schedule("s", report, **{**GOOD, **options})
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["", "a@b", "a:b", "x" * 201, "schedule", "a~b", "a\n"])
+def test_a_name_that_its_runs_could_not_have(name: str) -> None:
+    """It stands in their ids."""
+    with pytest.raises(InvalidId):
+        outlast.Schedule(name, report, **GOOD)
+
+
+def test_something_that_is_no_workflow() -> None:
+    """Said with what to do."""
+    with pytest.raises(WorkflowMisuse, match="decorate"):
+        outlast.Schedule("s", lambda: None, cron="@daily")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("input", [{}, {"region": "eu", "colour": 1}, {"country": "de"}])
+def test_input_that_does_not_fit(input: dict[str, Any]) -> None:
+    """Said by the app that is given it, before it opens."""
+    schedule = outlast.Schedule("s", report, cron="@daily", input=input)
+    with pytest.raises(InvalidValue, match="input of schedule 's'"):
+        outlast.App(MemoryStore(), schedules=[schedule])
+
+
+async def test_acting_on_what_is_not_there_or_wrong() -> None:
+    """A schedule that nobody made, a time without zone, a time that ends before it begins."""
+    now = datetime.now(UTC)
+    async with outlast.App(MemoryStore(), workflows=[report]) as app:
+        with pytest.raises(NotFound, match="schedule 'nope'"):
+            await app.schedules.pause("nope")
+        with pytest.raises(InvalidValue, match="time zone"):
+            await app.schedules.backfill("s", NAIVE, now)
+        with pytest.raises(InvalidValue, match="start < end"):
+            await app.schedules.backfill("s", now, now)
