@@ -48,6 +48,7 @@ LISTENING_SECONDS = 5.0
 JITTER = 0.2
 CLAIM_AT_ONCE = 100
 RUNS_AT_ONCE = 1000
+LOOK_AT_ALL = 100
 RESUME_AT_ONCE = 16
 """Histories that are read at the same time: one after the other would cost a round trip each."""
 
@@ -155,7 +156,9 @@ class Engine:
             drive.poke()
 
     def _heard(self, run_ids: Collection[str] | None) -> None:
-        for run_id in self._drives if run_ids is None else run_ids:
+        if run_ids is None:  # it may be any: many look by themselves, now and then
+            run_ids = list(self._drives) if len(self._drives) <= LOOK_AT_ALL else ()
+        for run_id in run_ids:
             self.poke(run_id)
 
     def drop(self, run_id: str) -> None:

@@ -137,6 +137,11 @@ class Database:
         writer = self._opened().writer
         return await writer.run(work, inline=rows <= SMALL and self._inline, timeout=timeout)
 
+    def foreign_version(self) -> int | None:
+        """A number that changes when another process writes; None if it cannot be seen now."""
+        state = self._state
+        return None if state is None or state.pid != os.getpid() else state.writer.foreign_version()
+
     async def fold(self, *, timeout: float | None = None) -> bool:
         """Fold the log into the file now; whether no reader held it up."""
         return await self._opened().writer.fold(timeout=timeout)

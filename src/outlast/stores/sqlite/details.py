@@ -28,6 +28,7 @@ from outlast.stores.sqlite import deleting, inboxes, parts, tasks
 from outlast.stores.sqlite.connection import Connect, Synchronous, connect
 from outlast.stores.sqlite.database import MANY, Database
 from outlast.stores.sqlite.log import HARD_LIMIT, LIMIT
+from outlast.stores.sqlite.notifier import SqliteNotifier
 from outlast.stores.sqlite.session import Session
 
 
@@ -60,6 +61,7 @@ class SqliteDetails(Store):
         full = synchronous == "full"
         self.durability = Durability.POWER_LOSS if full else Durability.PROCESS_CRASH
         self._session = Session(database, StoreClosed)
+        self.notifier = SqliteNotifier(database.foreign_version)
 
     # -- inbox --------------------------------------------------------------------------------
 

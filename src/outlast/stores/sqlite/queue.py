@@ -24,6 +24,7 @@ from outlast.stores.sqlite import flowing, seeing
 from outlast.stores.sqlite.connection import Connect, Connection, Synchronous, connect, scalar
 from outlast.stores.sqlite.database import MANY, Database
 from outlast.stores.sqlite.flowing import next_tasks
+from outlast.stores.sqlite.notifier import SqliteNotifier
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.session import Session
 from outlast.stores.sqlite.tasks import (
@@ -78,6 +79,8 @@ class SqliteQueue(Queue):
                 connect=connect,
             )
             self._session = Session(database, QueueClosed)
+            if notifier is None:
+                self.notifier = SqliteNotifier(database.foreign_version)
 
     async def open(self) -> None:
         await self._session.open()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome
-from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.faults import is_harmless
 from outlast.stores.sqlite.lane import AwaitedJob, Job, Lane, Work
 from outlast.stores.sqlite.log import Log
@@ -46,6 +46,17 @@ class Writer(Lane):
     async def run(self, work: Work[T], *, inline: bool, timeout: float | None) -> T:
         inline = inline and self._is_fast() and not self._log.is_overfull
         return await super().run(work, inline=inline, timeout=timeout)
+
+    def foreign_version(self) -> int | None:
+        """What SQLite says about commits of others, unless this connection is at work."""
+        if not self._mutex.acquire(blocking=False):
+            return None
+        try:
+            return int(scalar(self.connection, "PRAGMA data_version"))
+        except Exception:  # noqa: BLE001 - it was only to look
+            return None
+        finally:
+            self._mutex.release()
 
     def perform(self, work: Work[T], job: Job | None) -> T:
         if self._log.is_overfull and job is not None and job.work != self._fold:

@@ -1,0 +1,71 @@
+"""A doorbell between processes on one file: nobody can ring there, but everybody can see that somebody
+else has written.
+
+::
+
+    commit here ── ring ──▶ waiters here, at once
+    commit of another process ──▶ a number in the file ◀── every tenth of a second, while somebody
+                                                           waits: has it changed?
+
+The number is SQLite's `data_version` as the connection that writes sees it: it changes when somebody
+else commits, and not when we do. To look costs microseconds, and no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from outlast.model.decision import News
+from outlast.ports.clock import Clock, SystemClock
+from outlast.ports.notifier import LocalNotifier
+
+LOOK = 0.1
+BETWEEN_LOOKS = 1.0
+"""Seconds between two times that those who hold runs are told."""
+
+
+class SqliteNotifier(LocalNotifier):
+    """Rings here, and for what others write while somebody waits here. `version` gives the number, or
+    None if it cannot be seen now. Where time is not the machine's, nobody looks."""
+
+    def __init__(self, version: Callable[[], int | None]) -> None:
+        super().__init__()
+        self._version = version
+        self._seen: int | None = None
+        self._waiters = 0
+        self._told, self._is_owed = -BETWEEN_LOOKS, False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def wait(
+        self, clock: Clock, seconds: float, *, since: int, news: News | None = None
+    ) -> bool:
+        if not isinstance(clock, SystemClock):
+            return await super().wait(clock, seconds, since=since, news=news)
+        self._count(1)
+        try:
+            if self._loop is None or self._loop.is_closed():
+                self._loop = asyncio.get_running_loop()
+                self._look()
+            return await super().wait(clock, seconds, since=since, news=news)
+        finally:
+            self._count(-1)
+
+    def _count(self, waiters: int) -> None:
+        with self._lock:
+            self._waiters += waiters
+
+    def _look(self) -> None:
+        loop = self._loop
+        if loop is None or not self._waiters:
+            self._loop = None
+            return
+        version = self._version()
+        if version is not None and version != self._seen:
+            self._seen, self._is_owed = version, True
+            self.wake()
+        # Nobody knows for which run it was, so who holds many has to look at all of them.
+        if self._is_owed and loop.time() - self._told >= BETWEEN_LOOKS:
+            self._told, self._is_owed = loop.time(), False
+            self._tell_listeners(None)
+        loop.call_later(LOOK, self._look)

@@ -1,0 +1,72 @@
+"""Processes on one file hear of each other's commits."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import outlast
+from outlast.model import Commit, Run
+from outlast.ports import SystemClock
+from outlast.stores.sqlite import SqliteStore
+from outlast.testing.clock import ManualClock
+
+
+async def begin(store: SqliteStore, id: str) -> None:
+    """A new run."""
+    await store.commit([Commit(run_id=id, create=Run(id=id, workflow="nobody's"))])
+
+
+async def test_the_number_tells_others_from_us(tmp_path: Path) -> None:
+    """It changes with a commit of another process, and not with our own."""
+    async with SqliteStore(tmp_path / "a.db") as here, SqliteStore(tmp_path / "a.db") as there:
+        database = here._session.database
+        before = database.foreign_version()
+        assert before is not None
+        await begin(here, "ours")
+        assert database.foreign_version() == before
+        await begin(there, "theirs")
+        assert database.foreign_version() != before
+    assert database.foreign_version() is None
+
+
+@pytest.mark.proves("I24")
+async def test_whoever_waits_hears_another_process(tmp_path: Path) -> None:
+    """Long before it would look by itself."""
+    async with SqliteStore(tmp_path / "a.db") as here, SqliteStore(tmp_path / "a.db") as there:
+        bell = here.notifier
+        # The first look finds a number that is new.
+        assert await bell.wait(SystemClock(), 3600, since=bell.rings)
+        waiting = asyncio.create_task(bell.wait(SystemClock(), 3600, since=bell.rings))
+        await begin(there, "r")
+        assert await waiting
+
+
+@pytest.mark.proves("I24")
+async def test_a_run_begun_elsewhere_is_taken_up(tmp_path: Path) -> None:
+    """And its result is heard of where it was begun."""
+
+    @outlast.workflow
+    async def double(number: int) -> int:
+        return 2 * number
+
+    url = f"sqlite:///{tmp_path}/a.db"
+    async with outlast.App(url, workflows=[double]), outlast.App(url) as client:
+        for number in range(3):
+            run = await client.start(double, number, here=False)
+            assert await run.result(timeout=60) == 2 * number
+
+
+async def test_virtual_time_knows_no_looking(tmp_path: Path) -> None:
+    """Where a test moves time, only its own rings count."""
+    clock = ManualClock()
+    async with SqliteStore(tmp_path / "a.db", clock=clock) as here:
+        waiting = asyncio.create_task(here.notifier.wait(clock, 60, since=here.notifier.rings))
+        async with SqliteStore(tmp_path / "a.db") as there:
+            await begin(there, "r")
+        while not clock.sleepers:  # noqa: ASYNC110 - the clock has no event
+            await asyncio.sleep(0)
+        clock.advance(61)
+        assert await waiting is False
