@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import outlast
-from outlast.app import resolve
 from outlast.errors import InvalidValue, WorkflowMisuse
 from outlast.ports import Durability
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
+from outlast.urls import resolve
 
 
 @pytest.mark.proves("D-04", "C-01")
@@ -52,7 +52,7 @@ def test_an_adapter_is_imported_when_its_url_is_used() -> None:
     """`import outlast` loads no adapter; naming one loads that one alone."""
     code = (
         "import sys, outlast\n"
-        "from outlast.app import resolve\n"
+        "from outlast.urls import resolve\n"
         "loaded = lambda: sorted(m for m in sys.modules if m.startswith('outlast.stores.'))\n"
         "assert loaded() == [], loaded()\n"
         "resolve('memory:')\n"

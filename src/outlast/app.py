@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,7 +18,7 @@ from outlast.engine.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
 from outlast.engine.execution import current_execution
 from outlast.engine.watching import Watcher
-from outlast.errors import Closed, InvalidValue, MissingExtra, RunExists, WorkflowMisuse
+from outlast.errors import Closed, InvalidValue, RunExists, WorkflowMisuse
 from outlast.model.claim import check_ttl
 from outlast.model.commit import Creation
 from outlast.model.flow import Flow, check_flow
@@ -34,26 +33,11 @@ from outlast.ports.doorbell import Doorbell
 from outlast.ports.store import Store
 from outlast.schedules import Schedule, Schedules
 from outlast.schedules.keeper import PREFIX, keeper_of
+from outlast.urls import resolve, resolve_doorbell
 from outlast.worker import STEPS_AT_ONCE, Doorman, Relay, TaskWorker
 from outlast.worker.presence import Presence
 
 R = TypeVar("R")
-
-# URL scheme → (module, class, extra). Imported when asked for, so that nothing else is.
-_STORES = {
-    "memory": ("outlast.stores.memory", "MemoryStore", None),
-    "postgres": ("outlast.stores.postgres", "PostgresStore", "postgres"),
-    "postgresql": ("outlast.stores.postgres", "PostgresStore", "postgres"),
-    "sqlite": ("outlast.stores.sqlite", "SqliteStore", None),
-    "redis": ("outlast.stores.redis", "RedisStore", "redis"),
-    "rediss": ("outlast.stores.redis", "RedisStore", "redis"),
-    "redis+sentinel": ("outlast.stores.redis", "RedisStore", "redis"),
-    "redis+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
-    "rediss+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
-}
-_DOORBELLS = dict.fromkeys(
-    ("sqs", "sqs+http", "sqs+https"), ("outlast.queues.sqs", "SqsDoorbell", "sqs")
-)
 
 
 class App(Starting):
@@ -320,35 +304,3 @@ def _with_queues(steps: Iterable[Step[..., Any]]) -> list[StepDefinition]:
                 "of `steps`, or declare it with step(queue=…)"
             )
     return definitions
-
-
-def resolve(url: str, *, clock: Clock | None = None) -> Store:
-    """The store that a URL names: ``sqlite:///shop.db``, ``memory:``."""
-    scheme, store_class = _adapter(url, _STORES, "store")
-    store: Store
-    store = store_class(clock=clock) if scheme == "memory" else store_class(url, clock=clock)
-    return store
-
-
-def resolve_doorbell(url: str) -> Doorbell:
-    """The doorbell that a URL names: ``sqs://bell?region=eu-central-1``."""
-    doorbell: Doorbell = _adapter(url, _DOORBELLS, "doorbell")[1].at(url)
-    return doorbell
-
-
-def _adapter(
-    url: str, known: Mapping[str, tuple[str, str, str | None]], what: str
-) -> tuple[str, Any]:
-    scheme, colon, _ = url.partition(":")
-    if scheme not in known or not colon:
-        # Not the whole of it: what comes after may have a password.
-        schemes = ", ".join(f"{name}:" for name in sorted(known))
-        shown = f"{scheme}:…" if colon else url
-        raise InvalidValue(
-            f"{shown!r} does not name a {what}: use a URL that starts with {schemes}"
-        )
-    module, name, extra = known[scheme]
-    try:
-        return scheme, getattr(importlib.import_module(module), name)
-    except ImportError as error:
-        raise MissingExtra(f"{scheme} needs an extra: pip install 'outlast[{extra}]'") from error

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import boto3
 
-from outlast.app import resolve
 from outlast.stores.redis import RedisStore
 from outlast.testing.checker import Dump, dump
+from outlast.urls import resolve
 from tests.sqlite_processes.crew import pause_for
 from tools.serving import sqs
 from tools.serving.postgres import Cluster

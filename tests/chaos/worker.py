@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import outlast
-from outlast.app import resolve
 from outlast.ports import Store
 from outlast.testing.checker import RecordingStore
+from outlast.urls import resolve
 from tests.chaos.ledgers import OpLog, Pulse
 from tests.chaos.workflows import ALL_KINDS, LEASE, STEPS
 from tests.engine_kills.ledgers import Ledger, keep_effects

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from outlast.app import resolve
 from outlast.cli.codes import Exit
 from outlast.cli.exports import tree_of, write
 from outlast.cli.redaction import Redaction
@@ -20,6 +19,7 @@ from outlast.model.fact import Fact
 from outlast.model.payloads import MapCompleted, MapStarted, WorkflowStarted, to_event
 from outlast.model.run import Run
 from outlast.ports.histories import accepted
+from outlast.urls import resolve
 from tests.cli.conftest import Invoke
 from tests.cli.stage import records
 

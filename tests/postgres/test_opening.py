@@ -8,11 +8,11 @@ import asyncpg
 import pytest
 
 import outlast
-from outlast.app import resolve
 from outlast.errors import InvalidValue, NotAStore, StoreClosed, StoreFault, Unavailable
 from outlast.model import Commit, Committed, Event, Run, Task
 from outlast.ports import Durability
 from outlast.stores.postgres import PostgresQueue, PostgresStore
+from outlast.urls import resolve
 from tests.postgres.conftest import MakeRole
 from tests.postgres.places import SCHEMA, ask, direct, pooled
 

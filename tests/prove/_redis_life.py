@@ -20,10 +20,10 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
 import outlast
-from outlast.app import resolve
 from outlast.model import Status
 from outlast.stores.redis import RedisStore
 from outlast.testing.checker import dump
+from outlast.urls import resolve
 from tests.engine_kills.accompanying import Companion
 from tests.engine_kills.killing import Evidence
 from tests.engine_kills.ledgers import Effect, Ledger, Told, keep_effects, read

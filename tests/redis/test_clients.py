@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis, RedisCluster
 
-from outlast.app import App, resolve
+from outlast.app import App
 from outlast.errors import InvalidValue, NotAStore, SchemaTooNew, StoreFault, UnsafeStorage
 from outlast.model import Commit, Creation, Run
 from outlast.ports import Durability
@@ -17,6 +17,7 @@ from outlast.stores.redis.location import Location
 from outlast.stores.redis.scripts import all_scripts
 from outlast.testing.clock import ManualClock
 from outlast.testing.conformance.scenario import begin, done, events
+from outlast.urls import resolve
 from tests.redis.servers import CLUSTER, SINGLE, again, own_prefix, url_of
 
 pytestmark = pytest.mark.server

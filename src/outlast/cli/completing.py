@@ -10,12 +10,12 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from outlast.app import resolve
 from outlast.cli.neutral import neutral
 from outlast.cli.place import check_exists, find_place
 from outlast.errors import OutlastError
 from outlast.model.query import RunQuery
 from outlast.ports.store import Store
+from outlast.urls import resolve
 
 SECONDS = 2.0
 OFFERED, LOOKED_AT = 50, 2_000

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import click
 
-from outlast.app import resolve
 from outlast.cli.output import Output
 from outlast.cli.place import Place, check_exists, find_place
 from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.errors import Unavailable
 from outlast.ports.store import Store
+from outlast.urls import resolve
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONNECT_SECONDS = 15.0

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from outlast.app import resolve
 from outlast.errors import (
     Busy,
     InvalidValue,
@@ -30,6 +29,7 @@ from outlast.moving.sealing import forgetting, is_sealed, sealing
 from outlast.ports.capability import ALL_CAPABILITIES, Capability
 from outlast.ports.store import Store
 from outlast.query import Filter, all_matching, parse
+from outlast.urls import resolve
 
 BATCH = 20
 HOLD_SECONDS = 60.0

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from outlast.api import Workflow
-from outlast.app import App, resolve
+from outlast.app import App
 from outlast.ports.store import Store
 from outlast.testing.virtual import VirtualClock
+from outlast.urls import resolve
 
 STUCK_AFTER = 5
 """Seconds of real time: somebody may still be about to do something that we do not know of."""

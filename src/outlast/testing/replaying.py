@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from outlast.api import Workflow
-from outlast.app import resolve
 from outlast.codecs import JsonCodec
 from outlast.engine.execution import ENDINGS, Execution
 from outlast.engine.turn import ending
@@ -30,6 +29,7 @@ from outlast.model.query import RunQuery
 from outlast.model.run import Run
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
+from outlast.urls import resolve
 
 
 @dataclass(frozen=True)

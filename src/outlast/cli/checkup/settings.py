@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from outlast.app import resolve_doorbell
 from outlast.cli.checkup.findings import Finding
 from outlast.cli.moments import length
 from outlast.cli.session import told_of
 from outlast.ports.capability import Durability
 from outlast.ports.store import Store
+from outlast.urls import resolve_doorbell
 
 SKEW_SECONDS = 2.0
 SURVIVES = {
