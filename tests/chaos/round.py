@@ -30,7 +30,7 @@ from tests.engine_kills.killing import Evidence
 from tests.engine_kills.ledgers import Effect, Told, read
 from tests.faults.proxy import Proxy
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds without any run coming to its end after which what is left will not end by itself."""
 
 

@@ -183,13 +183,17 @@ def at_most_once(evidence: Evidence) -> Iterator[str]:
 
 
 def updates(evidence: Evidence) -> Iterator[str]:
-    """Each was done once, in order, and answered with the sum so far."""
+    """Each was done once, in order, and answered with the sum so far. One whose step was given up is
+    answered with that, and adds nothing."""
+    sums: dict[str, int] = {}
     for line in evidence.told:
         if line.what == "answered":
             _, number = kind_of(line.run_id, evidence.kinds)
-            right = number + sum(range(1, line.number + 1))
+            right = sums[line.run_id] = sums.get(line.run_id, number) + line.number
             if line.value != right:
                 yield f"{line.run_id}: update {line.number} was answered {line.value!r}, not {right}"
+        elif line.what == "unanswered" and verdict.GIVEN_UP[0] not in str(line.value):
+            yield f"{line.run_id}: update {line.number} failed: {line.value}"
 
 
 def takeovers(left: Left) -> list[float]:

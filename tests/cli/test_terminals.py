@@ -115,10 +115,13 @@ def test_a_bulk_action_asks(shop: Path) -> None:
     assert piped(shop, "ls", "status:open").stdout == ""
 
 
-def test_ctrl_c_at_a_question_changes_nothing(shop: Path) -> None:
+@pytest.mark.parametrize(
+    "args", [["rm", "--where", "status:ended"], ["move", "--to", "sqlite:///other.db"]]
+)
+def test_ctrl_c_at_a_question_changes_nothing(shop: Path, args: list[str]) -> None:
     """Interrupted before it is confirmed: nothing is done, exit code 130."""
     before = piped(shop, "ls").stdout
-    with terminal(shop, "rm", "--where", "status:ended") as screen:
+    with terminal(shop, *args) as screen:
         screen.read_until("[y/N]")
         screen.type("\x03")
         assert screen.end() == Exit.INTERRUPTED

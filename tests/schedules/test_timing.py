@@ -62,6 +62,8 @@ def test_what_a_person_expects_in_berlin() -> None:
     ]  # fmt: skip
     autumn = firings(berlin, utc("2026-10-24T12:00"))
     assert [stamp(one) for one in islice(autumn, 2)] == ["20261025T003000Z", "20261026T013000Z"]
+    within = firings(plan("45 2 * * *", timezone="Europe/Berlin"), utc("2026-10-25T01:30"))
+    assert stamp(next(within)) == "20261026T014500Z"  # an hour ago it was a quarter to three
     hourly = firings(plan("0 * * * *", timezone="Europe/Berlin"), utc("2026-10-24T23:30"))
     gaps = [one.hour for one in islice(hourly, 4)]
     assert gaps == [0, 1, 2, 3]

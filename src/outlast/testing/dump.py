@@ -43,11 +43,13 @@ class RunDump(Struct, frozen=True, kw_only=True):
 
 class Dump(Struct, frozen=True, kw_only=True):
     """Everything at one moment. `timers`, `tasks` and `snapshots` are the lists over all runs, so
-    that what is left of a deleted run shows; `listed` is what a search by status finds."""
+    that what is left of a deleted run shows; `listed` is what a search by status finds, and `counts`
+    what the store says how many there are."""
 
     at: datetime
     runs: dict[str, RunDump] = {}
     listed: dict[Status, list[str]] = {}
+    counts: dict[tuple[str, Status], int] = {}
     timers: list[Timer] = []
     tasks: list[Task] = []
     dead: list[DeadTask] = []
@@ -79,6 +81,7 @@ async def dump(
         at=now,
         runs={id: await _owned(store, run) for id, run in sorted(runs.items())},
         listed=await _listed(store) if listed and Capability.FIND in can else {},
+        counts=dict(await store.counts()) if listed and Capability.FIND in can else {},
         timers=await store.due_timers(now=now + FOREVER, limit=MANY)
         if Capability.TIMERS in can
         else [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from outlast.model.commit import Commit, Committed
@@ -90,6 +91,10 @@ def record_is_the_fold(case: Case) -> Iterator[Violation]:
             recorded = {id: dumped.run.status for id, dumped in dump.runs.items()}
             if listed != recorded or count != len(recorded):
                 yield Violation("I13", "lists", f"a search finds {listed}, records say {recorded}")
+        if dump.counts:
+            runs = Counter((one.run.workflow, one.run.status) for one in dump.runs.values())
+            if dump.counts != runs:
+                yield Violation("I13", "counts", f"{dump.counts} are counted, of {dict(runs)}")
         owned = sorted(
             (timer.run_id, timer.id)
             for dumped in dump.runs.values()

@@ -1,0 +1,100 @@
+"""Schedules and the relay of a doorbell, broken."""
+
+from __future__ import annotations
+
+from outlast.testing.mutation import Mutant
+
+RELAY = "worker/relay.py"
+KEEPER = "schedules/keeper.py"
+TIMING = "schedules/timing.py"
+RINGING = ("tests/worker/test_relay.py",)
+KEEPING = ("tests/schedules/test_keeping.py",)
+TIMES = ("tests/schedules/test_timing.py",)
+
+MUTANTS = [
+    Mutant(
+        "work that nobody has is not rung for",
+        RELAY,
+        "if is_new or (wants and not gone_on):",
+        "if wants and not gone_on and False:",
+        RINGING,
+    ),
+    Mutant(
+        "a message is deleted though its work is left",
+        RELAY,
+        "left=left != NOTHING and not is_new",
+        "left=False",
+        RINGING,
+    ),
+    Mutant(
+        "a lost ring is never made anew",
+        RELAY,
+        "wants = self._insistence.wants(left, self._store.clock.monotonic())",
+        "wants = False",
+        RINGING,
+    ),
+    Mutant(
+        "work that nobody can take is rung for without end",
+        RELAY,
+        "self._pause = min(2 * self._pause, LONGEST_AGAIN)",
+        "self._pause = FIRST_AGAIN",
+        RINGING,
+    ),
+    Mutant(
+        "a run left to others asks for its first step twice",
+        "engine/interruptions.py",
+        "operation in execution.launches or not operation.asked_at",
+        "operation in execution.launches or not operation.recorded",
+        ("tests/worker/test_remote_steps.py",),
+    ),
+    Mutant(
+        "catching up stops at one",
+        KEEPER,
+        "due(plan, state.cursor, now, plan.most)",
+        "due(plan, state.cursor, now, 1)",
+        KEEPING,
+    ),
+    Mutant(
+        "what fell into a pause is made up",
+        KEEPER,
+        "                # What fell into the pause was not wanted.\n"
+        "                state.cursor = max(state.cursor, outlast.now())\n",
+        "",
+        KEEPING,
+    ),
+    Mutant(
+        "runs of a schedule overlap",
+        KEEPER,
+        "            if not busy:\n                await fire([moment])",
+        "            if True:\n                await fire([moment])",
+        KEEPING,
+    ),
+    Mutant(
+        "a firing that is late is not missed",
+        KEEPER,
+        "> LATE",
+        "> LATE * 10**6",
+        KEEPING,
+    ),
+    Mutant(
+        "clocks that change by half an hour lose a firing",
+        TIMING,
+        'if len(others) == 3 and zone is not UTC and (minute[0] == "*" or hour[0] == "*"):',
+        "if len(others) == 7:",
+        TIMES,
+    ),
+    Mutant(
+        "the hour that comes twice fires twice",
+        TIMING,
+        "if moment > after:  # where",
+        "if True:  # where",
+        TIMES,
+    ),
+    Mutant(
+        "jitter is not the same for everybody",
+        TIMING,
+        'digest = hashlib.sha256(f"{plan.name}@{moment.isoformat()}".encode()).digest()',
+        'digest = hashlib.sha256(f"{plan.name}".encode()).digest()',
+        TIMES,
+    ),
+]
