@@ -45,11 +45,14 @@ from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.run import Run, Status
 from outlast.ports.store import Store
+from outlast.schedules import Schedule
+from outlast.schedules.plain import PlainSchedules
 
 __all__ = [
     "App",
     "Retry",
     "RunHandle",
+    "Schedule",
     "Step",
     "Stop",
     "Workflow",
@@ -200,6 +203,11 @@ class App:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def schedules(self) -> PlainSchedules:
+        """What is started by the clock."""
+        return PlainSchedules(self._call, lambda: self._opened.schedules)
 
     def start(self, workflow: Workflow[..., R], *args: Any, **options: Any) -> RunHandle[R]:
         """Start a run; see `outlast.App.start`."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import outlast
+import outlast.sync
 from outlast.errors import NotFound, RunCancelled, RunExists, UpdateFailed, WorkflowMisuse
 from outlast.schedules import keeper
 from outlast.schedules.timing import stamp
@@ -376,3 +377,20 @@ def test_start_is_in_utc() -> None:
     """What these tests rely on."""
     assert START.tzinfo is UTC
     assert START.minute == START.second == 0
+
+
+def test_the_same_without_a_loop() -> None:
+    """A synchronous program has all of it."""
+    with outlast.sync.App("memory:", schedules=[hourly()]) as app:
+        app.schedules.create(outlast.sync.Schedule("t", job, every=60))
+        assert app.schedules.change(outlast.sync.Schedule("t", job, every=120))
+        assert app.schedules.pause("t")
+        assert app.schedules.resume("t")
+        assert app.schedules.trigger("t").startswith("t@")
+        first = datetime(2026, 1, 1, tzinfo=UTC)
+        assert app.schedules.backfill("t", first, first + timedelta(minutes=2)) == [
+            "t@20260101T000000Z"
+        ]
+        assert [one.name for one in app.schedules.list()] == ["s", "t"]
+        assert app.schedules.delete("t")
+        assert app.schedules.get("s").status == "active"
