@@ -92,6 +92,7 @@ async def read(store: PostgresStore) -> None:
     """What one run owns."""
     await store.get("r0001")
     await store.history("r0001")
+    await store.histories(["r0001", "r0002"])
     await store.inbox("r0001")
     await store.timers("r0001")
     await store.due_timers(limit=3)

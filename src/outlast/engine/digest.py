@@ -71,9 +71,14 @@ class Digest:
         self.events = [event for event in self.events if not past.skips(event)]
 
 
-async def load_digest(store: Store, run: Run) -> Digest:
+def is_short(run: Run) -> bool:
+    """Whether all that a replay of `run` needs is a history that is read in one go."""
+    return 0 < run.sequence < SHORTEST
+
+
+async def load_digest(store: Store, run: Run, history: Sequence[Event] | None = None) -> Digest:
     """What a replay of `run` needs: its snapshot and the events after it, or all events. Nothing
-    is read for a run that has no history yet."""
+    is read for a run that has no history yet, or whose whole `history` was read before."""
     writes = Capability.SNAPSHOTS in store.capabilities
     if writes and run.sequence >= SHORTEST:
         try:
@@ -85,7 +90,9 @@ async def load_digest(store: Store, run: Run) -> Digest:
                 return digest
         except Undecodable:
             pass  # a cache: the history has it all
-    return Digest(await store.history(run.id) if run.sequence else (), writes=writes)
+    if history is None:
+        history = await store.history(run.id) if run.sequence else ()
+    return Digest(history, writes=writes)
 
 
 class _Line(Struct, omit_defaults=True):

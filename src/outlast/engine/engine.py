@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ import msgspec
 from outlast.engine.admission import turned_away
 from outlast.engine.bodies import Bodies
 from outlast.engine.definition import WorkflowDefinition
-from outlast.engine.digest import load_digest
+from outlast.engine.digest import is_short, load_digest
 from outlast.engine.drive import Drive
 from outlast.engine.execution import Execution
 from outlast.engine.interruptions import Suspect, count_interruptions
@@ -28,10 +28,19 @@ from outlast.engine.leases import Lease, Leases, unless_meant
 from outlast.engine.turn import ending, next_commit, parked
 from outlast.engine.watch import LoopWatch
 from outlast.engine.watching import Strangers, Watcher, Watchers
-from outlast.errors import Closed, Mismatch, StoreFault, TryAgain, Undecodable, WorkflowMisuse
+from outlast.errors import (
+    Closed,
+    Mismatch,
+    OutlastError,
+    StoreFault,
+    TryAgain,
+    Undecodable,
+    WorkflowMisuse,
+)
 from outlast.model.claim import Claim, ClaimedRun, Hold
 from outlast.model.commit import Commit, Creation
 from outlast.model.decision import News
+from outlast.model.event import Event
 from outlast.model.ids import new_id
 from outlast.model.payloads import WorkflowContinued, WorkflowStarted
 from outlast.model.run import Attribute, Run, Status
@@ -259,9 +268,12 @@ class Engine:
         leases = [self.leases.hold(one.claim, asked=asked) for one in claimed]
         left = dict(zip(leases, claimed, strict=True))
         try:
+            known = await self._histories([one.run for one in claimed])
             while left:
                 some = list(left.items())[:RESUME_AT_ONCE]
-                await asyncio.gather(*(self._take_over(one, lease) for lease, one in some))
+                await asyncio.gather(
+                    *(self._take_over(one, lease, known.get(one.run.id)) for lease, one in some)
+                )
                 for lease, _ in some:
                     del left[lease]
         finally:
@@ -274,19 +286,34 @@ class Engine:
                 await self._store.release(claims, timeout=self._patience)
         return len(claimed)
 
-    async def _take_over(self, claimed: ClaimedRun, lease: Lease) -> None:
+    async def _histories(self, runs: Sequence[Run]) -> dict[str, list[Event]]:
+        """Those that are short, in one call; what cannot be read so is read one by one."""
+        ids = [run.id for run in runs if is_short(run)]
+        if len(ids) < 2:
+            return {}
+        try:
+            return await self._store.histories(ids, timeout=self._patience)
+        except (OutlastError, OSError) as error:
+            log.debug("histories are read one by one: %s", error)
+            return {}
+
+    async def _take_over(
+        self, claimed: ClaimedRun, lease: Lease, history: Sequence[Event] | None
+    ) -> None:
         try:
             if self.leases.keeps(lease):
-                await self._resume(claimed, lease)
+                await self._resume(claimed, lease, history)
         except Exception as error:  # noqa: BLE001 - one run must not hold up the others
             # The store hands the run out again when its lease ends.
             self.leases.drop(lease)
             log.error("run %s could not be taken over: %r", claimed.run.id, error)
 
-    async def _resume(self, claimed: ClaimedRun, lease: Lease) -> None:
+    async def _resume(
+        self, claimed: ClaimedRun, lease: Lease, history: Sequence[Event] | None
+    ) -> None:
         run, claim = claimed.run, claimed.claim
         workflow = self.workflows[run.workflow]
-        digest = await load_digest(self._store, run)
+        digest = await load_digest(self._store, run, history)
         waits = await turned_away(self._store, digest.events, run, claim)
         if waits is not None:
             await self._journal.commit(waits)

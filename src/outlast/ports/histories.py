@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 
 from outlast.errors import Busy, InvalidCommit, NotFound
 from outlast.model.checks import check_after
@@ -36,6 +36,13 @@ class HistoryMethods(StoreCore):
         commit = _appending(run_id, events, expected=expected, token=token)
         outcomes = await self.commit([commit], timeout=timeout)
         return accepted(outcomes[0]).sequence
+
+    async def histories(
+        self, run_ids: Collection[str], *, timeout: float | None = None
+    ) -> dict[str, list[Event]]:
+        """The whole histories of several runs, by id; empty for one that is unknown. A store that can
+        read them in one call overrides this."""
+        return {run_id: await self.history(run_id, timeout=timeout) for run_id in run_ids}
 
     async def append_events(self, events: Sequence[Event], *, timeout: float | None = None) -> None:
         """Append events that carry their own sequences; each must be its run's last + 1.

@@ -148,6 +148,17 @@ class PostgresStore(PostgresCompany):
         )
         return to_events(run_id, found)
 
+    async def histories(
+        self, run_ids: Collection[str], *, timeout: float | None = None
+    ) -> dict[str, list[Event]]:
+        for run_id in run_ids:
+            check_id(run_id, child=True)
+        rows = await self._session.read("load_histories", list(set(run_ids)), timeout=timeout)
+        found: dict[str, list[Any]] = {run_id: [] for run_id in run_ids}
+        for run_id, *row in rows:
+            found[run_id].append(row)
+        return {run_id: to_events(run_id, own) for run_id, own in found.items()}
+
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
         query.check()
         created_at, id = END_OF_TIME

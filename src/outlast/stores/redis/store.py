@@ -20,6 +20,7 @@ from outlast.stores.redis import finding
 from outlast.stores.redis.activities import forget_elsewhere
 from outlast.stores.redis.committing import commit_all, saved_activities
 from outlast.stores.redis.company import RedisCompany
+from outlast.stores.redis.keys import of_run
 from outlast.stores.redis.location import Location
 from outlast.stores.redis.queue import RedisQueue
 from outlast.stores.redis.relay import relay
@@ -131,6 +132,24 @@ class RedisStore(RedisCompany):
             run_id, "events", b"ZRANGEBYSCORE", b"(%d" % after, b"+inf", *page, timeout=timeout
         )
         return [to_event(run_id, member) for member in found]
+
+    async def histories(
+        self, run_ids: Collection[str], *, timeout: float | None = None
+    ) -> dict[str, list[Event]]:
+        for run_id in run_ids:
+            check_id(run_id, child=True)
+        server = await self._session.server()
+        layout, ids = server.layout, list(set(run_ids))
+        commands = [
+            (part, (b"ZRANGEBYSCORE", layout.key(part, of_run(id, "events")), b"-inf", b"+inf"))
+            for id in ids
+            for part in [layout.part_of(id)]
+        ]
+        found = await server.commands(commands, timeout=timeout, writes=False) if ids else []
+        return {
+            id: [to_event(id, member) for member in members]
+            for id, members in zip(ids, found, strict=True)
+        }
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
         query.check()

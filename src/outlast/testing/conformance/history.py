@@ -289,3 +289,14 @@ class Histories(StoreContract):
         assert seen == list(range(1, len(seen) + 1))
         assert len(seen) >= 3
         assert await store.last_sequence("r") == 6
+
+    @pytest.mark.proves("M-03", "K-04")
+    async def test_the_histories_of_several_runs(self, store: Store) -> None:
+        """Each whole and in order, as read alone; an unknown run has none, twice is once."""
+        for id, count in (("a", 3), ("b", 12), ("c", 1)):
+            await store.append(id, events(id, count))
+        found = await store.histories(["b", "nobody", "a", "b"])
+        assert set(found) == {"a", "b", "nobody"}
+        for id in ("a", "b", "nobody"):
+            assert found[id] == await store.history(id)
+        assert await store.histories([]) == {}

@@ -18,6 +18,17 @@ WHERE e.run_key = (SELECT key FROM @runs WHERE id = $1) AND e.sequence > $2
 ORDER BY e.sequence
 LIMIT $3;
 
+-- name: load_histories
+-- LATERAL with a LIMIT stays what it is: one search of the index for each run.
+SELECT w.id, e.* FROM unnest($1::text[]) AS w (id) CROSS JOIN LATERAL (
+    SELECT e.sequence, e.id, e.type, e.version, e.step_name, e.timestamp, e.token, e.metadata,
+           e.data, e.output
+    FROM @events AS e
+    WHERE e.run_key = (SELECT key FROM @runs WHERE id = w.id)
+    ORDER BY e.sequence
+    LIMIT 1000000000
+) AS e;
+
 -- name: delete
 SELECT @delete_1($1);
 
