@@ -1,5 +1,7 @@
 """outlast: workflows that outlast the process that runs them."""
 
+from typing import TYPE_CHECKING, Any
+
 from outlast.api import (
     Step,
     Workflow,
@@ -34,8 +36,10 @@ from outlast.engine.operations.region import Stop
 from outlast.engine.retry import Retry
 from outlast.model.flow import Flow, Rate
 from outlast.model.place import InQueue
-from outlast.moving import move
 from outlast.schedules import Schedule
+
+if TYPE_CHECKING:
+    from outlast.moving import move
 
 __version__ = "0.1.0.dev0"
 
@@ -76,3 +80,12 @@ __all__ = [
     "wait_for",
     "workflow",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when it is used: few programs move runs, and each would pay for it at its start.
+    if name == "move":
+        from outlast.moving import move
+
+        return move
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

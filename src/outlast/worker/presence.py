@@ -11,7 +11,6 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
@@ -71,6 +70,8 @@ class Presence:
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # slow to load, and needed once
+
     try:
         return version("outlast")
     except PackageNotFoundError:
