@@ -257,7 +257,6 @@ async def test_absences_against_a_model(
 # -- changes ----------------------------------------------------------------------------------
 
 
-@pytest.mark.proves("D-33")
 async def test_pause_and_resume(world: World) -> None:
     """What falls into the pause is not made up; who did it, and why, is on record."""
     async with world.process(hourly(catch_up="all")) as app:
