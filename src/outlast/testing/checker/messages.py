@@ -65,12 +65,12 @@ def _consumed_or_pending(case: Case, dumped: RunDump, mine: list[Sent]) -> Itera
 
 
 def _unseen(case: Case, dumped: RunDump) -> bool:
-    """Whether a run has events of a commit that is not in the evidence, because its writer died before
-    it could say so: that one may have consumed anything."""
+    """Whether a run has events of an owner's commit that is not in the evidence, because that one died
+    before it could say so: it may have consumed anything."""
     if case.evidence.complete:
         return False
     seen = {event.id for one in case.attempts_at(dumped.run.id) for event in one.commit.events}
-    return any(event.id not in seen for event in dumped.events)
+    return any(event.token and event.id not in seen for event in dumped.events)
 
 
 def _not_after_the_end(case: Case, id: str, mine: list[Sent]) -> Iterator[Violation]:
