@@ -32,6 +32,7 @@ CALLS: dict[str, tuple[list[str], str]] = {
     "fork": (["fork", "order-done", "charge", "--id", "forked"], '{"id":"forked"'),
     "rm": (["rm", "order-done"], '"did":"rm"'),
     "queues": (["queues"], '"queue":"default"'),
+    "queue": (["queue", "show", "mail"], '"queue":"mail"'),
     "workers": (["workers"], ""),
     "move": (["move", "--to", "sqlite:///other.db", "--yes"], '{"moved":7,"families":5,"refused":0}'),
     "dead": (["dead", "redrive", "default"], '"redriven":0'),
@@ -76,7 +77,8 @@ def test_help_has_an_example(command: str) -> None:
 
     from outlast.cli.main import cli
 
-    commands = {"dead": ["dead", "ls"], "db": ["db", "check"]}.get(command, [command])
+    groups = {"dead": "ls", "db": "check", "queue": "show", "schedules": "ls"}
+    commands = [command, groups[command]] if command in groups else [command]
     shown = CliRunner().invoke(cli, [*commands, "--help"]).stdout
     assert f"\n    outlast {command}" in shown.replace('eval "$(', "") or "$(outlast" in shown
 
