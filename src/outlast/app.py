@@ -115,7 +115,9 @@ class App(Starting):
             leases=self._engine.leases,
             concurrency=concurrency or STEPS_AT_ONCE,
         )
-        self._flows = [Flow(queue=one) if isinstance(one, str) else one for one in queues]
+        named = list(queues)
+        self._ruled = [one for one in named if isinstance(one, Flow)]
+        self._flows = [Flow(queue=one) if isinstance(one, str) else one for one in named]
         for flow in self._flows:
             check_flow(flow)
         self._doorman = Doorman(
@@ -182,10 +184,9 @@ class App(Starting):
             await self._opened.close()
 
     async def _declare(self) -> None:
-        ruled = [flow for flow in self._flows if flow != Flow(queue=flow.queue)]
-        if ruled:
+        if self._ruled:
             async with self._opened.queue() as queue:
-                for flow in ruled:
+                for flow in self._ruled:
                     await queue.declare_flow(flow)
 
     def _word(self) -> Worker:

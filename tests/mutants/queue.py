@@ -324,7 +324,7 @@ MUTANTS = [
     Mutant(
         "a signal lets a run push in",
         ADMISSION,
-        "    if any(item.kind == ADMIT for item in items):",
+        '    if any(item.kind == ADMIT and item.id == f"{ADMIT} {run.uid}" for item in items):',
         "    if items:",
         RUNS,
     ),

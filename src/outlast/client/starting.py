@@ -18,6 +18,7 @@ from outlast.engine.admission import QUEUED, queued
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.turn import begun
 from outlast.errors import Conflict, Fenced, InvalidValue, NotFound, RunClosed, RunExists
+from outlast.model.checks import check_delay
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import check_id, new_id
 from outlast.model.place import STARTS, InQueue
@@ -70,9 +71,10 @@ class Starting(Client):
         definition = workflow.definition
         handles: list[RunHandle[R]] = []
         commits: list[Commit] = []
+        now = await self._store.now()
         for item in items:
             run_id = new_id() if id is None else check_id(id(item))
-            place = await self._place(queue(item) if callable(queue) else queue)
+            place = _placed(queue(item) if callable(queue) else queue, now)
             commit = self._begun(
                 definition,
                 (item,),
@@ -105,17 +107,20 @@ class Starting(Client):
         asked last; `at_most` seconds after the first, however often it is asked for. All who ask with
         the same `key` before it begins get the same run; who asks later gets the next one."""
         check_id(key, "debounce key")
-        if not quiet > 0 or (at_most is not None and at_most < quiet):
+        check_delay(quiet)
+        check_delay(at_most or 0.0)
+        if quiet == 0 or (at_most is not None and at_most < quiet):
             raise InvalidValue(
                 f"quiet={quiet}, at_most={at_most} is not possible: wait a positive time, and at most "
                 "a longer one"
             )
         input, _, _ = workflow.definition.signature.encode_call(self._codec, args, kwargs)
-        query = RunQuery(attributes={DEBOUNCED: key}, limit=1)
+        name = workflow.definition.name
+        query = RunQuery(workflow=name, attributes={DEBOUNCED: key}, limit=1)
         newest = next(iter((await self._store.find(query)).items), None)
         while True:
             now = await self._store.now()
-            waits = newest is not None and _waits(newest)
+            waits = newest is not None and _waits(newest, name, key)
             since = _since(newest, now) if newest is not None and waits else now
             begin = now + timedelta(seconds=quiet)
             if at_most is not None:
@@ -132,7 +137,7 @@ class Starting(Client):
             if newest is not None and waits:
                 commit = _instead(newest, build(run_id=newest.id, creation=Creation.REPLACE))
             else:
-                run_id = f"{key}.{_generation(newest, key) + 1}"
+                run_id = f"{name}.{key}.{_generation(newest, f'{name}.{key}.') + 1}"
                 commit = build(run_id=run_id, creation=Creation.NEW)
             [outcome] = await self._store.commit([queued(commit, place)])
             if isinstance(outcome, Committed):
@@ -145,10 +150,7 @@ class Starting(Client):
     # -- how ----------------------------------------------------------------------------------
 
     async def _place(self, queue: str | InQueue | None) -> InQueue | None:
-        if queue is None:
-            return None
-        place = InQueue(queue) if isinstance(queue, str) else queue
-        return place.resolved(await self._store.now())
+        return None if queue is None else _placed(queue, await self._store.now())
 
     def _begun(
         self,
@@ -179,8 +181,18 @@ class Starting(Client):
                 raise outcome
 
 
-def _waits(run: Run) -> bool:
-    return run.status is Status.PENDING and run.wait_kind == QUEUED
+def _placed(queue: str | InQueue | None, now: datetime) -> InQueue | None:
+    if queue is None:
+        return None
+    if not isinstance(queue, str | InQueue):
+        raise InvalidValue(f"queue={queue!r} is not possible: give its name, or an InQueue")
+    return (InQueue(queue) if isinstance(queue, str) else queue).resolved(now)
+
+
+def _waits(run: Run, workflow: str, key: str) -> bool:
+    """Whether it is the one that was asked for under that key, and has not begun."""
+    own = run.workflow == workflow and run.attributes.get(DEBOUNCED) == key
+    return own and run.status is Status.PENDING and run.wait_kind == QUEUED
 
 
 def _since(run: Run, now: datetime) -> datetime:
@@ -188,13 +200,18 @@ def _since(run: Run, now: datetime) -> datetime:
     return from_micros(since) if isinstance(since, int) else now
 
 
-def _generation(newest: Run | None, key: str) -> int:
-    number = "" if newest is None else newest.id.removeprefix(f"{key}.")
+def _generation(newest: Run | None, front: str) -> int:
+    number = "" if newest is None else newest.id.removeprefix(front)
     return int(number) if number.isdigit() else 0
 
 
 def _instead(run: Run, commit: Commit) -> Commit:
     """The commit that puts a new life in the place of one that has not begun, and only of that."""
     return msgspec.structs.replace(
-        commit, uid=run.uid, token=run.token or None, expected=run.sequence, force=False
+        commit,
+        uid=run.uid,
+        token=run.token or None,
+        expected=run.sequence,
+        force=False,
+        carry_inbox=True,
     )

@@ -82,7 +82,7 @@ async def turned_away(
     if not isinstance(started, WorkflowStarted) or started.place is None:
         return None
     items = await _inbox(store, run.id)
-    if any(item.kind == ADMIT for item in items):
+    if any(item.kind == ADMIT and item.id == f"{ADMIT} {run.uid}" for item in items):
         return None
     base = Commit(
         run_id=run.id,

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from outlast.errors import InvalidValue
@@ -173,6 +174,12 @@ def urgency(flow: Flow, priority: int, ready_at: int) -> tuple[float, int]:
     return priority * flow.ageing * 1_000_000 + ready_at, ready_at
 
 
+def counts_places(flow: Flow | None) -> bool:
+    """Whether a lease that has run out may have given its place to somebody else: then it cannot be
+    revived, though nobody has taken the task yet."""
+    return flow is not None and (flow.concurrency is not None or flow.key_concurrency is not None)
+
+
 def scope_of(queue: str) -> str:
     """The queue whose rules hold: `gpu` for `gpu/render`, where the tasks of one step wait."""
     return queue.partition("/")[0]
@@ -180,6 +187,13 @@ def scope_of(queue: str) -> str:
 
 def check_flow(flow: Flow) -> Flow:
     """Refuse rules that no queue could keep."""
+    try:
+        msgspec.convert(msgspec.to_builtins(flow), Flow, strict=True)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidValue(
+            f"a rule of queue {getattr(flow, 'queue', flow)!r} has the wrong type: {error}. Limits are "
+            "whole numbers, times are seconds, `paused` is True or False"
+        ) from error
     check_queue(flow.queue)
     _check_count(flow.concurrency, "concurrency")
     _check_count(flow.key_concurrency, "key_concurrency")

@@ -32,6 +32,15 @@ class InQueue(Struct, frozen=True, omit_defaults=True):
         """The same place with a time instead of a delay, checked."""
         check_queue(self.queue)
         check_key(self.key)
+        if type(self.priority) is not int or abs(self.priority) >= 2**31:
+            raise InvalidValue(
+                f"priority={self.priority!r} is not possible: use a whole number of 32 bits, the "
+                "smallest goes first"
+            )
+        if not isinstance(self.delay, int | float | timedelta) or isinstance(self.delay, bool):
+            raise InvalidValue(f"delay={self.delay!r} is not possible: give seconds or a timedelta")
+        if self.at is not None and not isinstance(self.at, datetime):
+            raise InvalidValue(f"at={self.at!r} is not possible: give a datetime with a time zone")
         seconds = self.delay.total_seconds() if isinstance(self.delay, timedelta) else self.delay
         check_delay(seconds)
         at = self.at

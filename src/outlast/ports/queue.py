@@ -19,6 +19,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from outlast.errors import InvalidValue, Unsupported
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.flow import Flow, FlowChange, check_flow, check_queue
@@ -197,8 +199,13 @@ class Queue(ABC):
         self, flow: Flow, *, by: str = "code", timeout: float | None = None
     ) -> None:
         """What a process says at its start. If the code says the same as last time, the rules stay
-        as they are: somebody may have changed them since, and a restart must not undo that."""
-        await self._write_flow(check_flow(flow).queue, flow, declared=flow, by=by, timeout=timeout)
+        as they are: somebody may have changed them since, and a restart must not undo that. New code
+        resumes nothing that somebody has paused."""
+        name = check_flow(flow).queue
+        before = [one for one in await self.flows(timeout=timeout) if one.queue == name]
+        paused = any(one.paused for one in before) or flow.paused
+        rules = msgspec.structs.replace(flow, paused=paused)
+        await self._write_flow(name, rules, declared=flow, by=by, timeout=timeout)
 
     async def _write_flow(
         self,

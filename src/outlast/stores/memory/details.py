@@ -100,8 +100,10 @@ class MemoryDetails(Store):
         for send in sends:
             check_send(send)
         with self._locked() as tables:
+            now = self.clock.now()
             for claim in (*finishes, *keeps):
-                if tables.claimed(claim) is None:
+                held = tables.alive(claim, now) if claim in keeps else tables.claimed(claim)
+                if held is None:
                     raise Fenced(claim.subject, token=claim.token)
             receipts = [deliver(tables, send, self.clock.now()) for send in sends]
             for claim in finishes:

@@ -124,7 +124,9 @@ class MemoryQueue(Queue):
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         check_ttl(seconds)
-        with self._held(claim) as (_, queued):
+        with self._held(claim) as (tables, queued):
+            if tables.alive(claim, self.clock.now()) is None:
+                raise Fenced(claim.subject, token=claim.token, current=queued.token)
             queued.claimed_until = self.clock.now() + timedelta(seconds=seconds)
             return msgspec.structs.replace(claim, expires_at=queued.claimed_until)
 

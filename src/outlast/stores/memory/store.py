@@ -147,7 +147,7 @@ class MemoryStore(MemoryDetails):
                         life.update(claimed_until=until)
                     kept = life is not None
                 else:
-                    queued = tables.claimed(claim)
+                    queued = tables.alive(claim, self.clock.now())
                     if queued is not None and queued.claimed_until is not None:
                         queued.claimed_until = until
                     kept = queued is not None

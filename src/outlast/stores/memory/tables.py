@@ -16,7 +16,7 @@ from outlast.model.decision import Head
 from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.fact import Fact
-from outlast.model.flow import Flow, FlowChange, scope_of
+from outlast.model.flow import Flow, FlowChange, counts_places, scope_of
 from outlast.model.ids import SEPARATOR
 from outlast.model.inbox import Item
 from outlast.model.run import Run
@@ -131,6 +131,14 @@ class Tables:
         queued = self.tasks.get((claim.queue or "", claim.run_id, claim.task_id or ""))
         held = queued is not None and queued.owner is not None and queued.token == claim.token
         return queued if held else None
+
+    def alive(self, claim: Claim, now: datetime) -> QueuedTask | None:
+        """The task that `claim` may go on to hold: not one whose lease has run out where places are
+        counted, for its place may be somebody else's."""
+        queued = self.claimed(claim)
+        if queued is None or queued.held(now):
+            return queued
+        return None if counts_places(self.flows.get(scope_of(queued.task.queue))) else queued
 
     def lease(self, queued: QueuedTask, owner: str, ttl: float | None, now: datetime) -> Claim:
         """Claim a task. Without `ttl` for good."""

@@ -64,7 +64,7 @@ async def choose(
         usable = [line for line in stands.lines if line_room(stands.flow, line) > 0]
         enough = room + len(stands.lines) - len(usable)
         if view.has_more_lines and (is_stale or how.lines < enough):
-            how = how._replace(lines=enough)
+            how = how._replace(lines=max(enough, 4 * how.lines))
             continue
         shares = allocate(
             stands.flow,

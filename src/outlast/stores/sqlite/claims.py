@@ -15,7 +15,7 @@ from outlast.stores.sqlite.book import LOAD_RUN, Counters
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import RunRow, text, to_run
-from outlast.stores.sqlite.tasks import find_held
+from outlast.stores.sqlite.tasks import find_alive, find_held
 
 FIND_SHELVES = query("find_shelves")
 FIND_RUNNABLE = query("find_runnable")
@@ -113,7 +113,7 @@ def renew(
                 connection.execute(RENEW_RUNS, (to_micros(until), run.key))
             kept = run is not None
         else:
-            task = find_held(connection, claim)
+            task = find_alive(connection, claim, now)
             if task is not None and task.claimed_until is not None:
                 connection.execute(RENEW_TASK, (to_micros(until), task.key))
             kept = task is not None

@@ -31,13 +31,14 @@ from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.tasks import (
     ALL,
     LARGEST,
+    LOAD_FLOW,
     SMALLEST,
     TaskRow,
     available_in,
+    decode_flow,
     load_task,
 )
 
-LOAD_FLOW = query("load_flow")
 LOAD_FLOWS = query("load_flows")
 SAVE_FLOW = query("save_flow")
 INSERT_FLOW_CHANGE = query("insert_flow_change")
@@ -65,7 +66,7 @@ FIND_LINE_EXPIRED = query("find_line_expired")
 
 NEVER = LARGEST
 encode = msgspec.json.encode
-decode = msgspec.json.Decoder(Flow).decode
+decode = decode_flow
 
 Place = tuple[int, int, int]
 """Priority, time of readiness and key of a task."""

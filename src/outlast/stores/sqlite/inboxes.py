@@ -15,7 +15,7 @@ from outlast.stores.sqlite.book import Book
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import STATUS, RunRow, payload, raw
-from outlast.stores.sqlite.tasks import find_held, finish_tasks, keep_tasks
+from outlast.stores.sqlite.tasks import find_alive, find_held, finish_tasks, keep_tasks
 
 FIND_RECEIPT = query("find_receipt")
 INSERT_RECEIPT = query("insert_receipt")
@@ -34,7 +34,10 @@ def send_all(
     """Deliver items, remove the tasks that they are the results of, keep others for good."""
     book = Book(connection, now)
     for claim in (*finishes, *keeps):
-        if find_held(connection, claim) is None:
+        held = (
+            find_alive(connection, claim, now) if claim in keeps else find_held(connection, claim)
+        )
+        if held is None:
             raise Fenced(claim.subject, token=claim.token)
     book.load([send.run_id for send in sends])
     receipts = [deliver(book, send) for send in sends]

@@ -30,6 +30,7 @@ from outlast.stores.sqlite.session import Session
 from outlast.stores.sqlite.tasks import (
     DeadTaskRow,
     TaskRow,
+    find_alive,
     find_task,
     has_available,
     insert_tasks,
@@ -175,6 +176,8 @@ class SqliteQueue(Queue):
         until = self.clock.now() + timedelta(seconds=seconds)
 
         def work(db: Connection, task: TaskRow) -> None:
+            if find_alive(db, claim, self.clock.now()) is None:
+                raise Fenced(claim.subject, token=claim.token, current=task.token)
             db.execute(RENEW_TASK, (to_micros(until), task.key))
 
         await self._with_task(claim, work, timeout)

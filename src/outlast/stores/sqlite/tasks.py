@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
+import msgspec
 from msgspec import Struct
 
 from outlast.model.claim import Claim
+from outlast.model.flow import Flow, counts_places, scope_of
 from outlast.model.task import Task
 from outlast.model.times import from_micros, to_micros
 from outlast.stores.sqlite.book import Counters
@@ -36,11 +38,13 @@ FIND_EXPIRED_TASKS = query("find_expired_tasks")
 CLAIM_TASK = query("claim_task")
 FINISH_TASKS = query("finish_tasks")
 KEEP_TASKS = query("keep_tasks")
+LOAD_FLOW = query("load_flow")
 DROP_TASKS = query("drop_tasks")
 DROP_DEAD_TASKS = query("drop_dead_tasks")
 
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
 ALL = -1  # as a limit
+decode_flow = msgspec.json.Decoder(Flow).decode
 
 
 class TaskRow(Struct):
@@ -128,6 +132,17 @@ def find_held(connection: Connection, claim: Claim) -> TaskRow | None:
     task = find_task(connection, claim)
     held = task is not None and task.owner is not None and task.token == claim.token
     return task if held else None
+
+
+def find_alive(connection: Connection, claim: Claim, now: datetime) -> TaskRow | None:
+    """The task that a claim may go on to hold: not one whose lease has run out where places are
+    counted, for its place may be somebody else's."""
+    task = find_held(connection, claim)
+    if task is None or task.claimed_until is None or task.claimed_until > to_micros(now):
+        return task
+    rows = connection.execute(LOAD_FLOW, (scope_of(task.queue),)).fetchall()
+    rules = rows[0][0] if rows else None
+    return None if rules is not None and counts_places(decode_flow(rules)) else task
 
 
 def claim_task(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from outlast.errors import InvalidValue, UsageError
+from outlast.errors import Fenced, InvalidValue, UsageError
 from outlast.model.flow import Flow, Rate
 from outlast.model.task import Delivery, Task
 from outlast.ports.queue import Queue
@@ -230,6 +230,21 @@ class Flows(QueueSuite):
         await queue.extend(held.claim, LEASE / 3)
         await self.advance(queue, LEASE / 2)
         assert ids(await taken(queue, 5)) == ["a0"]
+
+    @pytest.mark.proves("I22")
+    async def test_a_lease_that_ran_out_has_given_its_place_away(self, queue: Queue) -> None:
+        """Who comes back too late is not let in again beside whoever has the place now."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue=SCOPE, concurrency=1), by="test")
+        await queue.enqueue(RENDER, keyed("a", 1))
+        [late] = await taken(queue)
+        await queue.enqueue(RENDER, keyed("b", 1))
+        await self.advance(queue, LEASE + 1)
+        [other] = await taken(queue)
+        assert other.task.id == "b0"
+        with pytest.raises(Fenced):
+            await queue.extend(late.claim, LEASE)
+        assert (await queue.stats(SCOPE)).in_flight == 1
 
     @pytest.mark.proves("I22")
     async def test_a_key_limit(self, queue: Queue) -> None:

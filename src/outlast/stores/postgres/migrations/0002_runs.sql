@@ -171,9 +171,17 @@ DECLARE
     f record;
 BEGIN
     FOR f IN
-        SELECT * FROM jsonb_to_recordset(finishes::jsonb) AS x (i int, place text, token bigint)
+        SELECT * FROM jsonb_to_recordset(finishes::jsonb)
+            AS x (i int, place text, token bigint, keep boolean)
     LOOP
         verdict := @hold_task_1(decode(f.place, 'hex'), f.token);
+        IF verdict = '' AND f.keep AND EXISTS (
+            SELECT FROM @tasks AS t
+            WHERE t.place = decode(f.place, 'hex')
+              AND @gave_place_1(t.queue, t.claimed_until, @now_1(at, shift))
+        ) THEN
+            verdict := 'lost';
+        END IF;
         IF verdict <> '' THEN
             n := 0;
             given := f.i;

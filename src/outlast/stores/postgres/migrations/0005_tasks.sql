@@ -165,13 +165,15 @@ DECLARE
     now bigint := @now_1(at, shift);
     t record;
 BEGIN
-    SELECT k.key, k.owner, k.token, k.attempt INTO t FROM @tasks AS k WHERE k.place = a_place
+    SELECT k.key, k.owner, k.token, k.attempt, k.queue, k.claimed_until INTO t
+    FROM @tasks AS k WHERE k.place = a_place
     FOR UPDATE;
     IF NOT FOUND THEN
         verdict := 'not found';
         RETURN;
     END IF;
-    IF t.owner IS NULL OR t.token <> a_token THEN
+    IF t.owner IS NULL OR t.token <> a_token
+       OR (verb = 'extend' AND @gave_place_1(t.queue, t.claimed_until, now)) THEN
         verdict := 'fenced';
         current := t.token;
         RETURN;

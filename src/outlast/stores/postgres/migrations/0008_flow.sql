@@ -41,6 +41,21 @@ CREATE TABLE @flows (
     weighted        boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
+-- Whether a lease has run out where places are counted: its place may be somebody else's by now, so it
+-- cannot be revived, though nobody has taken the task yet.
+CREATE FUNCTION @gave_place_1(a_queue text, until bigint, now bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF until IS NULL OR until > now THEN
+        RETURN false;
+    END IF;
+    RETURN EXISTS (
+        SELECT FROM @flows AS f
+        WHERE f.scope = split_part(a_queue, '/', 1)
+          AND (f.concurrency IS NOT NULL OR f.key_concurrency IS NOT NULL)
+    );
+END $$;
+
 -- How far a task moves its line on, for lines that have a weight.
 CREATE TABLE @strides (
     scope  text COLLATE "C" NOT NULL,
