@@ -36,6 +36,7 @@ from tests.chaos.round import Round
 from tests.chaos.verdict import judge
 from tests.chaos.workers import Clockwork
 from tests.chaos.workflows import LEASE
+from tools.serving.system import stop_all
 
 KEPT = Path(__file__).parents[2] / ".cache" / "prove" / "chaos"
 RUNS_A_ROUND = 1000
@@ -62,10 +63,13 @@ def main(argv: list[str]) -> int:
     # However we end, those we have started end with us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     figures = {}
-    for name in options.backends or PLACES:
-        tally = _campaign(name, options)
-        print(f"{name}, in all: {tally}", flush=True)
-        figures[name] = tally.figures()
+    try:
+        for name in options.backends or PLACES:
+            tally = _campaign(name, options)
+            print(f"{name}, in all: {tally}", flush=True)
+            figures[name] = tally.figures()
+    finally:
+        stop_all()
     if options.json is not None:
         options.json.write_bytes(msgspec.json.encode({"chaos": figures}))
     return int(any(one["broken promises"] for one in figures.values()))
