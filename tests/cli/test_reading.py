@@ -102,6 +102,31 @@ def test_a_wrong_command_line_says_what_to_type(
     assert outlast("ls").stdout == before
 
 
+@pytest.mark.parametrize("text", ["[1\n", "\n", "[1,\n\n", "{\x0c", '"a\u2028'])
+def test_json_that_ends_too_early_is_pointed_at(outlast: Invoke, text: str) -> None:
+    """However its lines end, JSON from elsewhere that is not whole is told with its place."""
+    done = outlast("signal", "order-waits", "go", "--value", "-", input=text)
+    assert "--value is not JSON: " in done.stderr
+    assert done.stderr.rstrip().endswith("^")
+    assert done.exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("created:9999-12-31", False),
+        ("age>900000d", False),
+        ("created>now+2921939d", False),
+        ("created<=9999-12-31T23:59:59.999999", True),
+    ],
+)
+def test_times_at_the_end_of_the_calendar(outlast: Invoke, query: str, found: bool) -> None:
+    """A time that is far beyond all runs is before or after them, and no error."""
+    done = outlast("ls", query)
+    assert done.exit_code == 0
+    assert bool(records(done.stdout)) is found
+
+
 @pytest.mark.parametrize(
     ("args", "told", "code"),
     [
