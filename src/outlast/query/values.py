@@ -10,6 +10,7 @@ from outlast.model.run import Attribute
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _LENGTH = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|[smhdw])")
 _NUMBER = re.compile(r"[+-]?\d{1,300}(\.\d{1,300})?([eE][+-]?\d{1,3})?")
+_BEGINNING, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _MOMENT = re.compile(r"(now|today|yesterday|)([+-]?)(.*)", re.DOTALL)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
@@ -47,7 +48,7 @@ def shifted(moment: datetime, length: timedelta) -> datetime:
     try:
         return moment + length
     except OverflowError:
-        return (datetime.max if length > timedelta() else datetime.min).replace(tzinfo=UTC)
+        return _END if length > timedelta() else _BEGINNING
 
 
 def is_day(text: str) -> bool:
