@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from outlast.cli import bulk
 from outlast.cli.codes import Exit
+from outlast.cli.session import client_of
+from outlast.model.commit import Commit
+from outlast.model.run import Run
+from outlast.ports.store import Store
 from tests.cli.conftest import Invoke
 from tests.cli.stage import records
 
@@ -119,6 +126,37 @@ def test_a_bulk_action_tells_who_refused_and_does_the_others(outlast: Invoke) ->
     assert "1 refused" in done.stderr
     assert "1 done" in done.stderr
     assert status_of(outlast, "order-lost") == "pending"
+
+
+def test_rm_spares_the_id_that_has_a_new_life(
+    outlast: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between being found and being removed, a run may be begun anew or go on: it is not removed."""
+    found = bulk.all_matching
+
+    async def slowly(store: Store, *args: Any, **more: Any) -> AsyncIterator[Run]:
+        runs = [run async for run in found(store, *args, **more)]
+        # Meanwhile: one goes on from where it failed, one is gone and its id begins anew.
+        await client_of(store).retry("order-lost")
+        await store.delete("order-done")
+        again = Run(id="order-done", workflow="checkout")
+        await store.commit([Commit(run_id=again.id, create=again)])
+        for run in runs:
+            yield run
+
+    monkeypatch.setattr(bulk, "all_matching", slowly)
+    monkeypatch.setattr(bulk, "_first", lambda *_: _nothing())
+    done = outlast("rm", "--where", "workflow:checkout status:ended", "--yes")
+    assert done.exit_code == Exit.REFUSED
+    assert "order-done: run 'order-done' is another one since it was looked for" in done.stderr
+    assert "2 refused" in done.stderr
+    left = {run["id"] for run in records(outlast("ls").stdout)}
+    assert {"order-done", "order-lost"} <= left
+
+
+async def _nothing() -> AsyncIterator[Run]:
+    for none in ():
+        yield none
 
 
 def test_queues_and_dead_tasks(outlast: Invoke) -> None:
