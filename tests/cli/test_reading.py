@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,14 @@ def test_ls_pages_by_cursor(outlast: Invoke) -> None:
     assert seen == everything
 
 
+def test_what_ls_says_goes_on_with_the_same_query(outlast: Invoke) -> None:
+    """The line for the next page can be typed as it stands, whatever quotes the query has."""
+    done = outlast("ls", "-n", "1", "attr.tenant='acme'", "not", 'id:"it\'s"')
+    shell, command, query, option, _ = shlex.split(done.stderr.split(": ", 1)[1])
+    assert (shell, command, option) == ("outlast", "ls", "--after")
+    assert query == "attr.tenant='acme' not id:\"it's\""
+
+
 def test_ls_counts_and_sorts(outlast: Invoke) -> None:
     """`--count` is a number and whether it is exact; `--sort` sorts, downwards with a dash."""
     assert records(outlast("ls", "--count", "status:failed").stdout) == [
@@ -65,6 +74,9 @@ def test_ls_counts_and_sorts(outlast: Invoke) -> None:
         (["ls", "statsu:failed"], "did you mean 'status'?\n  statsu:failed\n  ^"),
         (["ls", "--limit", "0"], "limit 0 is out of range"),
         (["ls", "--after", "nonsense!"], "is not a cursor"),
+        (["ls", "--sort", "id", "-n", "-3"], "limit -3 is out of range"),
+        (["ls", "--count", "-n", "10001"], "limit 10001 is out of range"),
+        (["ls", "--sort", "id", "--after", "nonsense!"], "leave one of them out"),
         (["lss"], "there is no command 'lss', did you mean `outlast ls`?"),
         (["ls", "--store", "mysql://x"], "does not name a store"),
         (["ls", "--store", "sqlite:///nowhere.db"], "there is no store at nowhere.db"),
