@@ -199,10 +199,13 @@ def test_a_move_that_cannot_be_changes_nothing(
     assert outlast("ls").stdout == before
 
 
-def test_a_dry_move_only_shows(outlast: Invoke) -> None:
-    """What would be moved, and nothing is; then what is moved is told of once more by `ls`."""
+def test_a_dry_move_only_shows(outlast: Invoke, shop: Path) -> None:
+    """What would be moved, and nothing is, nor is the target made; then what is moved is told of
+    once more by `ls`."""
     would = records(outlast("move", "--to", "sqlite:///b.db", "--dry-run", "status:failed").stdout)
     assert {one["id"] for one in would} == {"order-lost", "order-lost~child.pack"}
+    assert not (shop / "b.db").exists()
+    assert outlast("move", "--to", "nowhere", "--dry-run").exit_code == Exit.USAGE
     moved = outlast("move", "--to", "sqlite:///b.db", "--yes", "id:order-done", "--json")
     assert records(moved.stdout) == [{"moved": 2, "families": 1, "refused": 0}]
     [left] = records(outlast("ls", "wait:moved").stdout)

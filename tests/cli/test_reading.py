@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
+from outlast.cli.checkup import findings
 from outlast.cli.codes import Exit
 from outlast.model import Committed, Worker
 from outlast.moving.sealing import sealing
@@ -77,6 +79,7 @@ def test_ls_counts_and_sorts(outlast: Invoke) -> None:
         (["ls", "--sort", "id", "-n", "-3"], "limit -3 is out of range"),
         (["ls", "--count", "-n", "10001"], "limit 10001 is out of range"),
         (["ls", "--sort", "id", "--after", "nonsense!"], "leave one of them out"),
+        (["db", "check", "-n", "-1"], "--limit is -1: with at least 1, something is checked"),
         (["lss"], "there is no command 'lss', did you mean `outlast ls`?"),
         (["ls", "--store", "mysql://x"], "does not name a store"),
         (["ls", "--store", "sqlite:///nowhere.db"], "there is no store at nowhere.db"),
@@ -251,6 +254,20 @@ def test_doctor_finds_nothing_and_then_something(outlast: Invoke, shop: Path) ->
     done = outlast("doctor", "--store", "sqlite:///broken.db")
     assert done.exit_code == Exit.FOUND
     assert records(done.stdout)[-1]["level"] == "problem"
+
+
+def test_doctor_where_the_package_is_not_installed(
+    outlast: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run from its source alone, it has no version to tell, and checks all else."""
+
+    def version(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(findings, "version", version)
+    done = outlast("doctor")
+    assert done.exit_code == 0
+    assert "outlast (not installed: run from its source), Python" in done.stdout
 
 
 def test_doctor_tells_of_the_dead_and_of_what_is_on_its_way(
