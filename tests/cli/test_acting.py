@@ -14,6 +14,7 @@ from outlast.cli.session import client_of
 from outlast.model.commit import Commit
 from outlast.model.run import Run
 from outlast.ports.store import Store
+from outlast.query import all_matching
 from tests.cli.conftest import Invoke
 from tests.cli.stage import records
 
@@ -132,10 +133,13 @@ def test_rm_spares_the_id_that_has_a_new_life(
     outlast: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between being found and being removed, a run may be begun anew or go on: it is not removed."""
-    found = bulk.all_matching
+
+    async def nothing(*_: object) -> AsyncIterator[Run]:
+        return
+        yield
 
     async def slowly(store: Store, *args: Any, **more: Any) -> AsyncIterator[Run]:
-        runs = [run async for run in found(store, *args, **more)]
+        runs = [run async for run in all_matching(store, *args, **more)]
         # Meanwhile: one goes on from where it failed, one is gone and its id begins anew.
         await client_of(store).retry("order-lost")
         await store.delete("order-done")
@@ -145,18 +149,13 @@ def test_rm_spares_the_id_that_has_a_new_life(
             yield run
 
     monkeypatch.setattr(bulk, "all_matching", slowly)
-    monkeypatch.setattr(bulk, "_first", lambda *_: _nothing())
+    monkeypatch.setattr(bulk, "_first", nothing)
     done = outlast("rm", "--where", "workflow:checkout status:ended", "--yes")
     assert done.exit_code == Exit.REFUSED
     assert "order-done: run 'order-done' is another one since it was looked for" in done.stderr
     assert "2 refused" in done.stderr
     left = {run["id"] for run in records(outlast("ls").stdout)}
     assert {"order-done", "order-lost"} <= left
-
-
-async def _nothing() -> AsyncIterator[Run]:
-    for none in ():
-        yield none
 
 
 def test_queues_and_dead_tasks(outlast: Invoke) -> None:

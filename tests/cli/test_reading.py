@@ -11,6 +11,7 @@ import pytest
 
 from outlast.cli.checkup import findings
 from outlast.cli.codes import Exit
+from outlast.cli.commands import tail
 from outlast.model import Committed, Worker
 from outlast.moving.sealing import sealing
 from outlast.stores.sqlite import SqliteStore
@@ -209,6 +210,12 @@ def test_tail_goes_on_after_a_sequence_and_tells_how_the_run_ended(outlast: Invo
     assert outlast("tail", "order-waits", "--no-follow").exit_code == 0
     changed = records(outlast("tail", "--no-follow", "--where", "status:open").stdout)
     assert {run["id"] for run in changed} == {"order-waits", "order-halts", "order-sleeps"}
+
+
+def test_tail_says_how_many_runs_it_follows(outlast: Invoke) -> None:
+    """Without a run, only the newest by creation are followed, and the help has their number."""
+    told = " ".join(outlast("tail", "--help").stdout.split())
+    assert f"the {tail.AT_ONCE} that were created last, and no older ones" in told
 
 
 WHY = [
