@@ -22,7 +22,7 @@ from outlast.errors import Closed, InvalidValue, RunExists, WorkflowMisuse
 from outlast.model.claim import check_ttl
 from outlast.model.commit import Creation
 from outlast.model.flow import Flow, check_flow
-from outlast.model.ids import check_id, new_id
+from outlast.model.ids import SCHEDULE_OF, check_id, new_id
 from outlast.model.payloads import WorkflowStarted, payload_of
 from outlast.model.place import STARTS, InQueue
 from outlast.model.run import Attribute, Run
@@ -32,7 +32,7 @@ from outlast.ports.codec import Codec
 from outlast.ports.doorbell import Doorbell
 from outlast.ports.store import Store
 from outlast.schedules import Schedule, Schedules
-from outlast.schedules.keeper import PREFIX, keeper_of
+from outlast.schedules.keeper import keeper_of
 from outlast.urls import resolve, resolve_doorbell
 from outlast.worker import STEPS_AT_ONCE, Doorman, Relay, TaskWorker
 from outlast.worker.presence import Presence
@@ -151,7 +151,7 @@ class App(Starting):
     @property
     def workflow_names(self) -> frozenset[str]:
         """The names of the workflows whose code is here."""
-        return frozenset(n for n in self._engine.workflows if not n.startswith(PREFIX))
+        return frozenset(n for n in self._engine.workflows if not n.startswith(SCHEDULE_OF))
 
     def definition(self, name: str) -> WorkflowDefinition | None:
         """The workflow of that name as it runs here, if its code is here."""

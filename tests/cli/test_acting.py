@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from outlast.cli import bulk
 from outlast.cli.codes import Exit
+from outlast.cli.session import client_of
+from outlast.model.commit import Commit
+from outlast.model.run import Run
+from outlast.ports.store import Store
+from outlast.query import all_matching
 from tests.cli.conftest import Invoke
 from tests.cli.stage import records
 
@@ -121,6 +129,35 @@ def test_a_bulk_action_tells_who_refused_and_does_the_others(outlast: Invoke) ->
     assert status_of(outlast, "order-lost") == "pending"
 
 
+def test_rm_spares_the_id_that_has_a_new_life(
+    outlast: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between being found and being removed, a run may be begun anew or go on: it is not removed."""
+
+    async def nothing(*_: object) -> AsyncIterator[Run]:
+        return
+        yield
+
+    async def slowly(store: Store, *args: Any, **more: Any) -> AsyncIterator[Run]:
+        runs = [run async for run in all_matching(store, *args, **more)]
+        # Meanwhile: one goes on from where it failed, one is gone and its id begins anew.
+        await client_of(store).retry("order-lost")
+        await store.delete("order-done")
+        again = Run(id="order-done", workflow="checkout")
+        await store.commit([Commit(run_id=again.id, create=again)])
+        for run in runs:
+            yield run
+
+    monkeypatch.setattr(bulk, "all_matching", slowly)
+    monkeypatch.setattr(bulk, "_first", nothing)
+    done = outlast("rm", "--where", "workflow:checkout status:ended", "--yes")
+    assert done.exit_code == Exit.REFUSED
+    assert "order-done: run 'order-done' is another one since it was looked for" in done.stderr
+    assert "2 refused" in done.stderr
+    left = {run["id"] for run in records(outlast("ls").stdout)}
+    assert {"order-done", "order-lost"} <= left
+
+
 def test_queues_and_dead_tasks(outlast: Invoke) -> None:
     """What is ready and what is dead; redriving and purging say how many."""
     assert records(outlast("queues").stdout) == [
@@ -161,10 +198,13 @@ def test_a_move_that_cannot_be_changes_nothing(
     assert outlast("ls").stdout == before
 
 
-def test_a_dry_move_only_shows(outlast: Invoke) -> None:
-    """What would be moved, and nothing is; then what is moved is told of once more by `ls`."""
+def test_a_dry_move_only_shows(outlast: Invoke, shop: Path) -> None:
+    """What would be moved, and nothing is, nor is the target made; then what is moved is told of
+    once more by `ls`."""
     would = records(outlast("move", "--to", "sqlite:///b.db", "--dry-run", "status:failed").stdout)
     assert {one["id"] for one in would} == {"order-lost", "order-lost~child.pack"}
+    assert not (shop / "b.db").exists()
+    assert outlast("move", "--to", "nowhere", "--dry-run").exit_code == Exit.USAGE
     moved = outlast("move", "--to", "sqlite:///b.db", "--yes", "id:order-done", "--json")
     assert records(moved.stdout) == [{"moved": 2, "families": 1, "refused": 0}]
     [left] = records(outlast("ls", "wait:moved").stdout)

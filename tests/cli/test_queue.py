@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
 import pytest
 
 from outlast.cli.codes import Exit
+from outlast.model import Delivery, Task, Worker
+from outlast.ports.queue import Queue
+from outlast.stores.sqlite import SqliteStore
 from tests.cli.conftest import Invoke
-from tests.cli.stage import records
+from tests.cli.stage import environment, records
+
+T = TypeVar("T")
 
 
 def test_rules_are_set_shown_and_audited(outlast: Invoke) -> None:
@@ -55,6 +67,89 @@ def test_impossible_rules(outlast: Invoke, args: tuple[str, ...], told: str) -> 
     assert told in done.stderr
     [stats] = records(outlast("queue", "show", "mail").stdout)
     assert stats["flow"] is None
+
+
+STUDIO = """
+import asyncio, outlast
+
+@outlast.step(queue="gpu", key=lambda film: film)
+async def render(film: str) -> str:
+    return film
+
+@outlast.workflow
+async def produce(film: str) -> str:
+    return await render(film)
+
+async def main() -> None:
+    async with outlast.App("sqlite:///outlast.db", workflows=[produce]) as app:
+        await app.start(produce, "heist", id="film")
+        bell = app.store.notifier
+        while True:
+            rings = bell.rings
+            if (await app.get("film")).wait_kind == "task":
+                return
+            await bell.wait(app.store.clock, 1, since=rings)
+
+asyncio.run(main())
+"""
+
+
+def test_why_looks_for_a_queued_step_in_its_queue(outlast: Invoke, shop: Path) -> None:
+    """A queue that is paused, that nobody serves, that is full; a step that a worker has, that was
+    handed back, that died: each is told, with what to type."""
+
+    def why(told: str, command: str) -> None:
+        [reason] = records(outlast("why", "film").stdout)
+        assert told in reason["why"]
+        assert command in reason["commands"]
+
+    async def at(act: Callable[[SqliteStore, Queue], Awaitable[T]]) -> T:
+        async with SqliteStore(shop / "outlast.db") as store, store.queue() as queue:
+            return await act(store, queue)
+
+    async def take(_: SqliteStore, queue: Queue) -> Delivery:
+        found = await queue.take("gpu/render", owner="w1", visibility=600)
+        assert found is not None
+        return found
+
+    async def serve(store: SqliteStore, _: Queue) -> None:
+        await store.present(Worker(owner="w1", queues=("gpu/render",)), 600)
+
+    async def another(_: SqliteStore, queue: Queue) -> Delivery:
+        await queue.enqueue("gpu/other", [Task(queue="gpu/other", key="heist")])
+        found = await queue.take("gpu/other", owner="w1", visibility=600)
+        assert found is not None
+        return found
+
+    outlast("queue", "pause", "gpu")
+    (shop / "studio.py").write_text(STUDIO)
+    subprocess.run([sys.executable, "studio.py"], cwd=shop, env=environment(), check=True)
+    why("Step 'render' waits since", "outlast queue resume gpu")
+    why("in queue 'gpu', which is paused.", "outlast queue show gpu")
+
+    outlast("queue", "resume", "gpu")
+    why("which no worker serves that is alive", "outlast worker MODULE:APP")
+    asyncio.run(at(serve))
+    why("no worker has taken it. Ready there: 1, under way: 0.", "outlast workers")
+
+    other = asyncio.run(at(another))
+    outlast("queue", "set", "gpu", "--concurrency", "1")
+    why("has 1 under way and allows 1 at once", "outlast queue set gpu --concurrency N")
+    outlast("queue", "set", "gpu", "--concurrency", "none", "--key-concurrency", "1")
+    why("allows 1 of the key 'heist' at once", "outlast queue set gpu --key-concurrency N")
+    asyncio.run(at(lambda _, queue: queue.ack(other.claim)))
+
+    taken = asyncio.run(at(take))
+    why("A worker has taken step 'render' from queue 'gpu'.", "outlast workers")
+    asyncio.run(at(lambda _, queue: queue.nack(taken.claim)))
+    why("no worker has taken it", "outlast queue show gpu")
+    again = asyncio.run(at(take))
+    why("from queue 'gpu', for the 2. time.", "outlast workers")
+    asyncio.run(at(lambda _, queue: queue.nack(again.claim, requeue=False)))
+    why("is dead in queue 'gpu' since", f"outlast dead redrive gpu/render {again.task.id}")
+    [redriven] = records(outlast("dead", "redrive", "gpu/render", again.task.id).stdout)
+    assert redriven["redriven"] == 1
+    why("no worker has taken it", "outlast queue show gpu")
 
 
 def test_a_queue_name_with_a_slash(outlast: Invoke) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
+from outlast.cli.checkup import findings
 from outlast.cli.codes import Exit
+from outlast.cli.commands import tail
 from outlast.model import Committed, Worker
 from outlast.moving.sealing import sealing
 from outlast.stores.sqlite import SqliteStore
@@ -49,6 +53,14 @@ def test_ls_pages_by_cursor(outlast: Invoke) -> None:
     assert seen == everything
 
 
+def test_what_ls_says_goes_on_with_the_same_query(outlast: Invoke) -> None:
+    """The line for the next page can be typed as it stands, whatever quotes the query has."""
+    done = outlast("ls", "-n", "1", "attr.tenant='acme'", "not", 'id:"it\'s"')
+    shell, command, query, option, _ = shlex.split(done.stderr.split(": ", 1)[1])
+    assert (shell, command, option) == ("outlast", "ls", "--after")
+    assert query == "attr.tenant='acme' not id:\"it's\""
+
+
 def test_ls_counts_and_sorts(outlast: Invoke) -> None:
     """`--count` is a number and whether it is exact; `--sort` sorts, downwards with a dash."""
     assert records(outlast("ls", "--count", "status:failed").stdout) == [
@@ -65,6 +77,10 @@ def test_ls_counts_and_sorts(outlast: Invoke) -> None:
         (["ls", "statsu:failed"], "did you mean 'status'?\n  statsu:failed\n  ^"),
         (["ls", "--limit", "0"], "limit 0 is out of range"),
         (["ls", "--after", "nonsense!"], "is not a cursor"),
+        (["ls", "--sort", "id", "-n", "-3"], "limit -3 is out of range"),
+        (["ls", "--count", "-n", "10001"], "limit 10001 is out of range"),
+        (["ls", "--sort", "id", "--after", "nonsense!"], "leave one of them out"),
+        (["db", "check", "-n", "-1"], "--limit is -1: with at least 1, something is checked"),
         (["lss"], "there is no command 'lss', did you mean `outlast ls`?"),
         (["ls", "--store", "mysql://x"], "does not name a store"),
         (["ls", "--store", "sqlite:///nowhere.db"], "there is no store at nowhere.db"),
@@ -100,6 +116,31 @@ def test_a_wrong_command_line_says_what_to_type(
     assert done.exit_code == Exit.USAGE
     assert "Traceback" not in done.output
     assert outlast("ls").stdout == before
+
+
+@pytest.mark.parametrize("text", ["[1\n", "\n", "[1,\n\n", "{\x0c", '"a\u2028'])
+def test_json_that_ends_too_early_is_pointed_at(outlast: Invoke, text: str) -> None:
+    """However its lines end, JSON from elsewhere that is not whole is told with its place."""
+    done = outlast("signal", "order-waits", "go", "--value", "-", input=text)
+    assert "--value is not JSON: " in done.stderr
+    assert done.stderr.rstrip().endswith("^")
+    assert done.exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("created:9999-12-31", False),
+        ("age>900000d", False),
+        ("created>now+2921939d", False),
+        ("created<=9999-12-31T23:59:59.999999", True),
+    ],
+)
+def test_times_at_the_end_of_the_calendar(outlast: Invoke, query: str, found: bool) -> None:
+    """A time that is far beyond all runs is before or after them, and no error."""
+    done = outlast("ls", query)
+    assert done.exit_code == 0
+    assert bool(records(done.stdout)) is found
 
 
 @pytest.mark.parametrize(
@@ -171,6 +212,12 @@ def test_tail_goes_on_after_a_sequence_and_tells_how_the_run_ended(outlast: Invo
     assert {run["id"] for run in changed} == {"order-waits", "order-halts", "order-sleeps"}
 
 
+def test_tail_says_how_many_runs_it_follows(outlast: Invoke) -> None:
+    """Without a run, only the newest by creation are followed, and the help has their number."""
+    told = " ".join(outlast("tail", "--help").stdout.split())
+    assert f"the {tail.AT_ONCE} that were created last, and no older ones" in told
+
+
 WHY = [
     ("order-done", "It completed at", "outlast show order-done"),
     ("order-lost", "A retry goes on from 'child:pack'", "outlast retry order-lost"),
@@ -214,6 +261,20 @@ def test_doctor_finds_nothing_and_then_something(outlast: Invoke, shop: Path) ->
     done = outlast("doctor", "--store", "sqlite:///broken.db")
     assert done.exit_code == Exit.FOUND
     assert records(done.stdout)[-1]["level"] == "problem"
+
+
+def test_doctor_where_the_package_is_not_installed(
+    outlast: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run from its source alone, it has no version to tell, and checks all else."""
+
+    def version(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(findings, "version", version)
+    done = outlast("doctor")
+    assert done.exit_code == 0
+    assert "outlast (not installed: run from its source), Python" in done.stdout
 
 
 def test_doctor_tells_of_the_dead_and_of_what_is_on_its_way(

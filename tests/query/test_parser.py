@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from outlast.errors import InvalidQuery
 from outlast.model.run import Run, Status
 from outlast.query import parse
+from outlast.query.plan import plan
 from outlast.query.values import length_of, wild
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -25,6 +26,9 @@ WRONG = [
     ("age:1d", 3, "as in age>1d"),
     ("created>soon", 8, "'soon' is no time: use 2026-11-15"),
     ("created>2026-13-01", 8, "is no time"),
+    ('created>"now\n"', 8, "is no time"),
+    ("created>9999-12-31T23:59:59-05:00", 8, "is no time"),
+    ("age>999999999d23h", 4, "is no length of time"),
     ("created~1", 7, "created is a time"),
     ("workflow>a", 8, "workflow is text: compare it with :, != or ~"),
     ("(status:failed", 0, "this '(' is not closed"),
@@ -83,6 +87,14 @@ RIGHT = [
     ("ended<now", False),
     ("not ended<now", True),
     ("updated>2020-01-01", True),
+    ("created:9999-12-31", False),
+    ("created<=9999-12-31T23:59:59.999999", True),
+    ("created>9999-12-31T23:59:59.999999", False),
+    ("created>now+2921939d", False),
+    ("created>now-2921939d", True),
+    ("updated:now+2921939d", False),
+    ("age>900000d", False),
+    ("age<999999999d", True),
     ("or:1 or id:run-1", None),
 ]
 
@@ -103,7 +115,13 @@ def test_meanings(text: str, expected: bool | None) -> None:
         with pytest.raises(InvalidQuery, match="unknown field 'or'"):
             parse(text)
     else:
-        assert parse(text).matches(run, NOW) is expected
+        asked = parse(text)
+        assert asked.matches(run, NOW) is expected
+        span = plan(asked, NOW)
+        inside = (span.since is None or span.since <= run.created_at) and (
+            span.until is None or run.created_at < span.until
+        )
+        assert inside or not expected
 
 
 @given(st.text(max_size=60) | st.text(alphabet="statusid:=<>~!()\"'*, ornt.1d", max_size=60))

@@ -372,6 +372,14 @@ def test_the_scheduled_workflow_is_registered_by_its_schedule() -> None:
     assert app.workflow_names == {"job"}
 
 
+async def test_who_misspells_a_workflow_is_told_of_those_of_the_app_alone() -> None:
+    """What outlast adds to keep schedules is not proposed, neither in the list nor as a guess."""
+    async with outlast.App(MemoryStore(), schedules=[hourly()]) as app:
+        for name in ("nothing", "schedule of jab"):
+            with pytest.raises(NotFound, match=r"there are job$"):
+                await app.submit(name)
+
+
 def test_start_is_in_utc() -> None:
     """What these tests rely on."""
     assert START.tzinfo is UTC

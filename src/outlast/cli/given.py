@@ -33,7 +33,7 @@ def json_of(given: str, what: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        line = text.splitlines()[error.lineno - 1] if text.strip() else ""
+        line = text.split("\n")[error.lineno - 1]
         start = max(error.colno - 40, 0)
         around = neutral(line[start : start + 76])
         pointer = " " * (min(error.colno, len(line) + 1) - 1 - start) + "^"

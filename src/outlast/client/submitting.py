@@ -14,6 +14,7 @@ from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.turn import begun
 from outlast.errors import InvalidValue, NotFound, PayloadError, Undecodable, WorkflowMisuse
 from outlast.model.commit import Commit, Creation
+from outlast.model.ids import SCHEDULE_OF
 from outlast.model.place import InQueue
 from outlast.model.run import Attribute
 from outlast.ports.codec import Codec
@@ -31,9 +32,10 @@ def submission(
     """The commit that begins a run, runnable now and nobody's, or in a queue."""
     workflow = workflows.get(name)
     if workflow is None:
-        near = get_close_matches(name, workflows, 1)
+        known = [own for own in sorted(workflows) if not own.startswith(SCHEDULE_OF)]
+        near = get_close_matches(name, known, 1)
         unknown = NotFound("workflow", name)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(workflows))}"
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
         unknown.args = (f"this app has no workflow {name!r}, {hint}",)
         raise unknown
     recorded = _recorded(workflow, input, codec)

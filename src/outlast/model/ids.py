@@ -25,6 +25,8 @@ from outlast.errors import InvalidId
 MAX_ID_BYTES = 255
 MAX_CHILD_ID_BYTES = 1024
 SEPARATOR = "~"
+SCHEDULE_OF = "schedule of "
+"""How the names of our own workflows begin: those that keep the schedules of another."""
 
 _TAIL = (1 << 62) - 1
 # Most ids are like this, and every call checks one.

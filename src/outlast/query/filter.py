@@ -15,7 +15,15 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from outlast.model.run import TERMINAL, Run, Status
-from outlast.query.values import attributes_like, is_day, length_of, moment_of, number_like, wild
+from outlast.query.values import (
+    attributes_like,
+    is_day,
+    length_of,
+    moment_of,
+    number_like,
+    shifted,
+    wild,
+)
 
 TEXTS = ("id", "workflow", "parent", "queue", "error", "step", "owner", "wait")
 TIMES = ("created", "updated", "ended")
@@ -24,6 +32,7 @@ FIELDS = ("status", *TEXTS, *TIMES, "age")
 
 GROUPS = {"open": frozenset(set(Status) - TERMINAL), "ended": TERMINAL}
 ORDER: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+_TICK = timedelta(microseconds=1)
 _IN_RECORD = {
     "step": "current_step",
     "wait": "wait_kind",
@@ -101,16 +110,15 @@ class Test(Node, frozen=True):
     def span(self, now: datetime) -> tuple[datetime | None, datetime | None]:
         """For `created` and `age`: from when (this moment included) until when (it excluded)."""
         if self.field == "age":
-            moment = now - self._length
+            moment = shifted(now, -self._length)
             op = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}[self.op]
         else:
             moment, op = self._moment(now), self.op
-        tick = timedelta(microseconds=1)
         if op == "=":
-            return moment, moment + (timedelta(days=1) if is_day(self.word.text) else tick)
+            return moment, self._end(moment)
         if op in (">", ">="):
-            return (moment if op == ">=" else moment + tick), None
-        return None, (moment if op == "<" else moment + tick)
+            return (moment if op == ">=" else shifted(moment, _TICK)), None
+        return None, (moment if op == "<" else _later(moment, _TICK))
 
     def matches(self, run: Run, now: datetime) -> bool:
         if self.field == "status":
@@ -134,8 +142,8 @@ class Test(Node, frozen=True):
         moment = self._moment(now)
         if self.op != "=":
             return ORDER[self.op](value, moment)
-        length = timedelta(days=1) if is_day(self.word.text) else timedelta(microseconds=1)
-        return moment <= value < moment + length
+        end = self._end(moment)
+        return moment <= value and (end is None or value < end)
 
     def _attribute_matches(self, value: object) -> bool:
         if value is None:
@@ -152,6 +160,10 @@ class Test(Node, frozen=True):
         if isinstance(value, bool) or number is None:
             return False
         return ORDER[self.op](value, number)
+
+    def _end(self, moment: datetime) -> datetime | None:
+        """Where a moment, or the whole day it stands for, is over; None is never."""
+        return _later(moment, timedelta(days=1) if is_day(self.word.text) else _TICK)
 
     def _moment(self, now: datetime) -> datetime:
         moment = moment_of(self.word.text, now)
@@ -174,6 +186,12 @@ class Filter(Struct, frozen=True):
     def matches(self, run: Run, now: datetime) -> bool:
         """Whether a run matches, at a time: the meaning of the question."""
         return self.node.matches(run, now)
+
+
+def _later(moment: datetime, length: timedelta) -> datetime | None:
+    """A moment so much later, or None if the calendar ends before it."""
+    later = shifted(moment, length)
+    return later if later - moment == length else None
 
 
 def _as_text(value: object) -> str:

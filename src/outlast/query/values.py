@@ -10,6 +10,8 @@ from outlast.model.run import Attribute
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _LENGTH = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|[smhdw])")
 _NUMBER = re.compile(r"[+-]?\d{1,300}(\.\d{1,300})?([eE][+-]?\d{1,3})?")
+_BEGINNING, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_MOMENT = re.compile(r"(now|today|yesterday|)([+-]?)(.*)", re.DOTALL)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -19,7 +21,8 @@ def length_of(text: str) -> timedelta | None:
     if not found or "".join(match[0] for match in found) != text:
         return None
     try:
-        return timedelta(seconds=sum(float(match[1]) * UNITS[match[2]] for match in found))
+        # There is a little more room above zero than below; a length has to fit on both sides.
+        return -timedelta(seconds=-sum(float(match[1]) * UNITS[match[2]] for match in found))
     except OverflowError:
         return None
 
@@ -27,7 +30,7 @@ def length_of(text: str) -> timedelta | None:
 def moment_of(text: str, now: datetime) -> datetime | None:
     """A moment: ISO 8601 (UTC unless it says otherwise), ``now``, ``today``, ``yesterday``, or one
     of these and a length, as in ``now-2h``; None if it is none."""
-    word, sign, rest = re.fullmatch(r"(now|today|yesterday|)([+-]?)(.*)", text.lower()).groups()  # type: ignore[union-attr]
+    word, sign, rest = _MOMENT.fullmatch(text.lower()).groups()  # type: ignore[union-attr]
     if not word:
         return _iso(text)
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -37,10 +40,15 @@ def moment_of(text: str, now: datetime) -> datetime | None:
     length = length_of(rest) if sign else None
     if length is None:
         return None
+    return shifted(moment, length if sign == "+" else -length)
+
+
+def shifted(moment: datetime, length: timedelta) -> datetime:
+    """A moment so much later, or earlier; where the calendar ends before it, that end."""
     try:
-        return moment + length if sign == "+" else moment - length
+        return moment + length
     except OverflowError:
-        return None
+        return _END if length > timedelta() else _BEGINNING
 
 
 def is_day(text: str) -> bool:

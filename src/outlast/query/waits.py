@@ -3,24 +3,15 @@ way, and what to type to move it on. A pure function of its record and its outli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from shlex import quote
-
-from msgspec import Struct
 
 from outlast.model.run import MOVING, Run, Status
 from outlast.model.stats import QueueStats
 from outlast.query.outline import Part
-
-
-class Reason(Struct, frozen=True, kw_only=True):
-    """What a run waits for. `text` has ``{}`` where the moments of `times` belong, in the words of
-    whoever shows them; `commands` move it on."""
-
-    text: str
-    times: tuple[datetime, ...] = ()
-    commands: tuple[str, ...] = ()
+from outlast.query.queued import QueuedStep, blocked, queued
+from outlast.query.reason import Reason, escaped, one
 
 
 def reasons(
@@ -30,10 +21,11 @@ def reasons(
     now: datetime,
     inbox: int = 0,
     queue: QueueStats | None = None,
+    steps: Mapping[str, QueuedStep] | None = None,
 ) -> list[Reason]:
     """Why a run is where it is, the most important first. `queue` is how the queue stands in which
-    it waits for its turn."""
-    open_parts = [one for part in parts for one in part.everything() if _waits(one)]
+    it waits for its turn, `steps` its steps that are tasks in queues, by their keys."""
+    open_parts = [each for part in parts for each in part.everything() if _waits(each)]
     id = quote(run.id)
     if run.moved_to is not None:
         return [_moved(run, id)]
@@ -51,7 +43,7 @@ def reasons(
         return [
             Reason(
                 text="Its code and its history disagree, so it is parked since {}:\n"
-                + _escaped(run.error),
+                + escaped(run.error),
                 times=(run.updated_at,),
                 commands=(f"outlast resume {id}   # once code that fits is deployed",),
             )
@@ -63,13 +55,15 @@ def reasons(
     if held and run.claimed_until is not None and run.claimed_until > now:
         found.append(
             Reason(
-                text=f"A worker has it: {_one(run.owner)}, whose lease ends at {{}} unless it is renewed.",
+                text=f"A worker has it: {one(run.owner)}, whose lease ends at {{}} unless it is renewed.",
                 times=(run.claimed_until,),
             )
         )
     elif run.runnable_at is not None and run.runnable_at <= now:
         found.append(_stuck(run, held=held))
-    found += [_waiting(part, id) for part in open_parts]
+    for part in open_parts:
+        step = None if steps is None or part.status == "retrying" else steps.get(part.key)
+        found.append(_waiting(part, id) if step is None else queued(part, step, now))
     if inbox:
         what = "1 message waits" if inbox == 1 else f"{inbox} messages wait"
         found.append(Reason(text=f"{what} in its inbox until a worker takes the run."))
@@ -86,13 +80,13 @@ def _moved(run: Run, id: str) -> Reason:
     where = quote(run.moved_to or "")
     if run.wait_kind == MOVING:
         return Reason(
-            text=f"It is being moved to {_escaped(run.moved_to)} since {{}}, and goes on nowhere "
+            text=f"It is being moved to {escaped(run.moved_to)} since {{}}, and goes on nowhere "
             "until that is done.",
             times=(run.updated_at,),
             commands=(f"outlast move --to {where}   # unless one is under way",),
         )
     return Reason(
-        text=f"It was moved to {_escaped(run.moved_to)} at {{}} and goes on there.",
+        text=f"It was moved to {escaped(run.moved_to)} at {{}} and goes on there.",
         times=(run.updated_at,),
         commands=(f"outlast show {id} --store {where}",),
     )
@@ -107,10 +101,10 @@ def _ended(run: Run, id: str) -> Reason:
             commands=(f"outlast show {id}",),
         )
     if run.status is Status.CANCELLED:
-        return Reason(text=f"It was cancelled at {{}}: {_one(run.error)}.", times=(at,))
-    step = f" A retry goes on from {_one(run.recover_to)}." if run.recover_to else ""
+        return Reason(text=f"It was cancelled at {{}}: {one(run.error)}.", times=(at,))
+    step = f" A retry goes on from {one(run.recover_to)}." if run.recover_to else ""
     return Reason(
-        text=f"It failed at {{}}: {_one(run.error)}.{step}",
+        text=f"It failed at {{}}: {one(run.error)}.{step}",
         times=(at,),
         commands=(f"outlast show {id}", f"outlast retry {id}"),
     )
@@ -118,23 +112,17 @@ def _ended(run: Run, id: str) -> Reason:
 
 def _in_line(run: Run, id: str, queue: QueueStats | None) -> Reason:
     name = quote(run.queue)
-    text = f"It waits since {{}} for its turn in queue {_one(run.queue)}"
-    rules = None if queue is None else queue.flow
+    text = f"It waits since {{}} for its turn in queue {one(run.queue)}"
     commands: tuple[str, ...] = (f"outlast queue show {name}", f"outlast cancel {id}")
-    if queue is None or rules is None or queue.blocked_by is None:
+    rule = None if queue is None else blocked(queue, "")
+    if rule is None:
         text += (
             ". Nothing keeps the queue from going on: it begins when its time and its turn have come "
-            f"and a worker serves that queue and has the code of {_one(run.workflow)}."
+            f"and a worker serves that queue and has the code of {one(run.workflow)}."
         )
-    elif queue.blocked_by == "paused":
-        text += ", which is paused."
-        commands = (f"outlast queue resume {name}", *commands)
-    elif queue.blocked_by == "concurrency":
-        text += f", which has {queue.in_flight} under way and allows {rules.concurrency} at once."
-        commands = (f"outlast queue set {name} --concurrency N", *commands)
     else:
-        text += ", whose rate lets none begin now."
-        commands = (f"outlast queue set {name} --rate N/SECONDS", *commands)
+        text += rule[0]
+        commands = (rule[1], *commands)
     return Reason(text=text, times=(run.created_at,), commands=commands)
 
 
@@ -143,15 +131,15 @@ def _stuck(run: Run, *, held: bool) -> Reason:
     assert since is not None
     if held and run.claimed_until is not None:
         text = (
-            f"Its worker {_one(run.owner)} has not renewed its lease, which ended at {{}}: it is gone "
-            f"or cannot reach the store. The next worker with the code of {_one(run.workflow)} "
+            f"Its worker {one(run.owner)} has not renewed its lease, which ended at {{}}: it is gone "
+            f"or cannot reach the store. The next worker with the code of {one(run.workflow)} "
             "takes over."
         )
         since = run.claimed_until
     else:
         text = (
             f"It can go on since {{}}, but no worker has taken it: none that has the code of "
-            f"{_one(run.workflow)} is running, or all of them are busy."
+            f"{one(run.workflow)} is running, or all of them are busy."
         )
     return Reason(text=text, times=(since,), commands=("outlast worker MODULE:APP",))
 
@@ -161,7 +149,7 @@ def _waiting(part: Part, id: str) -> Reason:
     until = (part.until,) if part.until is not None else ()
     by = ", until {}" if until else ""
     start = " since {}" if since else ""
-    name = _one(part.name)
+    name = one(part.name)
     match part.kind:
         case "signal":
             return Reason(
@@ -180,7 +168,7 @@ def _waiting(part: Part, id: str) -> Reason:
         case "child":
             child = quote(part.child_id or "")
             return Reason(
-                text=f"It waits for its child {_one(part.child_id)}{start}.",
+                text=f"It waits for its child {one(part.child_id)}{start}.",
                 times=since,
                 commands=(f"outlast why {child}",),
             )
@@ -188,7 +176,7 @@ def _waiting(part: Part, id: str) -> Reason:
             tries = len(part.attempts)
             again = " and is tried again at {}" if until else ""
             return Reason(
-                text=f"Attempt {tries} of step {name} failed ({_one(part.error)}){again}.",
+                text=f"Attempt {tries} of step {name} failed ({one(part.error)}){again}.",
                 times=until,
             )
         case "step":
@@ -196,11 +184,11 @@ def _waiting(part: Part, id: str) -> Reason:
             return Reason(text=f"Step {name}{nth} is under way{start}.", times=since)
         case "map":
             return Reason(
-                text=f"Map {name} is under way{start}: {_escaped(part.note)}.", times=since
+                text=f"Map {name} is under way{start}: {escaped(part.note)}.", times=since
             )
         case _:
             return Reason(
-                text=f"It waits for {_escaped(part.kind)} {name}{start}{by}.", times=since + until
+                text=f"It waits for {escaped(part.kind)} {name}{start}{by}.", times=since + until
             )
 
 
@@ -212,13 +200,3 @@ def _silent(run: Run) -> Reason:
         times=(run.updated_at,),
         commands=(f"outlast show {quote(run.id)}",),
     )
-
-
-def _one(text: str | None) -> str:
-    """Foreign text in a sentence, quoted."""
-    return _escaped(repr(text or ""))
-
-
-def _escaped(text: str | None) -> str:
-    """Foreign text whose braces do not stand for moments."""
-    return (text or "").replace("{", "{{").replace("}", "}}")

@@ -23,12 +23,12 @@ from outlast.engine.retry import Retry
 from outlast.engine.turn import begun
 from outlast.errors import InvalidValue, OutlastError, RunExists, TryAgain
 from outlast.model.commit import Creation
+from outlast.model.ids import SCHEDULE_OF
 from outlast.ports.histories import accepted
 from outlast.ports.store import Store
 from outlast.schedules.plan import Plan
 from outlast.schedules.timing import due, firings, jitter, stamp
 
-PREFIX = "schedule of "
 TURNS = 50
 """After so many the run continues as new: a history need not be as long as a schedule is old."""
 
@@ -121,7 +121,7 @@ def keeper_of(target: WorkflowDefinition, client: Client, store: Store) -> Workf
         except OutlastError:
             pass
 
-    @outlast.workflow(name=f"{PREFIX}{target.name}")
+    @outlast.workflow(name=f"{SCHEDULE_OF}{target.name}")
     async def keep(plan: Plan, state: State | None = None) -> None:
         state = state or State(cursor=outlast.now())
         changed = asyncio.Event()

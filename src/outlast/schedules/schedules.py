@@ -15,14 +15,14 @@ from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.turn import begun
 from outlast.errors import InvalidValue, NotFound, RunExists, TryAgain, WorkflowMisuse
 from outlast.model.commit import Creation
-from outlast.model.ids import new_id
+from outlast.model.ids import SCHEDULE_OF, new_id
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.query import RunQuery
 from outlast.model.run import Run
 from outlast.ports.codec import Codec
 from outlast.ports.histories import accepted
 from outlast.ports.store import Store
-from outlast.schedules.keeper import PREFIX, Change, State, Wish
+from outlast.schedules.keeper import Change, State, Wish
 from outlast.schedules.plan import Plan, Schedule, check_schedule_name
 from outlast.schedules.timing import firings, jitter, stamp
 
@@ -93,7 +93,7 @@ class Schedules:
             present = self._plan(run)
             if present == plan:
                 return
-            if run.status.terminal or run.workflow != f"{PREFIX}{plan.workflow}":
+            if run.status.terminal or run.workflow != f"{SCHEDULE_OF}{plan.workflow}":
                 await self._begin(plan, Creation.REPLACE)
             else:
                 await self._tell(plan.name, "change", Wish(plan=plan, by="code"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sqlite3
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 
@@ -18,5 +18,9 @@ class Finding(NamedTuple):
 
 def versions() -> Finding:
     """What this process runs on."""
-    told = f"outlast {version('outlast')}, Python {platform.python_version()}"
+    try:
+        own = version("outlast")
+    except PackageNotFoundError:
+        own = "(not installed: run from its source)"
+    told = f"outlast {own}, Python {platform.python_version()}"
     return Finding("ok", f"{told}, SQLite {sqlite3.sqlite_version}")

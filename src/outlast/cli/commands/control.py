@@ -11,11 +11,11 @@ from outlast.cli.bulk import Action, do_to_matching, do_to_named
 from outlast.cli.completing import RUN
 from outlast.cli.given import json_of
 from outlast.cli.session import Session, client_of, with_session
-from outlast.client import Client
 from outlast.errors import InvalidValue
 from outlast.model.run import Run
+from outlast.ports.store import Store
 
-Make = Callable[[Client, dict[str, Any]], Action]
+Make = Callable[[Store, dict[str, Any]], Action]
 
 
 def _command(verb: str, make: Make, help: str, *options: Callable[..., Any]) -> click.Command:
@@ -36,7 +36,7 @@ def _command(verb: str, make: Make, help: str, *options: Callable[..., Any]) -> 
         if dry_run and where is None:
             raise click.UsageError("--dry-run goes with --where")
         async with session.store() as store:
-            action = make(client_of(store), given)
+            action = make(store, given)
             if where is None:
                 await do_to_named(store, session.out, run_ids, verb, action)
                 return
@@ -54,28 +54,35 @@ def _command(verb: str, make: Make, help: str, *options: Callable[..., Any]) -> 
     return click.command(verb, help=help)(command)
 
 
-def _cancel(client: Client, given: dict[str, Any]) -> Action:
+def _cancel(store: Store, given: dict[str, Any]) -> Action:
+    client = client_of(store)
+
     async def act(run: Run) -> None:
         await client.cancel(run.id, given["reason"] or "cancelled")
 
     return act
 
 
-def _terminate(client: Client, given: dict[str, Any]) -> Action:
+def _terminate(store: Store, given: dict[str, Any]) -> Action:
+    client = client_of(store)
+
     async def act(run: Run) -> None:
         await client.terminate(run.id, given["reason"] or "terminated")
 
     return act
 
 
-def _pause(client: Client, _: dict[str, Any]) -> Action:
+def _pause(store: Store, _: dict[str, Any]) -> Action:
+    client = client_of(store)
+
     async def act(run: Run) -> None:
         await client.pause(run.id)
 
     return act
 
 
-def _resume(client: Client, given: dict[str, Any]) -> Action:
+def _resume(store: Store, given: dict[str, Any]) -> Action:
+    client = client_of(store)
     value = json_of(given["value"], "--value")
 
     async def act(run: Run) -> None:
@@ -84,7 +91,9 @@ def _resume(client: Client, given: dict[str, Any]) -> Action:
     return act
 
 
-def _retry(client: Client, _: dict[str, Any]) -> Action:
+def _retry(store: Store, _: dict[str, Any]) -> Action:
+    client = client_of(store)
+
     async def act(run: Run) -> str | None:
         await client.retry(run.id)
         return f"from {run.recover_to}" if run.recover_to else None
@@ -92,12 +101,24 @@ def _retry(client: Client, _: dict[str, Any]) -> Action:
     return act
 
 
-def _rm(client: Client, given: dict[str, Any]) -> Action:
+def _rm(store: Store, given: dict[str, Any]) -> Action:
+    client = client_of(store)
+
     async def act(run: Run) -> str | None:
-        if not run.status.terminal and not given["force"]:
+        # Of many, the record was read a while ago: its id may have a new life since.
+        there = await store.find_one(run.id)
+        if there is None:
+            return "was gone already"
+        if there.uid != run.uid:
             raise InvalidValue(
-                f"run {run.id!r} is {run.status}: cancel it first, or remove it with --force"
+                f"run {run.id!r} is another one since it was looked for, and {there.status}: "
+                "it stays; look at it, and remove it by its id"
             )
+        for seen in (there, run):
+            if not seen.status.terminal and not given["force"]:
+                raise InvalidValue(
+                    f"run {run.id!r} is {seen.status}: cancel it first, or remove it with --force"
+                )
         return None if await client.delete(run.id) else "was gone already"
 
     return act

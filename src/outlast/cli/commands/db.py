@@ -47,6 +47,8 @@ async def db_check(session: Session, *, limit: int | None) -> None:
       outlast db check
       outlast db check --limit 1000
     """
+    if limit is not None and limit < 1:
+        raise click.UsageError(f"--limit is {limit}: with at least 1, something is checked")
     out, runs, wrong = session.out, 0, 0
     progress = Progress("checked", limit)
     async with session.store() as store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
+from shlex import quote
 
 import click
 
@@ -12,6 +13,7 @@ from outlast.cli.output import Output
 from outlast.cli.records import run_record
 from outlast.cli.session import Session, with_session
 from outlast.cli.table import Cell, Column
+from outlast.model.query import check_limit
 from outlast.model.run import Run
 from outlast.ports.store import Store
 from outlast.query import Filter, all_matching, count, parse, search
@@ -58,6 +60,12 @@ async def ls_command(
       outlast ls 'attr.tenant=acme error~"timeout" not (status:cancelled or id:test-*)'
     """
     wanted = parse(" ".join(query))
+    check_limit(limit)
+    if sort is not None and after is not None:
+        raise click.UsageError(
+            "--after goes on in the order of creation, newest first, and --sort asks for another: "
+            "leave one of them out, or ask for more at once with --limit"
+        )
     async with session.store() as store:
         if counted:
             number = await count(store, wanted)
@@ -137,5 +145,5 @@ async def _sorted(store: Store, wanted: Filter, sort: str, limit: int, out: Outp
 def _go_on(out: Output, query: tuple[str, ...], cursor: str, *, short: bool) -> None:
     why = "not all runs were looked at" if short else "there are more"
     asked = " ".join(query)
-    asked = f" '{neutral(asked)}'" if asked else ""
+    asked = f" {quote(neutral(asked))}" if asked else ""
     out.note(f"{why}: outlast ls{asked} --after {cursor}")

@@ -7,12 +7,15 @@ import click
 from outlast.cli.asking import confirm
 from outlast.cli.codes import Exit
 from outlast.cli.neutral import neutral
+from outlast.cli.output import Output
 from outlast.cli.place import Place
 from outlast.cli.progress import Progress
 from outlast.cli.session import Session, with_session
 from outlast.model.run import MOVED
 from outlast.moving import Moves, address_of, move_runs
-from outlast.query import all_matching, count, parse
+from outlast.ports.store import Store
+from outlast.query import Filter, all_matching, count, parse
+from outlast.urls import resolve
 
 
 @click.command("move")
@@ -46,19 +49,13 @@ async def move_command(
     there = Place(target, "--to")
     if here.shown == there.shown:
         raise click.UsageError(f"--from and --to are both {here.shown}: name another store")
+    if dry_run:
+        resolve(target)  # a name that no store has is told now
+        async with session.store(at=here) as old:
+            await _dry(old, out, wanted)
+        return
     async with session.store(at=here) as old, session.store(at=there, create=True) as new:
         now = await old.now()
-        if dry_run:
-            number = 0
-            async for run in all_matching(old, wanted, now=now):
-                if run.wait_kind != MOVED or run.moved_to is None:
-                    number += 1
-                    if out.json:
-                        out.value({"id": run.id, "status": run.status, "would": "move"})
-                    else:
-                        out.line(f"would move  {neutral(run.id)}  {run.status}")
-            out.note(f"{number:,} in all; nothing was changed")
-            return
         number_of = await count(old, wanted, now=now)
         out.note(
             f"{number_of} {'run matches' if str(number_of) == '1' else 'runs match'} in {here.shown}"
@@ -79,6 +76,19 @@ async def move_command(
         )
         progress.end()
     _tell(session, moves, there)
+
+
+async def _dry(store: Store, out: Output, wanted: Filter) -> None:
+    """Show which would move. Where they would go to is not opened: that would make it."""
+    number = 0
+    async for run in all_matching(store, wanted):
+        if run.wait_kind != MOVED or run.moved_to is None:
+            number += 1
+            if out.json:
+                out.value({"id": run.id, "status": run.status, "would": "move"})
+            else:
+                out.line(f"would move  {neutral(run.id)}  {run.status}")
+    out.note(f"{number:,} in all; nothing was changed")
 
 
 def _tell(session: Session, moves: Moves, there: Place) -> None:

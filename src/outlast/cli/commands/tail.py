@@ -1,4 +1,4 @@
-"""`outlast tail`: follow a run, or all runs, as they go."""
+"""`outlast tail`: follow a run, or the newest runs, as they go."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ RED = ("failed", "timeout", "cancelled")
 async def tail_command(
     session: Session, *, run_id: str | None, after: int, query: str, no_follow: bool
 ) -> None:
-    """Follow a run event by event until it ends, or all runs as they change.
+    """Follow a run event by event until it ends; without RUN, the runs that match as they change: the
+    200 that were created last, and no older ones.
 
     Exits with 7 if the run failed or was cancelled. Interrupted, it can go on with --after.
 

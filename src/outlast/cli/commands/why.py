@@ -6,6 +6,7 @@ from datetime import datetime
 
 import click
 
+from outlast.cli.commands.workers import workers_of
 from outlast.cli.completing import RUN
 from outlast.cli.finding import find_run
 from outlast.cli.moments import iso
@@ -13,9 +14,15 @@ from outlast.cli.neutral import neutral, neutral_lines
 from outlast.cli.output import Output
 from outlast.cli.session import Session, with_session
 from outlast.client.queues import Queues
+from outlast.model.flow import scope_of
+from outlast.model.run import Run
 from outlast.ports.capability import Capability
+from outlast.ports.store import Store
 from outlast.query.outline import outline
+from outlast.query.queued import QueuedStep
 from outlast.query.waits import reasons
+
+LOOKED_AT = 1_000
 
 
 @click.command("why")
@@ -37,7 +44,10 @@ async def why_command(session: Session, *, run_id: str) -> None:
         queue = None
         if run.wait_kind == "queue":
             [queue] = await Queues(store).stats(run.queue)
-        found = reasons(run, parts, now=await store.now(), inbox=inbox, queue=queue)
+        steps = {}
+        if any(one.is_open and one.kind == "step" for part in parts for one in part.everything()):
+            steps = await _queued_steps(store, run)
+        found = reasons(run, parts, now=await store.now(), inbox=inbox, queue=queue, steps=steps)
     if out.json:
         for reason in found:
             out.value(
@@ -59,6 +69,42 @@ async def why_command(session: Session, *, run_id: str) -> None:
         out.line()
         for command in dict.fromkeys(commands):
             out.line(f"  {neutral(command)}", "cyan")
+
+
+async def _queued_steps(store: Store, run: Run) -> dict[str, QueuedStep]:
+    """The steps of a run that are tasks in queues, by their keys, and how each of them stands."""
+    if Capability.MOVE not in store.capabilities:
+        return {}
+    owned = await store.belongings(run.id)
+    gone = {one.task.id: (one.reason, one.died_at) for one in owned.dead}
+    tasks = [task for task in (*owned.tasks, *(one.task for one in owned.dead)) if task.step]
+    if not tasks:
+        return {}
+    lines = {task.queue for task in tasks}
+    queues = {name: (await Queues(store).stats(name))[0] for name in set(map(scope_of, lines))}
+    ready = {
+        task.id
+        for line in {task.queue for task in owned.tasks if task.attempt}
+        for task in await store.find_available_tasks(queue=line, limit=LOOKED_AT)
+    }
+    serving = None
+    if Capability.WORKERS in store.capabilities:
+        serving = {
+            name for worker, alive in await workers_of(store) if alive for name in worker.queues
+        }
+    return {
+        task.step: QueuedStep(
+            task=task,
+            queue=queues[scope_of(task.queue)],
+            # Handed out at least once, and not to be had now.
+            taken=task.attempt > 0
+            and task.id not in ready
+            and queues[scope_of(task.queue)].in_flight > 0,
+            dead=gone.get(task.id),
+            served=None if serving is None else task.queue in serving,
+        )
+        for task in tasks
+    }
 
 
 def _when(out: Output, moment: datetime) -> str:
