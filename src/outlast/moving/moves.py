@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from outlast.errors import InvalidValue, OutlastError, TryAgain, Unsupported
+from outlast.model.ids import new_id
 from outlast.model.run import MOVING, Run
 from outlast.moving.address import address_of
 from outlast.moving.mover import Mover
@@ -89,6 +90,8 @@ async def move_runs(
     async for head in _heads(source, query, now):
         if head in seen:
             continue
+        if not seen:
+            await _check_apart(source, target, address)
         seen.add(head)
         batch.append(head)
         if len(batch) == BATCH:
@@ -98,6 +101,18 @@ async def move_runs(
                 progress(moves)
     await _together(mover, batch, moves)
     return moves
+
+
+async def _check_apart(source: Store, target: Store, address: str) -> None:
+    """Refuse one store under two names, in which all would be deleted as if it had gone: what is
+    written to the target must not be found in the source."""
+    mark = new_id()
+    await target.remember("move", mark, address)
+    if await source.recall("move", mark) is not None:
+        raise InvalidValue(
+            f"source and target are the same store: nothing was moved. {address} is another name of "
+            "the source, so name another target"
+        )
 
 
 async def _heads(source: Store, query: Filter, now: datetime) -> AsyncIterator[str]:
