@@ -10,7 +10,7 @@ from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
 from outlast.model.ids import SEPARATOR, new_id, root_of
 from outlast.model.query import RunQuery
-from outlast.model.run import Run
+from outlast.model.run import Run, Status
 from outlast.moving.cargo import Cargo, load, load_facts, tell_parents
 from outlast.moving.sealing import forgetting, is_sealed, sealing
 from outlast.ports.store import Store
@@ -32,15 +32,31 @@ class Mover:
 
     async def move(self, head: str) -> int:
         """Move a family; how many runs."""
-        async for run in self._family(head, self._found):
-            await self._check(run)
-        family = [run async for run in self._family(head, self._seal)]
-        cargos = [await load(self._source, run) for run in family]
-        tell_parents(cargos)
+        trees = await self._load(head)
         # A child with an id of its own is looked for by its parent: it has to be there first.
-        for root in reversed(list(dict.fromkeys(root_of(run.id) for run in family))):
-            await self._move_tree(root, [one for one in cargos if root_of(one.run.id) == root])
-        return len(family)
+        anew = [await self._move_tree(tree) for tree in reversed(trees)]
+        for refusal in filter(None, anew):
+            raise refusal
+        return sum(map(len, trees))
+
+    async def _load(self, head: str) -> list[list[Cargo]]:
+        """Seal a family and read it, by trees. What has ended is not sealed: until it is forgotten, it
+        may be retried, replaced, or deleted, and is then read again."""
+        for _ in range(TRIES):
+            async for run in self._family(head, self._found):
+                await self._check(run)
+            family = [run async for run in self._family(head, self._seal)]
+            cargos = [await load(self._source, run) for run in family]
+            trees: dict[str, list[Cargo]] = {}
+            for cargo in cargos:
+                trees.setdefault(root_of(cargo.run.id), []).append(cargo)
+            for root, tree in trees.items():
+                await load_facts(self._source, root, tree)
+            now = [await self._source.find_one(run.id) for run in family]
+            if [one and one.uid for one in now] == [run.uid for run in family]:
+                tell_parents(cargos)
+                return list(trees.values())
+        raise Refused(f"run {head!r} is begun anew all the time: it was not moved, try again")
 
     async def _family(
         self, run_id: str, get: Callable[[str], Awaitable[Run | None]]
@@ -83,8 +99,8 @@ class Mover:
                 await self._try(self._source, fence)
         raise Busy(f"run {run_id!r} changes all the time: it was not moved, try again")
 
-    async def _move_tree(self, root: str, tree: list[Cargo]) -> None:
-        await load_facts(self._source, root, tree)
+    async def _move_tree(self, tree: list[Cargo]) -> Refused | None:
+        """Bring a tree and forget it here; why it was not forgotten, if it was begun anew."""
         await self._target.skip_tokens(max(cargo.token for cargo in tree))
         claims = [await self._arrive(cargo) for cargo in tree]
         for cargo in tree:
@@ -92,7 +108,16 @@ class Mover:
         for cargo, claim in reversed(list(zip(tree, claims, strict=True))):
             if claim is not None:
                 await self._settle(cargo, claim)
-        await self._forget(root)
+        try:
+            # The root takes all below it along. What has failed below it may be retried until then, so
+            # it goes before, the lowest first, each only if it is what was brought.
+            for cargo in reversed(tree[1:]):
+                if cargo.run.status is Status.FAILED:
+                    await self._forget(cargo.run)
+            await self._forget(tree[0].run)
+        except Refused as refusal:
+            return refusal
+        return None
 
     async def _arrive(self, cargo: Cargo) -> Claim | None:
         """Bring a run. The mover's claim on it, or that of another mover who brought it and died;
@@ -132,14 +157,19 @@ class Mover:
         if isinstance(outcome, Committed) and outcome.still_runnable:
             await self._target.release([claim])
 
-    async def _forget(self, root: str) -> None:
-        """Leave one record in place of a tree."""
+    async def _forget(self, brought: Run) -> None:
+        """Leave one record in place of a run and all below it, if it is still what was brought."""
         for _ in range(TRIES):
-            run = await self._source.find_one(root)
+            run = await self._source.find_one(brought.id)
             if run is None or (run.moved_to is not None and not is_sealed(run)):
                 return
+            if run.uid != brought.uid:
+                raise Refused(
+                    f"run {run.id!r} was begun anew while it was moved: what it was before is in the "
+                    "other store, what it is now stays. Delete one of them before you move it again"
+                )
             await self._try(self._source, forgetting(run, self._address))
-        raise Busy(f"run {root!r} has arrived, but is not forgotten here: move it again")
+        raise Busy(f"run {brought.id!r} has arrived, but is not forgotten here: move it again")
 
     async def _try(self, store: Store, commit: Commit) -> Committed | Refused | TryAgain:
         """What becomes of a commit; one whose fate is unknown is looked at again by the caller."""
