@@ -175,3 +175,34 @@ async def test_a_child_that_is_retried_after_it_arrived_is_not_forgotten() -> No
         assert "begun anew" in moves.refused["p"]
         assert (await old.get(child)).status is Status.COMPLETED
         assert (await old.get("p")).moved_to is None
+
+
+# -- two moves of the same runs --------------------------------------------------------------------
+
+
+class Killed(Exception):
+    """Stands for the death of a mover."""
+
+
+async def _die() -> None:
+    raise Killed
+
+
+@pytest.mark.proves("I3", "I7")
+async def test_a_way_back_waits_for_the_way_there() -> None:
+    """What has arrived and gone on is not taken back to where its old self still lies, sealed."""
+    async with MemoryStore() as old, MemoryStore() as new:
+        await furnish(old)
+        with pytest.raises(Killed):
+            await move_runs(Disturbed(old, forgets("trip-a"), _die), new, parse(""), address="new")
+        async with outlast.App(new, workflows=WORKFLOWS) as app:
+            await app.signal("trip-a", "more", 1)
+        before = await look(new)
+        moves = await move_runs(new, old, parse("id:trip-a"), address="old")
+        assert "finish that move first" in moves.refused["trip-a"]
+        assert await look(new) == before
+        assert (await move_runs(old, new, parse(""), address="new")).refused == {}
+        assert await look(new) == before
+        assert (await move_runs(new, old, parse(""), address="old")).refused == {}
+        assert await look(old) == before
+        assert await look(new) == {}

@@ -78,8 +78,9 @@ class Mover:
         """Refuse a family, while nothing has changed, that cannot be there."""
         if run.moved_to is not None and run.moved_to != self._address:
             raise Moved(run.id, run.moved_to)
+        there = await self._target.find_one(run.id)
+        _check_unsealed(there)
         if SEPARATOR not in run.id:
-            there = await self._target.find_one(run.id)
             if there is not None and there.uid != run.uid and there.moved_to is None:
                 raise RunExists(run.id, there.uid)
 
@@ -125,6 +126,7 @@ class Mover:
         run = cargo.run
         for _ in range(TRIES):
             there = await self._target.find_one(run.id)
+            _check_unsealed(there)
             if there is not None and there.uid == run.uid:
                 if there.owner is None or not there.owner.startswith(MOVER):
                     return None
@@ -180,3 +182,13 @@ class Mover:
         if isinstance(outcome, Busy):
             await asyncio.sleep(PAUSE_SECONDS)
         return outcome
+
+
+def _check_unsealed(there: Run | None) -> None:
+    """Refuse to go where the run is sealed: what is there is not what it was last, or is not yet
+    anywhere else."""
+    if there is not None and is_sealed(there):
+        raise Refused(
+            f"run {there.id!r} is being moved from there to {there.moved_to}, which is unfinished: "
+            "finish that move first"
+        )
