@@ -206,3 +206,46 @@ async def test_a_way_back_waits_for_the_way_there() -> None:
         assert (await move_runs(new, old, parse(""), address="old")).refused == {}
         assert await look(old) == before
         assert await look(new) == {}
+
+
+def seals(run_id: str) -> Callable[[str, tuple[Any, ...]], bool]:
+    """Before what a run owns is looked at, so that it can be sealed."""
+    return lambda name, args: name == "belongings" and args[0] == run_id
+
+
+@pytest.mark.proves("I3", "I7")
+async def test_of_two_moves_to_two_stores_one_gets_a_run() -> None:
+    """What another mover has sealed for its own target, after it was looked at, is left to it."""
+    async with MemoryStore() as old, MemoryStore() as new, MemoryStore() as third:
+        await furnish(old)
+        before = await look(old)
+
+        async def seal() -> None:
+            dying = Disturbed(third, lambda name, _: name == "skip_tokens", _die)
+            with pytest.raises(Killed):
+                await move_runs(old, dying, parse("id:trip-a"), address="third")
+
+        disturbed = Disturbed(old, seals("trip-a"), seal)
+        moves = await move_runs(disturbed, new, parse(""), address="new")
+        assert "third" in moves.refused["trip-a"]
+        assert (await move_runs(old, third, parse("id:trip-a"), address="third")).refused == {}
+        family = {"trip-a", "trip-a~0/child.leg", "guide-a"}
+        assert await look(third) == {id: before[id] for id in family}
+        assert set(await look(new)) == set(before) - family
+        assert await look(old) == {}
+
+
+async def test_of_two_moves_of_an_ended_run_one_is_told_of_the_other() -> None:
+    """What has ended may be copied twice, but the old store knows one address, and says which."""
+    async with MemoryStore() as old, MemoryStore() as new, MemoryStore() as third:
+        await furnish(old)
+
+        async def faster() -> None:
+            moves = await move_runs(old, third, parse("id:ended"), address="third")
+            assert moves.refused == {}
+
+        moves = await move_runs(
+            Disturbed(old, forgets("ended"), faster), new, parse("id:ended"), address="new"
+        )
+        assert "third" in moves.refused["ended"]
+        assert (await old.get("ended")).moved_to == "third"

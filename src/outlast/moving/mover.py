@@ -76,19 +76,24 @@ class Mover:
 
     async def _check(self, run: Run) -> None:
         """Refuse a family, while nothing has changed, that cannot be there."""
-        if run.moved_to is not None and run.moved_to != self._address:
-            raise Moved(run.id, run.moved_to)
+        self._check_address(run)
         there = await self._target.find_one(run.id)
         _check_unsealed(there)
         if SEPARATOR not in run.id:
             if there is not None and there.uid != run.uid and there.moved_to is None:
                 raise RunExists(run.id, there.uid)
 
+    def _check_address(self, run: Run) -> None:
+        if run.moved_to is not None and run.moved_to != self._address:
+            raise Moved(run.id, run.moved_to)
+
     async def _seal(self, run_id: str) -> Run | None:
         """Close a run where it is. The record as it is then; None if it is gone."""
         for attempt in range(TRIES):
             run = await self._source.find_one(run_id)
             if run is None or run.status.terminal:
+                if run is not None and is_sealed(run):
+                    self._check_address(run)  # another mover may have sealed it for elsewhere
                 return run
             owned = await self._source.belongings(run_id)
             timers = [one for one in await self._source.timers(run_id) if not one.fired]
@@ -163,6 +168,8 @@ class Mover:
         """Leave one record in place of a run and all below it, if it is still what was brought."""
         for _ in range(TRIES):
             run = await self._source.find_one(brought.id)
+            if run is not None:
+                self._check_address(run)
             if run is None or (run.moved_to is not None and not is_sealed(run)):
                 return
             if run.uid != brought.uid:
