@@ -5,6 +5,7 @@ from __future__ import annotations
 from outlast.testing.mutation import Mutant
 
 MOVER = "moving/mover.py"
+MOVES = "moving/moves.py"
 CARGO = "moving/cargo.py"
 SEALING = "moving/sealing.py"
 MOVING = tuple(
@@ -42,7 +43,7 @@ MUTANTS = [
     ),
     Mutant(
         "moving: what is begun is not finished first",
-        MOVER,
+        MOVES,
         "            if run.moved_to is None or is_sealed(run):",
         "            if run.moved_to is None:",
         MOVING,

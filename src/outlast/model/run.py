@@ -101,6 +101,12 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return None
 
     @property
+    def is_over(self) -> bool:
+        """Whether it has ended for good, so that age may delete it: one that is being moved is closed
+        too, but may not be all in the other store yet."""
+        return self.status.terminal and (self.moved_to is None or self.wait_kind != MOVING)
+
+    @property
     def resume_point(self) -> str | None:
         """The step from which a resume or a retry goes on: `recover_to`, else `current_step`."""
         return self.recover_to if self.recover_to is not None else self.current_step

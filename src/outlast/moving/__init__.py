@@ -23,6 +23,6 @@ worker had died, and made again.
 """
 
 from outlast.moving.address import address_of
-from outlast.moving.mover import Moves, move, move_runs
+from outlast.moving.moves import Moves, move, move_runs
 
 __all__ = ["Moves", "address_of", "move", "move_runs"]

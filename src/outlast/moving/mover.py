@@ -1,160 +1,27 @@
-"""Mover: takes families of runs from one store to another, each through all five steps."""
+"""Mover: takes a family of runs from one store to another, through all five steps."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from datetime import datetime
 
-from outlast.errors import (
-    Busy,
-    InvalidValue,
-    Moved,
-    OutlastError,
-    Refused,
-    RunExists,
-    TryAgain,
-    Unsupported,
-)
+from outlast.errors import Busy, Moved, Refused, RunExists, TryAgain
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
 from outlast.model.ids import SEPARATOR, new_id, root_of
 from outlast.model.query import RunQuery
-from outlast.model.run import MOVING, Run
-from outlast.moving.address import address_of
+from outlast.model.run import Run, Status
 from outlast.moving.cargo import Cargo, load, load_facts, tell_parents
 from outlast.moving.sealing import forgetting, is_sealed, sealing
-from outlast.ports.capability import ALL_CAPABILITIES, Capability
 from outlast.ports.store import Store
-from outlast.query import Filter, all_matching, parse
-from outlast.urls import resolve
 
-BATCH = 20
 HOLD_SECONDS = 60.0
 TRIES = 50
 PAUSE_SECONDS = 0.05
 MOVER = "move-"
-NEEDED = ALL_CAPABILITIES - {
-    Capability.ATOMIC_BATCH,
-    Capability.OWNER_GONE,
-    Capability.WORKERS,
-    Capability.RETENTION,
-}
 
 
-@dataclass
-class Moves:
-    """What became of a move: how many runs, in how many families, and which stayed where they were,
-    with the reason."""
-
-    runs: int = 0
-    families: int = 0
-    refused: dict[str, str] = field(default_factory=dict)
-
-
-async def move(
-    source: str | Store,
-    target: str | Store,
-    query: str = "",
-    *,
-    address: str | None = None,
-    progress: Callable[[Moves], None] | None = None,
-) -> Moves:
-    """Move all runs that match, with their families, while workers run on both stores.
-
-    ``await outlast.move("sqlite:///shop.db", "postgresql://…/shop", "status:open")``. Stores that
-    are named by a URL are opened and closed here. `address` is what others are told, by default the
-    URL of the target without its password. Killed or interrupted, it is simply called again.
-    """
-    if address is None:
-        if not isinstance(target, str):
-            raise InvalidValue("a target that is a store has no address: say address='…'")
-        address = address_of(target)
-    if isinstance(source, str) and address_of(source) == address:
-        raise InvalidValue(f"source and target are both {address}: name another target")
-    async with AsyncExitStack() as stack:
-        opened = []
-        for place in (source, target):
-            store = resolve(place) if isinstance(place, str) else place
-            opened.append(await stack.enter_async_context(store) if place is not store else store)
-        return await move_runs(
-            opened[0], opened[1], parse(query), address=address, progress=progress
-        )
-
-
-async def move_runs(
-    source: Store,
-    target: Store,
-    query: Filter,
-    *,
-    address: str,
-    now: datetime | None = None,
-    progress: Callable[[Moves], None] | None = None,
-) -> Moves:
-    """The same between two open stores. What an earlier move to that address has left unfinished is
-    finished first, whether it matches or not."""
-    for store in (source, target):
-        missing = sorted(NEEDED - store.capabilities)
-        if missing:
-            raise Unsupported(f"{type(store).__name__} cannot be moved from or to: {missing}")
-    now = now or await source.now()
-    mover, moves = _Mover(source, target, address), Moves()
-    seen: set[str] = set()
-    batch: list[str] = []
-    async for head in _heads(source, query, now):
-        if head in seen:
-            continue
-        seen.add(head)
-        batch.append(head)
-        if len(batch) == BATCH:
-            await _together(mover, batch, moves)
-            batch = []
-            if progress is not None:
-                progress(moves)
-    await _together(mover, batch, moves)
-    return moves
-
-
-async def _heads(source: Store, query: Filter, now: datetime) -> AsyncIterator[str]:
-    """The heads of the families to be moved: first what was begun, then what matches."""
-    begun = parse(f"status:cancelled wait:{MOVING}")
-    for wanted in (begun, query):
-        async for run in all_matching(source, wanted, now=now):
-            if run.moved_to is None or is_sealed(run):
-                yield await _head_of(source, run)
-
-
-async def _head_of(source: Store, run: Run) -> str:
-    """The topmost of the runs above one that are still in the store."""
-    while run.parent is not None:
-        above = await source.find_one(run.parent)
-        if above is None or (above.moved_to is not None and not is_sealed(above)):
-            break
-        run = above
-    return run.id
-
-
-async def _together(mover: _Mover, heads: list[str], moves: Moves) -> None:
-    """Several families at once. Whoever is told to stop finishes those first."""
-    work = asyncio.gather(*(mover.move(head) for head in heads), return_exceptions=True)
-    try:
-        outcomes = await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await work
-        raise
-    for head, outcome in zip(heads, outcomes, strict=True):
-        if isinstance(outcome, OutlastError) and not isinstance(outcome, TryAgain):
-            moves.refused[head] = str(outcome)
-        elif isinstance(outcome, BaseException):
-            raise outcome
-        else:
-            moves.runs += outcome
-            moves.families += bool(outcome)
-
-
-class _Mover:
+class Mover:
     """Moves one family at a time."""
 
     def __init__(self, source: Store, target: Store, address: str) -> None:
@@ -165,15 +32,31 @@ class _Mover:
 
     async def move(self, head: str) -> int:
         """Move a family; how many runs."""
-        async for run in self._family(head, self._found):
-            await self._check(run)
-        family = [run async for run in self._family(head, self._seal)]
-        cargos = [await load(self._source, run) for run in family]
-        tell_parents(cargos)
+        trees = await self._load(head)
         # A child with an id of its own is looked for by its parent: it has to be there first.
-        for root in reversed(list(dict.fromkeys(root_of(run.id) for run in family))):
-            await self._move_tree(root, [one for one in cargos if root_of(one.run.id) == root])
-        return len(family)
+        anew = [await self._move_tree(tree) for tree in reversed(trees)]
+        for refusal in filter(None, anew):
+            raise refusal
+        return sum(map(len, trees))
+
+    async def _load(self, head: str) -> list[list[Cargo]]:
+        """Seal a family and read it, by trees. What has ended is not sealed: until it is forgotten, it
+        may be retried, replaced, or deleted, and is then read again."""
+        for _ in range(TRIES):
+            async for run in self._family(head, self._found):
+                await self._check(run)
+            family = [run async for run in self._family(head, self._seal)]
+            cargos = [await load(self._source, run) for run in family]
+            trees: dict[str, list[Cargo]] = {}
+            for cargo in cargos:
+                trees.setdefault(root_of(cargo.run.id), []).append(cargo)
+            for root, tree in trees.items():
+                await load_facts(self._source, root, tree)
+            now = [await self._source.find_one(run.id) for run in family]
+            if [one and one.uid for one in now] == [run.uid for run in family]:
+                tell_parents(cargos)
+                return list(trees.values())
+        raise Refused(f"run {head!r} is begun anew all the time: it was not moved, try again")
 
     async def _family(
         self, run_id: str, get: Callable[[str], Awaitable[Run | None]]
@@ -193,18 +76,24 @@ class _Mover:
 
     async def _check(self, run: Run) -> None:
         """Refuse a family, while nothing has changed, that cannot be there."""
-        if run.moved_to is not None and run.moved_to != self._address:
-            raise Moved(run.id, run.moved_to)
+        self._check_address(run)
+        there = await self._target.find_one(run.id)
+        _check_unsealed(there)
         if SEPARATOR not in run.id:
-            there = await self._target.find_one(run.id)
             if there is not None and there.uid != run.uid and there.moved_to is None:
                 raise RunExists(run.id, there.uid)
+
+    def _check_address(self, run: Run) -> None:
+        if run.moved_to is not None and run.moved_to != self._address:
+            raise Moved(run.id, run.moved_to)
 
     async def _seal(self, run_id: str) -> Run | None:
         """Close a run where it is. The record as it is then; None if it is gone."""
         for attempt in range(TRIES):
             run = await self._source.find_one(run_id)
             if run is None or run.status.terminal:
+                if run is not None and is_sealed(run):
+                    self._check_address(run)  # another mover may have sealed it for elsewhere
                 return run
             owned = await self._source.belongings(run_id)
             timers = [one for one in await self._source.timers(run_id) if not one.fired]
@@ -216,8 +105,8 @@ class _Mover:
                 await self._try(self._source, fence)
         raise Busy(f"run {run_id!r} changes all the time: it was not moved, try again")
 
-    async def _move_tree(self, root: str, tree: list[Cargo]) -> None:
-        await load_facts(self._source, root, tree)
+    async def _move_tree(self, tree: list[Cargo]) -> Refused | None:
+        """Bring a tree and forget it here; why it was not forgotten, if it was begun anew."""
         await self._target.skip_tokens(max(cargo.token for cargo in tree))
         claims = [await self._arrive(cargo) for cargo in tree]
         for cargo in tree:
@@ -225,7 +114,16 @@ class _Mover:
         for cargo, claim in reversed(list(zip(tree, claims, strict=True))):
             if claim is not None:
                 await self._settle(cargo, claim)
-        await self._forget(root)
+        try:
+            # The root takes all below it along. What has failed below it may be retried until then, so
+            # it goes before, the lowest first, each only if it is what was brought.
+            for cargo in reversed(tree[1:]):
+                if cargo.run.status is Status.FAILED:
+                    await self._forget(cargo.run)
+            await self._forget(tree[0].run)
+        except Refused as refusal:
+            return refusal
+        return None
 
     async def _arrive(self, cargo: Cargo) -> Claim | None:
         """Bring a run. The mover's claim on it, or that of another mover who brought it and died;
@@ -233,6 +131,7 @@ class _Mover:
         run = cargo.run
         for _ in range(TRIES):
             there = await self._target.find_one(run.id)
+            _check_unsealed(there)
             if there is not None and there.uid == run.uid:
                 if there.owner is None or not there.owner.startswith(MOVER):
                     return None
@@ -265,14 +164,21 @@ class _Mover:
         if isinstance(outcome, Committed) and outcome.still_runnable:
             await self._target.release([claim])
 
-    async def _forget(self, root: str) -> None:
-        """Leave one record in place of a tree."""
+    async def _forget(self, brought: Run) -> None:
+        """Leave one record in place of a run and all below it, if it is still what was brought."""
         for _ in range(TRIES):
-            run = await self._source.find_one(root)
+            run = await self._source.find_one(brought.id)
+            if run is not None:
+                self._check_address(run)
             if run is None or (run.moved_to is not None and not is_sealed(run)):
                 return
+            if run.uid != brought.uid:
+                raise Refused(
+                    f"run {run.id!r} was begun anew while it was moved: what it was before is in the "
+                    "other store, what it is now stays. Delete one of them before you move it again"
+                )
             await self._try(self._source, forgetting(run, self._address))
-        raise Busy(f"run {root!r} has arrived, but is not forgotten here: move it again")
+        raise Busy(f"run {brought.id!r} has arrived, but is not forgotten here: move it again")
 
     async def _try(self, store: Store, commit: Commit) -> Committed | Refused | TryAgain:
         """What becomes of a commit; one whose fate is unknown is looked at again by the caller."""
@@ -283,3 +189,13 @@ class _Mover:
         if isinstance(outcome, Busy):
             await asyncio.sleep(PAUSE_SECONDS)
         return outcome
+
+
+def _check_unsealed(there: Run | None) -> None:
+    """Refuse to go where the run is sealed: what is there is not what it was last, or is not yet
+    anywhere else."""
+    if there is not None and is_sealed(there):
+        raise Refused(
+            f"run {there.id!r} is being moved from there to {there.moved_to}, which is unfinished: "
+            "finish that move first"
+        )

@@ -312,10 +312,10 @@ class MemoryDetails(Store):
 
 
 def _expired(tables: Tables, run: Run, before: datetime) -> bool:
-    if run.ended_at is None or run.ended_at >= before or SEPARATOR in run.id:
+    if run.ended_at is None or run.ended_at >= before or SEPARATOR in run.id or not run.is_over:
         return False
     parent = None if run.parent is None else tables.lives.get(run.parent)
     below = run.id + SEPARATOR
-    return (parent is None or parent.run.status.terminal) and all(
-        life.run.status.terminal for id, life in tables.lives.items() if id.startswith(below)
+    return (parent is None or parent.run.is_over) and all(
+        life.run.is_over for id, life in tables.lives.items() if id.startswith(below)
     )

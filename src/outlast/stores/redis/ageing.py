@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from outlast.model.ids import SEPARATOR
-from outlast.model.run import TERMINAL, Status
+from outlast.model.run import MOVING, TERMINAL, Status
 from outlast.model.times import to_micros
 from outlast.stores.redis.keys import OWNED, of_run
 from outlast.stores.redis.packing import pack
@@ -94,9 +94,13 @@ async def _is_needed(server: Server, run_id: str, timeout: float | None) -> bool
     if parent is None:
         return False
     part = layout.part_of(parent.decode())
-    command = (b"HGET", layout.key(part, of_run(parent.decode(), "state")), b"status")
-    (status,) = await server.commands([(part, command)], timeout=timeout, writes=False)
-    return status is not None and status.decode() not in TERMINAL
+    key = layout.key(part, of_run(parent.decode(), "state"))
+    command = (b"HMGET", key, b"status", b"wait_kind")
+    ((status, kind),) = await server.commands([(part, command)], timeout=timeout, writes=False)
+    if status is None:
+        return False
+    is_moving = status == b"cancelled" and kind == MOVING.encode()
+    return is_moving or status.decode() not in TERMINAL
 
 
 def _call(server: Server, run_id: str, wish: dict[str, Any]) -> Call:

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from outlast.errors import InvalidValue
-from outlast.model import Commit, Run, Status
+from outlast.model import Change, Commit, Run, Status
+from outlast.model.run import MOVED, MOVING
 from outlast.ports import Capability, Store
 from outlast.testing.conformance.contract import StoreContract
 from outlast.testing.conformance.possessions import furnish, seen_of
@@ -146,6 +147,26 @@ class Retention(StoreContract, needs=(Capability.RETENTION,)):
         await finish(store, "root")
         await self.advance(store, 100)
         assert sorted(await store.expire(await store.now())) == ["own", "root"]
+
+    @pytest.mark.proves("I3", "I26")
+    async def test_what_is_being_moved_stays(self, store: Store) -> None:
+        """A run that is sealed is closed, but may not be all in another store: it stays, with the tree
+        around it and its ended children, until the move is finished."""
+        sealed = Change(status=Status.CANCELLED, wait_kind=MOVING, error="moved to x")
+        for run_id in ("root", "other"):
+            await begin(store, run_id)
+        await begin(store, "other~child", parent="other")
+        await begin(store, "elsewhere", parent="root")
+        for run_id in ("elsewhere", "other"):
+            await finish(store, run_id)
+        for run_id in ("root", "other~child"):
+            await done(store, Commit(run_id=run_id, change=sealed))
+        await begin(store, "gone", status=Status.CANCELLED, wait_kind=MOVED, error="moved to x")
+        await self.advance(store, 100)
+        assert await store.expire(await store.now()) == ["gone"]
+        assert await store.expire(await store.now(), status=[Status.CANCELLED]) == []
+        for run_id in ("root", "elsewhere", "other", "other~child"):
+            assert await store.exists(run_id), run_id
 
     @pytest.mark.proves("I26", "I25", "C-05")
     async def test_a_tree_is_removed_with_everything_it_owns(self, store: Store) -> None:

@@ -11,6 +11,14 @@
 
 local wish = cmsgpack.unpack(ARGV[2])
 
+-- Whether a run has ended for good: one that is being moved is closed, but may not have arrived.
+local function is_over(run)
+    return is_ended(run) and not (
+        run.status == 'cancelled'
+        and call('HGET', at(of_run(run.id, 'state')), 'wait_kind') == 'moving'
+    )
+end
+
 -- Whether a tree may go by age: its root ended long enough ago, as it should have, and nothing lives.
 local function is_old(tree)
     local root = find(wish.id)
@@ -22,7 +30,7 @@ local function is_old(tree)
         is_wanted = is_wanted or status == root.status
     end
     for _, id in ipairs(tree.ids) do
-        is_wanted = is_wanted and is_ended(find(id))
+        is_wanted = is_wanted and is_over(find(id))
     end
     return is_wanted
 end

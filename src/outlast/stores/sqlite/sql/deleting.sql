@@ -53,20 +53,23 @@ DELETE FROM tasks WHERE run_id = ?;
 DELETE FROM dead_tasks WHERE run_id = ?;
 
 -- name: find_ended
--- Roots that ended before a time, oldest first, with nothing alive above or below them. INSTR
--- keeps children out: they go with their root.
+-- Roots that ended before a time, oldest first, with nothing alive above or below them; what is being
+-- moved is closed, but lives. INSTR keeps children out: they go with their root.
 SELECT r.id
 FROM runs AS r
 WHERE r.ended_at IS NOT NULL AND r.ended_at < :before AND instr(r.id, '~') = 0
   AND (:statuses IS NULL OR r.status IN (SELECT value FROM json_each(:statuses)))
+  AND NOT (r.status = 'cancelled' AND r.wait_kind IS 'moving')
   AND NOT EXISTS (
       SELECT 1 FROM runs AS p
-      WHERE p.id = r.parent AND p.status NOT IN ('completed', 'failed', 'cancelled')
+      WHERE p.id = r.parent AND (p.status NOT IN ('completed', 'failed', 'cancelled')
+        OR (p.status = 'cancelled' AND p.wait_kind IS 'moving'))
   )
   AND NOT EXISTS (
       SELECT 1 FROM runs AS c
       WHERE c.id > r.id || '~' AND c.id < r.id || char(127)
-        AND c.status NOT IN ('completed', 'failed', 'cancelled')
+        AND (c.status NOT IN ('completed', 'failed', 'cancelled')
+          OR (c.status = 'cancelled' AND c.wait_kind IS 'moving'))
   )
 ORDER BY r.ended_at, r.id
 LIMIT :limit;
