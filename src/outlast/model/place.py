@@ -37,10 +37,12 @@ class InQueue(Struct, frozen=True, omit_defaults=True):
                 f"priority={self.priority!r} is not possible: use a whole number of 32 bits, the "
                 "smallest goes first"
             )
-        if not isinstance(self.delay, int | float | timedelta) or isinstance(self.delay, bool):
-            raise InvalidValue(f"delay={self.delay!r} is not possible: give seconds or a timedelta")
-        if self.at is not None and not isinstance(self.at, datetime):
-            raise InvalidValue(f"at={self.at!r} is not possible: give a datetime with a time zone")
+        delay: object = self.delay
+        if type(delay) not in (int, float, timedelta):
+            raise InvalidValue(f"delay={delay!r} is not possible: give seconds or a timedelta")
+        begins: object = self.at
+        if begins is not None and not isinstance(begins, datetime):
+            raise InvalidValue(f"at={begins!r} is not possible: give a datetime with a time zone")
         seconds = self.delay.total_seconds() if isinstance(self.delay, timedelta) else self.delay
         check_delay(seconds)
         at = self.at

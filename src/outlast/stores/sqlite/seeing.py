@@ -16,9 +16,9 @@ from outlast.model.stats import (
 )
 from outlast.model.times import from_micros, to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
-from outlast.stores.sqlite.flowing import LOAD_FLOW, NEVER, decode, within
+from outlast.stores.sqlite.flowing import NEVER, decode, within
 from outlast.stores.sqlite.queries import query
-from outlast.stores.sqlite.tasks import queue_names
+from outlast.stores.sqlite.tasks import LOAD_FLOW, queue_names
 
 COUNT_FREE = query("count_free")
 COUNT_LINED = query("count_lined")
