@@ -274,6 +274,11 @@ WRONG: dict[str, tuple[type[UsageError], Any]] = {
     "delay and time": (InvalidValue, outlast.InQueue("bills", delay=1, at=START)),
     "no zone": (InvalidValue, outlast.InQueue("bills", at=START.replace(tzinfo=None))),
     "a long key": (InvalidValue, outlast.InQueue("bills", key="k" * 10_000_000)),
+    "a priority that is no number": (InvalidValue, outlast.InQueue("bills", priority="x")),  # type: ignore[arg-type]
+    "half a priority": (InvalidValue, outlast.InQueue("bills", priority=1.5)),  # type: ignore[arg-type]
+    "a delay in words": (InvalidValue, outlast.InQueue("bills", delay="5")),  # type: ignore[arg-type]
+    "a time in words": (InvalidValue, outlast.InQueue("bills", at="noon")),  # type: ignore[arg-type]
+    "a number": (InvalidValue, 3),
 }
 
 
@@ -366,6 +371,31 @@ async def test_a_debounce_ends_some_time(store: str) -> None:
         assert begun == ["a1"]
         with pytest.raises(InvalidValue, match="quiet"):
             await testing.debounce(billing, "a1", key="a", quiet=0)
+
+
+async def test_a_debounce_keeps_to_its_own(store: str) -> None:
+    """Another workflow under the same key, and a run that happens to wait, are left alone; what was
+    sent before its turn stays in its inbox."""
+    async with app(*WORKFLOWS, store=store, queues=[flow(paused=True)]) as testing:
+        await testing.start(billing, "b1", id="billing.a.1", queue="bills")
+        first = await testing.debounce(waits_for_a_word, "a1", key="a", quiet=30)
+        await first.signal("word", "early")
+        other = await testing.debounce(billing, "a2", key="a", quiet=30)
+        again = await testing.debounce(waits_for_a_word, "a3", key="a", quiet=30)
+        assert again.id == first.id != other.id
+        assert await other.result() == "billed a2"
+        assert await first.result() == "billed a3: early"
+        assert (await testing.get("billing.a.1")).wait_kind == "queue"
+
+
+async def test_new_code_resumes_nothing(store: str) -> None:
+    """A queue that somebody has paused stays so, whatever limits the next version brings."""
+    async with app(*WORKFLOWS, store=store, queues=[flow(concurrency=1)]) as testing:
+        await testing.queues.pause("bills", by="ann")
+        async with VirtualApp(
+            testing.store, testing.clock, workflows=WORKFLOWS, queues=[flow(concurrency=2)]
+        ) as newer:
+            assert await newer.queues.get("bills") == flow(concurrency=2, paused=True)
 
 
 async def test_many_who_debounce_at_once(store: str) -> None:

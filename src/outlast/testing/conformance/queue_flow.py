@@ -30,6 +30,10 @@ WRONG: dict[str, Flow] = {
     "a weight of nothing": Flow(queue=SCOPE, weights={"a": 0}),
     "a negative weight": Flow(queue=SCOPE, weights={"a": -1.0}),
     "ageing in no time": Flow(queue=SCOPE, ageing=0.0),
+    "half a task": Flow(queue=SCOPE, concurrency=2.5),  # type: ignore[arg-type]
+    "a limit in words": Flow(queue=SCOPE, key_concurrency="5"),  # type: ignore[arg-type]
+    "half a pause": Flow(queue=SCOPE, paused="no"),  # type: ignore[arg-type]
+    "half a start": Flow(queue=SCOPE, rate=Rate(1.5)),  # type: ignore[arg-type]
 }
 
 
