@@ -107,7 +107,7 @@ class Engine:
         if not self._daemons:
             if isinstance(self._clock, ServerClock):
                 asked = self._clock.monotonic()
-                self._clock.heard(await self._store.now(), asked=asked)
+                self._clock.heard(await self._store.now(timeout=self._patience), asked=asked)
             self._daemons = [asyncio.create_task(self._claim_for_ever())]
             self._end_listening = self._store.notifier.listen(self._heard)
             await self.leases.open()
@@ -401,7 +401,7 @@ class Engine:
             await notifier.wait(self._clock, pause, since=rings, news=News.RUNS)
 
     async def _idle_time(self, looked_at: datetime) -> float:
-        due = await self._store.next_runnable_at()
+        due = await self._store.next_runnable_at(timeout=self._patience)
         listening = hears_all(self._store.notifier)
         seconds = LISTENING_SECONDS if listening else IDLE_SECONDS
         # Many processes that began together need not look together for ever.

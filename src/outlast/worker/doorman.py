@@ -42,6 +42,8 @@ class Doorman:
         self._queues = [ticket_queue(queue, name) for queue in queues for name in names]
         self._owner = owner
         self._lease = lease
+        # A call that takes longer would cost the lease that it works under.
+        self._patience = lease / 3
         self._room = room
         self._daemon: asyncio.Task[None] | None = None
 
@@ -54,7 +56,12 @@ class Doorman:
             await self._queue.open()
             self._daemon = asyncio.create_task(
                 look_for_ever(
-                    self._store, self._queue, self._queues, self._look, is_full=self._is_full
+                    self._store,
+                    self._queue,
+                    self._queues,
+                    self._look,
+                    patience=self._patience,
+                    is_full=self._is_full,
                 )
             )
 
@@ -74,7 +81,11 @@ class Doorman:
         if room <= 0:
             return False
         taken = await self._queue.take_many(
-            self._queues, owner=self._owner, visibility=self._lease, limit=room
+            self._queues,
+            owner=self._owner,
+            visibility=self._lease,
+            limit=room,
+            timeout=self._patience,
         )
         await asyncio.gather(*map(self._admit, taken))
         return bool(taken)
@@ -82,9 +93,11 @@ class Doorman:
     async def _admit(self, delivery: Delivery) -> None:
         send = admission(delivery.task)
         try:
-            [receipt] = await self._store.send([send], keeps=[delivery.claim])
+            [receipt] = await self._store.send(
+                [send], keeps=[delivery.claim], timeout=self._patience
+            )
         except (Fenced, NotFound):
             return  # another doorman has it now, or the run has ended
         if not isinstance(receipt, Receipt):
             log.info("run %s is not there to be admitted: %s", send.run_id, receipt)
-            await self._queue.nack(delivery.claim, requeue=False, drop=True)
+            await self._queue.nack(delivery.claim, requeue=False, drop=True, timeout=self._patience)

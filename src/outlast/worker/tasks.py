@@ -64,10 +64,12 @@ class TaskWorker:
         self._codec = codec
         self._owner = owner
         self._lease = lease
+        # A call that takes longer would cost the lease that it works under.
+        self._patience = lease / 3
         self._concurrency = concurrency
         self._bodies = Bodies(codec, store.clock, grace=lease / 4)
         self._leases = leases
-        self._reports = Reports(store)
+        self._reports = Reports(store, patience=self._patience)
         self._working: dict[asyncio.Task[None], Lease] = {}
         self._room = asyncio.Event()
         self._stopping = False
@@ -78,7 +80,13 @@ class TaskWorker:
         if self._steps and not self._daemons:
             self._queue = self._store.queue()
             await self._queue.open()
-            looking = look_for_ever(self._store, self._queue, list(self._steps), self._take_some)
+            looking = look_for_ever(
+                self._store,
+                self._queue,
+                list(self._steps),
+                self._take_some,
+                patience=self._patience,
+            )
             self._daemons = [asyncio.create_task(looking)]
 
     async def close(self) -> None:
@@ -119,7 +127,11 @@ class TaskWorker:
             await self._room.wait()
         asked = self._clock.monotonic()
         found = await self._queue.take_many(
-            self._steps, owner=self._owner, visibility=self._lease, limit=min(room, MAX_LIMIT)
+            self._steps,
+            owner=self._owner,
+            visibility=self._lease,
+            limit=min(room, MAX_LIMIT),
+            timeout=self._patience,
         )
         for delivery in found:
             step = self._steps[delivery.task.queue]
@@ -153,7 +165,7 @@ class TaskWorker:
             if self._stopping and not step.at_most_once:
                 stopped = stop_of(attempt, self._clock.now())
                 report = StepReport(attempt=attempt, failed=stopped, progress=told.details)
-                await self._tell(delivery, report)
+                await self._tell_soon(delivery, report)
             raise
         finally:
             told.over()
@@ -229,10 +241,18 @@ class TaskWorker:
                     log.info("nobody waits for task %s any more: %s", task.id, receipt)
                 return
 
+    async def _tell_soon(self, delivery: Delivery, report: StepReport) -> None:
+        """The same, once, by who has to end: what cannot be told is handed out when the lease ends."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._tell(delivery, report)
+        except (TryAgain, StoreFault, TimeoutError) as error:
+            log.warning("nobody could be told that task %s stops: %r", delivery.task.id, error)
+
     async def _progress(self, task: Task, attempt: int, details: Raw) -> None:
         report = StepReport(attempt=attempt, progress=details)
         try:
-            await self._store.send([_to_run(task, report)])
+            await self._store.send([_to_run(task, report)], timeout=self._patience)
         except (TryAgain, StoreFault) as error:
             log.warning("a report of %s was lost: %s", task.step, error)
 
