@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from outlast.engine.admission import admission, ticket_queue
+from outlast.engine.daemon import Daemon
 from outlast.errors import Fenced, NotFound
 from outlast.model.inbox import Receipt
 from outlast.model.task import Delivery
@@ -45,16 +46,18 @@ class Doorman:
         # A call that takes longer would cost the lease that it works under.
         self._patience = lease / 3
         self._room = room
-        self._daemon: asyncio.Task[None] | None = None
+        self._daemon = Daemon(self._patience)
 
     async def open(self) -> None:
         """Begin to admit."""
-        if self._queues and self._daemon is None and Capability.TASKS in self._store.capabilities:
+        if self._daemon.is_running:
+            return
+        if self._queues and Capability.TASKS in self._store.capabilities:
             self._queue = self._store.queue()
             # A ticket is no work that may fail: it is never given up.
             self._queue.max_attempts = 2**62
             await self._queue.open()
-            self._daemon = asyncio.create_task(
+            self._daemon.start(
                 look_for_ever(
                     self._store,
                     self._queue,
@@ -66,12 +69,12 @@ class Doorman:
             )
 
     async def close(self) -> None:
-        """Stop. Tickets that were taken and not yet told go back when their lease ends."""
-        if self._daemon is not None:
-            self._daemon.cancel()
-            await asyncio.gather(self._daemon, return_exceptions=True)
-            self._daemon = None
-            await self._queue.close()
+        """Stop. The runs whose tickets are on their way are told: those count as begun."""
+        if self._daemon.is_running:
+            try:
+                await self._daemon.stop()
+            finally:
+                await self._queue.close()
 
     def _is_full(self) -> bool:
         return self._room() <= 0
@@ -80,6 +83,9 @@ class Doorman:
         room = min(self._room(), AT_ONCE)
         if room <= 0:
             return False
+        return bool(await self._daemon.take(lambda: self._admit_some(room)))
+
+    async def _admit_some(self, room: int) -> list[Delivery]:
         taken = await self._queue.take_many(
             self._queues,
             owner=self._owner,
@@ -88,7 +94,7 @@ class Doorman:
             timeout=self._patience,
         )
         await asyncio.gather(*map(self._admit, taken))
-        return bool(taken)
+        return taken
 
     async def _admit(self, delivery: Delivery) -> None:
         send = admission(delivery.task)
