@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -129,7 +130,7 @@ class App(Starting):
             room=lambda: self._engine.room,
         )
         self._presence = Presence(opened, self._word)
-        self._relay = None if bell is None else Relay(opened, bell)
+        self._relay = None if bell is None else Relay(opened, bell, patience=lease / 3)
         super().__init__(
             opened,
             codec=codec,
@@ -174,14 +175,13 @@ class App(Starting):
 
     async def close(self) -> None:
         """Stop. What is under way is handed back and goes on wherever it is claimed next."""
-        await self._presence.close()
-        await self._doorman.close()
-        await self._worker.close()
-        await self._engine.close()
-        if self._relay is not None:
-            await self._relay.close()
-        if self._owns_store:
-            await self._opened.close()
+        async with AsyncExitStack() as last_first:  # a part that fails leaves no other open
+            if self._owns_store:
+                last_first.push_async_callback(self._opened.close)
+            if self._relay is not None:
+                last_first.push_async_callback(self._relay.close)
+            for part in (self._engine, self._worker, self._doorman, self._presence):
+                last_first.push_async_callback(part.close)
 
     async def _declare(self) -> None:
         if self._ruled:

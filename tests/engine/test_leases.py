@@ -11,7 +11,7 @@ import outlast
 from outlast.codecs import JsonCodec
 from outlast.engine.bodies import Bodies, StepContext
 from outlast.engine.leases import Leases
-from outlast.errors import TryAgain
+from outlast.errors import StoreClosed, TryAgain
 from outlast.model import Claim
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
@@ -174,3 +174,68 @@ async def test_a_run_is_kept_while_its_history_is_read() -> None:
     async with app(waits, store=store, clock=clock, lease=30) as virtual:
         assert await virtual.handle("r").result() == "done"
     assert len(ended) == 1
+
+
+class Sibling(MemoryStore):
+    """A connection whose first opening is cancelled somewhere inside, and which may be `shut`."""
+
+    opened = 0
+    shut = False
+
+    async def open(self) -> None:
+        self.opened += 1
+        if self.opened == 1:
+            raise asyncio.CancelledError
+        await super().open()
+
+    async def renew(self, claims: Any, ttl: float, **options: Any) -> list[Claim | None]:
+        if self.shut:
+            raise StoreClosed("it was closed under us")
+        return list(claims)
+
+
+class WithSibling(MemoryStore):
+    """A store beside which leases are renewed on a thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beside = Sibling()
+
+    def sibling(self) -> Sibling:
+        return self.beside
+
+
+@pytest.mark.proves("I4")
+async def test_leases_are_renewed_though_an_opening_was_cancelled() -> None:
+    """The thread beside makes another connection, and does not end in silence."""
+    store = WithSibling()
+    leases = Leases(store, 3)
+    await leases.open()
+    renewed = asyncio.Event()
+    claim = Claim(owner="w", token=1, claimed_at=store.clock.now())
+    leases.hold(claim, asked=store.clock.monotonic(), renewed=renewed.set)
+    async with asyncio.timeout(60):
+        await renewed.wait()
+    assert store.beside.opened == 2
+    await leases.close()
+
+
+@pytest.mark.proves("I4")
+async def test_all_is_given_up_when_nobody_renews_any_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A thread that has ended unasked says so, and whoever worked under it stops."""
+    store = WithSibling()
+    store.beside.opened, store.beside.shut = 1, True
+    leases = Leases(store, 0.6)
+    await leases.open()
+    lost = asyncio.Event()
+    claim = Claim(owner="w", token=1, claimed_at=store.clock.now())
+    # Asked for in a long while, so that it does not run out meanwhile.
+    asked = store.clock.monotonic() + 3600
+    lease = leases.hold(claim, asked=asked, lost=lost.set)
+    async with asyncio.timeout(60):
+        await lost.wait()
+    assert not leases.keeps(lease)
+    assert "outlast-leases has ended" in caplog.text
+    await leases.close()

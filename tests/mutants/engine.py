@@ -59,8 +59,8 @@ MUTANTS = [
     Mutant(
         "runs without code are taken over",
         ENGINE,
-        "            workflows=self.workflows,\n            timeout=",
-        "            workflows=None,\n            timeout=",
+        "                workflows=self.workflows,\n                timeout=",
+        "                workflows=None,\n                timeout=",
         (f"{CONTROL}::test_a_worker_without_the_code_leaves_a_run_alone",),
     ),
     Mutant(

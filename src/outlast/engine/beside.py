@@ -15,9 +15,17 @@ log = logging.getLogger("outlast.engine")
 
 class Beside:
     """Runs `live` from `start` to `stop`. It shares nothing with the loop that has started it but
-    `call`."""
+    `call`. If it ends unasked, that is logged, and `ended` is called there."""
 
-    def __init__(self, live: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    def __init__(
+        self,
+        live: Callable[[], Coroutine[Any, Any, None]],
+        name: str,
+        *,
+        ended: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._ended = ended
+        self._is_asked = False
         self._live = live
         self._name = name
         self._over: asyncio.Future[None] | None = None
@@ -26,6 +34,7 @@ class Beside:
         """Begin; for the loop that is running."""
         self._home = asyncio.get_running_loop()
         self._over = self._home.create_future()
+        self._is_asked = False
         self._loop = asyncio.new_event_loop()
         self._task = self._loop.create_task(self._live())
         # A daemon: a program that ends without closing must not hang here.
@@ -34,6 +43,7 @@ class Beside:
     async def stop(self) -> None:
         """End it, and wait until it has. Stopping twice is fine."""
         if self._over is not None:
+            self._is_asked = True
             with suppress(RuntimeError):  # it has ended by itself
                 self._loop.call_soon_threadsafe(self._task.cancel)
             await asyncio.shield(self._over)
@@ -49,11 +59,15 @@ class Beside:
         try:
             loop.run_until_complete(asyncio.wait([self._task]))
             loop.run_until_complete(loop.shutdown_default_executor())
-            if not self._task.cancelled() and self._task.exception() is not None:
-                log.error("%s has ended: %r", self._name, self._task.exception())
+            cancelled = self._task.cancelled()
+            error = None if cancelled else self._task.exception()
+            if error is not None or not self._is_asked:
+                log.error("%s has ended: %r", self._name, error or "nobody asked it to")
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+            if not self._is_asked:
+                self.call(self._ended)
             self.call(self._end)
 
     def _end(self) -> None:

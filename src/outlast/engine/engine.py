@@ -18,6 +18,7 @@ import msgspec
 
 from outlast.engine.admission import turned_away
 from outlast.engine.bodies import Bodies
+from outlast.engine.daemon import Daemon
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.digest import is_short, load_digest
 from outlast.engine.drive import Drive
@@ -95,7 +96,7 @@ class Engine:
         self._drives: dict[str, Drive] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.leases = Leases(store, lease)
-        self._daemons: list[asyncio.Task[None]] = []
+        self._claiming = Daemon(self._patience)
         self._watch: LoopWatch | None = None
         self._is_full = False
         self._end_listening: Callable[[], None] = lambda: None
@@ -104,11 +105,11 @@ class Engine:
 
     async def open(self) -> None:
         """Begin to claim what is runnable and to keep claims alive."""
-        if not self._daemons:
+        if not self._claiming.is_running:
             if isinstance(self._clock, ServerClock):
                 asked = self._clock.monotonic()
-                self._clock.heard(await self._store.now(), asked=asked)
-            self._daemons = [asyncio.create_task(self._claim_for_ever())]
+                self._clock.heard(await self._store.now(timeout=self._patience), asked=asked)
+            self._claiming.start(self._claim_for_ever())
             self._end_listening = self._store.notifier.listen(self._heard)
             await self.leases.open()
             # Where time is virtual, nothing waits for it, and a thread beside would be chance.
@@ -124,7 +125,7 @@ class Engine:
     @property
     def is_open(self) -> bool:
         """Whether it claims what is runnable."""
-        return bool(self._daemons)
+        return self._claiming.is_running
 
     @property
     def driving(self) -> int:
@@ -136,10 +137,7 @@ class Engine:
         if self._watch is not None:
             self._watch.stop()
         self._end_listening()
-        for daemon in self._daemons:
-            daemon.cancel()
-        await asyncio.gather(*self._daemons, return_exceptions=True)
-        self._daemons = []
+        await self._claiming.stop()
         await self.leases.close()
         for drive in self._drives.values():
             drive.stop()
@@ -255,12 +253,15 @@ class Engine:
     async def claim(self, limit: int = CLAIM_AT_ONCE) -> int:
         """Take over runs that can go on and whose code is here; how many."""
         asked = self._clock.monotonic()
-        claimed = await self._store.claim_runs(
-            self.owner,
-            self._lease,
-            limit=limit,
-            workflows=self.workflows,
-            timeout=self._patience,
+        claimed = await self._claiming.take(
+            lambda: self._store.claim_runs(
+                self.owner,
+                self._lease,
+                limit=limit,
+                workflows=self.workflows,
+                timeout=self._patience,
+            ),
+            self._give_back,
         )
         for one in claimed[:1]:
             hear(self._clock, one.claim.expires_at, self._lease, asked=asked)
@@ -285,6 +286,9 @@ class Engine:
                 ]
                 await self._store.release(claims, timeout=self._patience)
         return len(claimed)
+
+    async def _give_back(self, claimed: Sequence[ClaimedRun]) -> None:
+        await self._store.release([one.claim for one in claimed], timeout=self._patience)
 
     async def _histories(self, runs: Sequence[Run]) -> dict[str, list[Event]]:
         """Those that are short, in one call; what cannot be read so is read one by one."""
@@ -401,7 +405,7 @@ class Engine:
             await notifier.wait(self._clock, pause, since=rings, news=News.RUNS)
 
     async def _idle_time(self, looked_at: datetime) -> float:
-        due = await self._store.next_runnable_at()
+        due = await self._store.next_runnable_at(timeout=self._patience)
         listening = hears_all(self._store.notifier)
         seconds = LISTENING_SECONDS if listening else IDLE_SECONDS
         # Many processes that began together need not look together for ever.

@@ -75,7 +75,9 @@ class Leases:
             self._call = _at_once
             self._keeping = asyncio.create_task(self._keep_here())
         else:
-            self._beside = Beside(lambda: self._keep_beside(sibling), "outlast-leases")
+            self._beside = Beside(
+                lambda: self._keep_beside(sibling), "outlast-leases", ended=self._give_up_all
+            )
             self._call = self._beside.call
             self._beside.start()
 
@@ -146,7 +148,7 @@ class Leases:
                 if not self._held:
                     pause = self._seconds / 3
                     continue
-                if opening is None or (opening.done() and opening.exception() is not None):
+                if opening is None or _has_failed(opening):
                     opening = asyncio.create_task(sibling.open())
                 # Not within the time of a renewal: it may take longer, and would never be done.
                 await asyncio.wait([opening], timeout=self._seconds / 3)
@@ -206,6 +208,8 @@ class Leases:
         if opening is not None:
             if not opening.done():
                 raise TryAgain("there is no connection yet")
+            if opening.cancelled():
+                raise TryAgain("the connection was given up while it was made")
             opening.result()
         return await store.renew(claims, self._seconds, timeout=patience)
 
@@ -222,10 +226,20 @@ class Leases:
             log.error("%s is given up: its lease was not renewed in time", lease.claim.subject)
         self._lose(doubtful)
 
+    def _give_up_all(self) -> None:
+        """Nobody renews any more."""
+        with self._lock:
+            held = list(self._held)
+        self._lose(held)
+
     def _lose(self, leases: Sequence[Lease]) -> None:
         for lease in leases:
             if self.drop(lease):
                 self._call(lease.lost)
+
+
+def _has_failed(opening: asyncio.Task[None]) -> bool:
+    return opening.done() and (opening.cancelled() or opening.exception() is not None)
 
 
 def _at_once(function: Callable[..., object], *args: object) -> None:

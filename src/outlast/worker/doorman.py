@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from outlast.engine.admission import admission, ticket_queue
+from outlast.engine.daemon import Daemon
 from outlast.errors import Fenced, NotFound
 from outlast.model.inbox import Receipt
 from outlast.model.task import Delivery
@@ -42,29 +43,38 @@ class Doorman:
         self._queues = [ticket_queue(queue, name) for queue in queues for name in names]
         self._owner = owner
         self._lease = lease
+        # A call that takes longer would cost the lease that it works under.
+        self._patience = lease / 3
         self._room = room
-        self._daemon: asyncio.Task[None] | None = None
+        self._daemon = Daemon(self._patience)
 
     async def open(self) -> None:
         """Begin to admit."""
-        if self._queues and self._daemon is None and Capability.TASKS in self._store.capabilities:
+        if self._daemon.is_running:
+            return
+        if self._queues and Capability.TASKS in self._store.capabilities:
             self._queue = self._store.queue()
             # A ticket is no work that may fail: it is never given up.
             self._queue.max_attempts = 2**62
             await self._queue.open()
-            self._daemon = asyncio.create_task(
+            self._daemon.start(
                 look_for_ever(
-                    self._store, self._queue, self._queues, self._look, is_full=self._is_full
+                    self._store,
+                    self._queue,
+                    self._queues,
+                    self._look,
+                    patience=self._patience,
+                    is_full=self._is_full,
                 )
             )
 
     async def close(self) -> None:
-        """Stop. Tickets that were taken and not yet told go back when their lease ends."""
-        if self._daemon is not None:
-            self._daemon.cancel()
-            await asyncio.gather(self._daemon, return_exceptions=True)
-            self._daemon = None
-            await self._queue.close()
+        """Stop. The runs whose tickets are on their way are told: those count as begun."""
+        if self._daemon.is_running:
+            try:
+                await self._daemon.stop()
+            finally:
+                await self._queue.close()
 
     def _is_full(self) -> bool:
         return self._room() <= 0
@@ -73,18 +83,27 @@ class Doorman:
         room = min(self._room(), AT_ONCE)
         if room <= 0:
             return False
+        return bool(await self._daemon.take(lambda: self._admit_some(room)))
+
+    async def _admit_some(self, room: int) -> list[Delivery]:
         taken = await self._queue.take_many(
-            self._queues, owner=self._owner, visibility=self._lease, limit=room
+            self._queues,
+            owner=self._owner,
+            visibility=self._lease,
+            limit=room,
+            timeout=self._patience,
         )
         await asyncio.gather(*map(self._admit, taken))
-        return bool(taken)
+        return taken
 
     async def _admit(self, delivery: Delivery) -> None:
         send = admission(delivery.task)
         try:
-            [receipt] = await self._store.send([send], keeps=[delivery.claim])
+            [receipt] = await self._store.send(
+                [send], keeps=[delivery.claim], timeout=self._patience
+            )
         except (Fenced, NotFound):
             return  # another doorman has it now, or the run has ended
         if not isinstance(receipt, Receipt):
             log.info("run %s is not there to be admitted: %s", send.run_id, receipt)
-            await self._queue.nack(delivery.claim, requeue=False, drop=True)
+            await self._queue.nack(delivery.claim, requeue=False, drop=True, timeout=self._patience)

@@ -26,10 +26,12 @@ async def look_for_ever(
     names: Sequence[str],
     look: Callable[[], Awaitable[bool]],
     *,
+    patience: float,
     is_full: Callable[[], bool] = lambda: False,
 ) -> None:
     """Call `look`, which takes tasks of the queues in `names` and says whether it found any, as long as
-    it does; then wait until there may be more, or, if this process `is_full`, there is room again."""
+    it does; then wait until there may be more, or, if this process `is_full`, there is room again.
+    A question to the queue may take `patience` seconds."""
     clock, notifier = store.clock, store.notifier
     news = News.ANY
     while True:
@@ -40,12 +42,13 @@ async def look_for_ever(
             if await look():
                 continue
             # Nobody rings when a delayed task comes due, a lease ends or a rate allows more.
-            due = await queue.next_ready_at(names)
+            due = await queue.next_ready_at(names, timeout=patience)
             now = clock.now()
             if due is not None and due > now:
                 pause = max(min(pause, (due - now).total_seconds()), SHORTEST_PAUSE)
             # Where there are rules, and where there was no room, what ends lets something begin.
-            news = News.ANY if is_full() or await _has_rules(queue) else News.TASKS
+            ruled = is_full() or await _has_rules(queue, patience)
+            news = News.ANY if ruled else News.TASKS
         except (TryAgain, StoreFault, asyncio.CancelledError) as error:
             unless_meant()
             log.warning("taking tasks failed, trying again: %s", error)
@@ -56,8 +59,8 @@ async def look_for_ever(
         await notifier.wait(clock, pause, since=rings, news=news)
 
 
-async def _has_rules(queue: Queue) -> bool:
+async def _has_rules(queue: Queue, patience: float) -> bool:
     try:
-        return bool(await queue.flows())
+        return bool(await queue.flows(timeout=patience))
     except Unsupported:
         return False  # a queue that knows none has none

@@ -36,6 +36,7 @@ FIRST_AGAIN, LONGEST_AGAIN = 1.0, 60.0
 log = logging.getLogger("outlast.worker")
 
 BETWEEN_RINGS = 0.2
+CALL_SECONDS = 10.0
 
 Left = tuple[datetime | None, str | None]
 """What is due and nobody has: since when a run is, and the id of a task."""
@@ -44,10 +45,12 @@ NOTHING: Left = (None, None)
 
 
 class Relay:
-    """Rings for one store, and settles what its doorbell hears."""
+    """Rings for one store, and settles what its doorbell hears. A question to the store may take
+    `patience` seconds."""
 
-    def __init__(self, store: Store, doorbell: Doorbell) -> None:
+    def __init__(self, store: Store, doorbell: Doorbell, *, patience: float = CALL_SECONDS) -> None:
         self._store = store
+        self._patience = patience
         self._doorbell = doorbell
         self._insistence = Insistence()
         self._rung = 0
@@ -73,7 +76,8 @@ class Relay:
                 await self._relay()
             except OutlastError as error:
                 log.debug("the last ring was not passed on: %s", error)
-            await self._doorbell.close()
+            finally:
+                await self._doorbell.close()
 
     async def _relay_for_ever(self) -> None:
         notifier, clock = self._store.notifier, self._store.clock
@@ -110,10 +114,12 @@ class Relay:
         return False
 
     async def _left(self) -> Left:
-        store = self._store
-        now = await store.now()
-        due = await store.next_runnable_at()
-        tasks = Capability.TASKS in store.capabilities and await store.find_available_tasks()
+        store, patience = self._store, self._patience
+        now = await store.now(timeout=patience)
+        due = await store.next_runnable_at(timeout=patience)
+        tasks = None
+        if Capability.TASKS in store.capabilities:
+            tasks = await store.find_available_tasks(timeout=patience)
         return (
             due if due is not None and due <= now else None,
             tasks[0].id if tasks else None,

@@ -28,10 +28,12 @@ SETTLE_AT_ONCE = 8
 
 
 class Reports:
-    """Gathers reports and sends them. One per process and store."""
+    """Gathers reports and sends them. One per process and store; a call may take
+    `patience` seconds."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, patience: float | None = None) -> None:
         self._store = store
+        self._patience = patience
         self._waiting: deque[_Waiting] = deque()
         self._flusher: asyncio.Task[None] | None = None
 
@@ -60,7 +62,9 @@ class Reports:
             return
         try:
             receipts = await self._store.send(
-                [one.send for one in batch], finishes=[one.finishes for one in batch]
+                [one.send for one in batch],
+                finishes=[one.finishes for one in batch],
+                timeout=self._patience,
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear of it
             if len(batch) == 1:

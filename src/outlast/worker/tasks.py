@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from msgspec import Raw
 
 from outlast.engine.bodies import Bodies, Outcome, StepContext
+from outlast.engine.daemon import Daemon
 from outlast.engine.definition import StepDefinition
 from outlast.engine.leases import Lease, Leases
 from outlast.engine.operations.remote import StepReport, queue_of
@@ -64,28 +65,35 @@ class TaskWorker:
         self._codec = codec
         self._owner = owner
         self._lease = lease
+        # A call that takes longer would cost the lease that it works under.
+        self._patience = lease / 3
         self._concurrency = concurrency
         self._bodies = Bodies(codec, store.clock, grace=lease / 4)
         self._leases = leases
-        self._reports = Reports(store)
+        self._reports = Reports(store, patience=self._patience)
         self._working: dict[asyncio.Task[None], Lease] = {}
         self._room = asyncio.Event()
         self._stopping = False
-        self._daemons: list[asyncio.Task[None]] = []
+        self._daemon = Daemon(self._patience)
 
     async def open(self) -> None:
         """Begin to take tasks."""
-        if self._steps and not self._daemons:
+        if self._steps and not self._daemon.is_running:
             self._queue = self._store.queue()
             await self._queue.open()
-            looking = look_for_ever(self._store, self._queue, list(self._steps), self._take_some)
-            self._daemons = [asyncio.create_task(looking)]
+            looking = look_for_ever(
+                self._store,
+                self._queue,
+                list(self._steps),
+                self._take_some,
+                patience=self._patience,
+            )
+            self._daemon.start(looking)
 
     async def close(self) -> None:
         """Stop: what is under way is cut off, and its runs are told."""
-        for daemon in self._daemons:
-            daemon.cancel()
-        await asyncio.gather(*self._daemons, return_exceptions=True)
+        was_open = self._daemon.is_running
+        await self._daemon.stop()
         self._stopping = True
         threads = [task for task in self._working if task.get_name() == IN_THREAD]
         if threads:
@@ -96,8 +104,7 @@ class TaskWorker:
             task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
         self._stopping = False
-        if self._daemons:
-            self._daemons = []
+        if was_open:
             await self._queue.close()
 
     @property
@@ -118,8 +125,15 @@ class TaskWorker:
             self._room.clear()
             await self._room.wait()
         asked = self._clock.monotonic()
-        found = await self._queue.take_many(
-            self._steps, owner=self._owner, visibility=self._lease, limit=min(room, MAX_LIMIT)
+        found = await self._daemon.take(
+            lambda: self._queue.take_many(
+                self._steps,
+                owner=self._owner,
+                visibility=self._lease,
+                limit=min(room, MAX_LIMIT),
+                timeout=self._patience,
+            ),
+            self._give_back,
         )
         for delivery in found:
             step = self._steps[delivery.task.queue]
@@ -129,6 +143,16 @@ class TaskWorker:
             self._working[working] = self._leases.hold(delivery.claim, asked=asked, lost=lost)
             working.add_done_callback(self._over)
         return bool(found)
+
+    async def _give_back(self, found: Sequence[Delivery]) -> None:
+        """No body of these has begun: their runs ask for them again, and nothing is counted."""
+        telling = []
+        for delivery in found:
+            task = delivery.task
+            attempt = _attempt_of(task)
+            failed = _given_up(self._steps[task.queue], task) or stop_of(attempt, self._clock.now())
+            telling.append(self._tell_soon(delivery, StepReport(attempt=attempt, failed=failed)))
+        await asyncio.gather(*telling)
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._leases.drop(self._working.pop(task))
@@ -140,10 +164,9 @@ class TaskWorker:
 
     async def _work(self, step: StepDefinition, delivery: Delivery) -> None:
         task = delivery.task
-        attempt = int(task.metadata.get("attempt", "1"))
-        deaths = task.attempt - 1
-        if deaths >= MAX_INTERRUPTIONS or (deaths and step.at_most_once):
-            given_up = interruption_of(attempt, deaths)
+        attempt = _attempt_of(task)
+        given_up = _given_up(step, task)
+        if given_up is not None:
             await self._tell(delivery, StepReport(attempt=attempt, failed=given_up))
             return
         told = _Progress()
@@ -153,7 +176,7 @@ class TaskWorker:
             if self._stopping and not step.at_most_once:
                 stopped = stop_of(attempt, self._clock.now())
                 report = StepReport(attempt=attempt, failed=stopped, progress=told.details)
-                await self._tell(delivery, report)
+                await self._tell_soon(delivery, report)
             raise
         finally:
             told.over()
@@ -229,10 +252,18 @@ class TaskWorker:
                     log.info("nobody waits for task %s any more: %s", task.id, receipt)
                 return
 
+    async def _tell_soon(self, delivery: Delivery, report: StepReport) -> None:
+        """The same, once, by who has to end: what cannot be told is handed out when the lease ends."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._tell(delivery, report)
+        except (TryAgain, StoreFault, TimeoutError) as error:
+            log.warning("nobody could be told that task %s stops: %r", delivery.task.id, error)
+
     async def _progress(self, task: Task, attempt: int, details: Raw) -> None:
         report = StepReport(attempt=attempt, progress=details)
         try:
-            await self._store.send([_to_run(task, report)])
+            await self._store.send([_to_run(task, report)], timeout=self._patience)
         except (TryAgain, StoreFault) as error:
             log.warning("a report of %s was lost: %s", task.step, error)
 
@@ -256,6 +287,18 @@ class _Progress:
         self._is_over = True
         if self._sending is not None:
             self._sending.cancel()
+
+
+def _attempt_of(task: Task) -> int:
+    return int(task.metadata.get("attempt", "1"))
+
+
+def _given_up(step: StepDefinition, task: Task) -> StepFailed | None:
+    """How a task ends whose workers have died, if it is not to be tried again."""
+    deaths = task.attempt - 1
+    if deaths >= MAX_INTERRUPTIONS or (deaths and step.at_most_once):
+        return interruption_of(_attempt_of(task), deaths)
+    return None
 
 
 def _to_run(task: Task, report: StepReport, *, id: str | None = None) -> Send:
