@@ -470,15 +470,26 @@ MUTANTS = [
     Mutant(
         "retention deletes the living",
         DETAILS,
-        "    if run.ended_at is None or run.ended_at >= before or SEPARATOR in run.id:",
-        "    if run.updated_at >= before or SEPARATOR in run.id:",
+        "    if run.ended_at is None or run.ended_at >= before or SEPARATOR in run.id:\n"
+        "        return False\n",
+        "    if run.updated_at >= before or SEPARATOR in run.id:\n"
+        "        return False\n"
+        "    if run.status is not Status.CANCELLED:\n"
+        "        return True\n",
+        TESTS,
+    ),
+    Mutant(
+        "retention deletes what is being moved",
+        DETAILS,
+        "    if not run.is_over or (parent is not None and not parent.run.is_over):",
+        "    if parent is not None and not parent.run.is_over:",
         TESTS,
     ),
     Mutant(
         "retention deletes the parent of the living",
         DETAILS,
-        "        life.run.status.terminal for id, life in tables.lives.items() if id.startswith(below)",
-        "        True for id, life in tables.lives.items() if id.startswith(below)",
+        "    return all(life.run.is_over for id, life in tables.lives.items() if id.startswith(below))",
+        "    return bool(below)",
         TESTS,
     ),
     Mutant(

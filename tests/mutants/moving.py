@@ -19,7 +19,44 @@ MOVING = tuple(
 )
 COUNTS = ("tests/conformance/test_sqlite.py::TestSqliteStore",)
 
+DISTURBED = ("tests/moving/test_disturbed.py",)
+
 MUTANTS = [
+    Mutant(
+        "moving: a store is moved onto itself",
+        MOVES,
+        '    if await source.recall("move", mark) is not None:',
+        "    if False:",
+        DISTURBED,
+    ),
+    Mutant(
+        "moving: a life that was not moved is forgotten",
+        MOVER,
+        "            if run.uid != brought.uid:",
+        "            if False:",
+        DISTURBED,
+    ),
+    Mutant(
+        "moving: two lives are mixed",
+        MOVER,
+        "            if [one and one.uid for one in now] == [run.uid for run in family]:",
+        "            if now is not None:",
+        DISTURBED,
+    ),
+    Mutant(
+        "moving: a run goes back to where it is sealed",
+        MOVER,
+        "    if there is not None and is_sealed(there):",
+        "    if False:",
+        DISTURBED,
+    ),
+    Mutant(
+        "moving: what is sealed for elsewhere is brought here too",
+        MOVER,
+        "                if run is not None and is_sealed(run):",
+        "                if False:",
+        DISTURBED,
+    ),
     Mutant(
         "moving: what has arrived is brought again",
         MOVER,

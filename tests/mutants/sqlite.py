@@ -132,8 +132,8 @@ MUTANTS = [
     Mutant(
         "sqlite: retention forgets who is alive below",
         f"{SQL}/deleting.sql",
-        "        AND c.status NOT IN ('completed', 'failed', 'cancelled')",
-        "        AND c.status IN ('pending') AND 1 = 0",
+        "        AND (c.status NOT IN ('completed', 'failed', 'cancelled')",
+        "        AND 1 = 0 AND (c.status IN ('pending')",
         STORE,
     ),
     Mutant(

@@ -338,8 +338,8 @@ class StoreCore(ABC):
         timeout: float | None = None,
     ) -> list[str]:
         """Delete up to `limit` trees whose root ended before `before` (with one of `status`, if
-        given) and in which nothing lives any more, the oldest first; the ids of their roots. A live run, and the
-        child of one, is never touched (capability RETENTION)."""
+        given) and in which nothing lives any more, the oldest first; the ids of their roots. A live run,
+        one that is being moved, and the child of one, is never touched (capability RETENTION)."""
         self._unsupported(Capability.RETENTION)
 
     # -- moving to another store --------------------------------------------------------------

@@ -312,10 +312,10 @@ class MemoryDetails(Store):
 
 
 def _expired(tables: Tables, run: Run, before: datetime) -> bool:
-    if run.ended_at is None or run.ended_at >= before or SEPARATOR in run.id or not run.is_over:
+    if run.ended_at is None or run.ended_at >= before or SEPARATOR in run.id:
         return False
     parent = None if run.parent is None else tables.lives.get(run.parent)
+    if not run.is_over or (parent is not None and not parent.run.is_over):
+        return False
     below = run.id + SEPARATOR
-    return (parent is None or parent.run.is_over) and all(
-        life.run.is_over for id, life in tables.lives.items() if id.startswith(below)
-    )
+    return all(life.run.is_over for id, life in tables.lives.items() if id.startswith(below))

@@ -95,8 +95,8 @@ async def _is_needed(server: Server, run_id: str, timeout: float | None) -> bool
         return False
     part = layout.part_of(parent.decode())
     key = layout.key(part, of_run(parent.decode(), "state"))
-    asked = (b"HMGET", key, b"status", b"wait_kind")
-    ((status, kind),) = await server.commands([(part, asked)], timeout=timeout, writes=False)
+    fields = (b"HMGET", key, b"status", b"wait_kind")
+    ((status, kind),) = await server.commands([(part, fields)], timeout=timeout, writes=False)
     if status is None:
         return False
     is_moving = status == b"cancelled" and kind == MOVING.encode()
