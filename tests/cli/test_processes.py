@@ -138,3 +138,49 @@ def test_a_worker_runs_what_is_there_and_is_stopped_by_sigterm(shop: Path) -> No
         worker.kill()
         worker.wait()
         worker.stderr.close()
+
+
+STUBBORN = """
+import threading
+import outlast
+
+@outlast.step
+def stubborn() -> None:
+    print("begun", flush=True)
+    threading.Event().wait()
+
+@outlast.workflow
+async def never_ends() -> None:
+    await stubborn()
+
+app = outlast.App("sqlite:///stubborn.db", workflows=[never_ends], lease=2)
+"""
+
+
+@pytest.mark.parametrize("command", ["worker", "dev"])
+def test_a_step_in_a_thread_does_not_keep_a_process_from_ending(
+    tmp_path: Path, command: str
+) -> None:
+    """It cannot be stopped: its run is handed back, and the process ends without it."""
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    start = ["start", "never_ends", "--app", "stubborn:app"]
+    done = piped(tmp_path, *start, "--id", "r")
+    assert done.returncode == 0, done.stderr
+    process = subprocess.Popen(
+        [*COMMAND, command, "stubborn:app"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=30)
+        assert "stopped" in told
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
+import sys
 from collections.abc import Iterator
 
 from outlast.app import App
+from outlast.cli.codes import Exit
+from outlast.engine.bodies import in_threads
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
@@ -40,6 +44,20 @@ def stopping() -> Iterator[Stop]:
     finally:
         for one in STOPPING:
             loop.remove_signal_handler(one)
+
+
+def leave(stop: Stop) -> None:
+    """End a command that was told to stop. Bodies in threads cannot be stopped, and Python would
+    wait for them at its end: their runs are handed back, so the process ends without them."""
+    code = Exit.INTERRUPTED if stop.by is signal.SIGINT else Exit.OK
+    if in_threads:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+    if code:
+        raise SystemExit(code)
 
 
 def log_to_stderr(*, verbose: bool) -> None:

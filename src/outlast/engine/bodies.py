@@ -55,6 +55,9 @@ UNSURE_SECONDS = 0.05
 GRACE_SECONDS = 8.0
 """How long a process that is to end waits for steps in threads."""
 
+in_threads: set[object] = set()
+"""One for each body that runs in a thread of this process, also if nobody waits for it any more."""
+
 step_context: ContextVar[StepContext] = ContextVar("outlast_step")
 step_connection: ContextVar[Any] = ContextVar("outlast_connection")
 
@@ -176,6 +179,15 @@ class Bodies:
                 await asyncio.wait((body,))
 
 
+def _in_thread(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    me = object()
+    in_threads.add(me)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        in_threads.discard(me)
+
+
 async def call_body(
     step: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any], threads: Executor
 ) -> Any:
@@ -184,7 +196,7 @@ async def call_body(
         if step.is_async:
             value = await step.function(*args, **kwargs)
         else:
-            call = partial(copy_context().run, step.function, *args, **kwargs)
+            call = partial(copy_context().run, _in_thread, step.function, args, kwargs)
             value = await asyncio.get_running_loop().run_in_executor(threads, call)
     except SystemExit as exit:
         # It would end the whole process, and every process that tries it again.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import traceback
 from pathlib import Path
@@ -16,8 +15,7 @@ from pathlib import Path
 import click
 
 from outlast.cli.apps import app_name, file_of, load_app
-from outlast.cli.codes import Exit
-from outlast.cli.serving import Stop, log_to_stderr, stopping, workflows_of
+from outlast.cli.serving import Stop, leave, log_to_stderr, stopping, workflows_of
 from outlast.cli.session import Session, with_session
 
 LOOK_AGAIN = 0.3
@@ -60,8 +58,7 @@ async def dev_command(session: Session, *, app: str | None, verbose: bool) -> No
             sys.executable, [sys.executable, "-m", "outlast.cli", *sys.argv[1:]]
         )
     out.note("stopped")
-    if stop.by is signal.SIGINT:
-        raise SystemExit(Exit.INTERRUPTED)
+    leave(stop)
 
 
 def _files(named: str) -> dict[Path, float]:

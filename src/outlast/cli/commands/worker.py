@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-
 import click
 
 from outlast.cli.apps import load_app
-from outlast.cli.codes import Exit
-from outlast.cli.serving import log_to_stderr, stopping, workflows_of
+from outlast.cli.serving import leave, log_to_stderr, stopping, workflows_of
 from outlast.cli.session import Session, with_session
 
 
@@ -32,5 +29,4 @@ async def worker_command(session: Session, *, app: str | None, verbose: bool) ->
             await stop.asked.wait()
             session.out.note("stopping: what is under way is handed back")
     session.out.note("stopped")
-    if stop.by is signal.SIGINT:
-        raise SystemExit(Exit.INTERRUPTED)
+    leave(stop)
