@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,7 +19,7 @@ from outlast.engine.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
 from outlast.engine.execution import current_execution
 from outlast.engine.watching import Watcher
-from outlast.errors import Closed, InvalidValue, RunExists, WorkflowMisuse
+from outlast.errors import Closed, InvalidValue, OutlastError, RunExists, WorkflowMisuse
 from outlast.model.claim import check_ttl
 from outlast.model.commit import Creation
 from outlast.model.flow import Flow, check_flow
@@ -159,7 +159,16 @@ class App(Starting):
         return self._engine.workflows.get(name)
 
     async def open(self) -> None:
-        """Open the store and go on with what is unfinished."""
+        """Open the store and go on with what is unfinished. If a part cannot be opened, none
+        stays open."""
+        try:
+            await self._open()
+        except BaseException:
+            with suppress(OutlastError):  # why it could not be opened is what matters
+                await self.close()
+            raise
+
+    async def _open(self) -> None:
         if self._owns_store:
             await self._opened.open()
         for schedule in self._declared:

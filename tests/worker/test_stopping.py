@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import outlast
 from outlast.engine.daemon import Daemon
-from outlast.errors import TimedOut, TryAgain
+from outlast.errors import StoreClosed, TimedOut, TryAgain, Unavailable
 from outlast.model import Claim
 from outlast.ports.doorbell import Doorbell
 from outlast.stores.memory import MemoryStore
@@ -207,3 +208,22 @@ async def test_a_run_that_was_on_its_way_to_who_stops_is_free(queue: str | None)
         await store.stop_in_between(stops)
         async with outlast.App(store, workflows=[short], queues=["mail"]), asyncio.timeout(60):
             assert await run.result() == "done"
+
+
+class Deaf(Bell):
+    """A doorbell that cannot be opened, though it has begun to."""
+
+    async def open(self, wake: Any) -> None:
+        self.is_open = True
+        raise Unavailable("nobody answers")
+
+
+async def test_an_app_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
+    """The store that it has opened itself is closed, and the doorbell that failed is too."""
+    bell = Deaf()
+    app = outlast.App(f"sqlite:///{tmp_path}/store.db", workflows=[short], doorbell=bell)
+    with pytest.raises(Unavailable):
+        await app.open()
+    assert not bell.is_open
+    with pytest.raises(StoreClosed):
+        await app.store.find_one("r")

@@ -61,7 +61,11 @@ class Relay:
         if self._relaying is None:
             notifier = self._store.notifier
             self._rung = notifier.rung
-            await self._doorbell.open(notifier.wake)
+            try:
+                await self._doorbell.open(notifier.wake)
+            except BaseException:
+                await self._doorbell.close()
+                raise
             notifier.doorbell = self._doorbell
             self._relaying = asyncio.create_task(self._relay_for_ever(), name="outlast relays")
 
