@@ -128,7 +128,9 @@ class App(Starting):
             owner=self._engine.owner,
             lease=lease,
             room=lambda: self._engine.room,
+            named=bool(self._flows),
         )
+        self._engine.on_ticket = self._doorman.want
         self._presence = Presence(opened, self._word)
         self._relay = None if bell is None else Relay(opened, bell, patience=lease / 3)
         super().__init__(
@@ -197,6 +199,9 @@ class App(Starting):
             async with self._opened.queue() as queue:
                 for flow in self._ruled:
                     await queue.declare_flow(flow)
+
+    async def _queued(self) -> None:
+        await self._doorman.want()
 
     def _word(self) -> Worker:
         """What this process says of itself to those who ask who works on the store."""

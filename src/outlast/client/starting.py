@@ -72,6 +72,7 @@ class Starting(Client):
         handles: list[RunHandle[R]] = []
         commits: list[Commit] = []
         now = await self._store.now()
+        await self._queued()
         for item in items:
             run_id = new_id() if id is None else check_id(id(item))
             place = _placed(queue(item) if callable(queue) else queue, now)
@@ -115,6 +116,7 @@ class Starting(Client):
                 "a longer one"
             )
         input, _, _ = workflow.definition.signature.encode_call(self._codec, args, kwargs)
+        await self._queued()
         name = workflow.definition.name
         query = RunQuery(workflow=name, attributes={DEBOUNCED: key}, limit=1)
         newest = next(iter((await self._store.find(query)).items), None)
@@ -150,7 +152,13 @@ class Starting(Client):
     # -- how ----------------------------------------------------------------------------------
 
     async def _place(self, queue: str | InQueue | None) -> InQueue | None:
-        return None if queue is None else _placed(queue, await self._store.now())
+        if queue is None:
+            return None
+        await self._queued()
+        return _placed(queue, await self._store.now())
+
+    async def _queued(self) -> None:
+        """Something is about to wait in a queue."""
 
     def _begun(
         self,

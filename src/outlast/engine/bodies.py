@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
-from functools import partial
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -196,7 +195,8 @@ async def call_body(
         if step.is_async:
             value = await step.function(*args, **kwargs)
         else:
-            call = partial(copy_context().run, _in_thread, step.function, args, kwargs)
+            context = copy_context()
+            call = lambda: context.run(_in_thread, step.function, args, kwargs)  # noqa: E731
             value = await asyncio.get_running_loop().run_in_executor(threads, call)
     except SystemExit as exit:
         # It would end the whole process, and every process that tries it again.

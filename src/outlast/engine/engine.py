@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -98,6 +98,8 @@ class Engine:
         self.leases = Leases(store, lease)
         self._claiming = Daemon(self._patience)
         self._watch: LoopWatch | None = None
+        self.on_ticket: Callable[[], Awaitable[None]] | None = None
+        """Called when a run has been sent to wait for its turn in a queue."""
         self._is_full = False
         self._end_listening: Callable[[], None] = lambda: None
 
@@ -321,6 +323,9 @@ class Engine:
         waits = await turned_away(self._store, digest.events, run, claim)
         if waits is not None:
             await self._journal.commit(waits)
+            self.leases.drop(lease)
+            if self.on_ticket is not None:
+                await self.on_ticket()
             return
         execution = Execution(
             workflow, run_id=run.id, uid=run.uid, codec=self._codec, digest=digest

@@ -19,11 +19,12 @@ from outlast.engine.bodies import StepContext
 from outlast.errors import StoreClosed, UnknownOutcome
 from outlast.model.commit import Commit
 from outlast.ports.clock import Clock
+from outlast.ports.queue import Queue
 from outlast.ports.store import Store
 from outlast.testing.checker import RecordingStore
 from outlast.testing.effects import Ledger
 from outlast.testing.virtual import VirtualClock, Work, clock_of_step
-from outlast.testing.wrapping import WrappedStore
+from outlast.testing.wrapping import WrappedQueue, WrappedStore
 
 T = TypeVar("T")
 
@@ -181,6 +182,9 @@ class MortalStore(WrappedStore):
         self.clock: Clock = process.clock
         self._process = process
 
+    def queue(self) -> Queue:
+        return MortalQueue(self._process, self.inner.queue())
+
     async def around(
         self,
         name: str,
@@ -202,6 +206,31 @@ class MortalStore(WrappedStore):
         await process.alive()
         if crash is Crash.LOST_ANSWER:
             raise UnknownOutcome(f"{name} may or may not have happened")
+        return answer
+
+
+class MortalQueue(WrappedQueue):
+    """The queue of a process that can die. Its calls are no crashes of their own: what matters in
+    them is one transaction, as in a call of the store."""
+
+    def __init__(self, process: Process, inner: Queue) -> None:
+        super().__init__(inner)
+        self.clock = process.clock
+        self._process = process
+
+    async def around(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        process = self._process
+        process.joined()
+        await process.alive()
+        with process.working():
+            answer = await call()
+        await process.alive()
         return answer
 
 

@@ -17,6 +17,7 @@ from outlast.errors import Fenced, NotFound
 from outlast.model.inbox import Receipt
 from outlast.model.task import Delivery
 from outlast.ports.capability import Capability
+from outlast.ports.clock import LeapingClock
 from outlast.ports.store import Store
 from outlast.worker.looking import look_for_ever
 
@@ -37,6 +38,7 @@ class Doorman:
         owner: str,
         lease: float,
         room: Callable[[], int],
+        named: bool = True,
     ) -> None:
         self._store = store
         names = list(workflows)
@@ -47,9 +49,23 @@ class Doorman:
         self._patience = lease / 3
         self._room = room
         self._daemon = Daemon(self._patience)
+        self._is_open = False
+        # Where time is virtual, who looks for what nobody has asked for only disturbs.
+        self._is_wanted = named or not isinstance(store.clock, LeapingClock)
 
     async def open(self) -> None:
         """Begin to admit."""
+        self._is_open = True
+        if self._is_wanted:
+            await self._begin()
+
+    async def want(self) -> None:
+        """Something waits in a queue now."""
+        self._is_wanted = True
+        if self._is_open:
+            await self._begin()
+
+    async def _begin(self) -> None:
         if self._daemon.is_running:
             return
         if self._queues and Capability.TASKS in self._store.capabilities:
@@ -70,6 +86,7 @@ class Doorman:
 
     async def close(self) -> None:
         """Stop. The runs whose tickets are on their way are told: those count as begun."""
+        self._is_open = False
         if self._daemon.is_running:
             try:
                 await self._daemon.stop()
