@@ -105,4 +105,4 @@ async def test_two_workers_on_a_rough_road(tmp_path: Path) -> None:
         [f"prepare {n}" for n in numbers] + [f"heavy {n + k}" for n in numbers for k in (0, 1000)]
     )
     # How many messages there were, and so how many were lost or doubled, is up to the machine.
-    print(f\"on the way: {dict(troubles)}\")
+    print(f"on the way: {dict(troubles)}")
