@@ -99,11 +99,6 @@ def _repeat_what_must_not_be(left: Left) -> Left:
     return _with(left, _again(_first(left, "careful"), attempt=2))
 
 
-def _repeat_far_away(left: Left) -> Left:
-    late = left.evidence.effects[-1].at + 10**9
-    return _with(left, replace(_first(left, "remote"), what="begun", life=99, at=late))
-
-
 def _answer_wrongly(left: Left) -> Left:
     told = [
         replace(line, value=-1) if line.what == "answered" else line for line in left.evidence.told
@@ -135,7 +130,6 @@ def _stop_badly(left: Left) -> Left:
 TAMPERED: list[tuple[Callable[[Left], Left], str]] = [
     (_begin_beside, "was begun by worker 99 while"),
     (_repeat_what_must_not_be, f"'{once.definition.name}' is to run at most once"),
-    (_repeat_far_away, "began again after its result was recorded"),
     (_answer_wrongly, "was answered -1"),
     (_accept_under_an_old_token, "was accepted after"),
     (_lose_a_commit, "I3 chain-0"),

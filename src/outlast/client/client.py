@@ -125,6 +125,8 @@ class Client:
         return self._outcome(await ended(self._store, run_id, self._ending, timeout))
 
     def _outcome(self, run: Run) -> Any:
+        if run.moved_to is not None:  # sealed just now: it goes on elsewhere
+            raise Moved(run.id, run.moved_to)
         if run.status is Status.CANCELLED:
             raise RunCancelled(run.id, run.status, run.error or "")
         if run.status is Status.FAILED:
