@@ -8,7 +8,7 @@ from typing import Any
 
 from outlast.contrib.sqlalchemy.binding import Binding, Transaction
 from outlast.contrib.sqlalchemy.sources import TransactionSource, check_transaction, source_of
-from outlast.contrib.sqlalchemy.transactions import session_of, settle
+from outlast.contrib.sqlalchemy.transactions import ring_after, session_of, settle
 from outlast.errors import ReadOnlyStore
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
@@ -62,6 +62,7 @@ class SqlAlchemyPostgresStore(PostgresStore):
         """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
         and tasks are committed, or not, with your own data."""
         check_transaction(connection)
+        ring_after(connection, self.notifier)
         return _Borrowed(self, connection)
 
     @asynccontextmanager

@@ -27,7 +27,7 @@ from outlast.contrib.sqlalchemy.binding import (
     unwrapped,
 )
 from outlast.contrib.sqlalchemy.sources import check_transaction, connection_of
-from outlast.contrib.sqlalchemy.transactions import session_of, settle
+from outlast.contrib.sqlalchemy.transactions import ring_after, session_of, settle
 from outlast.errors import InvalidValue
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
@@ -73,6 +73,7 @@ class SqlAlchemySqliteStore(SqliteStore):
         """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
         and tasks are committed, or not, with your own data."""
         check_transaction(connection)
+        ring_after(connection, self.notifier)
         return _Borrowed(self, connection)
 
     @asynccontextmanager
