@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from importlib.resources import files
 
 from outlast.errors import StoreFault
@@ -86,10 +87,13 @@ def _parts(projection: Projection, *, rows: str = "(SELECT 1)") -> dict[str, tup
 
 def _spelled(act: str) -> str:
     for name, meaning in _WORDS.items():
-        act = re.sub(
-            rf"\b{name}\(([\w.]+(?: \+ \d+)?)\)", lambda m, t=meaning: t.replace("$", m[1]), act
-        )  # type: ignore[misc]
+        place = re.compile(rf"\b{name}\(([\w.]+(?: \+ \d+)?)\)")
+        act = place.sub(partial(_meant, meaning), act)
     return act
+
+
+def _meant(meaning: str, word: re.Match[str]) -> str:
+    return meaning.replace("$", word[1])
 
 
 _BYTE = (
