@@ -33,7 +33,7 @@ from tools.serving.postgres import Cluster
 
 CACHE = Path(__file__).parents[1] / ".cache" / "bench"
 AIM = 1 / 3
-DRIVERS = {
+DRIVERS: dict[str, tuple[str, Any, bool]] = {
     "PostgreSQL, asyncpg": ("postgresql+asyncpg", create_async_engine, False),
     "PostgreSQL, psycopg": ("postgresql+psycopg", create_async_engine, False),
     "PostgreSQL, psycopg in threads": ("postgresql+psycopg", create_engine, False),
