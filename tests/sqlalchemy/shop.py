@@ -11,6 +11,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 import outlast
 
+HUGE = 10**30
+"""More than a database can hold."""
+
 
 class Base(DeclarativeBase):
     """The application's tables."""
@@ -37,7 +40,8 @@ async def pay(order: str, amount: int) -> int:
     """In a session for a loop."""
     session = outlast.connection()
     book(session, order, amount)
-    await session.flush()
+    if amount < HUGE:  # else the end of the step writes what it has gathered
+        await session.flush()
     if amount == 13 and outlast.step_info().attempt == 1:
         raise ValueError("not on a Friday")
     return amount
@@ -48,7 +52,8 @@ def pay_plainly(order: str, amount: int) -> int:
     """In a session for threads."""
     session = outlast.connection()
     book(session, order, amount)
-    session.flush()
+    if amount < HUGE:
+        session.flush()
     if amount == 13 and outlast.step_info().attempt == 1:
         raise ValueError("not on a Friday")
     return amount

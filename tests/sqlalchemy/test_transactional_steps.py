@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 import outlast
+import outlast.sync
 from outlast.contrib.sqlalchemy import store_of
-from outlast.errors import InvalidValue, RunFailed
+from outlast.errors import InvalidValue, NotFound, RunFailed
 from outlast.model.event import EventType
 from tests.postgres.places import SCHEMA, ask, direct
 from tests.sqlalchemy import shop
@@ -63,7 +66,7 @@ async def test_what_the_database_refuses_fails_the_step(engine: Any) -> None:
     buys = shop.workflow_for(engine)
     async with store_at(engine) as store, outlast.App(store, workflows=[buys]) as app:
         with pytest.raises(RunFailed):
-            await (await app.start(buys, "a", 10**30, id="a")).result(timeout=60)
+            await (await app.start(buys, "a", shop.HUGE, id="a")).result(timeout=60)
     assert await shop.booked(engine) == []
 
 
@@ -117,6 +120,29 @@ async def test_what_is_begun_in_a_transaction_vanishes_with_its_rollback(engine:
         assert await app.handle("o").result(timeout=60) == 3
         assert (await app.get("q")).wait_kind is not None
     assert await shop.booked(engine) == [("mine", -5), ("mine", 5), ("o", -3), ("o", 3)]
+
+
+@pytest.mark.proves("I12")
+def test_programs_without_a_loop_have_transactions_too(tmp_path: Path) -> None:
+    """`outlast.sync.App.on`: what a Session has begun vanishes with its rollback."""
+    engine: Any = engine_of("sqlite threads", tmp_path)
+    shop.Base.metadata.create_all(engine)
+    store = store_of(engine)
+    with outlast.sync.App(store, workflows=[shop.buys_plainly]) as app:
+        for order in ("never", "o"):
+            with Session(engine) as session:
+                shop.book(session, order, 1)
+                run = app.on(session).start(shop.buys_plainly, order, 3, id=order)
+                if order == "o":
+                    session.commit()
+        assert run.result(timeout=60) == 3
+        with pytest.raises(NotFound):
+            app.get("never")
+    asyncio.run(store.close())
+    with Session(engine) as session:
+        lines = session.execute(select(shop.Payment.order, shop.Payment.amount)).all()
+    assert sorted(tuple(line) for line in lines) == [("o", -3), ("o", -1), ("o", 1), ("o", 3)]
+    engine.dispose()
 
 
 @outlast.workflow
