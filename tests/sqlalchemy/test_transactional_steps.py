@@ -132,10 +132,10 @@ def test_programs_without_a_loop_have_transactions_too(tmp_path: Path) -> None:
         for order in ("never", "o"):
             with Session(engine) as session:
                 shop.book(session, order, 1)
-                run = app.on(session).start(shop.buys_plainly, order, 3, id=order)
+                app.on(session).start(shop.buys_plainly, order, 3, id=order)
                 if order == "o":
                     session.commit()
-        assert run.result(timeout=60) == 3
+        assert app.handle("o").result(timeout=60) == 3
         with pytest.raises(NotFound):
             app.get("never")
     asyncio.run(store.close())
