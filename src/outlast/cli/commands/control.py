@@ -119,7 +119,7 @@ def _rm(store: Store, given: dict[str, Any]) -> Action:
                 raise InvalidValue(
                     f"run {run.id!r} is {seen.status}: cancel it first, or remove it with --force"
                 )
-        return None if await client.delete(run.id) else "was gone already"
+        return None if await client.delete(run.id, uid=run.uid) else "was gone already"
 
     return act
 
