@@ -165,6 +165,10 @@ def test_why_looks_for_a_queued_step_in_its_queue(
     why("from queue 'gpu', for the 2. time, and has it until", "outlast workers")
     asyncio.run(at(lambda _, queue: queue.nack(again.claim, requeue=False)))
     why("is dead in queue 'gpu' since", f"outlast dead redrive gpu/render {again.task.id}")
+    for asked in ([], ["gpu"], ["gpu/render"]):
+        [dead] = records(outlast("dead", "ls", *asked).stdout)
+        assert dead["task"]["id"] == again.task.id
+    assert outlast("dead", "ls", "other").stdout == ""
     [redriven] = records(outlast("dead", "redrive", "gpu/render", again.task.id).stdout)
     assert redriven["redriven"] == 1
     why("no worker has taken it", "outlast queue show gpu")

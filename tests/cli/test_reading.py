@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from outlast.cli.checkup import findings
+from outlast.cli.checkup.life import life_of
 from outlast.cli.codes import Exit
-from outlast.model import Commit, Committed, Creation, Run, Worker
+from outlast.model import Commit, Committed, Creation, Run, Task, Worker
 from outlast.moving.sealing import sealing
+from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
+from outlast.testing.clock import ManualClock
 from outlast.urls import resolve
 from tests.cli.conftest import Invoke
 from tests.cli.stage import records
@@ -360,6 +363,25 @@ def test_doctor_tells_of_the_dead_and_of_what_is_on_its_way(
     assert records(moved.stdout) == [{"moved": 3, "families": 2, "refused": 0}]
     assert outlast("doctor").exit_code == 0
     assert outlast("why", "order-sleeps", "--store", "sqlite:///other.db").exit_code == 0
+
+
+async def test_doctor_tells_of_steps_that_nobody_serves() -> None:
+    """A queued step that has been ready for minutes is a problem, until a worker serves its queue."""
+    clock = ManualClock()
+    async with MemoryStore(clock=clock) as store:
+        task = Task(id="t", run_id="film", queue="gpu/render", step="render")
+        await store.commit([Commit(run_id="film", create=Run(id="film"), tasks=(task,))])
+
+        async def problems() -> list[str]:
+            return [one.what async for one in life_of(store) if one.level == "problem"]
+
+        assert await problems() == []
+        clock.advance(120)
+        [told] = await problems()
+        assert "steps wait in queue gpu/render since 2m ago" in told
+        assert "run film" in told
+        await store.present(Worker(owner="w", queues=("gpu/render",)), 600)
+        assert await problems() == []
 
 
 def test_db_check_and_upgrade(outlast: Invoke, shop: Path) -> None:
