@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import outlast
-from outlast.model import RunQuery, Status
+from outlast.model import Commit, Run, RunQuery, Status
 from outlast.moving import move_runs
 from outlast.moving.landing import is_held
 from outlast.query import parse
@@ -48,6 +48,34 @@ def test_a_third_store_gets_each_run_once(tmp_path: Path) -> None:
         assert Counter(id for one in seen for id in one) == Counter(list(before)), life
         asyncio.run(move_whole(b, c))
         assert asyncio.run(_seen([a, b, c])) == [{}, {}, before], life
+
+
+@pytest.mark.proves("I3")
+def test_what_had_ended_is_not_doubled(tmp_path: Path) -> None:
+    """A run that had ended is held by nobody: killed before it is marked as having come, and moved on
+    from there, it does not come again. It may come back, and go the same way once more."""
+    for life in range(1, 9):
+        a, b, c = places = [f"sqlite {tmp_path}/{life}-{name}.db" for name in "abc"]
+        asyncio.run(_end(a))
+        before = asyncio.run(_seen([a]))[0]
+        is_over = not killed(a, b, life)
+        asyncio.run(_on(b, c))
+        asyncio.run(move_whole(a, b))
+        seen = asyncio.run(_seen(places))
+        assert sum(map(len, seen)) == 1, life
+        for source, target in ((b, c), (c, a), (a, b), (b, a), (a, b)):
+            asyncio.run(move_whole(source, target))
+        assert asyncio.run(_seen(places)) == [{}, before, {}], life
+        if is_over:
+            assert life > 5
+            return
+    raise AssertionError("it was killed all the time")
+
+
+async def _end(place: str) -> None:
+    async with store_at(place) as store:
+        run = Run(id="e", workflow="w", status=Status.COMPLETED)
+        await store.commit([Commit(run_id="e", create=run)])
 
 
 async def _on(source: str, target: str) -> None:

@@ -77,6 +77,7 @@ class Questions(StoreContract, needs=(Capability.FIND,)):
             await store.delete("c")
             assert await self._listed(store, Order.LATEST) == ["d", "b", "a"]
 
+    @pytest.mark.proves("I13")
     @needs(Capability.CHILDREN)
     async def test_children_are_in_every_order(self, store: Store) -> None:
         """A run that its parent begins is listed by its creation and its last change like others."""
