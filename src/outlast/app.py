@@ -114,6 +114,7 @@ class App(Starting):
             owner=self._engine.owner,
             lease=lease,
             leases=self._engine.leases,
+            losses=self._engine.losses,
             concurrency=concurrency or STEPS_AT_ONCE,
         )
         named = list(queues)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from outlast.errors import NotFound, Unavailable
+from outlast.model.task import Task
 from outlast.queues.sqs import SqsQueue, mail, message
 from outlast.queues.sqs.message import letter_of
 from outlast.testing.clock import ManualClock
@@ -60,7 +61,7 @@ async def test_without_a_queue_for_dead_letters_nobody_is_held_up(
 
 def newer(task_id: str) -> str:
     """The text of a message of a form that does not exist yet."""
-    task = msgspec.to_builtins(letter_of(msgspec.convert({"id": task_id}, message.Task)))
+    task = msgspec.to_builtins(letter_of(msgspec.convert({"id": task_id}, Task)))
     return msgspec.json.encode({**task, "outlast": 99, "more": [1, 2]}).decode()
 
 
