@@ -61,6 +61,7 @@ def _of_scope(
         started=_started(tables, flow, now),
     )
     tables.presents[scope] = shares.present
+    _forget_lines(tables, scope, shares.present)
     chosen: list[QueuedTask] = []
     for line in lines:
         count = shares.given.get(line.key, 0)
@@ -70,6 +71,14 @@ def _of_scope(
             chosen += tasks[:count]
             _remember_starts(tables, flow, line.key, count, now)
     return chosen
+
+
+def _forget_lines(tables: Tables, scope: str, present: int) -> None:
+    """Lines without tasks that the others have caught up with."""
+    living = {(scope_of(one.task.queue), one.task.key) for one in tables.tasks.values()}
+    for line, passed in list(tables.passes.items()):
+        if line[0] == scope and passed <= present and line not in living:
+            del tables.passes[line]
 
 
 def _remember_starts(tables: Tables, flow: Flow, key: str, count: int, now: datetime) -> None:

@@ -6,29 +6,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from outlast.model.flow import Flow, FlowChange, Rate, stride
+from outlast.model.flow import (
+    KEPT_CHANGES,
+    Flow,
+    FlowChange,
+    Rate,
+    Seen,
+    decode_flow,
+    encode_flow,
+    stride,
+)
 from outlast.model.stats import COUNTED, KeyStats, QueueStats, blocked_by, key_blocked_by
 from outlast.model.times import from_micros
 from outlast.stores.postgres.rows import Row, moment, quote, unquote
 
-decode_flow = msgspec.json.Decoder(Flow).decode
 
-
-def encode_flow(flow: Flow) -> str:
-    """Rules as text: the same text for equal rules."""
-    plain = decode_flow(msgspec.json.encode(flow))  # 3 and 3.0 are equal
-    return msgspec.json.encode(plain, order="deterministic").decode()
-
-
-def pack_flow(queue: str, flow: Flow | None, declared: Flow | None, by: str) -> tuple[Any, ...]:
+def pack_flow(
+    queue: str, flow: Flow | None, declared: Flow | None, seen: Seen | None, by: str
+) -> tuple[Any, ...]:
     """The parameters of `write_flow`, after the time."""
     rules = flow or Flow(queue=queue)
     return (
         queue,
-        None if flow is None else encode_flow(flow),
-        None if declared is None else encode_flow(declared),
+        _text(flow),
+        _text(declared),
+        KEPT_CHANGES,
+        seen is not None,
+        None if seen is None else _text(seen.flow),
         quote(by),
         rules.paused,
         rules.concurrency,
@@ -39,6 +43,10 @@ def pack_flow(queue: str, flow: Flow | None, declared: Flow | None, by: str) -> 
         list(rules.weights),
         [stride(rules, key) for key in rules.weights],
     )
+
+
+def _text(flow: Flow | None) -> str | None:
+    return None if flow is None else encode_flow(flow).decode()
 
 
 def _rate(rate: Rate | None) -> tuple[int | None, int | None]:

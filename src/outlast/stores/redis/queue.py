@@ -11,7 +11,7 @@ import msgspec
 from outlast.errors import Fenced, NotFound, QueueClosed
 from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
-from outlast.model.flow import Flow, FlowChange, check_queue
+from outlast.model.flow import Flow, FlowChange, Seen, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
 from outlast.model.stats import QueueStats
@@ -217,13 +217,17 @@ class RedisQueue(Queue):
         flow: Flow | None,
         *,
         declared: Flow | None,
+        seen: Seen | None,
         by: str,
         timeout: float | None,
-    ) -> None:
+    ) -> bool:
         check_name(by, "by")
         server = await self._session.server()
-        await flowing.write_flow(server, queue, flow, declared=declared, by=by, timeout=timeout)
+        written = await flowing.write_flow(
+            server, queue, flow, declared, seen, by=by, timeout=timeout
+        )
         self.notifier.ring()
+        return written
 
     async def flows(self, *, timeout: float | None = None) -> list[Flow]:
         return await flowing.load_flows(await self._session.server(), timeout=timeout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from outlast.model.flow import Flow, scope_of, scopes
+from outlast.model.flow import Flow, decode_flow, scope_of, scopes
 from outlast.model.stats import (
     COUNTED,
     KEYS_SHOWN,
@@ -16,7 +16,7 @@ from outlast.model.stats import (
 )
 from outlast.model.times import from_micros, to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
-from outlast.stores.sqlite.flowing import NEVER, decode, within
+from outlast.stores.sqlite.flowing import NEVER, within
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.tasks import LOAD_FLOW, queue_names
 
@@ -89,7 +89,7 @@ def next_ready_at(connection: Connection, queues: Sequence[str], now: datetime) 
 
 def _rules(connection: Connection, scope: str) -> tuple[Flow | None, Flow]:
     rows = connection.execute(LOAD_FLOW, (scope,)).fetchall()
-    flow = decode(rows[0][0]) if rows and rows[0][0] is not None else None
+    flow = decode_flow(rows[0][0]) if rows and rows[0][0] is not None else None
     return flow, flow or Flow(queue=scope)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from outlast.errors import Fenced, InvalidValue, UsageError
-from outlast.model.flow import Flow, Rate
+from outlast.model.flow import KEPT_CHANGES, Flow, Rate
 from outlast.model.task import Delivery, Task
 from outlast.ports.queue import Queue
 from outlast.testing.conformance.queue_base import LEASE, QueueSuite, task
@@ -370,6 +372,47 @@ class Flows(QueueSuite):
         await queue.declare_flow(Flow(queue=SCOPE, concurrency=5))
         assert await queue.flows() == [Flow(queue=SCOPE, concurrency=5)]
         assert [one.by for one in await queue.flow_changes(SCOPE)] == ["code", "ops", "code"]
+
+    @pytest.mark.proves("I22")
+    async def test_changes_at_once_are_all_kept(self, queue: Queue) -> None:
+        """Of many who change one rule each at the same time, nobody undoes what another did."""
+        self.needs("flows")
+        names = [f"k{number}" for number in range(8)]
+
+        def heavier(name: str) -> Callable[[Flow], Flow]:
+            return lambda flow: replace(flow, weights={**flow.weights, name: 2.0})
+
+        await asyncio.gather(
+            queue.change_flow(SCOPE, lambda flow: replace(flow, paused=True), by="ops"),
+            queue.change_flow(SCOPE, lambda flow: replace(flow, concurrency=5), by="ops"),
+            *(queue.change_flow(SCOPE, heavier(name), by=name) for name in names),
+        )
+        whole = Flow(queue=SCOPE, paused=True, concurrency=5, weights=dict.fromkeys(names, 2.0))
+        assert await queue.flows() == [whole]
+        assert len(await queue.flow_changes(SCOPE)) == 10
+
+    async def test_new_code_and_a_pause_at_once(self, queue: Queue) -> None:
+        """Whichever is first, the queue has what the code says and is paused."""
+        self.needs("flows")
+        for round in range(1, 6):
+            await queue.set_flow(Flow(queue=SCOPE), by="test")
+            await asyncio.gather(
+                queue.declare_flow(Flow(queue=SCOPE, concurrency=round)),
+                queue.change_flow(SCOPE, lambda flow: replace(flow, paused=True), by="ops"),
+            )
+            assert await queue.flows() == [Flow(queue=SCOPE, concurrency=round, paused=True)]
+
+    async def test_the_record_of_changes_has_an_end(self, queue: Queue) -> None:
+        """The last ones stay, those of another queue too."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue="other"), by="test")
+        for number in range(KEPT_CHANGES + 5):
+            await queue.set_flow(Flow(queue=SCOPE, concurrency=number + 1), by="test")
+        changes = await queue.flow_changes(SCOPE, limit=KEPT_CHANGES + 100)
+        assert [one.flow.concurrency for one in changes if one.flow] == [
+            number + 1 for number in reversed(range(5, KEPT_CHANGES + 5))
+        ]
+        assert len(await queue.flow_changes("other")) == 1
 
     @pytest.mark.parametrize("flow", WRONG.values(), ids=WRONG)
     async def test_impossible_rules(self, queue: Queue, flow: Flow) -> None:

@@ -864,23 +864,28 @@ BEGIN
         ORDER BY u.n;
 END $$;
 
--- Stores rules with an audit line; with `said` only if that is not what the code declared last.
+-- Stores rules with an audit line, of which the last `kept` stay. With `said` nothing is written if that
+-- is what the code declared last. With `has_seen` nothing is written, and the answer is false, if the
+-- rules are no longer `seen`.
 CREATE FUNCTION @write_flow_1(
-    at bigint, shift bigint, s text, new_rules text, said text, who text, is_paused boolean,
-    a_concurrency bigint, a_key_concurrency bigint, a_rate_limit bigint, a_rate_per bigint,
+    at bigint, shift bigint, s text, new_rules text, said text, kept int, has_seen boolean, seen text,
+    who text, is_paused boolean, a_concurrency bigint, a_key_concurrency bigint, a_rate_limit bigint, a_rate_per bigint,
     a_key_rate_limit bigint, a_key_rate_per bigint, an_ageing double precision, w_line text[],
     w_stride bigint[]
-) RETURNS void
+) RETURNS boolean
 LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
 BEGIN
     -- Twice: most who declare something say what was said before, and wait for nobody.
     IF EXISTS (SELECT FROM @flows AS f WHERE f.scope = s AND f.declared = said) THEN
-        RETURN;
+        RETURN true;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended(s, '@flows'::regclass::oid::bigint));
     IF EXISTS (SELECT FROM @flows AS f WHERE f.scope = s AND f.declared = said) THEN
-        RETURN;
+        RETURN true;
+    END IF;
+    IF has_seen AND seen IS DISTINCT FROM (SELECT f.rules FROM @flows AS f WHERE f.scope = s) THEN
+        RETURN false;
     END IF;
     INSERT INTO @flows (scope) VALUES (s) ON CONFLICT DO NOTHING;
     UPDATE @flows AS f SET
@@ -894,6 +899,10 @@ BEGIN
     SELECT s, u.line, u.stride FROM unnest(w_line, w_stride) AS u (line, stride);
     INSERT INTO @flow_changes (scope, at, by, rules)
     VALUES (s, @now_1(at, shift), who, new_rules);
+    DELETE FROM @flow_changes AS c WHERE c.scope = s AND c.key <= (
+        SELECT o.key FROM @flow_changes AS o WHERE o.scope = s ORDER BY o.key DESC LIMIT 1 OFFSET kept
+    );
     -- What was at a limit may not be any more.
     UPDATE @lines AS l SET wake_at = NULL WHERE l.scope = s AND l.wake_at < 9223372036854775807;
+    RETURN true;
 END $$;

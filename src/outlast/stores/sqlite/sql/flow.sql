@@ -17,6 +17,10 @@ ON CONFLICT (scope) DO UPDATE SET present = excluded.present;
 -- name: insert_flow_change
 INSERT INTO flow_changes (scope, at, by, rules) VALUES (?, ?, ?, ?);
 
+-- name: forget_flow_changes
+DELETE FROM flow_changes WHERE scope = :scope AND key <= (
+    SELECT key FROM flow_changes WHERE scope = :scope ORDER BY key DESC LIMIT 1 OFFSET :kept);
+
 -- name: load_flow_changes
 SELECT at, by, rules FROM flow_changes WHERE scope = ? ORDER BY key DESC LIMIT ?;
 
