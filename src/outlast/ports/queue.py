@@ -26,7 +26,7 @@ from outlast.model.claim import Claim, check_ttl
 from outlast.model.flow import Flow, FlowChange, Seen, check_flow, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
-from outlast.model.stats import QueueStats
+from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
@@ -263,8 +263,11 @@ class Queue(ABC):
         """Who changed the rules of a queue, the last change first."""
         raise Unsupported(_NO_FLOW.format(type(self).__name__))
 
-    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
-        """How a queue stands, with all its steps."""
+    async def stats(
+        self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
+    ) -> QueueStats:
+        """How a queue stands, with all its steps, at a cost that does not grow with it: what has to
+        be counted is counted to `counted`, and `QueueStats.at_least` says where that was the end."""
         raise Unsupported(_NO_FLOW.format(type(self).__name__))
 
     async def next_ready_at(

@@ -14,7 +14,7 @@ from outlast.model.claim import Claim, check_ttl
 from outlast.model.flow import KEPT_CHANGES, Flow, FlowChange, Seen, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
-from outlast.model.stats import QueueStats
+from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
@@ -210,7 +210,10 @@ class MemoryQueue(Queue):
         with self._locked() as tables:
             return tables.flow_changes.get(queue, [])[::-1][:limit]
 
-    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+    async def stats(
+        self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
+    ) -> QueueStats:
+        check_limit(counted)
         with self._locked() as tables:
             return stats_of(tables, check_queue(queue), self.clock.now())
 

@@ -200,14 +200,17 @@ class PostgresQueue(Queue):
         found = await self._session.read("load_flow_changes", quote(queue), limit, timeout=timeout)
         return [to_flow_change(queue, row) for row in found]
 
-    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+    async def stats(
+        self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
+    ) -> QueueStats:
         check_queue(queue)
+        most = check_limit(counted) + 1
         time = self._session.time
-        [row] = await self._session.read("queue_stats", *time, queue, COUNTED, timeout=timeout)
+        [row] = await self._session.read("queue_stats", *time, queue, most, timeout=timeout)
         keys = await self._session.read(
-            "key_stats", *time, queue, KEYS_SHOWN, COUNTED, timeout=timeout
+            "key_stats", *time, queue, KEYS_SHOWN + 1, most, timeout=timeout
         )
-        return to_stats(queue, row, keys)
+        return to_stats(queue, row, keys, counted)
 
     async def next_ready_at(
         self, queues: Sequence[str], *, timeout: float | None = None

@@ -21,7 +21,6 @@ from outlast.model.flow import (
     scopes,
 )
 from outlast.model.stats import (
-    COUNTED,
     KEYS_SHOWN,
     KeyStats,
     QueueStats,
@@ -139,23 +138,35 @@ async def load_changes(
     return changes
 
 
-async def load_stats(server: Server, scope: str, *, timeout: float | None) -> QueueStats:
-    """How a queue stands, with all its steps."""
-    wish = pack({"scope": scope, "counted": COUNTED})
+async def load_stats(
+    server: Server, scope: str, counted: int, *, timeout: float | None
+) -> QueueStats:
+    """How a queue stands, with all its steps. The server can count; what is not told is what it would
+    have to look at one by one."""
+    wish = pack({"scope": scope, "counted": counted})
     calls = [Call("stats", part, TASKS, [wish]) for part in range(server.layout.partitions)]
     totals = [0, 0, 0, 0]
     times: list[int] = []
     keys: dict[str, list[int]] = {}
-    for _, *counts, oldest, flat in await server.each(calls, timeout=timeout, writes=False):
+    waiting_left = held_left = False
+    for _, *counts, oldest, flat, waiting, held in await server.each(
+        calls, timeout=timeout, writes=False
+    ):
         totals = [total + int(count) for total, count in zip(totals, counts, strict=True)]
         times += [int(oldest)] if oldest else []
-        for key, ready, held in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
+        waiting_left |= waiting == b"1"
+        held_left |= held == b"1"
+        for key, ready, in_flight in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
             own = keys.setdefault(key.decode(), [0, 0])
             own[0] += int(ready)
-            own[1] += int(held)
+            own[1] += int(in_flight)
     shown = sorted(keys)[:KEYS_SHOWN]
     stands = await standing(server, scope, shown, timeout=timeout)
-    ready, delayed, in_flight, dead = (min(total, COUNTED) for total in totals)
+    ready, delayed, in_flight, dead = totals
+    not_all = ("ready", "delayed", "oldest") if waiting_left else ()
+    if waiting_left or held_left or len(keys) > KEYS_SHOWN:
+        not_all += ("keys",)
+    of_key = (*(("ready",) if waiting_left else ()), *(("in_flight",) if held_left else ()))
     return QueueStats(
         queue=scope,
         ready=ready,
@@ -168,14 +179,16 @@ async def load_stats(server: Server, scope: str, *, timeout: float | None) -> Qu
         keys=tuple(
             KeyStats(
                 key=line.key,
-                ready=min(keys[line.key][0], COUNTED),
+                ready=keys[line.key][0],
                 in_flight=keys[line.key][1],
                 blocked_by=key_blocked_by(
                     stands.flow, line.key, in_flight=line.in_flight, started=line.started
                 ),
+                at_least=of_key,
             )
             for line in stands.lines
         ),
+        at_least=not_all,
     )
 
 

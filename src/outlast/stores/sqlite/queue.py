@@ -14,7 +14,7 @@ from outlast.model.claim import Claim, check_ttl
 from outlast.model.flow import Flow, FlowChange, Seen, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
-from outlast.model.stats import QueueStats
+from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
@@ -264,10 +264,15 @@ class SqliteQueue(Queue):
             timeout=timeout,
         )
 
-    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+    async def stats(
+        self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
+    ) -> QueueStats:
         check_queue(queue)
+        check_limit(counted)
         return await self._session.read(
-            lambda db: seeing.stats_of(db, queue, self.clock.now()), timeout=timeout, small=False
+            lambda db: seeing.stats_of(db, queue, self.clock.now(), counted),
+            timeout=timeout,
+            small=False,
         )
 
     async def next_ready_at(

@@ -474,6 +474,46 @@ class Flows(QueueSuite):
         with pytest.raises(InvalidValue):
             await queue.stats("a/b")
 
+    @pytest.mark.parametrize("key", ["", "k"])
+    async def test_more_than_is_counted(self, queue: Queue, key: str) -> None:
+        """A number is exact, or says that there is more; what is delayed hides nothing that is ready."""
+        self.needs("flows")
+        first = self.now(queue)
+        await queue.enqueue(RENDER, [task("old", key=f"{key}0" if key else "", priority=9)])
+        await self.advance(queue, 10)
+
+        def many(name: str, count: int, **fields: object) -> list[Task]:
+            return [
+                task(f"{name}{n}", key=f"{key}{n}" if key else "", priority=n % 7, **fields)
+                for n in range(count)
+            ]
+
+        await queue.enqueue(RENDER, many("held", 25))
+        held = await taken(queue, 26)
+        await queue.nack(next(one.claim for one in held if one.task.id == "old"))
+        await queue.enqueue(RENDER, many("later", 40), delay=1000)
+        await queue.enqueue(RENDER, many("dead", 3, kind="doomed"))
+        for one in await taken(queue, 4):
+            await queue.nack(one.claim, requeue=one.task.kind != "doomed")
+        await self.advance(queue, 10)
+        await queue.enqueue(TRAIN, many("ready", 30))
+        truth = {"ready": 31, "delayed": 40, "in_flight": 25, "dead": 3}
+        for counted in (5, 20, 25, 1000):
+            stats = await queue.stats(SCOPE, counted=counted)
+            for name, number in truth.items():
+                told = getattr(stats, name)
+                if name in stats.at_least:
+                    assert told <= number, (name, counted, told)
+                    assert stats.said(name) == f"{told}+"
+                else:
+                    assert told == number, (name, counted, told)
+            assert "dead" not in stats.at_least
+            if "oldest" not in stats.at_least:
+                assert stats.oldest is not None
+                assert abs((stats.oldest - first).total_seconds() - 10) < 5
+        assert stats.at_least == ()
+        assert sum(one.ready for one in stats.keys) == (31 if key else 0)
+
     async def test_when_to_look_again(self, queue: Queue) -> None:
         """The next time at which something may be ready by time alone."""
         self.needs("flows")

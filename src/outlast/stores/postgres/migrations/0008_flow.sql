@@ -20,8 +20,10 @@ DROP INDEX @tasks_free;
 DROP INDEX @tasks_held;
 CREATE INDEX #tasks_free ON @tasks (queue, line, priority, ready_at, key) WHERE owner IS NULL;
 CREATE INDEX #tasks_held ON @tasks (queue, line, claimed_until) WHERE owner IS NOT NULL;
-CREATE INDEX #tasks_lent ON @tasks (queue, claimed_until)
-    WHERE owner IS NOT NULL AND line <> '' AND claimed_until IS NOT NULL;
+CREATE INDEX #tasks_lent ON @tasks (queue, claimed_until) WHERE owner IS NOT NULL AND line <> '';
+-- Whatever its line: how many are ready or delayed, since when, until when. All keys are above 0: who does
+-- not say so is not given this index, and nobody who takes is tempted by it.
+CREATE INDEX #tasks_due ON @tasks (queue, ready_at) WHERE owner IS NULL AND key > 0;
 
 -- The rules of a queue: as they are, as the code last declared them, and where its present is. The
 -- columns after that are what the rules say.
