@@ -72,7 +72,7 @@ class Starting(Client):
         handles: list[RunHandle[R]] = []
         commits: list[Commit] = []
         now = await self._store.now()
-        await self._queued()
+        await self.expect_queued()
         for item in items:
             run_id = new_id() if id is None else check_id(id(item))
             place = _placed(queue(item) if callable(queue) else queue, now)
@@ -116,7 +116,7 @@ class Starting(Client):
                 "a longer one"
             )
         input, _, _ = workflow.definition.signature.encode_call(self._codec, args, kwargs)
-        await self._queued()
+        await self.expect_queued()
         name = workflow.definition.name
         query = RunQuery(workflow=name, attributes={DEBOUNCED: key}, limit=1)
         newest = next(iter((await self._store.find(query)).items), None)
@@ -154,11 +154,11 @@ class Starting(Client):
     async def _place(self, queue: str | InQueue | None) -> InQueue | None:
         if queue is None:
             return None
-        await self._queued()
+        await self.expect_queued()
         return _placed(queue, await self._store.now())
 
-    async def _queued(self) -> None:
-        """Something is about to wait in a queue."""
+    async def expect_queued(self) -> None:
+        """Something is about to wait in a queue: who lets runs begin in this process should look."""
 
     def _begun(
         self,
