@@ -24,7 +24,7 @@ from outlast.model.ids import check_id, new_id
 from outlast.model.place import STARTS, InQueue
 from outlast.model.query import RunQuery
 from outlast.model.run import Attribute, Run, Status
-from outlast.model.times import from_micros, to_micros
+from outlast.model.times import EPOCH, from_micros, to_micros
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -109,7 +109,8 @@ class Starting(Client):
         the same `key` before it begins get the same run; who asks later gets the next one."""
         check_id(key, "debounce key")
         check_delay(quiet)
-        check_delay(at_most or 0.0)
+        check_delay(0.0 if at_most is None else at_most)
+        _placed(queue, EPOCH)
         if quiet == 0 or (at_most is not None and at_most < quiet):
             raise InvalidValue(
                 f"quiet={quiet}, at_most={at_most} is not possible: wait a positive time, and at most "
