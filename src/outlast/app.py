@@ -201,7 +201,8 @@ class App(Starting):
                 for flow in self._ruled:
                     await queue.declare_flow(flow)
 
-    async def _queued(self) -> None:
+    async def expect_queued(self) -> None:
+        """Something is about to wait in a queue: this process should look for it."""
         await self._doorman.want()
 
     def _word(self) -> Worker:

@@ -48,7 +48,7 @@ UNSCANNED = [
     "load_flow", "load_flow_changes", "has_lines", "wake_lines", "wake_scope", "count_awake",
     "find_lines", "find_line", "count_line", "forget_lines", "insert_line", "move_line", "find_line_time", "put_line_to_sleep",
     "count_in_flight", "count_starts", "forget_starts", "find_line_expired", "find_lined",
-    "has_line_awake", "count_free", "count_lined", "count_held", "count_dead", "find_keys",
+    "has_line_awake", "count_due", "count_held", "count_late", "count_dead", "find_keys",
     "find_next_ready", "find_next_start",
 ]  # fmt: skip
 """Queries that may join and sort a little, but never walk a whole table or index."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from outlast.engine.admission import admission, ticket_queue
 from outlast.engine.daemon import Daemon
-from outlast.errors import Fenced, NotFound, TryAgain
+from outlast.errors import Busy, Fenced, NotFound, TryAgain
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
 from outlast.model.inbox import Receipt, Send
@@ -128,8 +128,17 @@ class Doorman:
         except (Fenced, NotFound):
             return  # another doorman has it now, or the run has ended
         if not isinstance(receipt, Receipt):
-            log.info("run %s is not there to be admitted: %s", send.run_id, receipt)
-            await self._queue.nack(delivery.claim, requeue=False, drop=True, timeout=self._patience)
+            await self._send_away(delivery.claim, receipt)
+
+    async def _send_away(self, claim: Claim, refusal: Refusal) -> None:
+        try:
+            if isinstance(refusal, Busy):
+                await self._queue.nack(claim, timeout=self._patience)
+                return
+            log.info("run %s is not there to be admitted: %s", claim.run_id, refusal)
+            await self._queue.nack(claim, requeue=False, drop=True, timeout=self._patience)
+        except (Fenced, NotFound):
+            pass  # another doorman has it now, or the run has ended
 
     async def _tell(self, send: Send, ticket: Claim) -> Receipt | Refusal:
         """Tell a run that its turn has come. Told again, it is the same word."""

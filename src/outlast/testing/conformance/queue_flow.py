@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from outlast.errors import Fenced, InvalidValue, UsageError
-from outlast.model.flow import Flow, Rate
+from outlast.model.flow import KEPT_CHANGES, Flow, Rate
 from outlast.model.task import Delivery, Task
 from outlast.ports.queue import Queue
 from outlast.testing.conformance.queue_base import LEASE, QueueSuite, task
@@ -371,6 +373,47 @@ class Flows(QueueSuite):
         assert await queue.flows() == [Flow(queue=SCOPE, concurrency=5)]
         assert [one.by for one in await queue.flow_changes(SCOPE)] == ["code", "ops", "code"]
 
+    @pytest.mark.proves("I22")
+    async def test_changes_at_once_are_all_kept(self, queue: Queue) -> None:
+        """Of many who change one rule each at the same time, nobody undoes what another did."""
+        self.needs("flows")
+        names = [f"k{number}" for number in range(8)]
+
+        def heavier(name: str) -> Callable[[Flow], Flow]:
+            return lambda flow: replace(flow, weights={**flow.weights, name: 2.0})
+
+        await asyncio.gather(
+            queue.change_flow(SCOPE, lambda flow: replace(flow, paused=True), by="ops"),
+            queue.change_flow(SCOPE, lambda flow: replace(flow, concurrency=5), by="ops"),
+            *(queue.change_flow(SCOPE, heavier(name), by=name) for name in names),
+        )
+        whole = Flow(queue=SCOPE, paused=True, concurrency=5, weights=dict.fromkeys(names, 2.0))
+        assert await queue.flows() == [whole]
+        assert len(await queue.flow_changes(SCOPE)) == 10
+
+    async def test_new_code_and_a_pause_at_once(self, queue: Queue) -> None:
+        """Whichever is first, the queue has what the code says and is paused."""
+        self.needs("flows")
+        for round in range(1, 6):
+            await queue.set_flow(Flow(queue=SCOPE), by="test")
+            await asyncio.gather(
+                queue.declare_flow(Flow(queue=SCOPE, concurrency=round)),
+                queue.change_flow(SCOPE, lambda flow: replace(flow, paused=True), by="ops"),
+            )
+            assert await queue.flows() == [Flow(queue=SCOPE, concurrency=round, paused=True)]
+
+    async def test_the_record_of_changes_has_an_end(self, queue: Queue) -> None:
+        """The last ones stay, those of another queue too."""
+        self.needs("flows")
+        await queue.set_flow(Flow(queue="other"), by="test")
+        for number in range(KEPT_CHANGES + 5):
+            await queue.set_flow(Flow(queue=SCOPE, concurrency=number + 1), by="test")
+        changes = await queue.flow_changes(SCOPE, limit=KEPT_CHANGES + 100)
+        assert [one.flow.concurrency for one in changes if one.flow] == [
+            number + 1 for number in reversed(range(5, KEPT_CHANGES + 5))
+        ]
+        assert len(await queue.flow_changes("other")) == 1
+
     @pytest.mark.parametrize("flow", WRONG.values(), ids=WRONG)
     async def test_impossible_rules(self, queue: Queue, flow: Flow) -> None:
         """They are refused where they are written, and nothing has changed."""
@@ -430,6 +473,46 @@ class Flows(QueueSuite):
         assert (empty.ready, empty.in_flight, empty.keys) == (0, 0, ())
         with pytest.raises(InvalidValue):
             await queue.stats("a/b")
+
+    @pytest.mark.parametrize("key", ["", "k"])
+    async def test_more_than_is_counted(self, queue: Queue, key: str) -> None:
+        """A number is exact, or says that there is more; what is delayed hides nothing that is ready."""
+        self.needs("flows")
+        first = self.now(queue)
+        await queue.enqueue(RENDER, [task("old", key=f"{key}0" if key else "", priority=9)])
+        await self.advance(queue, 10)
+
+        def many(name: str, count: int, **fields: object) -> list[Task]:
+            return [
+                task(f"{name}{n}", key=f"{key}{n}" if key else "", priority=n % 7, **fields)
+                for n in range(count)
+            ]
+
+        await queue.enqueue(RENDER, many("held", 25))
+        held = await taken(queue, 26)
+        await queue.nack(next(one.claim for one in held if one.task.id == "old"))
+        await queue.enqueue(RENDER, many("later", 40), delay=1000)
+        await queue.enqueue(RENDER, many("dead", 3, kind="doomed"))
+        for one in await taken(queue, 4):
+            await queue.nack(one.claim, requeue=one.task.kind != "doomed")
+        await self.advance(queue, 10)
+        await queue.enqueue(TRAIN, many("ready", 30))
+        truth = {"ready": 31, "delayed": 40, "in_flight": 25, "dead": 3}
+        for counted in (5, 20, 25, 1000):
+            stats = await queue.stats(SCOPE, counted=counted)
+            for name, number in truth.items():
+                told = getattr(stats, name)
+                if name in stats.at_least:
+                    assert told <= number, (name, counted, told)
+                    assert stats.said(name) == f"{told}+"
+                else:
+                    assert told == number, (name, counted, told)
+            assert "dead" not in stats.at_least
+            if "oldest" not in stats.at_least:
+                assert stats.oldest is not None
+                assert abs((stats.oldest - first).total_seconds() - 10) < 5
+        assert stats.at_least == ()
+        assert sum(one.ready for one in stats.keys) == (31 if key else 0)
 
     async def test_when_to_look_again(self, queue: Queue) -> None:
         """The next time at which something may be ready by time alone."""

@@ -20,8 +20,10 @@ DROP INDEX @tasks_free;
 DROP INDEX @tasks_held;
 CREATE INDEX #tasks_free ON @tasks (queue, line, priority, ready_at, key) WHERE owner IS NULL;
 CREATE INDEX #tasks_held ON @tasks (queue, line, claimed_until) WHERE owner IS NOT NULL;
-CREATE INDEX #tasks_lent ON @tasks (queue, claimed_until)
-    WHERE owner IS NOT NULL AND line <> '' AND claimed_until IS NOT NULL;
+CREATE INDEX #tasks_lent ON @tasks (queue, claimed_until) WHERE owner IS NOT NULL AND line <> '';
+-- Whatever its line: how many are ready or delayed, since when, until when. All keys are above 0: who does
+-- not say so is not given this index, and nobody who takes is tempted by it.
+CREATE INDEX #tasks_due ON @tasks (queue, ready_at) WHERE owner IS NULL AND key > 0;
 
 -- The rules of a queue: as they are, as the code last declared them, and where its present is. The
 -- columns after that are what the rules say.
@@ -864,23 +866,28 @@ BEGIN
         ORDER BY u.n;
 END $$;
 
--- Stores rules with an audit line; with `said` only if that is not what the code declared last.
+-- Stores rules with an audit line, of which the last `kept` stay. With `said` nothing is written if that
+-- is what the code declared last. With `has_seen` nothing is written, and the answer is false, if the
+-- rules are no longer `seen`.
 CREATE FUNCTION @write_flow_1(
-    at bigint, shift bigint, s text, new_rules text, said text, who text, is_paused boolean,
-    a_concurrency bigint, a_key_concurrency bigint, a_rate_limit bigint, a_rate_per bigint,
+    at bigint, shift bigint, s text, new_rules text, said text, kept int, has_seen boolean, seen text,
+    who text, is_paused boolean, a_concurrency bigint, a_key_concurrency bigint, a_rate_limit bigint, a_rate_per bigint,
     a_key_rate_limit bigint, a_key_rate_per bigint, an_ageing double precision, w_line text[],
     w_stride bigint[]
-) RETURNS void
+) RETURNS boolean
 LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
 BEGIN
     -- Twice: most who declare something say what was said before, and wait for nobody.
     IF EXISTS (SELECT FROM @flows AS f WHERE f.scope = s AND f.declared = said) THEN
-        RETURN;
+        RETURN true;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended(s, '@flows'::regclass::oid::bigint));
     IF EXISTS (SELECT FROM @flows AS f WHERE f.scope = s AND f.declared = said) THEN
-        RETURN;
+        RETURN true;
+    END IF;
+    IF has_seen AND seen IS DISTINCT FROM (SELECT f.rules FROM @flows AS f WHERE f.scope = s) THEN
+        RETURN false;
     END IF;
     INSERT INTO @flows (scope) VALUES (s) ON CONFLICT DO NOTHING;
     UPDATE @flows AS f SET
@@ -894,6 +901,10 @@ BEGIN
     SELECT s, u.line, u.stride FROM unnest(w_line, w_stride) AS u (line, stride);
     INSERT INTO @flow_changes (scope, at, by, rules)
     VALUES (s, @now_1(at, shift), who, new_rules);
+    DELETE FROM @flow_changes AS c WHERE c.scope = s AND c.key <= (
+        SELECT o.key FROM @flow_changes AS o WHERE o.scope = s ORDER BY o.key DESC LIMIT 1 OFFSET kept
+    );
     -- What was at a limit may not be any more.
     UPDATE @lines AS l SET wake_at = NULL WHERE l.scope = s AND l.wake_at < 9223372036854775807;
+    RETURN true;
 END $$;
