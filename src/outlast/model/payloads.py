@@ -243,10 +243,11 @@ class UpdateCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 class WorkflowMoved(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """The run goes on in another store, and is closed here. `state` is the hash of a fact: what has
-    to be known of it besides what is kept."""
+    to be known of it besides what is kept. In the record that is left of it, `life` is its uid."""
 
     moved_to: str
     state: str = ""
+    life: str = ""
 
 
 PAYLOADS: dict[str, type[Payload]] = {

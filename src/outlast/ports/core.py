@@ -393,7 +393,7 @@ def _parts(commit: Commit) -> list[tuple[Capability, object]]:
     return [
         (Capability.INBOX, commit.folds or commit.sends),
         (Capability.CHILDREN, commit.starts),
-        (Capability.TASKS, commit.tasks or commit.finishes or commit.drops),
+        (Capability.TASKS, commit.tasks or commit.dead or commit.finishes or commit.drops),
         (Capability.TIMERS, commit.timers or commit.fired),
         (Capability.ENTRIES, commit.entries),
         (Capability.ACTIVITIES, commit.activities),

@@ -82,7 +82,7 @@ def _birth_of(run: Run) -> list[str]:
 def _parts_of(commit: Commit) -> list[str]:
     id = commit.run_id
     names: list[str] = []
-    if commit.tasks or commit.finishes or commit.drops:
+    if commit.tasks or commit.dead or commit.finishes or commit.drops:
         names += (of_run(id, "tasks"), *TASKS)
     if commit.timers or commit.fired:
         names += ("timers:due", of_run(id, "timers"))

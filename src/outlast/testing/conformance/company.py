@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
+import msgspec
 import pytest
+from msgspec import Raw
 
-from outlast.errors import InvalidId, InvalidValue
+from outlast.errors import InvalidCommit, InvalidId, InvalidValue
 from outlast.model import (
     Change,
     Commit,
     Creation,
+    DeadTask,
     Fact,
     Run,
     RunQuery,
@@ -233,6 +236,37 @@ class Moves(StoreContract, needs=(Capability.MOVE,)):
         assert [task.id for task in owned] == ["ready", "held", "late"]
         assert (owned[0].queue, owned[0].step, owned[0].metadata) == ("q", "s", {"x": "1"})
         assert owned[2].run_at == later
+
+    @pytest.mark.proves("I3")
+    @needs(Capability.TASKS)
+    async def test_a_task_that_died_elsewhere_comes_dead(self, store: Store) -> None:
+        """With the commit that brings it, as it died: nobody is handed it, it can be brought back, and
+        it goes with its run. One that is among the dead already stays as it is."""
+        now = await store.now()
+        died, put = now - timedelta(hours=2), now - timedelta(hours=3)
+        lost = Task(
+            id="t", run_id="a", queue="q", step="s", input=Raw(b"[1]"), attempt=3,
+            metadata={"x": "1"}, key="acme", priority=2, enqueued_at=put,
+        )  # fmt: skip
+        dead = DeadTask(lost, "it burns \u2713", died)
+        begun = await begin(store, "a")
+        await done(store, Commit(run_id="a", dead=(dead,)))
+        again = DeadTask(msgspec.structs.replace(lost, attempt=9), "again", now)
+        await done(store, Commit(run_id="a", dead=(again,)))
+        expected = DeadTask(msgspec.structs.replace(lost, uid=begun.uid), dead.reason, died)
+        assert (await store.belongings("a")) == Belongings(dead=(expected,))
+        assert await store.find_available_tasks(queue="q", limit=10) == []
+        async with store.queue() as queue:
+            assert await queue.dead("q") == [expected]
+            assert await queue.redrive("q") == 1
+        (found,) = await store.find_available_tasks(queue="q", limit=10)
+        assert (found.id, found.attempt, found.input) == ("t", 0, Raw(b"[1]"))
+        with pytest.raises(InvalidCommit):
+            await store.commit([Commit(run_id="b", create=Run(id="b"), dead=(dead,))])
+        if Capability.DELETE in store.capabilities:
+            await done(store, Commit(run_id="a", dead=(dead,)))
+            await store.delete("a")
+            assert await store.belongings("a") == Belongings()
 
     @pytest.mark.proves("I3")
     @needs(Capability.KEYS)
