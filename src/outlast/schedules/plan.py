@@ -167,7 +167,9 @@ def _place(queue: Any) -> InQueue | None:
         raise InvalidValue(f"queue={queue!r} is not possible: give its name, or an InQueue")
     place = InQueue(queue) if isinstance(queue, str) else queue
     if place.at is not None or place.delay:
-        raise InvalidValue("the place of a schedule's runs has `at` or `delay`: the schedule says when")
+        raise InvalidValue(
+            "the place of a schedule's runs has `at` or `delay`: the schedule says when"
+        )
     return place.resolved(datetime.now(UTC))
 
 

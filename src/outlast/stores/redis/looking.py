@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-
 from outlast.model.flow import Flow, Line, decode_flow
 from outlast.stores.redis.keys import FLOW, TASKS, unsorted
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
 
 WIDTH = 21  # of `sortable`
-
 
 
 class Look(NamedTuple):

@@ -298,7 +298,10 @@ def load_flow_changes(connection: Connection, scope: str, limit: int) -> list[Fl
     """Who changed the rules of a queue, the last change first."""
     return [
         FlowChange(
-            queue=scope, at=from_micros(at), by=by, flow=None if rules is None else decode_flow(rules)
+            queue=scope,
+            at=from_micros(at),
+            by=by,
+            flow=None if rules is None else decode_flow(rules),
         )
         for at, by, rules in connection.execute(LOAD_FLOW_CHANGES, (scope, limit)).fetchall()
     ]
