@@ -51,8 +51,9 @@ async def work(run_id: str, seconds: float) -> None:
 
 @outlast.workflow
 async def job(run_id: str) -> None:
-    """Two steps, so that it changes hands in between."""
-    seconds = random.Random(run_id).uniform(0.0, 0.03)
+    """Two steps, so that it changes hands in between; some take longer than a ticket's lease."""
+    luck = random.Random(run_id)
+    seconds = luck.choice([0.01, 0.01, 0.01, 0.03, 0.03, 0.7 * LEASE])
     await work(run_id, seconds)
     await work(run_id, seconds)
 
