@@ -28,6 +28,7 @@ INDEXED = {
     "find_children": "runs_parent",
     "find_level": "tasks_free",
     "find_ready": "tasks_free",
+    "find_line_first": "tasks_lined",
     "find_line_level": "tasks_lined",
     "find_line_ready": "tasks_lined",
     "find_task": "sqlite_autoindex_tasks_1",

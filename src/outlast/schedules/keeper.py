@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 import outlast.api as outlast
 from outlast.api import Workflow
-from outlast.client import Client
+from outlast.client.starting import Starting
 from outlast.engine.admission import queued
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.retry import Retry
@@ -76,7 +76,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     end: datetime | None = None
 
 
-def keeper_of(target: WorkflowDefinition, client: Client, store: Store) -> Workflow[..., Any]:
+def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Workflow[..., Any]:
     """The workflow that keeps schedules of `target`. Only who has the code of that has this."""
 
     @outlast.step(name="start", retry=PATIENT)

@@ -64,6 +64,7 @@ COUNT_IN_FLIGHT = query("count_in_flight")
 COUNT_STARTS = query("count_starts")
 INSERT_START = query("insert_start")
 FORGET_STARTS = query("forget_starts")
+FIND_LINE_FIRST = query("find_line_first")
 FIND_LINE_LEVEL = query("find_line_level")
 FIND_LINE_READY = query("find_line_ready")
 FIND_LINE_EXPIRED = query("find_line_expired")
@@ -161,8 +162,10 @@ class Look(NamedTuple):
 
     def _bare(self, queue: str, room: int) -> Part:
         """The tasks without a key."""
-        self.db.execute(INSERT_LINE, {"queue": queue, "line": "", "scope": self.flow.queue})
-        passed = int(scalar(self.db, FIND_LINE, (queue, "")))
+        passed = scalar(self.db, FIND_LINE, (queue, ""))
+        if passed is None:
+            self.db.execute(INSERT_LINE, {"queue": queue, "line": "", "scope": self.flow.queue})
+            passed = scalar(self.db, FIND_LINE, (queue, ""))
         return Part(queue, "", passed, len(self._bare_places(queue, room)), room + 1)
 
     def _count(self, part: Part) -> int:
@@ -198,6 +201,10 @@ class Look(NamedTuple):
         if part.late:
             late = {**asked, "limit": ALL if self._ages else count}
             places = self.db.execute(FIND_LINE_EXPIRED, late).fetchall()
+        if not self._ages:
+            first = self.db.execute(FIND_LINE_FIRST, asked).fetchall()
+            if all(ready_at <= self.now for _, ready_at, _ in first):  # most lines are like that
+                return places + first
         free, level = 0, SMALLEST
         while free < count or self._ages:
             priority = scalar(self.db, FIND_LINE_LEVEL, {**asked, "priority": level})

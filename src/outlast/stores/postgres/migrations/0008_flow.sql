@@ -286,14 +286,27 @@ CREATE FUNCTION @count_line_1(now bigint, q text, l text, n int) RETURNS int
 LANGUAGE plpgsql AS $$
 DECLARE
     ready int;
+    has_delayed boolean;
     level bigint;
 BEGIN
-    SELECT count(*) INTO ready FROM (
+    -- Most lines have nothing delayed in front.
+    SELECT count(*), bool_or(f.ready_at > now) INTO ready, has_delayed FROM (
+        SELECT t.ready_at FROM @tasks AS t
+        WHERE t.owner IS NULL AND t.queue = q AND t.line = l
+        ORDER BY t.priority, t.ready_at, t.key LIMIT n
+    ) AS f;
+    IF ready = n AND NOT has_delayed THEN
+        RETURN n;
+    END IF;
+    SELECT CASE WHEN has_delayed THEN 0 ELSE ready END + count(*) INTO ready FROM (
         SELECT FROM @tasks AS t
         WHERE t.owner IS NOT NULL AND t.queue = q AND t.line = l AND t.claimed_until <= now
           AND t.ready_at <= now
         LIMIT n
     ) AS e;
+    IF has_delayed IS NOT TRUE THEN
+        RETURN least(ready, n);
+    END IF;
     SELECT t.priority INTO level FROM @tasks AS t
     WHERE t.owner IS NULL AND t.queue = q AND t.line = l
     ORDER BY t.priority LIMIT 1;
@@ -320,6 +333,7 @@ DECLARE
     more bigint[];
     free int := 0;
     level bigint;
+    has_delayed boolean;
 BEGIN
     ks := ARRAY(
         SELECT t.key FROM @tasks AS t
@@ -328,6 +342,17 @@ BEGIN
         ORDER BY t.priority, t.ready_at, t.key
         LIMIT CASE WHEN ages THEN NULL ELSE n END FOR UPDATE SKIP LOCKED
     );
+    IF NOT ages THEN
+        -- Most lines have nothing delayed in front.
+        SELECT coalesce(array_agg(f.key), '{}'), bool_or(f.ready_at > now) INTO more, has_delayed FROM (
+            SELECT t.key, t.ready_at FROM @tasks AS t
+            WHERE t.owner IS NULL AND t.queue = q AND t.line = l
+            ORDER BY t.priority, t.ready_at, t.key LIMIT n FOR UPDATE SKIP LOCKED
+        ) AS f;
+        IF has_delayed IS NOT TRUE THEN
+            RETURN ks || more;
+        END IF;
+    END IF;
     SELECT t.priority INTO level FROM @tasks AS t
     WHERE t.owner IS NULL AND t.queue = q AND t.line = l
     ORDER BY t.priority LIMIT 1;
@@ -597,6 +622,7 @@ DECLARE
     given int[];
     reached bigint;
     ks bigint[];
+    all_ks bigint[];       -- of lines that have no more than they are given, to be leased together
     served int;
     buried int;
     again boolean;
@@ -716,6 +742,7 @@ BEGIN
         -- hand out
         served := 0;
         buried := 0;
+        all_ks := '{}';
         FOR j IN 1 .. coalesce(cardinality(given), 0) LOOP
             i := given_to[j];
             ks := '{}';
@@ -724,15 +751,19 @@ BEGIN
                 ks := ks || @find_tasks_1(now, p_queue[p], ls[i], given[j], f.ageing IS NOT NULL);
                 p := p_next[p];
             END LOOP;
-            SELECT * INTO x FROM @lease_tasks_1(
-                now, ks, given[j], f.ageing, a_owner, visibility, most
-            );
             -- Fewer than given: somebody else has locked the others, and ends them most likely.
-            n := cardinality(x.taken) + x.buried;
+            n := least(cardinality(ks), given[j]);
             CONTINUE WHEN n = 0;
-            taken := taken || x.taken;
             served := served + n;
-            buried := buried + x.buried;
+            IF cardinality(ks) = n THEN
+                all_ks := all_ks || ks;
+            ELSE
+                SELECT * INTO x FROM @lease_tasks_1(
+                    now, ks, n, f.ageing, a_owner, visibility, most
+                );
+                taken := taken || x.taken;
+                buried := buried + x.buried;
+            END IF;
             -- Nobody has a turn where there are neither rules nor keys.
             CONTINUE WHEN f.rules IS NULL AND ls = '{""}';
             UPDATE @lines AS l
@@ -742,6 +773,13 @@ BEGIN
                 PERFORM @remember_starts_1(now, s, ls[i], n);
             END IF;
         END LOOP;
+        IF all_ks <> '{}' THEN
+            SELECT * INTO x FROM @lease_tasks_1(
+                now, all_ks, cardinality(all_ks), f.ageing, a_owner, visibility, most
+            );
+            taken := taken || x.taken;
+            buried := buried + x.buried;
+        END IF;
         IF served > 0 THEN
             IF f.rules IS NOT NULL OR ls <> '{""}' THEN
                 f.present := reached;

@@ -139,6 +139,13 @@ INSERT INTO starts (scope, line, at) VALUES (?, ?, ?);
 DELETE FROM starts WHERE key IN (
     SELECT key FROM starts WHERE scope = ? AND at <= ? ORDER BY at LIMIT 1000);
 
+-- name: find_line_first
+-- The first tasks of a line, ready or not.
+SELECT priority, ready_at, key FROM tasks
+WHERE owner IS NULL AND line <> '' AND queue = :queue AND line = :line
+ORDER BY priority, ready_at, key
+LIMIT :limit;
+
 -- name: find_line_level
 SELECT min(priority) FROM tasks
 WHERE owner IS NULL AND line <> '' AND queue = :queue AND line = :line AND priority >= :priority;
