@@ -27,12 +27,13 @@ WAITS = "imported paused: bring it back with `outlast dead redrive`"
 
 @dataclass
 class Restored:
-    """What became of an import: how many runs there are, how many of them are new, and how many
-    queued steps wait among the dead."""
+    """What became of an import: how many runs there are, how many of them are new, how many queued
+    steps wait among the dead, and in which queues."""
 
     runs: int
     written: int
     waiting: int = 0
+    queues: tuple[str, ...] = ()
 
 
 async def restore(
@@ -62,8 +63,9 @@ async def restore(
     landing = Landing(store, progress)
     written = await landing.bring(list(trees.values()))
     await landing.settle(list(trees.values()))
-    waiting = 0 if live else sum(len(one.tasks) for one in cargos if not one.run.status.terminal)
-    return Restored(len(ready), written, waiting)
+    held = [one for one in cargos if not live and not one.run.status.terminal]
+    steps = [task.queue for one in held for task in one.tasks]
+    return Restored(len(ready), written, len(steps), tuple(sorted(set(steps))))
 
 
 def _paused(cargo: Cargo, now: datetime) -> Cargo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -54,4 +55,6 @@ def _tell(session: Session, root: str, restored: Restored) -> None:
         out.line(f"{neutral(root)} is in {session.place.shown} already: nothing was changed")
     if waiting and restored.written:
         steps = "1 queued step waits" if waiting == 1 else f"{waiting:,} queued steps wait"
-        out.note(f"{steps} among the dead: `outlast dead redrive QUEUE` lets workers have them")
+        out.note(f"{steps} among the dead. To let workers have what waits there:")
+        for queue in restored.queues:
+            out.note(f"  outlast dead redrive {quote(neutral(queue))}")

@@ -43,7 +43,7 @@ def names_of(commit: Commit, layout: Layout, part: int) -> list[str]:
     """The keys that a commit touches, as far as that can be told from outside. What depends on the
     data the script asks for."""
     id = commit.run_id
-    names = [of_run(id, "state")]
+    names = [of_run(id, "state"), "idx:updated"]
     if commit.events:
         names += (of_run(id, what) for what in HISTORY)
     if commit.create is not None:

@@ -23,7 +23,7 @@ from outlast.model import (
     Task,
     Worker,
 )
-from outlast.model.belongings import Belongings, BoundKey
+from outlast.model.belongings import Belongings, BoundKey, Holding
 from outlast.ports import Capability, Store
 from outlast.testing.conformance.contract import StoreContract, needs
 from outlast.testing.conformance.scenario import (
@@ -228,11 +228,14 @@ class Moves(StoreContract, needs=(Capability.MOVE,)):
         await begin(store, "b")
         await done(store, Commit(run_id="a", tasks=tasks))
         await done(store, Commit(run_id="b", tasks=(Task(id="ready", run_id="b", queue="q"),)))
-        assert await store.claim_task("a", "held", "w", ttl=60)
+        held = await store.claim_task("a", "held", "w", ttl=60)
+        assert held is not None
         finished = await store.claim_task("a", "done", "w", ttl=60)
         assert finished is not None
         await done(store, Commit(run_id="a", finishes=(finished,)))
-        owned = (await store.belongings("a")).tasks
+        belongings = await store.belongings("a")
+        assert belongings.holdings == (Holding("held", "q", "w", held.expires_at),)
+        owned = belongings.tasks
         assert [task.id for task in owned] == ["ready", "held", "late"]
         assert (owned[0].queue, owned[0].step, owned[0].metadata) == ("q", "s", {"x": "1"})
         assert owned[2].run_at == later

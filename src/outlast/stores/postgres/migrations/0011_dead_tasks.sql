@@ -1,5 +1,3 @@
--- What moving runs and looking at them asks for.
-
 -- Puts tasks of a run among the dead, as they died in another store.
 CREATE FUNCTION @insert_dead_tasks_1(now bigint, tasks jsonb, life text, blobs bytea[])
 RETURNS void
