@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, scoped_session
 
 from outlast.contrib.sqlalchemy.binding import Binding
+from outlast.ports.notifier import Notifier
 
 
 @asynccontextmanager
@@ -29,6 +31,13 @@ async def session_of(binding: Binding) -> AsyncIterator[Any]:
         raise
     finally:
         await asyncio.to_thread(session.close)
+
+
+def ring_after(transaction: Any, notifier: Notifier) -> None:
+    """Let those who wait look again when a session has committed."""
+    session = transaction.sync_session if isinstance(transaction, AsyncSession) else transaction
+    if isinstance(session, (Session, scoped_session)):
+        event.listen(session, "after_commit", lambda _: notifier.ring(), once=True)
 
 
 async def settle(transaction: Any) -> None:
