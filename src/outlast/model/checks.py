@@ -257,8 +257,11 @@ def check_worker(worker: Worker) -> None:
 
 def check_delay(delay: float) -> None:
     """Refuse a delay that no queue can keep: negative, endless, or not a number."""
-    if not 0 <= delay <= MAX_DELAY:
-        raise InvalidValue(f"a delay of {delay} s is not possible: use 0 for now, or more")
+    kind: object = type(delay)
+    if kind not in (int, float) or not 0 <= delay <= MAX_DELAY:
+        raise InvalidValue(
+            f"a delay of {delay!r} s is not possible: use a number, 0 for now, or more"
+        )
 
 
 def check_fact(fact: Fact) -> None:

@@ -188,6 +188,13 @@ class StepProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):
     details: Raw
 
 
+class StepLost(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt was cut off because its process lost its lease, and that process lives: it says so
+    itself. So the attempt has killed nobody."""
+
+    attempt: int
+
+
 class HaltStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     data: Raw
 
@@ -273,6 +280,7 @@ PAYLOADS: dict[str, type[Payload]] = {
     EventType.CANCEL_REQUESTED: CancelRequested,
     EventType.OPERATION_ABANDONED: OperationAbandoned,
     EventType.STEP_PROGRESS: StepProgress,
+    EventType.STEP_LOST: StepLost,
     EventType.HALT_STARTED: HaltStarted,
     EventType.HALT_RESUMED: HaltResumed,
     EventType.SCOPE_STARTED: ScopeStarted,

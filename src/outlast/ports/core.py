@@ -213,8 +213,9 @@ class StoreCore(ABC):
         the receipt again. Refused: `NotFound`, `RunClosed`, `Fenced` for another life.
 
         `finishes` removes the tasks that the items are the results of, in the same atomic step;
-        `keeps` lets claims on tasks have no end any more. If one of those claims was lost, `Fenced`
-        is raised and nothing is sent (capability INBOX; TASKS for `finishes` and `keeps`)."""
+        `keeps` lets claims on tasks have no end any more, except those of runs that have refused an
+        item: their leases end as before. If one of those claims was lost, `Fenced` is raised and
+        nothing is sent (capability INBOX; TASKS for `finishes` and `keeps`)."""
         self._unsupported(Capability.INBOX)
 
     async def inbox(

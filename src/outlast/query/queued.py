@@ -40,7 +40,7 @@ def blocked(queue: QueueStats, key: str) -> tuple[str, str] | None:
             return ", which is paused.", f"outlast queue resume {name}"
         case "concurrency":
             return (
-                f", which has {queue.in_flight} under way and allows {rules.concurrency} at once.",
+                f", which has {queue.said('in_flight')} under way and allows {rules.concurrency} at once.",
                 f"outlast queue set {name} --concurrency N",
             )
         case "key_concurrency":

@@ -25,7 +25,7 @@ from outlast.model.decision import News
 from outlast.model.entry import Entry
 from outlast.model.fact import Fact
 from outlast.model.ids import SEPARATOR, check_id, check_name
-from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.inbox import Item, Receipt, Send, refusing
 from outlast.model.query import check_limit
 from outlast.model.run import Run, Status
 from outlast.model.snapshot import Snapshot
@@ -108,8 +108,10 @@ class MemoryDetails(Store):
             receipts = [deliver(tables, send, self.clock.now()) for send in sends]
             for claim in finishes:
                 tables.finish(claim)
+            refused = refusing(sends, receipts)
             for claim in keeps:
-                tables.keep(claim)
+                if claim.run_id not in refused:
+                    tables.keep(claim)
         self.notifier.ring(News.RUNS, runs={send.run_id for send in sends})
         return receipts
 

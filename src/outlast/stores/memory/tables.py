@@ -103,7 +103,7 @@ class Tables:
     keys: dict[tuple[str, str], tuple[str, str | None]] = field(default_factory=dict)
     flows: dict[str, Flow] = field(default_factory=dict)
     declared: dict[str, Flow] = field(default_factory=dict)
-    flow_changes: list[FlowChange] = field(default_factory=list)
+    flow_changes: dict[str, list[FlowChange]] = field(default_factory=dict)
     passes: dict[tuple[str, str], int] = field(default_factory=dict)
     presents: dict[str, int] = field(default_factory=dict)
     starts: dict[str, list[tuple[datetime, str]]] = field(default_factory=dict)

@@ -46,6 +46,7 @@ class SqliteDetails(Store):
         log_limit: int = LIMIT,
         log_hard_limit: int = HARD_LIMIT,
         connect: Connect = connect,
+        prefix: str = "",
     ) -> None:
         super().__init__(clock=clock)
         database = Database(
@@ -56,12 +57,18 @@ class SqliteDetails(Store):
             log_limit=log_limit,
             log_hard_limit=log_hard_limit,
             connect=connect,
+            prefix=prefix,
         )
         # With "normal" the last commits may be lost with the power, though never the file.
         full = synchronous == "full"
         self.durability = Durability.POWER_LOSS if full else Durability.PROCESS_CRASH
         self._session = Session(database, StoreClosed)
         self.notifier = SqliteNotifier(database.foreign_version)
+
+    @property
+    def database(self) -> Database:
+        """The file, and how it is reached."""
+        return self._session.database
 
     # -- inbox --------------------------------------------------------------------------------
 

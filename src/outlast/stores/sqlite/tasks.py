@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-import msgspec
 from msgspec import Struct
 
 from outlast.model.claim import Claim
-from outlast.model.flow import Flow, counts_places, scope_of
+from outlast.model.flow import counts_places, decode_flow, scope_of
 from outlast.model.task import DeadTask, Task
 from outlast.model.times import EPOCH, from_micros, to_micros
 from outlast.stores.sqlite.book import Counters
@@ -45,7 +44,6 @@ DROP_DEAD_TASKS = query("drop_dead_tasks")
 
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
 ALL = -1  # as a limit
-decode_flow = msgspec.json.Decoder(Flow).decode
 
 
 class TaskRow(Struct):

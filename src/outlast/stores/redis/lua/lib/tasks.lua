@@ -39,7 +39,7 @@ local function need_tasks()
     for _, name in ipairs({ 'data', 'state', 'free', 'lined', 'held', 'order' }) do
         need('task:' .. name)
     end
-    for _, name in ipairs({ 'state', 'turn', 'asleep', 'passed', 'ahead' }) do
+    for _, name in ipairs({ 'state', 'turn', 'asleep', 'blocked', 'passed', 'ahead' }) do
         need('line:' .. name)
     end
     for _, name in ipairs({ 'state', 'held', 'until', 'returns' }) do
