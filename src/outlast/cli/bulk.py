@@ -59,7 +59,9 @@ async def do_to_matching(
             "--where is empty: to mean all runs, say --where 'status:open,ended'"
         )
     now = await store.now()
-    number = await count(store, wanted, now=now)
+    looking = Progress("looked at", None, "runs")
+    number = await count(store, wanted, now=now, progress=looking.at)
+    looking.end()
     some = [run async for run in _first(store, wanted, 5)]
     if dry_run:
         await _dry(store, out, wanted, verb, unfit)

@@ -6,7 +6,7 @@ page ends there: it may be short or empty, and its cursor goes on after the last
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 
 import msgspec
@@ -90,10 +90,16 @@ async def all_matching(
 
 
 async def count(
-    store: Store, filter: Filter, *, cap: int = COUNT_CAP, now: datetime | None = None
+    store: Store,
+    filter: Filter,
+    *,
+    cap: int = COUNT_CAP,
+    now: datetime | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Count:
     """How many match: exactly, if it is asked by status and workflow alone, from the counts that
-    the store keeps; otherwise up to `cap`, and looking at no more than 100,000 runs."""
+    the store keeps; otherwise up to `cap`, and looking at no more than 100,000 runs. `progress` is
+    told how many it has looked at."""
     now = now or await store.now()
     if is_counted(filter):
         counts = await store.counts()
@@ -110,6 +116,8 @@ async def count(
         if number >= cap or walk.read > COUNT_BUDGET:
             return Count(number, more=True)
         number += filter.matches(run, now)
+        if progress is not None:
+            progress(walk.read)
     return Count(number)
 
 

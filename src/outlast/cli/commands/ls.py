@@ -69,7 +69,9 @@ async def ls_command(
         )
     async with session.store() as store:
         if counted:
-            number = await count(store, wanted)
+            progress = Progress("looked at", None, "runs")
+            number = await count(store, wanted, progress=progress.at)
+            progress.end()
             if session.out.json:
                 session.out.value({"count": number.number, "exact": not number.more})
             else:
