@@ -54,6 +54,16 @@ async def buys(amount: int) -> int:
     return paid
 
 
+@outlast.step(transactional=True)
+def plain() -> None:
+    """A step for a connection that is used in threads."""
+
+
+@outlast.workflow
+async def plainly() -> None:
+    await plain()
+
+
 @pytest.fixture
 async def database() -> AsyncIterator[Any]:
     fates.clear()
@@ -168,13 +178,21 @@ async def steal() -> None:
 
 
 async def test_bad_use(database: Any) -> None:
-    """It is an async step, where the run is, on a store that has transactions."""
+    """It is a step where the run is, of the kind that its connection is for, on a store that has
+    transactions."""
     with pytest.raises(WorkflowMisuse, match="connection"):
         outlast.connection()
     with pytest.raises(WorkflowMisuse, match="transactional"):
 
-        @outlast.step(transactional=True)
-        def plain() -> None: ...
+        @outlast.step(transactional=True, queue="elsewhere")
+        async def elsewhere() -> None: ...
+
+    async with (
+        PostgresStore(url_of(), schema=SCHEMA) as store,
+        outlast.App(store, workflows=[plainly]) as opened,
+    ):
+        with pytest.raises(RunFailed, match="has to be an `async def`"):
+            await (await opened.start(plainly)).result(timeout=30)
 
     async with outlast.App("memory:", workflows=[buys]) as opened:
         with pytest.raises(RunFailed, match="has no transactions"):

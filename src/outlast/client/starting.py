@@ -21,6 +21,7 @@ from outlast.errors import Conflict, Fenced, InvalidValue, NotFound, RunClosed, 
 from outlast.model.checks import check_delay
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import check_id, new_id
+from outlast.model.payloads import WorkflowStarted, payload_of
 from outlast.model.place import STARTS, InQueue
 from outlast.model.query import RunQuery
 from outlast.model.run import Attribute, Run, Status
@@ -183,6 +184,27 @@ class Starting(Client):
             place=place,
         )
         return commit if place is None else queued(commit, place)
+
+    async def _same_or_raise(
+        self, definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str
+    ) -> None:
+        run = await self.get(run_id)
+        if run.workflow == definition.name:
+            # Compared as values, not as text: a set has no order of its own.
+            _, *given = definition.signature.encode_call(self._codec, args, kwargs)
+            for input in await self._inputs(run):
+                if given == [*definition.signature.decode_call(self._codec, input)]:
+                    return
+        raise RunExists(run_id, run.uid)
+
+    async def _inputs(self, run: Run) -> list[Raw]:
+        """What a run was started with: its input, and if it has continued as new, the first."""
+        inputs = [] if run.input is None else [run.input]
+        for event in await self._store.history(run.id, limit=1):
+            started = payload_of(event)
+            if isinstance(started, WorkflowStarted) and started.origin is not None:
+                inputs.append(started.origin)
+        return inputs
 
     async def _write_many(self, commits: list[Commit]) -> None:
         for outcome in await self._store.commit(commits):

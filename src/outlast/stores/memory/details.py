@@ -10,7 +10,7 @@ import msgspec
 
 from outlast.errors import Fenced, StoreClosed
 from outlast.model.activity import Activity
-from outlast.model.belongings import Belongings, BoundKey
+from outlast.model.belongings import Belongings, BoundKey, Holding
 from outlast.model.checks import (
     check_after,
     check_fact,
@@ -263,12 +263,15 @@ class MemoryDetails(Store):
             tables = self._tables
             if life is None:
                 return Belongings()
+            own = [one for one in tables.tasks.values() if one.task.run_id == run_id]
+            own.sort(key=lambda one: one.order)
             return Belongings(
                 receipts=tuple(sorted(life.item_ids, key=life.item_ids.__getitem__)),
-                tasks=tuple(
-                    private(one.task)
-                    for one in sorted(tables.tasks.values(), key=lambda one: one.order)
-                    if one.task.run_id == run_id
+                tasks=tuple(private(one.task) for one in own),
+                holdings=tuple(
+                    Holding(one.task.id, one.task.queue, one.owner, one.claimed_until)
+                    for one in own
+                    if one.owner is not None
                 ),
                 dead=tuple(one for one in tables.dead.values() if one.task.run_id == run_id),
                 keys=tuple(
@@ -286,9 +289,14 @@ class MemoryDetails(Store):
 
     # -- the end ------------------------------------------------------------------------------
 
-    async def delete(self, run_id: str, *, timeout: float | None = None) -> bool:
+    async def delete(
+        self, run_id: str, *, uid: str | None = None, timeout: float | None = None
+    ) -> bool:
         check_id(run_id, child=True)
         with self._locked() as tables:
+            life = tables.lives.get(run_id)
+            if uid is not None and (life is None or life.run.uid != uid):
+                return False
             return tables.forget(run_id)
 
     async def expire(

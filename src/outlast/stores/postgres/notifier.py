@@ -75,6 +75,12 @@ class PostgresNotifier(LocalNotifier):
                 asyncio.create_task(self._pass_on(notify), name="outlast notifies"),
             ]
 
+    def pass_on(self, notify: Callable[[str], Awaitable[object]]) -> None:
+        """Begin to pass rings on, and listen to nobody: there is no connection to listen on."""
+        if not self._tasks:
+            self._loop = asyncio.get_running_loop()
+            self._tasks = [asyncio.create_task(self._pass_on(notify), name="outlast notifies")]
+
     async def stop(self) -> None:
         """End both. Stopping twice is fine."""
         tasks, self._tasks, self._loop = self._tasks, [], None

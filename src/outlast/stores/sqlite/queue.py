@@ -57,7 +57,7 @@ class SqliteQueue(Queue):
 
     def __init__(
         self,
-        location: str | os.PathLike[str] | Database,
+        location: str | os.PathLike[str] | Database | Session,
         *,
         clock: Clock | None = None,
         notifier: Notifier | None = None,
@@ -69,7 +69,9 @@ class SqliteQueue(Queue):
         connect: Connect = connect,
     ) -> None:
         super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
-        if isinstance(location, Database):
+        if isinstance(location, Session):
+            self._session = location
+        elif isinstance(location, Database):
             self._session = Session(location, QueueClosed, borrowed=True)
         else:
             database = Database(
