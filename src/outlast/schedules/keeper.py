@@ -175,6 +175,9 @@ def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Wor
             await start(plan, run_ids)
             return run_ids
 
+        def may_fire() -> bool:
+            return not state.paused  # since somebody may have paused it meanwhile
+
         async def fire(moments: Sequence[datetime]) -> None:
             if moments:
                 run_ids = [run_id_of(plan, moment) for moment in moments]
@@ -210,9 +213,7 @@ def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Wor
             outlast.publish(plan=plan, state=state)
             if state.waiting is not None and not state.paused:
                 look = LONGEST_LOOK if pause_for is None else min(pause_for, LONGEST_LOOK)
-                is_free = await is_over(state.last, look)
-                # It may have been paused meanwhile: then this one waits on.
-                if is_free and state.waiting is not None and not state.paused:
+                if await is_over(state.last, look) and may_fire() and state.waiting is not None:
                     moment, state.waiting = state.waiting, None
                     await fire([moment])
                 continue

@@ -163,7 +163,7 @@ async def load_stats(
     shown = sorted(keys)[:KEYS_SHOWN]
     stands = await standing(server, scope, shown, timeout=timeout)
     ready, delayed, in_flight, dead = totals
-    not_all = ("ready", "delayed", "oldest") if waiting_left else ()
+    not_all: tuple[str, ...] = ("ready", "delayed", "oldest") if waiting_left else ()
     if waiting_left or held_left or len(keys) > KEYS_SHOWN:
         not_all += ("keys",)
     of_key = (*(("ready",) if waiting_left else ()), *(("in_flight",) if held_left else ()))
