@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from tests.chaos.network import Network
 from tests.faults.proxy import Proxy
 from tools.serving.system import ServerMissing, program
 
@@ -66,10 +67,12 @@ class Slot:
         environment: dict[str, str],
         proxy: Proxy | None,
         clock: Clockwork | None,
+        network: Network | None = None,
     ) -> None:
         self.number = number
         self.proxy = proxy
         self.clock = clock
+        self.network = network
         self.life = 0
         self.disturbed = False
         self.problems: list[str] = []
@@ -91,7 +94,8 @@ class Slot:
         }
         with (self._folder / f"{life}.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "outlast.cli", "worker", "tests.chaos.worker:app"],
+                [*([] if self.network is None else self.network.enter())]
+                + [sys.executable, "-m", "outlast.cli", "worker", "tests.chaos.worker:app"],
                 env={**os.environ, **ours},
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,

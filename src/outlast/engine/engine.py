@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.engine.admission import turned_away
+from outlast.engine.admission import QUEUED, turned_away
 from outlast.engine.bodies import Bodies
 from outlast.engine.daemon import Daemon
 from outlast.engine.definition import WorkflowDefinition
@@ -277,9 +277,15 @@ class Engine:
             known = await self._histories([one.run for one in claimed])
             while left:
                 some = list(left.items())[:RESUME_AT_ONCE]
-                await asyncio.gather(
-                    *(self._take_over(one, lease, known.get(one.run.id)) for lease, one in some)
-                )
+                slow = []
+                for lease, one in some:
+                    history = known.get(one.run.id)
+                    if history is None or one.run.wait_kind == QUEUED:
+                        slow.append((one, lease, history))
+                    else:
+                        # It has all that it needs and waits for nothing: a task would only cost.
+                        await self._take_over(one, lease, history)
+                await asyncio.gather(*(self._take_over(*what) for what in slow))
                 for lease, _ in some:
                     del left[lease]
         finally:

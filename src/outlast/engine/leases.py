@@ -93,8 +93,9 @@ class Leases:
         self._keeping.add_done_callback(self._kept_here)
 
     def _kept_here(self, keeping: asyncio.Task[None]) -> None:
-        if self._keeping is keeping:
-            log.error("the renewal of leases has ended: %r", _end_of(keeping))
+        # Whoever cancels it means all that is going on in this loop.
+        if self._keeping is keeping and not keeping.cancelled():
+            log.error("the renewal of leases has ended: %r", keeping.exception())
             self._ended()
 
     def _ended(self) -> None:
@@ -272,10 +273,6 @@ class Leases:
 
 def _has_failed(opening: asyncio.Task[None]) -> bool:
     return opening.done() and (opening.cancelled() or opening.exception() is not None)
-
-
-def _end_of(task: asyncio.Task[None]) -> BaseException | str:
-    return "it was cancelled" if task.cancelled() else task.exception() or "nobody asked it to"
 
 
 def _at_once(function: Callable[..., object], *args: object) -> None:
