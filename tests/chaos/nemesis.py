@@ -94,6 +94,8 @@ class Nemesis:
         while True:
             free = [slot for slot in slots if not slot.disturbed]
             fit = [slot for slot in free if getattr(slot, needs) is not None]
+            if what == "kill":  # the death of one that holds nothing shows nothing
+                fit = [slot for slot in fit if slot.at_work]
             if fit and 2 * len(free) > len(slots):
                 return self._chance.choice(fit)
             await asyncio.sleep(0.05)

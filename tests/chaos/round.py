@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from outlast.testing.checker import Dump, Op
 from tests.chaos.ledgers import Fault, read_ops, read_stalls
-from tests.chaos.network import Network
 from tests.chaos.nemesis import Nemesis
+from tests.chaos.network import Network
 from tests.chaos.places import Place, opened
 from tests.chaos.workers import ROOT, Clockwork, Slot
 from tests.chaos.workflows import ALL_KINDS

@@ -92,16 +92,22 @@ class Slot:
             **self._environment,
             **({} if self.clock is None else self.clock.environment()),
         }
+        enter = [] if self.network is None else self.network.enter()
         with (self._folder / f"{life}.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [*([] if self.network is None else self.network.enter())]
-                + [sys.executable, "-m", "outlast.cli", "worker", "tests.chaos.worker:app"],
+                [*enter, sys.executable, "-m", "outlast.cli", "worker", "tests.chaos.worker:app"],
                 env={**os.environ, **ours},
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
+
+    @property
+    def at_work(self) -> bool:
+        """Whether its worker has asked the store for something."""
+        ops = self._folder / f"{self.life}.ops"
+        return ops.exists() and ops.stat().st_size > 0
 
     def kill(self) -> None:
         """`kill -9`, and wait until it is gone."""
