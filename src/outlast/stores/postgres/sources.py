@@ -15,6 +15,9 @@ from outlast.errors import InvalidValue
 
 SCHEMES = ("postgresql", "postgres")
 CLOSE_SECONDS = 10.0
+LEAVE_SECONDS = 3.0
+"""How long a pool may take to close: nobody works with it any more."""
+
 
 Place = Any
 """A URL, an asyncpg pool, or an asyncpg connection."""
@@ -46,7 +49,7 @@ class PoolSource(Source):
         if self._owned:
             # A call that hangs is not waited for: its connection ends with us.
             with suppress(Exception):
-                await asyncio.wait_for(self._pool.close(), CLOSE_SECONDS)
+                await asyncio.wait_for(self._pool.close(), LEAVE_SECONDS)
             self._pool.terminate()
 
 
