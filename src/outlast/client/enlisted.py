@@ -81,5 +81,5 @@ class Enlisted(Starting):
             await self._same_or_raise(workflow.definition, args, kwargs, run_id)
         return RunHandle(self._app, run_id)
 
-    async def _queued(self) -> None:
-        await self._app._queued()  # noqa: SLF001 - it is one of its own kind
+    async def expect_queued(self) -> None:
+        await self._app.expect_queued()
