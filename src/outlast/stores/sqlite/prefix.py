@@ -2,7 +2,7 @@
 
 The statements of this package name tables plainly, because in a file of our own nobody else does. In
 a file of somebody else's a connection puts the prefix in, once for each statement: in front of tables
-where SQL expects one, and of indexes and triggers where they are made or dropped.
+where SQL expects one, and of indexes and triggers where they are made, dropped or asked for.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ def _names() -> re.Pattern[str]:
         rf"(?:{before.rstrip('|')})(?=(?:{table})\b)"
         rf"|(?<=,\s)(?=(?:{table})\sAS\b)"
         rf"|(?<![\w.:])(?=(?:{table})\.\w)"
-        r"|(?:(?<=\bINDEX\s)|(?<=\bTRIGGER\s))(?=\w)"
+        r"|(?:(?<=\bINDEX\s)|(?<=\bTRIGGER\s)|(?<=\bINDEXED\sBY\s))(?=\w)"
     )
