@@ -25,7 +25,7 @@ from outlast.testing.effects import Execution, Ledger
 from outlast.testing.verdicts import Losses
 from tests.chaos.ledgers import Fault
 from tests.chaos.round import Left
-from tests.chaos.workflows import FAR, LEASE, ONCE, name_of
+from tests.chaos.workflows import FAR, GRIP, LEASE, ONCE, name_of
 from tests.engine_kills import verdict
 from tests.engine_kills.killing import Evidence
 from tests.engine_kills.ledgers import Effect
@@ -49,8 +49,9 @@ def judge(left: Left) -> list[str]:
     found += verdict.signals(evidence)
     found += updates(evidence)
     found += at_most_once(evidence)
-    excuses = Excuses(left.faults)
-    found += two_at_once(evidence, excuses, _deaths(left.faults))
+    deaths = _deaths(left.faults)
+    excuses = Excuses([*left.faults, *last_grips(evidence.effects, deaths)])
+    found += two_at_once(evidence, excuses, deaths)
     ran = bodies(left, excuses)
     stale = {_name(one) for one, effect in ran if effect.stale}
     fresh = [one for one in evidence.effects if _name_of(one) not in stale]
@@ -139,6 +140,19 @@ class Excuses:
         """Whether a worker may not have known at that moment what it had lost."""
         faults = [*self._of.get(life, ()), *self._of.get(None, ())]
         return any(one.begun <= moment <= one.ended + AFTER for one in faults)
+
+
+def last_grips(effects: Iterable[Effect], deaths: dict[int, int]) -> Iterator[Fault]:
+    """Grips in which a worker was killed: it has not lived to write down that it stood still."""
+    open: dict[tuple[object, ...], Effect] = {}
+    for one in effects:
+        if name_of(one.key) == GRIP and one.what == "begun":
+            open[_name_of(one)] = one
+        else:
+            open.pop(_name_of(one), None)
+    for one in open.values():
+        if one.life in deaths:
+            yield Fault("stall", one.life, one.at, deaths[one.life])
 
 
 def two_at_once(evidence: Evidence, excuses: Excuses, deaths: dict[int, int]) -> Iterator[str]:
