@@ -74,11 +74,11 @@ class ThreadedPsycopgLink:
 
     async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Row]:
         """The rows of one statement."""
-        return await self._hop(partial(_rows, query=query, args=args), timeout)
+        return await self._hop(partial(rows_of, query=query, args=args), timeout)
 
     async def execute(self, query: str) -> None:
         """Run a script of several statements."""
-        await self._hop(partial(_run, query=query), None)
+        await self._hop(partial(run_script, query=query), None)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -154,13 +154,15 @@ class _Stop:
                 self._busy.cancel_safe(timeout=CANCEL_SECONDS)
 
 
-def _rows(connection: psycopg.Connection[Any], *, query: str, args: tuple[Any, ...]) -> list[Row]:
+def rows_of(connection: psycopg.Connection[Any], *, query: str, args: tuple[Any, ...]) -> list[Row]:
+    """The rows of one statement, here and now."""
     cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
     cursor.execute(query.encode(), _plain(args), binary=True)
     return [] if cursor.description is None else list(cursor.fetchall())
 
 
-def _run(connection: psycopg.Connection[Any], *, query: str) -> None:
+def run_script(connection: psycopg.Connection[Any], *, query: str) -> None:
+    """Run a script of several statements, here and now."""
     psycopg.RawCursor(connection).execute(query.encode())
 
 
