@@ -125,7 +125,7 @@ class App(Starting):
             check_flow(flow)
         self._doorman = Doorman(
             opened,
-            {STARTS, *(flow.queue for flow in self._flows)},
+            set(self.queue_names),
             self._engine.workflows,
             owner=self._engine.owner,
             lease=lease,
@@ -157,6 +157,11 @@ class App(Starting):
     def workflow_names(self) -> frozenset[str]:
         """The names of the workflows whose code is here."""
         return frozenset(n for n in self._engine.workflows if not n.startswith(SCHEDULE_OF))
+
+    @property
+    def queue_names(self) -> frozenset[str]:
+        """The queues from which this process lets runs begin."""
+        return frozenset({STARTS, *(flow.queue for flow in self._flows)})
 
     def definition(self, name: str) -> WorkflowDefinition | None:
         """The workflow of that name as it runs here, if its code is here."""

@@ -13,7 +13,8 @@ from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
 
-from tests.postgres.places import direct
+from outlast.stores.sqlite.prefix import tables as sqlite_tables
+from tests.postgres.places import TABLES, direct
 
 SQLITE, POSTGRES = "default", "postgres"
 DATABASES = [
@@ -21,7 +22,7 @@ DATABASES = [
     pytest.param(POSTGRES, id="postgres", marks=pytest.mark.server),
 ]
 OWN = ("shop_delivery", "shop_order", "shop_payment")
-KEPT = ("outlast_migrations", "outlast_counters")
+KEPT = ("migrations", "counters")
 
 
 @cache
@@ -45,10 +46,34 @@ def use(alias: str, **more: object) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def another(alias: str, options: dict[str, object]) -> Iterator[str]:
+    """One more database for a while."""
+    given = connections.configure_settings({"default": {}, alias: options})
+    connections.settings[alias] = given[alias]
+    try:
+        yield alias
+    finally:
+        if connections[alias].connection is not None:
+            connections[alias].close()
+        del connections[alias]
+        del connections.settings[alias]
+
+
 def wipe(alias: str) -> None:
     """Empty it."""
     connection = connections[alias]
     with connection.cursor() as cursor:
-        for table in connection.introspection.table_names(cursor):
-            if table in OWN or (table.startswith("outlast_") and table not in KEPT):
-                cursor.execute(f"DELETE FROM {table}")
+        if alias == SQLITE:
+            tables = [f"outlast_{name}" for name in sqlite_tables() if name not in KEPT]
+        else:
+            tables = [f"outlast_{name}" for name in TABLES.split()]  # triggers see to the others
+        for table in [*tables, *OWN]:
+            cursor.execute(f"DELETE FROM {table}")
+
+
+def wipe_and_leave(alias: str) -> None:
+    """Empty it, from a thread that does nothing else."""
+    made(alias)
+    wipe(alias)
+    connections[alias].close()

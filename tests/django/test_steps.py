@@ -14,7 +14,7 @@ from outlast.contrib.django.threads import HeldTransaction
 from outlast.errors import RunFailed
 from outlast.model import EventType
 from tests.django.dying import live
-from tests.django.places import POSTGRES, made, use, wipe
+from tests.django.places import POSTGRES, another, made, use, wipe
 from tests.django.settings import on_postgres
 from tests.django.shop.models import Payment
 from tests.django.shop.workflows import bought, bought_badly, bought_twice, misplaced
@@ -99,14 +99,11 @@ async def cut() -> AsyncIterator[tuple[str, Proxy]]:
     await sync_to_async(wipe)(alias)
     proxy = Proxy(direct())
     url = await proxy.start()
-    connections.settings["cut"] = connections.configure_settings(
-        {"default": {}, "cut": on_postgres(url, connections.settings[alias]["NAME"])}
-    )["cut"]
     try:
-        yield "cut", proxy
+        with another("cut", on_postgres(url, connections.settings[alias]["NAME"])):
+            yield "cut", proxy
     finally:
         await proxy.stop()
-        del connections.settings["cut"]
 
 
 @pytest.mark.server

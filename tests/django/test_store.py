@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from asgiref.sync import sync_to_async
 
 from outlast.contrib.django.conf import read_settings
 from outlast.contrib.django.store import worker_store
@@ -13,13 +13,12 @@ from outlast.ports import Queue, Store
 from outlast.testing.clock import ManualClock
 from outlast.testing.conformance import StoreConformance
 from outlast.testing.conformance.queue import QueueConformance
-from tests.django.places import POSTGRES, SQLITE, made, use, wipe
+from tests.django.places import POSTGRES, SQLITE, use, wipe_and_leave
 
 
 async def fresh(alias: str) -> str:
     """A database with nothing in it."""
-    await sync_to_async(made)(alias)
-    await sync_to_async(wipe)(alias)
+    await asyncio.to_thread(wipe_and_leave, alias)
     return alias
 
 

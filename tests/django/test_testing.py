@@ -62,6 +62,11 @@ class RunsInATestCase(RunsMixin, TestCase):
 class RunsInATransactionTestCase(RunsMixin, TransactionTestCase):
     """What it commits is there until the end of the test."""
 
+    @classmethod
+    def setUpClass(cls) -> None:
+        wipe(made(SQLITE))
+        super().setUpClass()
+
     def _fixture_teardown(self) -> None:
         """Leave the tables of other apps alone: this is no database of Django's test runner."""
         Payment.objects.all().delete()

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.db import connections, router
 
@@ -80,7 +79,7 @@ def _check_driver(own: Settings) -> Iterator[CheckMessage]:
 
 
 def _check_autocommit(own: Settings) -> Iterator[CheckMessage]:
-    if not settings.DATABASES[own.database].get("AUTOCOMMIT", True):
+    if not connections.settings[own.database].get("AUTOCOMMIT", True):
         yield Error(
             f"database {own.database!r} has AUTOCOMMIT = False: what outlast writes outside of "
             "transaction.atomic() would wait for a commit of yours",
@@ -111,7 +110,7 @@ def _check_memory(own: Settings) -> Iterator[CheckMessage]:
 
 def _check_isolation(own: Settings) -> Iterator[CheckMessage]:
     connection = connections[own.database]
-    level = settings.DATABASES[own.database].get("OPTIONS", {}).get("isolation_level")
+    level = connections.settings[own.database].get("OPTIONS", {}).get("isolation_level")
     # psycopg.IsolationLevel: 1 read uncommitted, 2 read committed, 3 repeatable read, 4 serializable
     if connection.vendor == "postgresql" and level is not None and int(level) > 2:
         yield Error(
@@ -126,7 +125,7 @@ def _check_mode(own: Settings) -> Iterator[CheckMessage]:
     connection = connections[own.database]
     if connection.vendor != "sqlite" or _is_test(connection):
         return
-    mode = settings.DATABASES[own.database].get("OPTIONS", {}).get("transaction_mode")
+    mode = connections.settings[own.database].get("OPTIONS", {}).get("transaction_mode")
     if str(mode).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         yield Warning(
             f"database {own.database!r} begins transactions without the lock to write: one that "

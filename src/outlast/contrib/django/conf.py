@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.conf import settings as django_settings
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils.module_loading import import_string
 from msgspec import Struct
 
@@ -64,8 +64,8 @@ def read_settings() -> Settings:
 
 
 def _alias(value: object) -> str:
-    if value not in django_settings.DATABASES:
-        raise InvalidValue(f"DATABASES has {', '.join(django_settings.DATABASES)}")
+    if value not in connections.settings:
+        raise InvalidValue(f"DATABASES has {', '.join(connections.settings)}")
     return str(value)
 
 

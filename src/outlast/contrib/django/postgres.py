@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from outlast.contrib.django.blocking import BlockingClock, BlockingNotifier, run_blocking
+from outlast.contrib.django.blocking import BlockingClock, BlockingNotifier
 from outlast.contrib.django.rings import RingingStore, listen
 from outlast.contrib.django.threads import HeldTransaction, Threads
 from outlast.ports.clock import Clock
@@ -107,7 +107,6 @@ class PostgresHere(RingingStore, BorrowedStore):
             HereSource(alias), schema=schema, prefix=PREFIX, notify=False, clock=BlockingClock()
         )
         super().__init__(lender, HereSource(alias))
-        run_blocking(self.database.open(self))  # so that no queue that is closed closes it
         self.notifier = BlockingNotifier()
 
     def sibling(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import msgspec
-from django.conf import settings as django_settings
 from django.db import connections
 
 from outlast.contrib.django.conf import Settings, read_settings
@@ -46,7 +45,7 @@ def store_at(url: str, *, clock: Clock | None = None) -> Store:
         django.setup()
     settings = read_settings()
     alias = url.partition(":")[2] or settings.database
-    if alias not in django_settings.DATABASES:
+    if alias not in connections.settings:
         raise InvalidValue(f"DATABASES has no {alias!r}: use django:{settings.database}")
     return worker_store(msgspec.structs.replace(settings, database=alias), clock=clock)
 

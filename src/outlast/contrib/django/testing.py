@@ -34,11 +34,13 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.test import TestCase
 
+from outlast.app import App
 from outlast.contrib.django.client import runs
 from outlast.contrib.django.conf import Settings, read_settings
 from outlast.contrib.django.models import Run
 from outlast.contrib.django.threads import HeldTransaction
 from outlast.contrib.django.worker import app
+from outlast.engine.admission import ticket_queue
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.testing.virtual import VirtualClock
@@ -57,8 +59,8 @@ def run_all(*, through_time: bool = True, **options: Any) -> None:
         clock = VirtualClock(max(datetime.now(UTC), _last.moment))
         store = _store_in(hands, settings, clock)
         with clock.hold():
-            async with app(store, threads=hands, **options):
-                await _settle(store, clock, through_time=through_time)
+            async with app(store, threads=hands, **options) as opened:
+                await _settle(opened, store, clock, through_time=through_time)
         _last.moment = clock.now()
 
     hands.serve(work)
@@ -98,14 +100,18 @@ class _Last:
 _last = _Last()
 
 
-async def _settle(store: Store, clock: VirtualClock, *, through_time: bool) -> None:
+async def _settle(app: App, store: Store, clock: VirtualClock, *, through_time: bool) -> None:
+    """Let all happen that can. A run waits for a time in the store, or for its turn in a queue."""
+    queue = store.queue()
+    tickets = [ticket_queue(q, name) for q in app.queue_names for name in app.workflow_names]
     while True:
         await clock.settle()
-        at = await store.next_runnable_at()
         now = clock.now()
-        if at is None or at <= now or not through_time:
+        times = (await store.next_runnable_at(), await queue.next_ready_at(tickets))
+        later = [at for at in times if at is not None and at > now]
+        if not later or not through_time:
             return
-        clock.advance((at - now + timedelta(microseconds=1)).total_seconds())
+        clock.advance((min(later) - now + timedelta(microseconds=1)).total_seconds())
 
 
 class _Hands(Executor):

@@ -24,6 +24,7 @@ from outlast.stores.postgres.rows import Row
 T = TypeVar("T")
 
 CANCEL_SECONDS = 5.0
+STOP_SECONDS = 1.0
 
 
 class PsycopgLink:
@@ -119,15 +120,18 @@ class ThreadedPsycopgLink:
                 with stop.of(connection):
                     return work(connection)
 
-        loop = asyncio.get_running_loop()
-        hop = loop.run_in_executor(self._threads, do)
+        job = self._threads.submit(do)
+        hop = asyncio.wrap_future(job)
         try:
             async with asyncio.timeout(timeout):
                 return await asyncio.shield(hop)
         except (asyncio.CancelledError, TimeoutError):
-            # Nobody waits for the answer: the thread and its connection are wanted back.
+            # Nobody waits for the answer: the thread and its connection are wanted back. For a moment
+            # it is waited for, so that whoever asks next does not find the run locked by us.
             hop.add_done_callback(_forget)
-            loop.run_in_executor(None, stop)
+            if not job.cancel():
+                asyncio.get_running_loop().run_in_executor(None, stop)
+                await asyncio.wait((hop,), timeout=STOP_SECONDS)
             raise
 
 
