@@ -32,7 +32,8 @@ def admin(alias: str) -> Iterator[Client]:
 def act(admin: Client, action: str, *ids: str, **more: str) -> str:
     """Choose runs and an action, and go."""
     data = {"action": action, "_selected_action": ids, **more}
-    return admin.post(RUNS, data, follow=True).content.decode().lower()
+    page: str = admin.post(RUNS, data, follow=True).content.decode().lower()
+    return page
 
 
 def test_runs_are_found_by_status_and_workflow(admin: Client) -> None:

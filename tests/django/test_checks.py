@@ -24,7 +24,7 @@ from tests.django.places import SQLITE, another, made, use
 from tests.django.settings import on_sqlite
 from tests.django.shop.workflows import doubled
 
-MYSQL = {"ENGINE": "django.db.backends.dummy"}
+MYSQL: dict[str, object] = {"ENGINE": "django.db.backends.dummy"}
 
 
 def found(setting: Any) -> list[str]:

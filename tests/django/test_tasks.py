@@ -14,13 +14,13 @@ from django.utils import timezone
 from outlast import Flow
 from outlast.contrib.django import runs
 from outlast.contrib.django.models import Run
-from outlast.contrib.django.tasks import BACKEND, TaskResultDoesNotExist, TaskResultStatus
+from outlast.contrib.django.tasks import TaskResultDoesNotExist, TaskResultStatus
 from outlast.contrib.django.testing import run_all
 from tests.django.places import use
 from tests.django.shop.tasks import add, done, fall, tell
 from tests.django.shop.workflows import doubled
 
-TASKS = {"default": {"BACKEND": BACKEND, "QUEUES": ["default", "mail"]}}
+TASKS = {"default": {"BACKEND": "outlast.contrib.django.tasks.OutlastBackend", "QUEUES": ["default", "mail"]}}
 
 
 @pytest.fixture(autouse=True)

@@ -95,27 +95,27 @@ class RunAdmin(admin.ModelAdmin):
     # -- what is shown ------------------------------------------------------------------------
 
     @admin.display(description="input")
-    def shown_input(self, run: Run) -> str:
+    def shown_input(self, run: Run) -> Any:
         """What it was started with."""
         return _shown(lambda: run.input)
 
     @admin.display(description="result")
-    def shown_result(self, run: Run) -> str:
+    def shown_result(self, run: Run) -> Any:
         """What it has returned."""
         return _shown(lambda: run.result)
 
     @admin.display(description="halt data")
-    def shown_halt_data(self, run: Run) -> str:
+    def shown_halt_data(self, run: Run) -> Any:
         """What it shows to the person that it waits for."""
         return _shown(lambda: run.halt_data)
 
     @admin.display(description="published")
-    def shown_ctx(self, run: Run) -> str:
+    def shown_ctx(self, run: Run) -> Any:
         """What it has published."""
         return _shown(lambda: run.ctx)
 
     @admin.display(description="history")
-    def history(self, run: Run) -> str:
+    def history(self, run: Run) -> Any:
         """Its events, the first of them if there are very many."""
         events = Event.objects.filter(run=run.key).defer("data", "output")[: EVENTS + 1]
         rows = [(e.sequence, e.timestamp, e.type, e.step_name) for e in events]
@@ -174,7 +174,7 @@ class RunAdmin(admin.ModelAdmin):
             self.message_user(request, f"{done}: {acted}", messages.SUCCESS)
 
 
-def _shown(read: Callable[[], Any]) -> str:
+def _shown(read: Callable[[], Any]) -> Any:
     try:
         value = read()
     except OutlastError as error:

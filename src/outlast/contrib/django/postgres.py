@@ -3,6 +3,7 @@ those of threads of its own."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from django.db import connections, transaction
 
 from outlast.contrib.django.blocking import BlockingClock, BlockingNotifier
+from outlast.contrib.django.listening import Listening
 from outlast.contrib.django.rings import RingingStore, listen
 from outlast.contrib.django.threads import HeldTransaction, Threads
 from outlast.ports.clock import Clock
@@ -30,21 +32,38 @@ class DjangoPostgresStore(PostgresStore):
     plain_transactions = True
 
     def __init__(
-        self, alias: str = "default", *, schema: str = "public", clock: Clock | None = None
+        self,
+        alias: str = "default",
+        *,
+        schema: str = "public",
+        notify: bool = True,
+        clock: Clock | None = None,
     ) -> None:
         self.alias = alias
         self._source = DjangoSource(alias)
-        super().__init__(self._source, schema=schema, prefix=PREFIX, clock=clock)
+        super().__init__(self._source, schema=schema, prefix=PREFIX, notify=notify, clock=clock)
+        self._listening = Listening(alias, self.database.notifier) if notify else None
         listen(self.notifier)
+
+    async def open(self) -> None:
+        await super().open()
+        server = self.database.server
+        if self._listening is not None and server is not None and not server.pooled:
+            self._listening.start()
 
     def sibling(self) -> DjangoPostgresStore:
         sibling = DjangoPostgresStore(
-            self.alias, schema=self.database.queries.schema, clock=self._session.clock
+            self.alias,
+            schema=self.database.queries.schema,
+            notify=False,
+            clock=self._session.clock,
         )
         sibling._session.shift, sibling.notifier = self._session.shift, self.notifier
         return sibling
 
     async def close(self) -> None:
+        if self._listening is not None:
+            await asyncio.to_thread(self._listening.stop)
         await super().close()
         await self._source.end()
 

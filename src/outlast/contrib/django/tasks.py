@@ -39,6 +39,8 @@ except ModuleNotFoundError:  # Django 5.2
     from django_tasks.exceptions import TaskResultDoesNotExist
     from django_tasks.signals import task_enqueued, task_finished, task_started
 
+__all__ = ["OutlastBackend", "TaskResultDoesNotExist", "TaskResultStatus"]
+
 BACKEND = f"{__name__}.OutlastBackend"
 
 

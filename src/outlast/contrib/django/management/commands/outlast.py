@@ -6,6 +6,7 @@ All commands and options are those of `outlast`; the store and the app are the p
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from typing import Any
@@ -24,7 +25,8 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """What follows is `outlast`'s own."""
-        parser.add_argument("args", nargs="*", help="As for the command `outlast`; try --help.")
+        help = "As for the command `outlast`; try --help."
+        parser.add_argument("args", nargs=argparse.REMAINDER, help=help)
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Django's own options come before the command of `outlast`, all else belongs to that."""
