@@ -44,7 +44,7 @@ class Kills:
             self.count()
             return await link(source)
 
-        TransactionSource._link = counted  # type: ignore[method-assign]
+        TransactionSource._link = counted  # type: ignore[method-assign, assignment]
 
     def count(self, *_: Any, **__: Any) -> None:
         """One more."""

@@ -78,7 +78,7 @@ async def make_tables(engine: Any) -> None:
         Base.metadata.drop_all(connection)
         Base.metadata.create_all(connection)
 
-    await _with(engine, make)
+    await run_on(engine, make)
 
 
 async def booked(engine: Any) -> list[tuple[str, int]]:
@@ -90,11 +90,12 @@ async def booked(engine: Any) -> list[tuple[str, int]]:
         )
         return [(order, amount) for order, amount in lines]
 
-    found: list[tuple[str, int]] = await _with(engine, read)
+    found: list[tuple[str, int]] = await run_on(engine, read)
     return found
 
 
-async def _with(engine: Any, work: Any) -> Any:
+async def run_on(engine: Any, work: Any) -> Any:
+    """What a function of a connection gives, in a transaction."""
     if isinstance(engine, AsyncEngine):
         async with engine.begin() as connection:
             return await connection.run_sync(work)

@@ -14,6 +14,8 @@ The truth is in our own tables, written by the same SQL as without SQLAlchemy, s
 plain store and on this one work on the same runs.
 """
 
+from outlast.contrib.sqlalchemy.models import EntryMixin, ExecutionMixin, make_tables
 from outlast.contrib.sqlalchemy.store import store_of
+from outlast.model.projection import Projection
 
-__all__ = ["store_of"]
+__all__ = ["EntryMixin", "ExecutionMixin", "Projection", "make_tables", "store_of"]

@@ -10,10 +10,12 @@ from outlast.contrib.sqlalchemy.binding import Binding, Transaction
 from outlast.contrib.sqlalchemy.sources import TransactionSource, check_transaction, source_of
 from outlast.contrib.sqlalchemy.transactions import ring_after, session_of, settle
 from outlast.errors import ReadOnlyStore
+from outlast.model.projection import Projection
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.postgres import PostgresStore
 from outlast.stores.postgres.borrowed import BorrowedStore
+from outlast.stores.postgres.projecting import install
 
 
 class SqlAlchemyPostgresStore(PostgresStore):
@@ -27,11 +29,13 @@ class SqlAlchemyPostgresStore(PostgresStore):
         prefix: str = "",
         notify: bool = True,
         clock: Clock | None = None,
+        projection: Projection | None = None,
     ) -> None:
         super().__init__(
             source_of(binding), schema=schema, prefix=prefix, notify=notify, clock=clock
         )
         self.binding = binding
+        self._projection = projection
         self.plain_transactions = binding.loops is None
 
     async def open(self) -> None:
@@ -43,6 +47,9 @@ class SqlAlchemyPostgresStore(PostgresStore):
                 f"{self.binding.where} is a standby, which cannot be written: pass the engine of the "
                 "primary, and keep the replica for reading"
             )
+        if self._projection is not None:
+            async with self.database.acquire() as link:
+                await install(link, self._projection, self.database.queries)
 
     def sibling(self) -> PostgresStore | None:
         if self.binding.loops is not None:

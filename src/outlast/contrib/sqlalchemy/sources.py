@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.orm import Session, scoped_session
 
 from outlast.contrib.sqlalchemy.binding import (
     AUTOCOMMIT,
@@ -159,11 +160,12 @@ def connection_of(transaction: Any) -> Connection:
 
 def check_transaction(transaction: Any) -> None:
     """Refuse what has no transaction to join."""
-    if hasattr(transaction, "connection") or isinstance(transaction, AsyncConnection):
-        closed = getattr(transaction, "closed", False)
-        if closed is not True:
-            return
-        raise InvalidValue("this connection is closed: use it while its transaction is open")
+    if isinstance(transaction, (Session, scoped_session, AsyncSession)):
+        return
+    if isinstance(transaction, (Connection, AsyncConnection)):
+        if transaction.closed:
+            raise InvalidValue("this connection is closed: use it while its transaction is open")
+        return
     raise InvalidValue(
         f"{type(transaction).__name__} has no transaction: pass a Session, an AsyncSession, or a "
         "connection of the engine"

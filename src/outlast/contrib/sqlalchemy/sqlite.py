@@ -29,13 +29,16 @@ from outlast.contrib.sqlalchemy.binding import (
 from outlast.contrib.sqlalchemy.sources import check_transaction, connection_of
 from outlast.contrib.sqlalchemy.transactions import ring_after, session_of, settle
 from outlast.errors import InvalidValue
+from outlast.model.projection import Projection
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.borrowed import Borrow, BorrowedStore
 from outlast.stores.sqlite.connection import Connection, connect
+from outlast.stores.sqlite.database import MANY
 from outlast.stores.sqlite.lane import Work
 from outlast.stores.sqlite.prefix import PREFIX
+from outlast.stores.sqlite.projecting import install
 
 T = TypeVar("T")
 
@@ -44,7 +47,12 @@ class SqlAlchemySqliteStore(SqliteStore):
     """All that `SqliteStore` is, beside the tables of an application."""
 
     def __init__(
-        self, binding: Binding, *, prefix: str = PREFIX, clock: Clock | None = None
+        self,
+        binding: Binding,
+        *,
+        prefix: str = PREFIX,
+        clock: Clock | None = None,
+        projection: Projection | None = None,
     ) -> None:
         path = binding.engine.url.database
         if not path or path == ":memory:" or binding.engine.url.query:
@@ -61,6 +69,7 @@ class SqlAlchemySqliteStore(SqliteStore):
             connect=connect if binding.loops is not None else _opened_by(binding),
         )
         self.binding = binding
+        self._projection = projection
         self.plain_transactions = binding.loops is None
 
     async def open(self) -> None:
@@ -68,6 +77,11 @@ class SqlAlchemySqliteStore(SqliteStore):
         if not event.contains(engine, "checkout", _leave_the_log):
             event.listen(engine, "checkout", _leave_the_log)
         await super().open()
+        if self._projection is not None:
+            projection, prefix = self._projection, self.database.prefix
+            await self._session.write(
+                lambda db: install(db, projection, prefix), rows=MANY, timeout=None
+            )
 
     def on(self, connection: Transaction) -> BorrowedStore:  # type: ignore[override]
         """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals

@@ -227,6 +227,7 @@ class Database:
                 synchronous=self.synchronous,
                 log_limit=self._limits[0],
                 cache_kib=cache,
+                trusted=bool(self.prefix),
             )
         )
         return connection
