@@ -20,7 +20,12 @@ from tests.django.places import use
 from tests.django.shop.tasks import add, done, fall, tell
 from tests.django.shop.workflows import doubled
 
-TASKS = {"default": {"BACKEND": "outlast.contrib.django.tasks.OutlastBackend", "QUEUES": ["default", "mail"]}}
+TASKS = {
+    "default": {
+        "BACKEND": "outlast.contrib.django.tasks.OutlastBackend",
+        "QUEUES": ["default", "mail"],
+    }
+}
 
 
 @pytest.fixture(autouse=True)

@@ -59,8 +59,11 @@ async def test_a_worker_in_the_same_process_is_woken_by_the_commit(alias: str) -
             with transaction.atomic(using=alias):
                 runs.start(doubled, 2, id="there")
 
+        def leave() -> None:
+            connections[alias].close()
+
         await sync_to_async(rolled_back)()
         await sync_to_async(committed)()
         assert await opened.result("there", timeout=30) == 4
         assert notifier.rings > 0
-        await sync_to_async(lambda: connections[alias].close())()
+        await sync_to_async(leave)()
