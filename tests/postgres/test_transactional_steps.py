@@ -117,6 +117,19 @@ async def test_a_step_that_fails_leaves_no_rows(database: Any) -> None:
     assert await paid(database) == [7]
 
 
+@pytest.mark.proves("I7", "I24")
+async def test_a_constraint_that_waits_for_the_commit_fails_the_step(database: Any) -> None:
+    """What only the COMMIT would refuse is seen before it: the step has failed, and nobody is in doubt."""
+    await database.execute(
+        f"ALTER TABLE {TABLE} ADD CONSTRAINT once UNIQUE (amount) DEFERRABLE INITIALLY DEFERRED"
+    )
+    async with app() as opened:
+        assert await (await opened.start(buys, 7)).result(timeout=30) == 7
+        with pytest.raises(RunFailed, match="once"):
+            await (await opened.start(buys, 7)).result(timeout=30)
+    assert await paid(database) == [7]
+
+
 def live(pipe: Pipe, fate: list[str]) -> int:
     """A process that pays, and may be killed."""
     fates[:] = fate

@@ -7,16 +7,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, make_url
+from sqlalchemy import Engine, MetaData, create_engine, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from outlast.contrib.sqlalchemy import store_of
+from outlast.contrib.sqlalchemy import Projection, make_tables, store_of
 from outlast.contrib.sqlalchemy.postgres import SqlAlchemyPostgresStore
 from outlast.ports import Store
 from tests.postgres.places import SCHEMA, direct, wipe
+from tests.sqlalchemy.shop import run_on
 
-KINDS = ("postgresql+asyncpg", "postgresql+psycopg", "postgresql+psycopg threads")
-FILES = ("sqlite+aiosqlite", "sqlite threads")
+TABLES = MetaData()
+NAMES = Projection(f"executions_{SCHEMA}", f"entries_{SCHEMA}")
+make_tables(TABLES, executions=NAMES.executions, entries=NAMES.entries)
 
 
 def engine_of(kind: str, folder: Path | None = None, **options: Any) -> Engine | AsyncEngine:
@@ -45,8 +47,12 @@ async def fresh(kind: str, folder: Path | None = None, **options: Any) -> AsyncI
     """An empty store on an engine of its own."""
     engine = engine_of(kind, folder)
     try:
+        if options.get("projection"):
+            await run_on(engine, TABLES.create_all)
         if not kind.startswith("sqlite"):
-            options = {"schema": SCHEMA, "notify": False, **options}
+            # One schema with the triggers of a projection, one without.
+            schema = f"{SCHEMA}_p" if options.get("projection") else SCHEMA
+            options = {"schema": schema, "notify": False, **options}
         async with store_of(engine, **options) as store:
             if isinstance(store, SqlAlchemyPostgresStore):
                 await wipe(store.database)
@@ -60,7 +66,8 @@ async def again(store: Any) -> Store:
     await store.close()
     engine = store.binding.loops or store.binding.engine
     if isinstance(store, SqlAlchemyPostgresStore):
-        other = store_of(engine, schema=SCHEMA, notify=False, clock=store._session.clock)
+        schema = store.database.queries.schema
+        other = store_of(engine, schema=schema, notify=False, clock=store._session.clock)
         assert isinstance(other, SqlAlchemyPostgresStore)
         other._session.shift = store._session.shift
         return other

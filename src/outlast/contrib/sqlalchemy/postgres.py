@@ -40,9 +40,15 @@ class SqlAlchemyPostgresStore(PostgresStore):
 
     async def open(self) -> None:
         await super().open()
+        try:
+            await self._prepare()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _prepare(self) -> None:
         server = self.database.server
         if server is not None and server.in_recovery:
-            await self.close()
             raise ReadOnlyStore(
                 f"{self.binding.where} is a standby, which cannot be written: pass the engine of the "
                 "primary, and keep the replica for reading"

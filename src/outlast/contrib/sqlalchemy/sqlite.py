@@ -79,9 +79,13 @@ class SqlAlchemySqliteStore(SqliteStore):
         await super().open()
         if self._projection is not None:
             projection, prefix = self._projection, self.database.prefix
-            await self._session.write(
-                lambda db: install(db, projection, prefix), rows=MANY, timeout=None
-            )
+            try:
+                await self._session.write(
+                    lambda db: install(db, projection, prefix), rows=MANY, timeout=None
+                )
+            except BaseException:
+                await self.close()
+                raise
 
     def on(self, connection: Transaction) -> BorrowedStore:  # type: ignore[override]
         """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals

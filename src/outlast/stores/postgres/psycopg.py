@@ -86,7 +86,8 @@ class ThreadedPsycopgLink:
         """Commit at the end of the context, roll back if that is an error."""
         loop = asyncio.get_running_loop()
         lent = self._lend()
-        connection = self._kept = await loop.run_in_executor(self._threads, lent.__enter__)
+        connection = await loop.run_in_executor(self._threads, lent.__enter__)
+        self._kept = connection
         began = connection.transaction()
         ended: tuple[Any, Any, Any] = (None, None, None)
         try:

@@ -1,6 +1,7 @@
 -- Runs and audit lines in the shape of the seed's tables, written in the commit that changes them,
 -- whoever commits. `<executions>` and `<entries>` stand for the tables. What cannot be JSON is shown as
--- text: a projection never stands in the way of a commit.
+-- text: a projection never stands in the way of a commit. In plpgsql, whose plans are kept: a function in
+-- plain SQL is planned anew with every row.
 
 CREATE OR REPLACE FUNCTION @project_json(data bytea) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$
@@ -69,7 +70,8 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 CREATE OR REPLACE FUNCTION @project_run(run bigint) RETURNS void
-LANGUAGE sql AS $$
+LANGUAGE plpgsql AS $$
+BEGIN
     INSERT INTO <executions> (id, workflow_id, status, input, ctx, current_step, result, recover_to,
                               halt_data, error, created_at, updated_at)
     SELECT r.id, r.workflow, r.status, coalesce(@project_json(d.input), '{}'),
@@ -82,24 +84,26 @@ LANGUAGE sql AS $$
         workflow_id = excluded.workflow_id, status = excluded.status, input = excluded.input,
         ctx = excluded.ctx, current_step = excluded.current_step, result = excluded.result,
         recover_to = excluded.recover_to, halt_data = excluded.halt_data, error = excluded.error,
-        updated_at = excluded.updated_at
-$$;
+        updated_at = excluded.updated_at;
+END $$;
 
 CREATE OR REPLACE FUNCTION @project_entry(e @entries) RETURNS void
-LANGUAGE sql AS $$
+LANGUAGE plpgsql AS $$
+BEGIN
     INSERT INTO <entries> (id, execution_id, step_id, step_type, action, duration_ms, input, output,
                            error, timestamp)
     SELECT e.id || CASE WHEN EXISTS (SELECT FROM <entries> AS x WHERE x.id = e.id) THEN '#' || e.key
                         ELSE '' END,
            r.id, e.step_id, e.step_type, e.action, e.duration_ms, @project_json(e.input),
            @project_json(e.output), e.error, @project_time(e.timestamp)
-    FROM @runs AS r WHERE r.key = e.run_key
-$$;
+    FROM @runs AS r WHERE r.key = e.run_key;
+END $$;
 
 -- The same lines that `outlast.engine.audit` computes. What a step or child was given stands in the
 -- event that began it, most often just before.
 CREATE OR REPLACE FUNCTION @project_event(e @events) RETURNS void
-LANGUAGE sql AS $$
+LANGUAGE plpgsql AS $$
+BEGIN
     INSERT INTO <entries> (id, execution_id, step_id, step_type, action, duration_ms, input, output,
                            error, timestamp)
     SELECT e.id || CASE WHEN EXISTS (SELECT FROM <entries> AS x WHERE x.id = e.id)
@@ -111,10 +115,10 @@ LANGUAGE sql AS $$
            CASE e.type
                WHEN 'signal.received' THEN d.data -> 'payload'
                WHEN 'halt.started' THEN d.data -> 'data'
-               ELSE (SELECT @project_json(s.data) -> 'input' FROM @events AS s
+               ELSE (SELECT d.data -> 'input' FROM @events AS s, @project_json(s.data) AS d (data)
                      WHERE s.run_key = e.run_key AND s.sequence < e.sequence
                        AND s.step_name = e.step_name AND s.type IN ('step.started', 'child.spawned')
-                       AND @project_json(s.data) ? 'input'
+                       AND d.data ? 'input'
                      ORDER BY s.sequence DESC LIMIT 1) END,
            CASE WHEN e.type = 'child.completed' THEN d.data -> 'output'
                 ELSE @project_json(e.output) END,
@@ -122,8 +126,8 @@ LANGUAGE sql AS $$
     FROM @runs AS r, (SELECT @project_json(e.data) AS data) AS d
     WHERE r.key = e.run_key
       AND e.type IN ('step.completed', 'step.failed', 'signal.received', 'halt.started',
-                     'child.completed', 'child.failed')
-$$;
+                     'child.completed', 'child.failed');
+END $$;
 
 CREATE OR REPLACE FUNCTION @project_1() RETURNS trigger
 LANGUAGE plpgsql AS $$
