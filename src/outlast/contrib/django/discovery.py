@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -28,8 +29,13 @@ class Found(Struct, frozen=True):
 
 def found_here(settings: Settings) -> Found:
     """The workflows, the steps with a queue and the schedules that the modules define or import."""
+    return _found(settings.workflows)
+
+
+@cache
+def _found(named: tuple[str, ...] | None) -> Found:
     values: dict[int, Any] = {
-        id(value): value for module in _modules(settings) for value in vars(module).values()
+        id(value): value for module in _modules(named) for value in vars(module).values()
     }
     every = list(values.values())
     return Found(
@@ -39,9 +45,9 @@ def found_here(settings: Settings) -> Found:
     )
 
 
-def _modules(settings: Settings) -> list[ModuleType]:
-    if settings.workflows is not None:
-        return [importlib.import_module(name) for name in settings.workflows]
+def _modules(named: tuple[str, ...] | None) -> list[ModuleType]:
+    if named is not None:
+        return [importlib.import_module(name) for name in named]
     return [
         importlib.import_module(f"{app.name}.{MODULE}")
         for app in apps.get_app_configs()
