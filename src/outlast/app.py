@@ -115,6 +115,7 @@ class App(Starting):
             owner=self._engine.owner,
             lease=lease,
             leases=self._engine.leases,
+            losses=self._engine.losses,
             concurrency=concurrency or STEPS_AT_ONCE,
             threads=threads,
         )
@@ -207,7 +208,8 @@ class App(Starting):
                 for flow in self._ruled:
                     await queue.declare_flow(flow)
 
-    async def _queued(self) -> None:
+    async def expect_queued(self) -> None:
+        """Something is about to wait in a queue: this process should look for it."""
         await self._doorman.want()
 
     def _word(self) -> Worker:

@@ -292,9 +292,9 @@ class App:
         """Begin a new run that shares another one's history up to a step; see `outlast.App.fork`."""
         return RunHandle(self._call, self._call(self._opened.fork(run_id, step, **options)))
 
-    def delete(self, run_id: str) -> bool:
+    def delete(self, run_id: str, *, uid: str | None = None) -> bool:
         """Remove a run and all it owns; whether it was there."""
-        return bool(self._call(self._opened.delete(run_id)))
+        return bool(self._call(self._opened.delete(run_id, uid=uid)))
 
     @property
     def _opened(self) -> AsyncApp:

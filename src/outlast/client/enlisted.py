@@ -68,5 +68,5 @@ class Enlisted(Starting):
         )
         return RunHandle(self._app, begun.id)
 
-    async def _queued(self) -> None:
-        await self._app._queued()  # noqa: SLF001 - it is one of its own kind
+    async def expect_queued(self) -> None:
+        await self._app.expect_queued()

@@ -24,7 +24,7 @@ from outlast.model.ids import check_id, new_id
 from outlast.model.place import STARTS, InQueue
 from outlast.model.query import RunQuery
 from outlast.model.run import Attribute, Run, Status
-from outlast.model.times import from_micros, to_micros
+from outlast.model.times import EPOCH, from_micros, to_micros
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class Starting(Beginning):
         handles: list[RunHandle[R]] = []
         commits: list[Commit] = []
         now = await self._store.now()
-        await self._queued()
+        await self.expect_queued()
         for item in items:
             run_id = new_id() if id is None else check_id(id(item))
             place = _placed(queue(item) if callable(queue) else queue, now)
@@ -140,14 +140,15 @@ class Starting(Beginning):
         the same `key` before it begins get the same run; who asks later gets the next one."""
         check_id(key, "debounce key")
         check_delay(quiet)
-        check_delay(at_most or 0.0)
+        check_delay(0.0 if at_most is None else at_most)
+        _placed(queue, EPOCH)
         if quiet == 0 or (at_most is not None and at_most < quiet):
             raise InvalidValue(
                 f"quiet={quiet}, at_most={at_most} is not possible: wait a positive time, and at most "
                 "a longer one"
             )
         input, _, _ = workflow.definition.signature.encode_call(self._codec, args, kwargs)
-        await self._queued()
+        await self.expect_queued()
         name = workflow.definition.name
         query = RunQuery(workflow=name, attributes={DEBOUNCED: key}, limit=1)
         newest = next(iter((await self._store.find(query)).items), None)
@@ -185,11 +186,11 @@ class Starting(Beginning):
     async def _place(self, queue: str | InQueue | None) -> InQueue | None:
         if queue is None:
             return None
-        await self._queued()
+        await self.expect_queued()
         return _placed(queue, await self._store.now())
 
-    async def _queued(self) -> None:
-        """Something is about to wait in a queue."""
+    async def expect_queued(self) -> None:
+        """Something is about to wait in a queue: who lets runs begin in this process should look."""
 
     def _begun(
         self,

@@ -210,9 +210,8 @@ class Database:
         await self.notifier.stop()
         sources = [self._main, self._urgent]
         self._main = self._urgent = None
-        for source in sources:
-            if source is not None:
-                await source.close()
+        # Together: each waits for a server that does not answer.
+        await asyncio.gather(*(source.close() for source in sources if source is not None))
 
     # -- calls --------------------------------------------------------------------------------
 

@@ -17,6 +17,9 @@ from outlast.stores.postgres.rows import Row
 
 SCHEMES = ("postgresql", "postgres")
 CLOSE_SECONDS = 10.0
+LEAVE_SECONDS = 3.0
+"""How long a pool may take to close: nobody works with it any more."""
+
 
 Place = Any
 """A URL, an asyncpg pool, an asyncpg connection, or a `Source`."""
@@ -79,7 +82,7 @@ class PoolSource(Source):
         if self._owned:
             # A call that hangs is not waited for: its connection ends with us.
             with suppress(Exception):
-                await asyncio.wait_for(self._pool.close(), CLOSE_SECONDS)
+                await asyncio.wait_for(self._pool.close(), LEAVE_SECONDS)
             self._pool.terminate()
 
 

@@ -228,11 +228,13 @@ class SqliteDetails(Store):
 
     # -- the end ------------------------------------------------------------------------------
 
-    async def delete(self, run_id: str, *, timeout: float | None = None) -> bool:
+    async def delete(
+        self, run_id: str, *, uid: str | None = None, timeout: float | None = None
+    ) -> bool:
         check_id(run_id, child=True)
         # Nobody knows how much a tree owns: never in the loop.
         gone = await self._session.write(
-            lambda db: deleting.forget_tree(db, run_id), rows=MANY, timeout=timeout
+            lambda db: deleting.delete(db, run_id, uid), rows=MANY, timeout=timeout
         )
         return run_id in gone
 

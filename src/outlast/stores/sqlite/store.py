@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 LOAD_HISTORY = query("load_history")
 EVERYTHING = 2**62
+FEW_RUNS = 20
+"""Short histories that are read in the event loop."""
 
 
 class SqliteStore(SqliteCompany):
@@ -128,6 +130,21 @@ class SqliteStore(SqliteCompany):
             rows, limit=EVERYTHING if limit is None else limit, timeout=timeout
         )
         return to_events(run_id, found)
+
+    async def histories(
+        self, run_ids: Collection[str], *, timeout: float | None = None
+    ) -> dict[str, list[Event]]:
+        for run_id in run_ids:
+            check_id(run_id, child=True)
+
+        def rows(db: Connection) -> dict[str, list[Any]]:
+            return {
+                run_id: db.execute(LOAD_HISTORY, (run_id, 0, EVERYTHING)).fetchall()
+                for run_id in run_ids
+            }
+
+        found = await self._session.read(rows, timeout=timeout, small=len(run_ids) <= FEW_RUNS)
+        return {run_id: to_events(run_id, own) for run_id, own in found.items()}
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
         query.check()
