@@ -6,6 +6,7 @@ Errors stop `runserver`, `migrate` and the worker; warnings say what will hurt l
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning
@@ -75,6 +76,12 @@ def _check_driver(own: Settings) -> Iterator[CheckMessage]:
             f"database {own.database!r} is reached by {connection.Database.__name__}",
             hint="Install psycopg 3 (`pip install 'psycopg[binary]'`): Django takes it by itself.",
             id="outlast.E003",
+        )
+    if connection.vendor == "postgresql" and find_spec("asyncpg") is None:
+        yield Error(
+            f"database {own.database!r} is PostgreSQL, and the extra for it is not installed",
+            hint="Run `pip install 'outlast[django,postgres]'`.",
+            id="outlast.E009",
         )
 
 
