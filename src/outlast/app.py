@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -10,19 +11,18 @@ from typing import Any, Self, TypeVar
 from outlast.api import Step, Workflow
 from outlast.api.reachable import reachable
 from outlast.client import RunHandle
+from outlast.client.beginning import check_start
 from outlast.client.enlisted import Enlisted
-from outlast.client.moves import unless_moved
 from outlast.client.starting import Starting
 from outlast.codecs import JsonCodec
 from outlast.engine.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
-from outlast.engine.execution import current_execution
 from outlast.engine.watching import Watcher
-from outlast.errors import Closed, InvalidValue, OutlastError, RunExists, WorkflowMisuse
+from outlast.errors import Closed, InvalidValue, OutlastError, WorkflowMisuse
 from outlast.model.claim import check_ttl
 from outlast.model.commit import Creation
 from outlast.model.flow import Flow, check_flow
-from outlast.model.ids import SCHEDULE_OF, check_id, new_id
+from outlast.model.ids import SCHEDULE_OF, check_id
 from outlast.model.place import STARTS, InQueue
 from outlast.model.run import Attribute
 from outlast.model.worker import Worker
@@ -51,6 +51,7 @@ class App(Starting):
     from which this process lets runs begin, by name or with their rules. `concurrency` is how many
     runs this process drives, and how many queued steps it does, at once (1,000 and 100).
     `schedules` start workflows by the clock; they are kept in the store, see `app.schedules`.
+    `threads` is where plain steps run, if not in threads of the app's own; it is never shut down.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class App(Starting):
         concurrency: int | None = None,
         doorbell: str | Doorbell | None = None,
         schedules: Iterable[Schedule] = (),
+        threads: Executor | None = None,
     ) -> None:
         check_ttl(lease)
         if concurrency is not None and concurrency < 1:
@@ -104,6 +106,7 @@ class App(Starting):
             lease=lease,
             concurrency=concurrency or RUNS_AT_ONCE,
             watchers=watchers,
+            threads=threads,
         )
         self._worker = TaskWorker(
             opened,
@@ -114,6 +117,7 @@ class App(Starting):
             leases=self._engine.leases,
             losses=self._engine.losses,
             concurrency=concurrency or STEPS_AT_ONCE,
+            threads=threads,
         )
         named = list(queues)
         self._ruled = [one for one in named if isinstance(one, Flow)]
@@ -122,7 +126,7 @@ class App(Starting):
             check_flow(flow)
         self._doorman = Doorman(
             opened,
-            {STARTS, *(flow.queue for flow in self._flows)},
+            set(self.queue_names),
             self._engine.workflows,
             owner=self._engine.owner,
             lease=lease,
@@ -154,6 +158,11 @@ class App(Starting):
     def workflow_names(self) -> frozenset[str]:
         """The names of the workflows whose code is here."""
         return frozenset(n for n in self._engine.workflows if not n.startswith(SCHEDULE_OF))
+
+    @property
+    def queue_names(self) -> frozenset[str]:
+        """The queues from which this process lets runs begin."""
+        return frozenset({STARTS, *(flow.queue for flow in self._flows)})
 
     def definition(self, name: str) -> WorkflowDefinition | None:
         """The workflow of that name as it runs here, if its code is here."""
@@ -244,18 +253,9 @@ class App(Starting):
         a web server starts it, a worker runs it. With `queue` it waits there for its turn, or for
         its time: ``queue=InQueue("mail", key=tenant, delay=60)``.
         """
-        if on_conflict not in ("attach", "fail", "replace"):
-            raise InvalidValue(f"on_conflict={on_conflict!r}: use attach, fail or replace")
-        if current_execution() is not None:
-            raise WorkflowMisuse(
-                "workflow code called app.start(): use `await outlast.child(…)`, which is recorded"
-            )
+        check_start(workflow, on_conflict)
         if not self._engine.is_open:
             raise Closed("this app is not open: use `async with outlast.App(…) as app:`")
-        if not isinstance(workflow, Workflow):
-            raise WorkflowMisuse(
-                f"{workflow!r} is not a workflow: decorate the function with @outlast.workflow"
-            )
         definition = workflow.definition
         place = await self._place(queue)
         here = here and place is None
@@ -265,23 +265,18 @@ class App(Starting):
                 f"App(…, workflows=[{definition.name}]), or start(…, here=False) if another "
                 "process has it"
             )
-        run_id = new_id() if id is None else check_id(id)
-        creation = Creation.REPLACE if on_conflict == "replace" else Creation.NEW
-        options: dict[str, Any] = {"run_id": run_id, "creation": creation, "attributes": attributes}
-        if creation is Creation.REPLACE:
-            await unless_moved(self._store, run_id)  # what goes on elsewhere cannot be ended here
-        try:
+
+        async def begin(run_id: str, creation: Creation) -> None:
+            options: dict[str, Any] = {
+                "run_id": run_id, "creation": creation, "attributes": attributes,
+            }  # fmt: skip
             if here:
                 await self._engine.start(definition, args, kwargs, **options)
             else:
-                await self._engine.write(
-                    self._begun(definition, args, kwargs, **options, place=place)
-                )
-        except RunExists:
-            if on_conflict == "fail":
-                raise
-            await self._same_or_raise(definition, args, kwargs, run_id)
-        return RunHandle(self, run_id)
+                commit = self._begun(definition, args, kwargs, **options, place=place)
+                await self._engine.write(commit)
+
+        return await self._begin(definition, args, kwargs, begin, id=id, on_conflict=on_conflict)
 
     def on(self, transaction: Any) -> Enlisted:
         """This app inside a transaction of yours on the database of its store: what is started, sent

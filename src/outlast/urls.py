@@ -15,6 +15,7 @@ Adapters = Mapping[str, tuple[str, str, str | None]]
 """URL scheme → (module, class, extra). Imported when asked for, so that nothing else is."""
 
 _STORES: Adapters = {
+    "django": ("outlast.contrib.django.store", "store_at", "django"),
     "memory": ("outlast.stores.memory", "MemoryStore", None),
     "postgres": ("outlast.stores.postgres", "PostgresStore", "postgres"),
     "postgresql": ("outlast.stores.postgres", "PostgresStore", "postgres"),

@@ -18,9 +18,7 @@ from outlast.api import Workflow
 from outlast.client.handle import RunHandle
 from outlast.client.starting import Starting
 from outlast.engine.definition import WorkflowDefinition
-from outlast.errors import InvalidValue, RunExists, WorkflowMisuse
-from outlast.model.commit import Creation
-from outlast.model.ids import check_id, new_id
+from outlast.errors import InvalidValue
 from outlast.model.place import InQueue
 from outlast.model.run import Attribute
 from outlast.ports.codec import Codec
@@ -59,27 +57,16 @@ class Enlisted(Starting):
         raises `RunExists` otherwise; ``fail`` always raises. The transaction stays as it was."""
         if on_conflict not in ("attach", "fail"):
             raise InvalidValue(f"on_conflict={on_conflict!r}: in a transaction, use attach or fail")
-        if not isinstance(workflow, Workflow):
-            raise WorkflowMisuse(
-                f"{workflow!r} is not a workflow: decorate the function with @outlast.workflow"
-            )
-        run_id = new_id() if id is None else check_id(id)
-        commit = self._begun(
-            workflow.definition,
-            args,
-            kwargs,
-            run_id=run_id,
-            creation=Creation.NEW,
+        begun = await self.begin(
+            workflow,
+            *args,
+            id=id,
+            on_conflict=on_conflict,
             attributes=attributes,
-            place=await self._place(queue),
+            queue=queue,
+            **kwargs,
         )
-        try:
-            await self._write(commit)
-        except RunExists:
-            if on_conflict == "fail":
-                raise
-            await self._same_or_raise(workflow.definition, args, kwargs, run_id)
-        return RunHandle(self._app, run_id)
+        return RunHandle(self._app, begun.id)
 
     async def expect_queued(self) -> None:
         await self._app.expect_queued()

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from outlast.api import Workflow
-from outlast.client.client import Client
+from outlast.client.beginning import Beginning, check_start
 from outlast.client.handle import RunHandle
 from outlast.client.submitting import submission
 from outlast.engine.admission import QUEUED, queued
@@ -21,7 +21,6 @@ from outlast.errors import Conflict, Fenced, InvalidValue, NotFound, RunClosed, 
 from outlast.model.checks import check_delay
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import check_id, new_id
-from outlast.model.payloads import WorkflowStarted, payload_of
 from outlast.model.place import STARTS, InQueue
 from outlast.model.query import RunQuery
 from outlast.model.run import Attribute, Run, Status
@@ -34,8 +33,39 @@ BATCH = 500
 DEBOUNCED, SINCE = "outlast.debounced", "outlast.debounced_since"
 
 
-class Starting(Client):
+class Starting(Beginning):
     """Begins runs for whoever has their code and claims them first, here or elsewhere."""
+
+    async def begin(
+        self,
+        workflow: Workflow[..., R],
+        *args: Any,
+        id: str | None = None,
+        on_conflict: str = "attach",
+        attributes: dict[str, Attribute] | None = None,
+        queue: str | InQueue | None = None,
+        **kwargs: Any,
+    ) -> RunHandle[R]:
+        """Begin a run as `App.start` does, and leave it to whoever has the code: nothing of it
+        happens here, so that a store on a transaction of yours will do."""
+        check_start(workflow, on_conflict)
+        definition = workflow.definition
+        place = await self._place(queue)
+
+        async def begin(run_id: str, creation: Creation) -> None:
+            await self._write(
+                self._begun(
+                    definition,
+                    args,
+                    kwargs,
+                    run_id=run_id,
+                    creation=creation,
+                    attributes=attributes,
+                    place=place,
+                )
+            )
+
+        return await self._begin(definition, args, kwargs, begin, id=id, on_conflict=on_conflict)
 
     async def submit(
         self,
@@ -184,27 +214,6 @@ class Starting(Client):
             place=place,
         )
         return commit if place is None else queued(commit, place)
-
-    async def _same_or_raise(
-        self, definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str
-    ) -> None:
-        run = await self.get(run_id)
-        if run.workflow == definition.name:
-            # Compared as values, not as text: a set has no order of its own.
-            _, *given = definition.signature.encode_call(self._codec, args, kwargs)
-            for input in await self._inputs(run):
-                if given == [*definition.signature.decode_call(self._codec, input)]:
-                    return
-        raise RunExists(run_id, run.uid)
-
-    async def _inputs(self, run: Run) -> list[Raw]:
-        """What a run was started with: its input, and if it has continued as new, the first."""
-        inputs = [] if run.input is None else [run.input]
-        for event in await self._store.history(run.id, limit=1):
-            started = payload_of(event)
-            if isinstance(started, WorkflowStarted) and started.origin is not None:
-                inputs.append(started.origin)
-        return inputs
 
     async def _write_many(self, commits: list[Commit]) -> None:
         for outcome in await self._store.commit(commits):

@@ -72,13 +72,20 @@ class Outcome(Struct, frozen=True):
 class Bodies:
     """Runs attempts of steps. Holds nothing but what is under way."""
 
-    def __init__(self, codec: Codec, clock: Clock, *, grace: float = GRACE_SECONDS) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        clock: Clock,
+        *,
+        grace: float = GRACE_SECONDS,
+        threads: Executor | None = None,
+    ) -> None:
         self.grace = grace
         self._codec = codec
         self.clock = clock
         self.solitude = Solitude(clock)
         # A thread that hangs must not keep the others from beginning: there are always more.
-        self._threads = ThreadPoolExecutor(MAX_THREADS, "outlast-step")
+        self._threads = threads or ThreadPoolExecutor(MAX_THREADS, "outlast-step")
         self._leaping = clock if isinstance(clock, LeapingClock) else None
 
     async def attempt(
@@ -197,7 +204,9 @@ async def call_body(
         else:
             context = copy_context()
             call = lambda: context.run(_in_thread, step.function, args, kwargs)  # noqa: E731
-            value = await asyncio.get_running_loop().run_in_executor(threads, call)
+            # A connection may belong to a thread, and then so does what is done with it.
+            own = getattr(step_connection.get(None), "threads", threads)
+            value = await asyncio.get_running_loop().run_in_executor(own, call)
     except SystemExit as exit:
         # It would end the whole process, and every process that tries it again.
         raise RuntimeError(f"step {step.name!r} wanted to exit ({exit}): raise instead") from exit

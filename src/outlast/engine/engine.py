@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from concurrent.futures import Executor
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -79,6 +80,7 @@ class Engine:
         lease: float = LEASE_SECONDS,
         concurrency: int = RUNS_AT_ONCE,
         watchers: Iterable[Watcher] = (),
+        threads: Executor | None = None,
     ) -> None:
         self.workflows = {workflow.name: workflow for workflow in workflows}
         # A process that was restarted under the same name must not be taken for the old one.
@@ -91,7 +93,7 @@ class Engine:
         watch = Watchers((Strangers(self.workflows), *watchers))
         self._journal = Journal(store, timeout=self._patience, watch=watch)
         self._codec = codec
-        self._bodies = Bodies(codec, store.clock, grace=0.8 * self._patience)
+        self._bodies = Bodies(codec, store.clock, grace=0.8 * self._patience, threads=threads)
         self._lease = lease
         self._concurrency = concurrency
         self._drives: dict[str, Drive] = {}

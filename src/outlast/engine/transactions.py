@@ -16,7 +16,7 @@ from msgspec import Raw
 from outlast.engine.bodies import Bodies, Outcome, StepContext, step_connection
 from outlast.engine.operations.remote import StepReport
 from outlast.engine.operations.step import StepCall
-from outlast.errors import Busy, TryAgain, WorkflowMisuse
+from outlast.errors import Busy, TryAgain, UsageError, WorkflowMisuse
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
 from outlast.model.inbox import Item, Send
@@ -54,6 +54,8 @@ async def attempt_in_transaction(
             await _record(borrowed, call, outcome, claim)
     except _RollBack:
         return failed
+    except UsageError as refused:  # by a COMMIT that has been answered: nothing of it is there
+        return Outcome(None, refused, 0)
     return None
 
 

@@ -8,6 +8,7 @@ override `around` to fail, to record, to measure.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -42,6 +43,7 @@ class WrappedStore(Store):
         self.notifier = inner.notifier
         self.durability = inner.durability
         self.capabilities = inner.capabilities  # type: ignore[misc]
+        self.plain_transactions = inner.plain_transactions
 
     async def around(
         self,
@@ -61,6 +63,9 @@ class WrappedStore(Store):
 
     def queue(self) -> Queue:
         return self.inner.queue()
+
+    def transaction(self) -> AbstractAsyncContextManager[tuple[Any, Store]]:
+        return self.inner.transaction()
 
     now = _through(StoreCore.now)
     commit = _through(StoreCore.commit)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
@@ -60,6 +61,7 @@ class TaskWorker:
         leases: Leases,
         losses: Losses,
         concurrency: int = STEPS_AT_ONCE,
+        threads: Executor | None = None,
     ) -> None:
         self._store = store
         self._clock = store.clock
@@ -70,7 +72,7 @@ class TaskWorker:
         # A call that takes longer would cost the lease that it works under.
         self._patience = lease / 3
         self._concurrency = concurrency
-        self._bodies = Bodies(codec, store.clock, grace=lease / 4)
+        self._bodies = Bodies(codec, store.clock, grace=lease / 4, threads=threads)
         self._leases = leases
         self._losses = losses
         self._reports = Reports(store, patience=self._patience)

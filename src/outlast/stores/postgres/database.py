@@ -89,6 +89,7 @@ class Database:
     def borrow(self, lender: Database) -> None:
         """Be open on a connection of the user's, with what a database of ours knows already."""
         self._main = self._urgent = _source_of(self._place)
+        self._users.add(lender)  # a queue that is closed does not end the user's transaction
         self._pid, self.was_open, self.server = os.getpid(), True, lender.server
         self.notifier.name = ""  # its rings are for our own process too
 

@@ -24,6 +24,7 @@ from outlast.stores.postgres.rows import Row
 T = TypeVar("T")
 
 CANCEL_SECONDS = 5.0
+STOP_SECONDS = 1.0
 
 
 class PsycopgLink:
@@ -74,11 +75,11 @@ class ThreadedPsycopgLink:
 
     async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Row]:
         """The rows of one statement."""
-        return await self._hop(partial(_rows, query=query, args=args), timeout)
+        return await self._hop(partial(rows_of, query=query, args=args), timeout)
 
     async def execute(self, query: str) -> None:
         """Run a script of several statements."""
-        await self._hop(partial(_run, query=query), None)
+        await self._hop(partial(run_script, query=query), None)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -120,15 +121,18 @@ class ThreadedPsycopgLink:
                 with stop.of(connection):
                     return work(connection)
 
-        loop = asyncio.get_running_loop()
-        hop = loop.run_in_executor(self._threads, do)
+        job = self._threads.submit(do)
+        hop = asyncio.wrap_future(job)
         try:
             async with asyncio.timeout(timeout):
                 return await asyncio.shield(hop)
         except (asyncio.CancelledError, TimeoutError):
-            # Nobody waits for the answer: the thread and its connection are wanted back.
+            # Nobody waits for the answer: the thread and its connection are wanted back. For a moment
+            # it is waited for, so that whoever asks next does not find the run locked by us.
             hop.add_done_callback(_forget)
-            loop.run_in_executor(None, stop)
+            if not job.cancel():
+                asyncio.get_running_loop().run_in_executor(None, stop)
+                await asyncio.wait((hop,), timeout=STOP_SECONDS)
             raise
 
 
@@ -155,13 +159,15 @@ class _Stop:
                 self._busy.cancel_safe(timeout=CANCEL_SECONDS)
 
 
-def _rows(connection: psycopg.Connection[Any], *, query: str, args: tuple[Any, ...]) -> list[Row]:
+def rows_of(connection: psycopg.Connection[Any], *, query: str, args: tuple[Any, ...]) -> list[Row]:
+    """The rows of one statement, here and now."""
     cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
     cursor.execute(query.encode(), _plain(args), binary=True)
     return [] if cursor.description is None else list(cursor.fetchall())
 
 
-def _run(connection: psycopg.Connection[Any], *, query: str) -> None:
+def run_script(connection: psycopg.Connection[Any], *, query: str) -> None:
+    """Run a script of several statements, here and now."""
     psycopg.RawCursor(connection).execute(query.encode())
 
 

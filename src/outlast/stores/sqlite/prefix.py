@@ -59,11 +59,17 @@ def prefixed(sql: str, prefix: str) -> str:
 
 
 @cache
-def _names() -> re.Pattern[str]:
+def tables() -> tuple[str, ...]:
+    """The names of our tables, without a prefix."""
     made: list[str] = ["migrations"]
     for file in files("outlast.stores.sqlite").joinpath("migrations").iterdir():
         made += re.findall(r"^CREATE TABLE (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
-    table = "|".join(sorted(made, key=len, reverse=True))
+    return tuple(made)
+
+
+@cache
+def _names() -> re.Pattern[str]:
+    table = "|".join(sorted(tables(), key=len, reverse=True))
     # Matches nothing, in front of a name: what was before it is looked at, and a look back has to know
     # how far, so each word has a branch of its own. Our statements have one space or a line's end there.
     before = "".join(

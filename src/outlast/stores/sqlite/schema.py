@@ -82,14 +82,24 @@ def migrate(connection: Connection, path: Path, *, prefix: str = "") -> None:
     for migration in migrations():
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if _read_version(connection, prefix) < migration.version:
-                for statement in migration.statements:
-                    connection.execute(statement)
-                _write_version(connection, prefix, migration.version)
+            _apply(connection, migration, prefix)
         except BaseException:
             connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
+
+
+def apply_missing(connection: Connection, *, prefix: str) -> None:
+    """Bring our tables up to date in a transaction of somebody else's, in their file."""
+    for migration in migrations():
+        _apply(connection, migration, prefix)
+
+
+def _apply(connection: Connection, migration: Migration, prefix: str) -> None:
+    if _read_version(connection, prefix) < migration.version:
+        for statement in migration.statements:
+            connection.execute(statement)
+        _write_version(connection, prefix, migration.version)
 
 
 def _read_version(connection: Connection, prefix: str) -> int:

@@ -1,0 +1,130 @@
+"""The one setting, a dict::
+
+    OUTLAST = {
+        "DATABASE": "default",     # the alias in DATABASES whose transactions runs are part of
+        "SCHEMA": "public",        # where the tables are made (PostgreSQL)
+        "WORKFLOWS": ["shop.workflows"],  # modules; without it, `workflows` of every installed app
+        "QUEUES": ["mail"],        # queues that the worker serves: names, or `outlast.Flow`s
+        "CONCURRENCY": 100,        # runs at once, and queued steps at once, of one worker
+        "LEASE": 30.0,             # seconds after which a silent worker is taken for dead
+        "CODEC": "shop.codecs.codec",     # a codec, or what makes one
+    }
+
+All keys may be missing. It is read when it is needed, so that `override_settings` works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.utils.module_loading import import_string
+from msgspec import Struct
+
+from outlast.codecs import JsonCodec
+from outlast.engine.engine import LEASE_SECONDS
+from outlast.errors import InvalidValue, OutlastError
+from outlast.model.claim import check_ttl
+from outlast.model.flow import Flow, check_flow
+from outlast.model.ids import check_name
+from outlast.ports.codec import Codec
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """`OUTLAST`, read."""
+
+    database: str = DEFAULT_DB_ALIAS
+    schema: str = "public"
+    workflows: tuple[str, ...] | None = None
+    queues: tuple[str | Flow, ...] = ()
+    concurrency: int | None = None
+    lease: float = LEASE_SECONDS
+    codec: Codec
+
+
+def read_settings() -> Settings:
+    """The setting, checked; `InvalidValue` says what is wrong with it."""
+    given = getattr(django_settings, "OUTLAST", {})
+    if not isinstance(given, Mapping):
+        raise InvalidValue(f"OUTLAST is a {type(given).__name__}: make it a dict, or leave it out")
+    unknown = [key for key in given if key not in _READ]
+    if unknown:
+        raise InvalidValue(
+            f"OUTLAST has {unknown[0]!r}, which means nothing: the keys are {', '.join(_READ)}"
+        )
+    values: dict[str, Any] = {"codec": JsonCodec()}
+    for key, value in given.items():
+        try:
+            values[key.lower()] = _READ[key](value)
+        except (OutlastError, TypeError) as error:
+            raise InvalidValue(f"OUTLAST[{key!r}] = {value!r} is not possible: {error}") from error
+    return Settings(**values)
+
+
+def _alias(value: object) -> str:
+    if value not in connections.settings:
+        raise InvalidValue(f"DATABASES has {', '.join(connections.settings)}")
+    return str(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidValue("write a name")
+    return value
+
+
+def _modules(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidValue("write a list of modules")
+    return tuple(map(_text, value))
+
+
+def _queues(value: object) -> tuple[str | Flow, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidValue("write a list of names or Flows")
+    found = tuple(value)
+    for one in found:
+        if isinstance(one, Flow):
+            check_flow(one)
+        else:
+            check_name(_text(one), "queue")
+    return found
+
+
+def _concurrency(value: object) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise InvalidValue("write a whole number, 1 or more")
+    return value
+
+
+def _lease(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidValue("write a number of seconds")
+    check_ttl(float(value))
+    return float(value)
+
+
+def _codec(value: object) -> Codec:
+    if isinstance(value, str):
+        try:
+            value = import_string(value)
+        except ImportError as error:
+            raise InvalidValue(f"it cannot be imported ({error})") from error
+    if callable(value):
+        value = value()
+    if not hasattr(value, "encode") or not hasattr(value, "decode"):
+        raise InvalidValue("write a codec, or the dotted path of one")
+    return value  # type: ignore[return-value]
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "DATABASE": _alias,
+    "SCHEMA": _text,
+    "WORKFLOWS": _modules,
+    "QUEUES": _queues,
+    "CONCURRENCY": _concurrency,
+    "LEASE": _lease,
+    "CODEC": _codec,
+}

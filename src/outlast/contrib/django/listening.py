@@ -1,0 +1,70 @@
+"""How a worker on PostgreSQL hears of work: a thread with a connection of Django's that listens.
+
+It is a doorbell: what it misses is found by looking. Behind a pooler nobody can listen.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from django.db import DatabaseError, connections
+
+from outlast.ports.notifier import from_message
+from outlast.stores.postgres.notifier import PostgresNotifier
+
+_logger = logging.getLogger("outlast.django")
+
+PATIENCE = 0.5
+"""Seconds for which the driver waits in one go: so long does it take to stop."""
+
+RETRY = 2.0
+
+
+class Listening:
+    """Wakes those who wait on a notifier, between `start` and `stop`. Stopping twice is fine."""
+
+    def __init__(self, alias: str, notifier: PostgresNotifier) -> None:
+        self._alias = alias
+        self._notifier = notifier
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin; a thread that runs goes on."""
+        if self._thread is None:
+            self._stopping.clear()
+            self._thread = threading.Thread(target=self._run, name="outlast-listens", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for that. Blocks: not to be called in a loop."""
+        thread, self._thread = self._thread, None
+        self._stopping.set()
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        import psycopg
+
+        while not self._stopping.is_set():
+            try:
+                self._listen()
+            except (DatabaseError, psycopg.Error) as error:
+                _logger.debug("cannot listen: %s", error)
+                self._stopping.wait(RETRY)
+            finally:
+                self._notifier.is_listening = False
+                connections[self._alias].close()
+
+    def _listen(self) -> None:
+        own = connections[self._alias]
+        own.ensure_connection()
+        own.connection.execute(f'LISTEN "{self._notifier.channel}"'.encode())
+        self._notifier.is_listening = True
+        self._notifier.wake()  # for all that came while nobody listened
+        while not self._stopping.is_set():
+            for heard in own.connection.notifies(timeout=PATIENCE):
+                sender, news, runs = from_message(heard.payload)
+                if sender != self._notifier.name:
+                    self._notifier.wake(news, runs=runs)

@@ -1,0 +1,187 @@
+"""The PostgreSQL store on connections of Django's: on that of the calling thread, and for a worker on
+those of threads of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from django.db import connections, transaction
+
+from outlast.contrib.django.blocking import BlockingClock, BlockingNotifier
+from outlast.contrib.django.listening import Listening
+from outlast.contrib.django.rings import RingingStore, listen
+from outlast.contrib.django.threads import HeldTransaction, Threads
+from outlast.ports.clock import Clock
+from outlast.ports.store import Store
+from outlast.stores.postgres import PostgresStore
+from outlast.stores.postgres.borrowed import BorrowedStore
+from outlast.stores.postgres.psycopg import ThreadedPsycopgLink, rows_of, run_script
+from outlast.stores.postgres.rows import Row
+from outlast.stores.postgres.sources import Source
+
+PREFIX = "outlast_"
+THREADS = 10
+
+
+class DjangoPostgresStore(PostgresStore):
+    """What a worker has: `alias` names the database, `schema` where in it the tables are."""
+
+    plain_transactions = True
+
+    def __init__(
+        self,
+        alias: str = "default",
+        *,
+        schema: str = "public",
+        notify: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self.alias = alias
+        self._source = DjangoSource(alias)
+        super().__init__(self._source, schema=schema, prefix=PREFIX, notify=notify, clock=clock)
+        self._listening = Listening(alias, self.database.notifier) if notify else None
+        listen(self.notifier)
+
+    async def open(self) -> None:
+        await super().open()
+        server = self.database.server
+        if self._listening is not None and server is not None and not server.pooled:
+            self._listening.start()
+
+    def sibling(self) -> DjangoPostgresStore:
+        sibling = DjangoPostgresStore(
+            self.alias,
+            schema=self.database.queries.schema,
+            notify=False,
+            clock=self._session.clock,
+        )
+        sibling._session.shift, sibling.notifier = self._session.shift, self.notifier
+        return sibling
+
+    async def close(self) -> None:
+        if self._listening is not None:
+            await asyncio.to_thread(self._listening.stop)
+        await super().close()
+        await self._source.end()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
+        """`transaction.atomic` in a thread of its own, where a plain step runs too."""
+        await self.open()
+        async with self._source.threads.transaction() as held:
+            yield held, BorrowedStore(self, HeldSource(held))
+
+
+class DjangoSource(Source):
+    """Connections of threads of our own, made and configured by Django."""
+
+    def __init__(self, alias: str) -> None:
+        self.name = f"Django's database {alias!r},"
+        self.threads = Threads(alias, THREADS)
+
+    @asynccontextmanager
+    async def acquire(self, timeout: float | None) -> AsyncIterator[Any]:
+        yield _DjangoLink(self.threads)
+
+    async def end(self) -> None:
+        """Close the connections; threads begin anew if they are wanted again."""
+        await self.threads.close()
+
+
+class _DjangoLink(ThreadedPsycopgLink):
+    def __init__(self, threads: Threads) -> None:
+        super().__init__(self._lent, threads.executor())
+        self._own = threads
+
+    @contextmanager
+    def _lent(self) -> Iterator[Any]:
+        yield self._own.connection()
+
+
+class HeldSource(Source):
+    """The one connection of a transaction that a thread holds open."""
+
+    def __init__(self, held: HeldTransaction) -> None:
+        self._held = held
+
+    @asynccontextmanager
+    async def acquire(self, timeout: float | None) -> AsyncIterator[Any]:
+        yield ThreadedPsycopgLink(self._lent, self._held.threads)
+
+    @contextmanager
+    def _lent(self) -> Iterator[Any]:
+        with transaction.mark_for_rollback_on_error(self._held.alias):
+            yield connections[self._held.alias].connection
+
+
+class PostgresHere(RingingStore, BorrowedStore):
+    """On the connection that the calling thread has, in its transaction."""
+
+    def __init__(self, alias: str, schema: str) -> None:
+        self.alias = alias
+        lender = PostgresStore(
+            HereSource(alias), schema=schema, prefix=PREFIX, notify=False, clock=BlockingClock()
+        )
+        super().__init__(lender, HereSource(alias))
+        self.notifier = BlockingNotifier()
+
+    def sibling(self) -> None:
+        return None
+
+
+class HereSource(Source):
+    """Whatever connection the calling thread has."""
+
+    def __init__(self, alias: str) -> None:
+        self.name = f"Django's database {alias!r},"
+        self._alias = alias
+
+    @asynccontextmanager
+    async def acquire(self, timeout: float | None) -> AsyncIterator[Any]:
+        yield HereLink(self._alias)
+
+
+class HereLink:
+    """Statements that block the calling thread."""
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+
+    async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Row]:
+        """The rows of one statement."""
+        with self._connection() as connection:
+            return rows_of(connection, query=query, args=args)
+
+    async def execute(self, query: str) -> None:
+        """Run a script of several statements."""
+        with self._connection() as connection:
+            run_script(connection, query=query)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Django's own."""
+        with transaction.atomic(using=self._alias):
+            yield
+
+    def is_in_transaction(self) -> bool:
+        """Whether what is done next waits for a COMMIT."""
+        own = connections[self._alias]
+        return bool(own.in_atomic_block or not own.get_autocommit())
+
+    def get_server_pid(self) -> int:
+        """The process of the server."""
+        with self._connection() as connection:
+            return int(connection.info.backend_pid)
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        own = connections[self._alias]
+        own.ensure_connection()
+        own.validate_no_broken_transaction()
+        # Django has to know that the server has ended the transaction: it would commit nothing, and
+        # call what waits for the commit.
+        with transaction.mark_for_rollback_on_error(self._alias):
+            yield own.connection

@@ -1,0 +1,209 @@
+"""Runs in Django's tests: worked off in the test's own thread, on its own connection.
+
+::
+
+    class CheckoutTest(RunsMixin, TestCase):
+        def test_an_order_is_shipped(self):
+            self.client.post("/orders", {...})      # starts a run
+            self.run_all()                          # a worker does all that can be done
+            self.assertEqual(Run.objects.get().status, "completed")
+
+A `TestCase` never commits, so that no worker elsewhere could see its runs. Here the engine runs in a
+thread beside the test, and whatever touches the database, steps too, is handed back to the test's
+thread, which waits for it::
+
+    the test's thread   run_all ── statement ── step ── statement ── … ── returns
+                              ▲ one at a time, on the connection that the test has
+    beside it           event loop ── engine
+
+Time is not waited for: when nothing is left to do but wait, the clock leaps to the next timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, Future
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.test import TestCase
+
+from outlast.app import App
+from outlast.contrib.django.client import runs
+from outlast.contrib.django.conf import Settings, read_settings
+from outlast.contrib.django.models import Run
+from outlast.contrib.django.threads import HeldTransaction
+from outlast.contrib.django.worker import app
+from outlast.engine.admission import ticket_queue
+from outlast.ports.clock import Clock
+from outlast.ports.store import Store
+from outlast.testing.virtual import VirtualClock
+
+T = TypeVar("T")
+
+
+def run_all(*, through_time: bool = True, **options: Any) -> None:
+    """Do what a worker would do, until nothing is left that could go on: runs have ended, or wait for
+    somebody. With ``through_time=False`` those that wait for a time wait on. `options` are those of
+    `outlast.App`."""
+    hands = _Hands()
+    settings = read_settings()
+
+    async def work() -> None:
+        clock = VirtualClock(max(datetime.now(UTC), _last.moment))
+        store = _store_in(hands, settings, clock)
+        with clock.hold():
+            async with app(store, threads=hands, **options) as opened:
+                await _settle(opened, store, clock, through_time=through_time)
+        _last.moment = clock.now()
+
+    hands.serve(work)
+
+
+async def arun_all(**options: Any) -> None:
+    """`run_all`, in an async test."""
+    await sync_to_async(run_all, thread_sensitive=True)(**options)
+
+
+def forget_all() -> int:
+    """Delete all runs: a `TransactionTestCase` empties only the tables that Django manages. How many
+    there were."""
+    ids = list(Run.objects.values_list("id", flat=True))
+    return sum(runs.delete(id) for id in ids)
+
+
+class RunsMixin:
+    """For a `TestCase` or a `TransactionTestCase`; the latter has no runs left at its end."""
+
+    run_all = staticmethod(run_all)
+    arun_all = staticmethod(arun_all)
+
+    def setUp(self) -> None:
+        """See to the end."""
+        super().setUp()  # type: ignore[misc]
+        if not isinstance(self, TestCase):
+            self.addCleanup(forget_all)  # type: ignore[attr-defined]
+
+
+class _Last:
+    """How far the clock has come in this process: it never goes back."""
+
+    moment = datetime.min.replace(tzinfo=UTC)
+
+
+_last = _Last()
+
+
+async def _settle(app: App, store: Store, clock: VirtualClock, *, through_time: bool) -> None:
+    """Let all happen that can. A run waits for a time in the store, or for its turn in a queue."""
+    queue = store.queue()
+    tickets = [ticket_queue(q, name) for q in app.queue_names for name in app.workflow_names]
+    while True:
+        await clock.settle()
+        now = clock.now()
+        times = (await store.next_runnable_at(), await queue.next_ready_at(tickets))
+        later = [at for at in times if at is not None and at > now]
+        if not later or not through_time:
+            return
+        clock.advance((min(later) - now + timedelta(microseconds=1)).total_seconds())
+
+
+class _Hands(Executor):
+    """The thread that waits, as an executor: it does what others hand to it."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Leave something to do."""
+        future: Future[T] = Future()
+
+        def job() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(fn(*args, **kwargs))
+                except BaseException as error:  # noqa: BLE001 - it belongs to who waits for it
+                    future.set_exception(error)
+
+        self._jobs.put(job)
+        return future
+
+    def serve(self, work: Callable[[], Any]) -> None:
+        """Do what is handed over until `work`, in a loop beside, has ended."""
+        outcome: list[BaseException] = []
+
+        def beside() -> None:
+            try:
+                asyncio.run(work())
+            except BaseException as error:  # noqa: BLE001 - raised below
+                outcome.append(error)
+            finally:
+                self._jobs.put(None)
+
+        thread = threading.Thread(target=beside, name="outlast-test")
+        thread.start()
+        while (job := self._jobs.get()) is not None:
+            job()
+        thread.join()
+        if outcome:
+            raise outcome[0]
+
+
+class _Transactions(Store):
+    """Transactional steps in the thread of the test, each a savepoint of its transaction."""
+
+    plain_transactions = True
+    hands: _Hands
+    alias: str
+
+    def sibling(self) -> Any:
+        return None
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
+        held = HeldTransaction(self.alias, self.hands)
+        await held.begin(connections[self.alias].ensure_connection)
+        try:
+            yield held, self
+        except BaseException as error:
+            await held.end(error)
+            raise
+        await held.end(None)
+
+
+def _store_in(hands: _Hands, settings: Settings, clock: Clock) -> Store:
+    """The store on the connection of the thread that serves."""
+    alias = settings.database
+    if connections[alias].vendor == "postgresql":
+        from outlast.contrib.django.postgres import PREFIX, HeldSource, HereSource
+        from outlast.stores.postgres import PostgresStore
+        from outlast.stores.postgres.borrowed import BorrowedStore as PostgresBorrowed
+
+        class OnPostgres(_Transactions, PostgresBorrowed):
+            pass
+
+        lender: Any = PostgresStore(
+            HereSource(alias), schema=settings.schema, prefix=PREFIX, notify=False, clock=clock
+        )
+        store: Any = OnPostgres(lender, HeldSource(HeldTransaction(alias, hands)))
+    else:
+        from outlast.contrib.django.sqlite import lender_of, on_connection
+        from outlast.stores.sqlite.borrowed import BorrowedStore as SqliteBorrowed
+
+        class OnSqlite(_Transactions, SqliteBorrowed):
+            pass
+
+        async def borrow(work: Callable[[Any], T], /) -> T:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(hands, on_connection, alias, work)
+
+        store = OnSqlite(lender_of(alias, clock), borrow)
+    store.hands, store.alias = hands, alias
+    found: Store = store
+    return found
