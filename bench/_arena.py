@@ -1,7 +1,7 @@
 """What all benchmarks share: arguments, the machine's load, servers, rounds that alternate, results.
 
     def main(argv):
-        return compete(__doc__, argv, {"sqlite": on_sqlite, "redis": on_redis}, rounds=3,
+        return compete(__name__, argv, {"sqlite": on_sqlite, "redis": on_redis}, rounds=3,
                        sizes={"jobs": Size(5_000, full=10_000, help="jobs to add and do")})
 
 A *part* is a function that gets the arena and returns contests. One that fails is told, with its
@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -123,7 +124,7 @@ Part = Callable[[Arena], list[Contest]]
 
 
 def compete(
-    doc: str | None,
+    module: str,
     argv: list[str],
     parts: Mapping[str, Part],
     *,
@@ -131,8 +132,8 @@ def compete(
     sizes: Mapping[str, Size] | None = None,
 ) -> int:
     """Measure all parts, or those that are named; print each, write JSON and draw plots if asked."""
-    name = Path(sys._getframe(1).f_code.co_filename).stem  # noqa: SLF001 - of the one who calls
-    options = parse(name, doc or "", argv, parts, rounds, sizes or {})
+    name, doc = module.rpartition(".")[2], sys.modules[module].__doc__ or ""
+    options = parse(name, doc, argv, parts, rounds, sizes or {})
     machine = {"machine": describe(), "load_before": load()}
     print(f"load of the machine: {load()}; below 1, or the figures say little", flush=True)
     contests: list[Contest] = []
@@ -141,6 +142,9 @@ def compete(
     CACHE.mkdir(parents=True, exist_ok=True)  # not /tmp, which may be memory
     with tempfile.TemporaryDirectory(dir=CACHE) as folder, ExitStack() as stack:
         arena = Arena(Path(folder), options, stack)
+        # Servers are stopped however this ends.
+        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        stack.callback(signal.signal, signal.SIGTERM, before)
         for part in options.only or parts:
             arena.say(f"{name}: {part}")
             try:

@@ -10,18 +10,21 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache" / "bench"
-PATIENCE = 600.0
+PATIENCE = 300.0
 READY = b"ready\n"
 
 PEERS = {  # what each is installed from
@@ -50,38 +53,49 @@ class PeerMissing(Exception):
     """Somebody cannot take part; the text says why."""
 
 
-def told(programs: Sequence[Sequence[str]], folder: Path) -> list[dict[str, Any]]:
+def told(
+    programs: Sequence[Sequence[str]], folder: Path, *, patience: float = PATIENCE
+) -> list[dict[str, Any]]:
     """What programs find, each in a process: they say `ready`, get the word to go together when all
-    are, and print one JSON object at last."""
-    processes: list[subprocess.Popen[bytes]] = []
-    with tempfile.TemporaryFile(dir=folder) as errors:
+    are, and print one JSON object at last. Whoever has not ended after `patience` seconds is killed."""
+    with tempfile.TemporaryFile(dir=folder) as errors, ExitStack() as stack:
         try:
-            for program in programs:
-                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
-                env = environment_for(program[0])
-                processes.append(subprocess.Popen(program, cwd=ROOT, env=env, **pipes))  # type: ignore[call-overload]
+            processes = [_started(program, errors, stack) for program in programs]
+            timer = threading.Timer(patience, _kill, [processes])
+            timer.start()
+            stack.callback(timer.cancel)
             for process in processes:
                 _wait_for_ready(process)
             for process in processes:
                 assert process.stdin is not None
                 process.stdin.write(b"go\n")
                 process.stdin.flush()
-            found = []
-            for process in processes:
-                output, _ = process.communicate(timeout=PATIENCE)
-                if process.returncode != 0:
-                    raise PeerMissing(f"ended with {process.returncode}")
-                found.append(json.loads(output.splitlines()[-1]))
-            return found
-        except (OSError, PeerMissing, subprocess.TimeoutExpired, ValueError, IndexError) as error:
+            return [_found(process) for process in processes]
+        except (OSError, PeerMissing, ValueError, IndexError) as error:
             errors.seek(0)
             said = errors.read().decode(errors="replace").strip().splitlines()
             raise PeerMissing(f"{error}: {said[-1] if said else 'it said nothing'}") from error
-        finally:
-            for process in processes:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
+
+
+def _started(
+    program: Sequence[str], errors: IO[bytes], stack: ExitStack
+) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        program,
+        cwd=ROOT,
+        env=environment_for(program[0]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+    )
+    stack.enter_context(process)
+    stack.callback(process.kill)  # before it is waited for; no matter if it has ended
+    return process
+
+
+def _kill(processes: list[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.kill()
 
 
 def _wait_for_ready(process: subprocess.Popen[bytes]) -> None:
@@ -89,7 +103,20 @@ def _wait_for_ready(process: subprocess.Popen[bytes]) -> None:
     for line in process.stdout:
         if line == READY:
             return
-    raise PeerMissing(f"ended with {process.wait()} before it was ready")
+    raise PeerMissing(f"{_ending(process)} before it was ready")
+
+
+def _found(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    output, _ = process.communicate()
+    if process.returncode != 0:
+        raise PeerMissing(_ending(process))
+    found: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return found
+
+
+def _ending(process: subprocess.Popen[bytes]) -> str:
+    status = process.wait()
+    return "took too long and was killed" if status == -signal.SIGKILL else f"ended with {status}"
 
 
 def ours(module: str, *args: str) -> list[str]:

@@ -52,7 +52,7 @@ def restate(folder: Path, ledger: Path | None = None) -> Iterator[tuple[Restate,
         raise PeerMissing(str(missing).strip().splitlines()[-1]) from missing
     finally:
         for process in reversed(processes):
-            process.stop()
+            process.kill()  # nothing is kept, and their own way of ending takes its time
 
 
 def start_handler(folder: Path, port: int, ledger: Path | None = None) -> Process:

@@ -82,7 +82,7 @@ def in_words(contest: Contest) -> str:
         aim = aims.pop(entry.who if number else "", None)
         if aim is not None:
             told = "reached" if contest.reached(aim) else "MISSED"
-            bound = "at most " if contest.less and not aim.against else ""
+            bound = "at most " if contest.less and (contest.grows or not aim.against) else ""
             text += f" (aim {bound}{aim.wanted:,.4g}: {told})"
         lines.append(f"{text}   [{entry.settings}]" if entry.settings else text)
     lines += [f"  {who:34} not measured: {why}" for who, why in contest.left_out.items()]

@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
         "tasks": Size(3_000, 5_000, "tasks to take"),
         "batch": Size(50, 50, "tasks that are taken at once"),
     }
-    return compete(__doc__, argv, parts, rounds=3, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=3, sizes=sizes)
 
 
 def takes(arena: Arena, name: str) -> list[Contest]:

@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
         "bytes": Size(1_000_000, 10_000_000, "bytes that a step returns"),
         "backlog": Size(100_000, 1_000_000, "tasks that wait"),
     }
-    return compete(__doc__, argv, parts, rounds=3, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=3, sizes=sizes)
 
 
 def tens(least: int, most: int) -> list[int]:

@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
     names = {"redis": "Redis", "sqlite": "SQLite", "postgres": "PostgreSQL"}
     parts = {part: partial(jobs, store=store) for part, store in names.items()}
     sizes = {"jobs": Size(5_000, 10_000, "jobs to add and do")}
-    return compete(__doc__, argv, parts, rounds=2, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=2, sizes=sizes)
 
 
 def jobs(arena: Arena, store: str) -> list[Contest]:

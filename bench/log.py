@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
         "long": Size(100_000, 100_000, "events of the longest loop"),
         "row": Size(10_000, 100_000, "events of the longest run of steps in a row"),
     }
-    return compete(__doc__, argv, parts, rounds=3, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=3, sizes=sizes)
 
 
 # -- appending ------------------------------------------------------------------------------------

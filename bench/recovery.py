@@ -10,7 +10,7 @@ their lease (`--lease`, 5 s) has to end. DBOS takes up what its own executor id 
 whether that still lives. Absurd waits for the end of a claim of the same length. Of Restate the process
 with the steps is killed, and its server, which knows of it, stays.
 
-    ./dev bench recovery [--rounds 2] [--only sqlite] [--workflows 500] [--lease 5] [--alone]
+    ./dev bench recovery [--rounds 2] [--workflows 500] [--lease 5] [--alone] [--json FILE]
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from bench.peers.restate_steps import call, idle
 
 PATIENCE = 300.0
 LOOK = 0.01
-STORES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "redis": "Redis"}
-PEERS = {"SQLite": ["DBOS"], "PostgreSQL": ["DBOS", "Absurd"], "Redis": []}
+PEERS = {"SQLite": ["DBOS"], "PostgreSQL": ["DBOS", "Absurd"], "Redis": list[str]()}
 NEEDED = 2.0
 """Seconds beyond the lease, where one has to end."""
 
@@ -49,46 +48,57 @@ class Crash(NamedTuple):
 
 def main(argv: list[str]) -> int:
     """Measure."""
-    parts = {part: partial(crashes, store=store) for part, store in STORES.items()}
     sizes = {
         "workflows": Size(500, 500, "workflows in flight"),
         "lease": Size(5, 5, "seconds that a claim lasts"),
     }
-    return compete(__doc__, argv, parts, rounds=2, sizes=sizes)
+    return compete(__name__, argv, {"crash": crashes}, rounds=2, sizes=sizes)
 
 
-def crashes(arena: Arena, store: str) -> list[Contest]:
-    """On one store."""
-    lease, count = arena.size("lease"), arena.size("workflows")
-    contestants: dict[str, Callable[[], Crash]] = {
-        f"outlast, {store}": partial(_ours, arena, store),
-    }
-    if not arena.alone:
-        for peer in PEERS[store]:
+def crashes(arena: Arena) -> list[Contest]:
+    """All in turn; shown by store, with Restate, which has its own, next to each."""
+    contestants: dict[str, Callable[[], Crash]] = {}
+    for store, peers in PEERS.items():
+        contestants[f"outlast, {store}"] = partial(_ours, arena, store)
+        for peer in peers if not arena.alone else ():
             contestants[f"{peer}, {store}"] = partial(_theirs, arena, store, peer)
+    if not arena.alone:
         contestants["Restate"] = partial(_restate, arena)
     found, left_out = arena.alternate(contestants)
+    contests = []
+    for store, peers in PEERS.items():
+        names = [f"outlast, {store}", *(f"{peer}, {store}" for peer in peers), "Restate"]
+        missing = {who: left_out[who] for who in names if who in left_out}
+        rounds = {who: found[who] for who in names if who in found}
+        contests += _contests(arena, store, rounds, missing)
+    return contests
+
+
+def _contests(
+    arena: Arena, store: str, rounds: dict[str, list[Crash]], missing: dict[str, str]
+) -> list[Contest]:
+    lease, count = arena.size("lease"), arena.size("workflows")
+    is_told = store == "PostgreSQL"
     settings = {
-        f"outlast, {store}": f"lease of {lease} s",
+        f"outlast, {store}": f"lease of {lease} s"
+        + (", not waited for: PostgreSQL tells who is gone" if is_told else ""),
         f"Absurd, {store}": f"claim of {lease} s",
+        "Restate": "its server stays",
     }
-    if store == "PostgreSQL":
-        settings[f"outlast, {store}"] += ", not waited for: PostgreSQL tells who is gone"
-    waits = 0 if store == "PostgreSQL" else lease
 
     def entries(value: Callable[[Crash], float]) -> list[Entry]:
         return [
-            Entry(who, [value(one) for one in rounds], settings.get(who, ""))
-            for who, rounds in found.items()
+            Entry(who, [value(one) for one in crashes], settings.get(who, "its own executor id"))
+            for who, crashes in rounds.items()
         ]
 
     name = f"{count} workflows, kill -9, {store}"
-    aims = [Aim(waits + NEEDED)]
+    soon, few = [Aim(NEEDED + (0 if is_told else lease))], [Aim(float(count))]
+    seconds, repeated = entries(lambda one: one.seconds), entries(lambda one: float(one.repeated))
     return [
-        Contest(f"{name}: until all are done", "s", entries(lambda one: one.seconds), True, aims, left_out),
-        Contest(f"{name}: steps begun again", "steps", entries(lambda one: float(one.repeated)), True,
-                [Aim(float(count))], left_out),
-    ]  # fmt: skip
+        Contest(f"{name}: until all are done", "s", seconds, True, soon, missing),
+        Contest(f"{name}: steps begun again", "steps", repeated, True, few, missing),
+    ]
 
 
 def _ours(arena: Arena, store: str) -> Crash:
@@ -167,7 +177,7 @@ def _restate(arena: Arena) -> Crash:
             thread.join(PATIENCE)
             seconds = time.perf_counter() - killed
         finally:
-            other.stop()
+            other.kill()
         if thread.is_alive() or problems:
             raise PeerMissing(f"not all came to their end: {problems}")
     return _counted(ledger, count, seconds)

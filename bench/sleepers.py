@@ -5,7 +5,7 @@ a second. Then nothing happens for some seconds: how often the store is asked me
 SQLite, transactions of PostgreSQL, commands of Redis). Then all are due at once: how many wake and end
 in a second.
 
-    ./dev bench sleepers [--rounds 1] [--sleepers 30000] [--fewer 3000] [--idle 10] [--json FILE]
+    ./dev bench sleepers [--rounds 1] [--sleepers 20000] [--fewer 3000] [--idle 10] [--json FILE]
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from bench._stores import STORES
 from bench._table import Aim, Contest, Entry
 
 MIB = 2**20
+LONG = 1800.0
 ENOUGH = 100.0
 
 
 def main(argv: list[str]) -> int:
     """Measure."""
     sizes = {
-        "sleepers": Size(30_000, 100_000, "runs that sleep on SQLite"),
+        "sleepers": Size(20_000, 100_000, "runs that sleep on SQLite"),
         "fewer": Size(3_000, 100_000, "runs that sleep on PostgreSQL and on Redis"),
         "idle": Size(10, 30, "seconds in which nothing happens"),
     }
-    return compete(__doc__, argv, {"sleep": sleep}, rounds=1, sizes=sizes)
+    return compete(__name__, argv, {"sleep": sleep}, rounds=1, sizes=sizes)
 
 
 def sleep(arena: Arena) -> list[Contest]:
@@ -63,5 +64,5 @@ def sleep(arena: Arena) -> list[Contest]:
 def _asleep(arena: Arena, store: str) -> dict[str, Any]:
     count = arena.size("sleepers" if store == "SQLite" else "fewer")
     program = ours("bench._sleepers", arena.place(store), str(count), str(arena.size("idle")))
-    [found] = told([program], arena.folder)
+    [found] = told([program], arena.folder, patience=LONG)
     return found

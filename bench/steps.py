@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
         "batches": Size(10, 10, "times that many, of ours in a round"),
         "one_by_one": Size(30, 100, "workflows one at a time"),
     }
-    return compete(__doc__, argv, {"race": race, "processes": processes}, rounds=3, sizes=sizes)
+    return compete(__name__, argv, {"race": race, "processes": processes}, rounds=3, sizes=sizes)
 
 
 def race(arena: Arena) -> list[Contest]:
