@@ -93,7 +93,7 @@ def picture(title: str, contests: list[dict[str, Any]]) -> str:
         better = "less is better" if contest["less"] else "more is better"
         lines.append(
             f'<text class="head" x="12" y="{y + 18}">{escape(contest["name"])}'
-            f'<tspan class="soft" font-weight="400">  {escape(contest["unit"])}, {better}</tspan></text>'
+            f'<tspan class="soft" dx="10" font-weight="400">{escape(contest["unit"])}, {better}</tspan></text>'
         )
         y += HEAD
         lines += _bars(contest, y)
@@ -127,7 +127,7 @@ def _bars(contest: dict[str, Any], y: int) -> Iterator[str]:
         value = in_range(entry["value"], 0, 0, many=False)
         yield (
             f'<text x="{NAMES + 14 + max(high, length):.1f}" y="{middle + 4}">{value}'
-            f'<tspan class="soft">{_compared(contest, entry)}</tspan></text>'
+            f'<tspan class="soft" dx="8">{_compared(contest, entry)}</tspan></text>'
         )
         y += ROW
 
@@ -136,7 +136,7 @@ def _compared(contest: dict[str, Any], entry: dict[str, Any]) -> str:
     if "ratio" not in entry:
         return ""
     ratio = in_range(entry["ratio"], 0, 0, many=False)
-    return f"  × {ratio}" if contest["grows"] else f"  outlast × {ratio}"
+    return f"× {ratio}" if contest["grows"] else f"outlast × {ratio}"
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ PEERS = {  # who: (package, program, the store that it is on)
     "DBOS, SQLite in WAL mode": ("dbos", "dbos_steps", "SQLite"),
     "LangGraph, SQLite": ("langgraph", "langgraph_steps", "SQLite"),
     "DBOS, PostgreSQL": ("dbos", "dbos_steps", "PostgreSQL"),
+    "DBOS, PostgreSQL, 8 threads": ("dbos", "dbos_steps", "PostgreSQL"),
     "Absurd, PostgreSQL": ("absurd", "absurd_steps", "PostgreSQL"),
     "LangGraph, PostgreSQL": ("langgraph", "langgraph_steps", "PostgreSQL"),
     "sayiir, PostgreSQL": ("sayiir", "sayiir_steps", "PostgreSQL"),
@@ -42,6 +43,7 @@ AIMS = {  # × steps a second with many at once, × latency of one at a time
     ("SQLite", "DBOS, SQLite in WAL mode"): (100.0, 8.0),
     ("SQLite", "Restate"): (10.0, 1.0),
     ("PostgreSQL", "DBOS, PostgreSQL"): (60.0, 5.0),
+    ("PostgreSQL", "DBOS, PostgreSQL, 8 threads"): (60.0, 5.0),
     ("PostgreSQL", "Restate"): (6.0, 1.0),
     ("Redis", "DBOS, SQLite"): (60.0, 5.0),
     ("Redis", "Restate"): (6.0, 1.0),
@@ -141,7 +143,8 @@ def _theirs(arena: Arena, who: str) -> Round:
         place = place.replace(".db", ".wal")
     # One batch of them takes longer than ten of ours.
     sizes = (arena.size("at_once"), 1, arena.size("one_by_one"))
-    found = _round(arena, theirs(package, program, place, *map(str, sizes)))
+    extra = ["threads"] if who.endswith("threads") else []
+    found = _round(arena, theirs(package, program, place, *map(str, sizes), *extra))
     return _counted(arena, place, found, *sizes)
 
 
