@@ -83,7 +83,7 @@ def in_words(contest: Contest) -> str:
         if aim is not None:
             told = "reached" if contest.reached(aim) else "MISSED"
             bound = "at most " if contest.less and (contest.grows or not aim.against) else ""
-            text += f" (aim {bound}{aim.wanted:,.4g}: {told})"
+            text += f" (aim {bound}{aim.wanted:,g}: {told})"
         lines.append(f"{text}   [{entry.settings}]" if entry.settings else text)
     lines += [f"  {who:34} not measured: {why}" for who, why in contest.left_out.items()]
     return "\n".join(lines)

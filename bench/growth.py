@@ -39,7 +39,7 @@ LEAST = 1_000
 BATCH = 500
 TIMES = 20
 EARLY, WINDOW = 10, 200
-TAKEN = 50
+TAKEN, TAKES = 50, 3
 MIB = 2**20
 FLAT = 2.0
 """How many times more is still no growth."""
@@ -99,6 +99,7 @@ async def _runs(arena: Arena, name: str, place: str) -> list[Contest]:
                 await (await app.start(ten_steps, 1)).result()
 
             for what, act in (("a page of 50", page), ("one by its id", one), ("ten steps", whole)):
+                await seconds(act, 5)  # the first is what the others are compared with: not cold
                 values = [await seconds(act, TIMES) * 1000 for _ in range(arena.rounds)]
                 found.setdefault(what, {})[count] = values
     return [
@@ -238,7 +239,7 @@ async def _payload(arena: Arena, name: str, place: str) -> Contest:
                 if await (await app.start(carry, size)).result() != size:
                     raise AssertionError("a wrong result")
 
-            await whole()
+            await seconds(whole, 5)  # the first is what the others are compared with: not cold
             found[size] = [await seconds(whole, 5) * 1000 for _ in range(arena.rounds)]
     entries = [Entry(f"outlast, {size:,} B", values, settings) for size, values in found.items()]
     return Contest(f"a step that returns so much, {name}", "ms", entries, less=True, grows=True)
@@ -255,13 +256,16 @@ def backlog(arena: Arena) -> list[Contest]:
 async def _backlog(arena: Arena, name: str, place: str) -> Contest:
     found: dict[int, list[float]] = {}
     async with store_at(place) as store:
-        queue, there, settings = store.queue(), 0, settings_of(store)
+        queue, made, settings = store.queue(), 0, settings_of(store)
+        taken_of_each = (arena.rounds + 1) * TAKES * TAKEN
+        taken_before = 0
         for count in tens(LEAST, arena.size("backlog")):
             arena.say(f"{name}: {count:,} tasks wait")
-            for first in range(there, count, BATCH):
-                numbers = range(first, min(first + BATCH, count))
+            end = taken_before + count + taken_of_each  # so many wait when the last is taken
+            for first in range(made, end, BATCH):
+                numbers = range(first, min(first + BATCH, end))
                 await queue.enqueue("bench", [Task(id=f"t-{n}", input=Raw(b"7")) for n in numbers])
-            there = count
+            made, taken_before = end, taken_before + taken_of_each
 
             async def take() -> None:
                 taken = await queue.take_many(
@@ -271,5 +275,6 @@ async def _backlog(arena: Arena, name: str, place: str) -> Contest:
                     raise AssertionError("tasks are missing")
                 await store.send([], finishes=[one.claim for one in taken])
 
-            found[count] = [await seconds(take, 3) / TAKEN * 1e6 for _ in range(arena.rounds)]
+            await seconds(take, TAKES)
+            found[count] = [await seconds(take, TAKES) / TAKEN * 1e6 for _ in range(arena.rounds)]
     return _grown(f"a task when so many wait, {name}", "µs", found, "tasks", settings)
