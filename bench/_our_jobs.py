@@ -1,4 +1,5 @@
-"""Tiny jobs of ours: as tasks in a queue, and as runs of a workflow of one step."""
+"""Tiny jobs of ours: as tasks in a queue that a function is called for, and as runs of a workflow of one
+step."""
 
 from __future__ import annotations
 
@@ -6,10 +7,13 @@ import asyncio
 import time
 from typing import NamedTuple
 
+import msgspec
+from msgspec import Raw
+
 import outlast
 from bench._arena import made_ready
-from outlast.model import Task
-from outlast.ports import Store
+from outlast.model import Delivery, Task
+from outlast.ports import Queue, Store
 
 
 class Jobs(NamedTuple):
@@ -67,11 +71,26 @@ async def _begin(client: outlast.App, number: int) -> None:
     await client.start(job, number, id=f"job-{number}", here=False)
 
 
+async def work(number: int) -> None:  # noqa: ARG001 - what a job is about
+    """Do next to nothing, and count that."""
+    global done
+    done -= 1
+
+
+HANDLERS = {"job": work}
+
+
 async def as_tasks(store: Store, count: int) -> Jobs:
-    """Put so many tasks into a queue, then take them, do them, and acknowledge what is done."""
+    """Put so many tasks into a queue, then take them, call a function for each, and acknowledge those
+    for which it has returned."""
+    global done
+    done = count
     async with store:
         queue = store.queue()
-        tasks = [Task(id=f"job-{number}", name="job") for number in range(count)]
+        tasks = [
+            Task(id=f"job-{number}", name="job", input=Raw(b'{"number":%d}' % number))
+            for number in range(count)
+        ]
         with made_ready():
             begun = time.perf_counter()
             for first in range(0, count, TOGETHER):
@@ -82,7 +101,21 @@ async def as_tasks(store: Store, count: int) -> Jobs:
                 taken = await queue.take_many(
                     ["jobs"], owner="worker", visibility=LEASE, limit=TOGETHER
                 )
-                await store.send([], finishes=[delivery.claim for delivery in taken])
-                left -= len(taken)
+                finished = [one.claim for one in taken if await _is_done(queue, one)]
+                await store.send([], finishes=finished)
+                left -= len(finished)
             ended = time.perf_counter()
+    if done:
+        raise AssertionError(f"{done} jobs were not done")
     return Jobs(added - begun, ended - added)
+
+
+async def _is_done(queue: Queue, delivery: Delivery) -> bool:
+    """Call the function that a task names with what it carries; one that fails is handed out again."""
+    try:
+        task = delivery.task
+        await HANDLERS[task.name](**msgspec.json.decode(task.input or b"{}"))
+    except Exception:  # noqa: BLE001 - whatever a function raises
+        await queue.nack(delivery.claim, delay=1.0)
+        return False
+    return True

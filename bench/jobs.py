@@ -5,8 +5,8 @@ sqlite     huey, on a file each
 postgres   procrastinate, and a bare loop of SELECT … FOR UPDATE SKIP LOCKED, on one server with its
            durability as it comes
 
-Ours are done in two ways. As *tasks* they are in a queue, as theirs are: taken under a lease,
-acknowledged when done. As *runs* each is a durable workflow of one step, with a history, and more
+Ours are done in two ways. As *tasks* they are in a queue, as theirs are: taken under a lease, a function
+called for each with what it carries, acknowledged when that has returned. As *runs* each is a durable workflow of one step, with a history, and more
 than the others promise. The clock runs from the first job that is added to the last that is done, in
 one process.
 

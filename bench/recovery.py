@@ -40,10 +40,13 @@ NEEDED = 2.0
 
 
 class Crash(NamedTuple):
-    """Seconds from the kill to the end of all, and steps that were begun again."""
+    """Seconds from the kill to the end of all, steps that were running at the kill at most (the last
+    that each workflow had begun), steps that were begun again, and those of them that were not running."""
 
     seconds: float
+    running: int
     repeated: int
+    without_reason: int
 
 
 def main(argv: list[str]) -> int:
@@ -88,10 +91,15 @@ def _contests(
 
     def entries(value: Callable[[Crash], float]) -> list[Entry]:
         return [
-            Entry(who, [value(one) for one in crashes], settings.get(who, "its own executor id"))
+            Entry(who, [value(one) for one in crashes], settings[who])
             for who, crashes in rounds.items()
         ]
 
+    for who, crashes in rounds.items():
+        told = ", ".join(f"{one.without_reason} of {one.repeated}" for one in crashes)
+        running = max(one.running for one in crashes)
+        note = f"at most {running} were running; begun again though not running: {told}"
+        settings[who] = f"{settings.get(who, 'its own executor id')}; {note}"
     name = f"{count} workflows, kill -9, {store}"
     soon, few = [Aim(NEEDED + (0 if is_told else lease))], [Aim(float(count))]
     seconds, repeated = entries(lambda one: one.seconds), entries(lambda one: float(one.repeated))
@@ -134,6 +142,7 @@ def _crash(arena: Arena, place: str, program: Callable[..., list[str]]) -> Crash
         ended = first.wait()
     if not started.exists() or ended == 0:
         raise PeerMissing(f"it ended before it could be killed: {_last_line(errors)}")
+    last = _last(ledger)
     killed = time.perf_counter()
     second = life("resume")
     try:
@@ -144,7 +153,7 @@ def _crash(arena: Arena, place: str, program: Callable[..., list[str]]) -> Crash
     finally:
         second.kill()
         second.wait()
-    return _counted(ledger, count, time.perf_counter() - killed)
+    return _counted(ledger, count, time.perf_counter() - killed, last)
 
 
 def _restate(arena: Arena) -> Crash:
@@ -171,6 +180,7 @@ def _restate(arena: Arena) -> Crash:
         if problems or not thread.is_alive():
             raise PeerMissing(f"it ended before it could be killed: {problems}")
         handler.kill()
+        last = _last(ledger)
         killed = time.perf_counter()
         other = start_handler(arena.folder, server.handler_port, ledger)
         try:
@@ -180,7 +190,7 @@ def _restate(arena: Arena) -> Crash:
             other.kill()
         if thread.is_alive() or problems:
             raise PeerMissing(f"not all came to their end: {problems}")
-    return _counted(ledger, count, seconds)
+    return _counted(ledger, count, seconds, last)
 
 
 def _last_line(errors: Path) -> str:
@@ -202,8 +212,17 @@ def _wait_until_half(ledger: Path, count: int, is_over: Callable[[], bool]) -> N
         pause.wait(LOOK)
 
 
-def _counted(ledger: Path, count: int, seconds: float) -> Crash:
+def _last(ledger: Path) -> dict[str, str]:
+    """The last step that each workflow had begun."""
+    return dict(line.split() for line in ledger.read_text(encoding="utf-8").splitlines())
+
+
+def _counted(ledger: Path, count: int, seconds: float, last: dict[str, str]) -> Crash:
     begun = Counter(ledger.read_text(encoding="utf-8").splitlines())
     if len(begun) != count * STEPS:
         raise PeerMissing(f"{len(begun)} of {count * STEPS} steps were done")
-    return Crash(seconds, sum(begun.values()) - len(begun))
+    again = {line: times - 1 for line, times in begun.items() if times > 1}
+    idle = sum(
+        times for line, times in again.items() if last.get(line.split()[0]) != line.split()[1]
+    )
+    return Crash(seconds, len(last), sum(again.values()), idle)

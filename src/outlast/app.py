@@ -7,11 +7,10 @@ from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from msgspec import Raw
-
 from outlast.api import Step, Workflow
 from outlast.api.reachable import reachable
 from outlast.client import RunHandle
+from outlast.client.enlisted import Enlisted
 from outlast.client.moves import unless_moved
 from outlast.client.starting import Starting
 from outlast.codecs import JsonCodec
@@ -24,9 +23,8 @@ from outlast.model.claim import check_ttl
 from outlast.model.commit import Creation
 from outlast.model.flow import Flow, check_flow
 from outlast.model.ids import SCHEDULE_OF, check_id, new_id
-from outlast.model.payloads import WorkflowStarted, payload_of
 from outlast.model.place import STARTS, InQueue
-from outlast.model.run import Attribute, Run
+from outlast.model.run import Attribute
 from outlast.model.worker import Worker
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
@@ -114,6 +112,7 @@ class App(Starting):
             owner=self._engine.owner,
             lease=lease,
             leases=self._engine.leases,
+            losses=self._engine.losses,
             concurrency=concurrency or STEPS_AT_ONCE,
         )
         named = list(queues)
@@ -200,7 +199,8 @@ class App(Starting):
                 for flow in self._ruled:
                     await queue.declare_flow(flow)
 
-    async def _queued(self) -> None:
+    async def expect_queued(self) -> None:
+        """Something is about to wait in a queue: this process should look for it."""
         await self._doorman.want()
 
     def _word(self) -> Worker:
@@ -283,26 +283,12 @@ class App(Starting):
             await self._same_or_raise(definition, args, kwargs, run_id)
         return RunHandle(self, run_id)
 
-    async def _same_or_raise(
-        self, definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str
-    ) -> None:
-        run = await self.get(run_id)
-        if run.workflow == definition.name:
-            # Compared as values, not as text: a set has no order of its own.
-            _, *given = definition.signature.encode_call(self._codec, args, kwargs)
-            for input in await self._inputs(run):
-                if given == [*definition.signature.decode_call(self._codec, input)]:
-                    return
-        raise RunExists(run_id, run.uid)
-
-    async def _inputs(self, run: Run) -> list[Raw]:
-        """What a run was started with: its input, and if it has continued as new, the first."""
-        inputs = [] if run.input is None else [run.input]
-        for event in await self._store.history(run.id, limit=1):
-            started = payload_of(event)
-            if isinstance(started, WorkflowStarted) and started.origin is not None:
-                inputs.append(started.origin)
-        return inputs
+    def on(self, transaction: Any) -> Enlisted:
+        """This app inside a transaction of yours on the database of its store: what is started, sent
+        and queued through it is committed, or not, with your own data. `transaction` is what
+        `Store.on` takes: a connection that has begun one or, on SQLAlchemy, a session."""
+        workflows = self._engine.workflows
+        return Enlisted(self, self._store.on(transaction), codec=self._codec, workflows=workflows)
 
     def handle(self, run_id: str) -> RunHandle[Any]:
         """The handle of a run that was started earlier or elsewhere."""

@@ -35,6 +35,7 @@ from outlast.api import (
 )
 from outlast.app import App as AsyncApp
 from outlast.client import RunHandle as AsyncRunHandle
+from outlast.client.enlisted import Enlisted as AsyncEnlisted
 from outlast.engine.bridge import current_bridge
 from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.region import Stop
@@ -158,6 +159,31 @@ class RunHandle(Generic[T]):
         return self._call(self._run.update(name, value, type, **options))
 
 
+class Enlisted:
+    """What `App.on` gives: the app inside a transaction of yours, as `outlast.App.on` does it."""
+
+    def __init__(
+        self, call: Callable[[Coroutine[Any, Any, Any]], Any], enlisted: AsyncEnlisted
+    ) -> None:
+        self._call = call
+        self._enlisted = enlisted
+
+    def start(self, workflow: Workflow[..., R], *args: Any, **options: Any) -> RunHandle[R]:
+        """Start a run with the transaction."""
+        run = self._call(self._enlisted.start(workflow, *args, **options))
+        return RunHandle(self._call, run)
+
+    def signal(
+        self, run_id: str, name: str, value: Any = None, *, dedup: str | None = None
+    ) -> None:
+        """Send a signal with the transaction."""
+        self._call(self._enlisted.signal(run_id, name, value, dedup=dedup))
+
+    def cancel(self, run_id: str, reason: str = "cancelled") -> None:
+        """Ask a run to stop, with the transaction."""
+        self._call(self._enlisted.cancel(run_id, reason))
+
+
 class App:
     """`outlast.App` for synchronous programs; safe to use from several threads."""
 
@@ -213,6 +239,10 @@ class App:
         """Start a run; see `outlast.App.start`."""
         return RunHandle(self._call, self._call(self._opened.start(workflow, *args, **options)))
 
+    def on(self, transaction: Any) -> Enlisted:
+        """This app inside a transaction of yours; see `outlast.App.on`."""
+        return Enlisted(self._call, self._opened.on(transaction))
+
     def handle(self, run_id: str) -> RunHandle[Any]:
         """The handle of a run that was started earlier or elsewhere."""
         return RunHandle(self._call, self._opened.handle(run_id))
@@ -262,9 +292,9 @@ class App:
         """Begin a new run that shares another one's history up to a step; see `outlast.App.fork`."""
         return RunHandle(self._call, self._call(self._opened.fork(run_id, step, **options)))
 
-    def delete(self, run_id: str) -> bool:
+    def delete(self, run_id: str, *, uid: str | None = None) -> bool:
         """Remove a run and all it owns; whether it was there."""
-        return bool(self._call(self._opened.delete(run_id)))
+        return bool(self._call(self._opened.delete(run_id, uid=uid)))
 
     @property
     def _opened(self) -> AsyncApp:

@@ -88,10 +88,14 @@ class Nemesis:
     async def _undisturbed(self, what: str) -> Slot:
         """A worker to whom nothing is being done. At least half are left alone at any time."""
         slots = self._hand.slots
-        needs = {"cut": "proxy", "part": "proxy", "clock": "clock"}.get(what, "life")
+        needs = {"cut": "proxy", "part": "proxy", "clock": "clock", "wire": "network"}.get(
+            what, "life"
+        )
         while True:
             free = [slot for slot in slots if not slot.disturbed]
             fit = [slot for slot in free if getattr(slot, needs) is not None]
+            if what == "kill":  # the death of one that holds nothing shows nothing
+                fit = [slot for slot in fit if slot.at_work]
             if fit and 2 * len(free) > len(slots):
                 return self._chance.choice(fit)
             await asyncio.sleep(0.05)
@@ -104,6 +108,7 @@ class Nemesis:
             "grip": self._grip,
             "cut": self._cut,
             "part": self._part,
+            "wire": self._wire,
         }
         if self._hand.place.OWN_CLOCK:
             to_one["clock"] = self._clock
@@ -182,6 +187,16 @@ class Nemesis:
         else:
             upstream = self._chance.random() < 0.5
             slot.proxy.arm(left=self._chance.randrange(1, 6000), upstream=upstream)
+
+    async def _wire(self, slot: Slot) -> None:
+        """Its wire is pulled out past the lease, and put in again: what was sent meanwhile is lost,
+        or comes late, as the kernel has it."""
+        assert slot.network is not None
+        slot.network.pull()
+        try:
+            await asyncio.sleep(LEASE * self._chance.uniform(1.1, 2.0))
+        finally:
+            slot.network.plug()
 
     async def _part(self, slot: Slot) -> None:
         """Nothing gets through, in either direction; afterwards what was held back may, or not."""

@@ -23,6 +23,7 @@ from msgspec import Struct
 from outlast.testing.checker import Dump, Op
 from tests.chaos.ledgers import Fault, read_ops, read_stalls
 from tests.chaos.nemesis import Nemesis
+from tests.chaos.network import Network
 from tests.chaos.places import Place, opened
 from tests.chaos.workers import ROOT, Clockwork, Slot
 from tests.chaos.workflows import ALL_KINDS
@@ -53,6 +54,8 @@ class Round:
     ) -> None:
         self._kind = kind
         self._clocks = clocks and Clockwork.library() is not None
+        self._wires = Network.missing() is None
+        self._networks: list[Network] = []
         self._folder = folder
         self._chance = random.Random(seed)
         self._workers = workers
@@ -76,7 +79,8 @@ class Round:
             listening = await self._begin_client()
             await self._until(lambda: self._ended > 0)  # all have opened the store
             every = runs / (faults + 1)
-            kinds = [one for one in self.place.FAULTS if one != "clock" or self._clocks]
+            absent = {"clock": not self._clocks, "wire": not self._wires}
+            kinds = [one for one in self.place.FAULTS if not absent.get(one, False)]
             nemesis = Nemesis(self, self._chance, kinds, faults=faults, every=every)
             striking = asyncio.create_task(nemesis.strike())
             watching = asyncio.create_task(self._refill())
@@ -100,6 +104,8 @@ class Round:
                 slot.kill()
             for proxy in proxies:
                 await proxy.stop()
+            for network in self._networks:
+                await asyncio.to_thread(network.remove)
             await asyncio.to_thread(self.place.stop)
 
     # -- what the nemesis needs ---------------------------------------------------------------
@@ -125,15 +131,18 @@ class Round:
         shared = Clockwork(self._folder / "clock") if self._clocks else None
         self._client_clock = None if self.place.OWN_CLOCK else shared
         for number in range(self._workers):
-            url, proxy = self.place.url, None
+            url, proxy, network = self.place.url, None, None
             if "cut" in self.place.FAULTS and number % 2:
                 proxy = Proxy(self.place.url)
-                url = await proxy.start()
+                if "wire" in self.place.FAULTS and self._wires:
+                    network = Network()
+                    self._networks.append(network)
+                url = await proxy.start(*([] if network is None else [network.near]))
                 proxies.append(proxy)
             clock = shared
             if shared is not None and self.place.OWN_CLOCK:  # half of them will do
                 clock = None if number % 2 else Clockwork(self._folder / f"clock-{number}")
-            slot = Slot(number, self._folder, url, self.place.environment, proxy, clock)
+            slot = Slot(number, self._folder, url, self.place.environment, proxy, clock, network)
             self.slots.append(slot)
             self.fill(slot)
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from tests.chaos.network import Network
 from tests.faults.proxy import Proxy
 from tools.serving.system import ServerMissing, program
 
@@ -66,10 +67,12 @@ class Slot:
         environment: dict[str, str],
         proxy: Proxy | None,
         clock: Clockwork | None,
+        network: Network | None = None,
     ) -> None:
         self.number = number
         self.proxy = proxy
         self.clock = clock
+        self.network = network
         self.life = 0
         self.disturbed = False
         self.problems: list[str] = []
@@ -89,15 +92,22 @@ class Slot:
             **self._environment,
             **({} if self.clock is None else self.clock.environment()),
         }
+        enter = [] if self.network is None else self.network.enter()
         with (self._folder / f"{life}.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "outlast.cli", "worker", "tests.chaos.worker:app"],
+                [*enter, sys.executable, "-m", "outlast.cli", "worker", "tests.chaos.worker:app"],
                 env={**os.environ, **ours},
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
+
+    @property
+    def at_work(self) -> bool:
+        """Whether its worker has asked the store for something."""
+        ops = self._folder / f"{self.life}.ops"
+        return ops.exists() and ops.stat().st_size > 0
 
     def kill(self) -> None:
         """`kill -9`, and wait until it is gone."""

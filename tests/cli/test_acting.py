@@ -110,6 +110,10 @@ def test_bulk_actions_can_be_looked_at_first_and_repeated(outlast: Invoke) -> No
         "order-sleeps",
     }
     assert "3 in all; nothing was changed" in done.stderr
+    done = outlast("resume", "--where", "workflow:checkout", "--dry-run")
+    would = {run["id"]: run["would"] for run in records(done.stdout)}
+    assert (would["order-halts"], would["order-done"]) == ("resume", "refuse")
+    assert "would refuse; nothing was changed" in done.stderr
     assert outlast("ls").stdout == before
     done = outlast("terminate", "--where", "status:open", "--yes")
     assert "3 runs match in sqlite:///outlast.db" in done.stderr

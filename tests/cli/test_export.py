@@ -11,13 +11,14 @@ import pytest
 from msgspec import Raw
 
 from outlast.cli.codes import Exit
-from outlast.cli.exports import tree_of, write
+from outlast.cli.exports import write
 from outlast.cli.redaction import Redaction
 from outlast.model.commit import Commit
 from outlast.model.event import Event
 from outlast.model.fact import Fact
 from outlast.model.payloads import MapCompleted, MapStarted, WorkflowStarted, to_event
 from outlast.model.run import Run
+from outlast.moving import gather
 from outlast.ports.histories import accepted
 from outlast.urls import resolve
 from tests.cli.conftest import Invoke
@@ -28,7 +29,10 @@ def test_what_comes_back_is_what_left(outlast: Invoke) -> None:
     """Record, history and children of an ended run are equal in the other store."""
     assert outlast("export", "order-lost", "-o", "lost.outlast").exit_code == 0
     done = outlast("import", "lost.outlast", "--store", "sqlite:///copy.db")
-    assert records(done.stdout) == [{"id": "order-lost", "runs": 2}]
+    restored = {"id": "order-lost", "runs": 2, "written": 2, "waiting": 0}
+    assert records(done.stdout) == [restored]
+    done = outlast("import", "lost.outlast", "--store", "sqlite:///copy.db")
+    assert records(done.stdout) == [{**restored, "written": 0}]
     for run_id in ("order-lost", "order-lost~child.pack"):
         copy = outlast("show", run_id, "--history", "--store", "sqlite:///copy.db").stdout
         assert copy == outlast("show", run_id, "--history").stdout
@@ -54,8 +58,15 @@ def test_a_run_that_had_not_ended_comes_in_paused(outlast: Invoke) -> None:
 
 
 def test_a_run_that_is_there_is_not_replaced(outlast: Invoke) -> None:
-    """Importing into the store it came from is refused, and changes nothing."""
+    """The same life again changes nothing; another life under that id is refused."""
     outlast("export", "order-done", "-o", "done.outlast")
+    before = outlast("ls").stdout
+    done = outlast("import", "done.outlast")
+    assert [one["written"] for one in records(done.stdout)] == [0]
+    assert outlast("ls").stdout == before
+    outlast("rm", "order-done", "--yes")
+    order = ("--input", '{"order": "again"}', "--id", "order-done")
+    assert outlast("start", "checkout", "--app", "shop:app", *order).exit_code == 0
     before = outlast("ls").stdout
     done = outlast("import", "done.outlast")
     assert done.exit_code == Exit.REFUSED
@@ -125,7 +136,7 @@ def test_facts_travel_and_are_redacted_with_their_names(outlast: Invoke, shop: P
         )
         async with resolve("sqlite:///outlast.db") as store:
             accepted((await store.commit([commit]))[0])
-            runs = [one async for one in tree_of(store, await store.get("big"))]
+            runs = await gather(store, "big")
             with (shop / "big.outlast").open("wb") as file:
                 write(file, runs, Redaction(("card",)), await store.now())
         return fact

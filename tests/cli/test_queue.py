@@ -13,10 +13,14 @@ import pytest
 
 from outlast.cli.codes import Exit
 from outlast.model import Delivery, Task, Worker
+from outlast.model.ids import new_id
 from outlast.ports.queue import Queue
-from outlast.stores.sqlite import SqliteStore
+from outlast.ports.store import Store
+from outlast.urls import resolve
 from tests.cli.conftest import Invoke
 from tests.cli.stage import environment, records
+from tests.postgres.places import ask, direct
+from tests.redis.servers import SINGLE, own_prefix, url_of
 
 T = TypeVar("T")
 
@@ -70,7 +74,7 @@ def test_impossible_rules(outlast: Invoke, args: tuple[str, ...], told: str) -> 
 
 
 STUDIO = """
-import asyncio, outlast
+import asyncio, os, outlast
 
 @outlast.step(queue="gpu", key=lambda film: film)
 async def render(film: str) -> str:
@@ -81,7 +85,7 @@ async def produce(film: str) -> str:
     return await render(film)
 
 async def main() -> None:
-    async with outlast.App("sqlite:///outlast.db", workflows=[produce]) as app:
+    async with outlast.App(os.environ["STUDIO_STORE"], workflows=[produce]) as app:
         await app.start(produce, "heist", id="film")
         bell = app.store.notifier
         while True:
@@ -94,28 +98,40 @@ asyncio.run(main())
 """
 
 
-def test_why_looks_for_a_queued_step_in_its_queue(outlast: Invoke, shop: Path) -> None:
+@pytest.mark.parametrize(
+    "url", [None, *(pytest.param(kind, marks=pytest.mark.server) for kind in ("postgres", "redis"))]
+)
+def test_why_looks_for_a_queued_step_in_its_queue(
+    outlast: Invoke, shop: Path, monkeypatch: pytest.MonkeyPatch, url: str | None
+) -> None:
     """A queue that is paused, that nobody serves, that is full; a step that a worker has, that was
-    handed back, that died: each is told, with what to type."""
+    handed back, that died: each is told, with what to type, on every store."""
+    place, name = "sqlite:///outlast.db", f"cli{new_id().replace('-', '')}"
+    if url == "postgres":
+        asyncio.run(ask(f'CREATE DATABASE "{name}"'))
+        place = f"{direct().rpartition('/')[0]}/{name}"
+    elif url == "redis":
+        place = f"{url_of(SINGLE)}?prefix={own_prefix()}"
+    monkeypatch.setenv("OUTLAST_STORE", place)
 
     def why(told: str, command: str) -> None:
         [reason] = records(outlast("why", "film").stdout)
         assert told in reason["why"]
         assert command in reason["commands"]
 
-    async def at(act: Callable[[SqliteStore, Queue], Awaitable[T]]) -> T:
-        async with SqliteStore(shop / "outlast.db") as store, store.queue() as queue:
+    async def at(act: Callable[[Store, Queue], Awaitable[T]]) -> T:
+        async with resolve(place) as store, store.queue() as queue:
             return await act(store, queue)
 
-    async def take(_: SqliteStore, queue: Queue) -> Delivery:
+    async def take(_: Store, queue: Queue) -> Delivery:
         found = await queue.take("gpu/render", owner="w1", visibility=600)
         assert found is not None
         return found
 
-    async def serve(store: SqliteStore, _: Queue) -> None:
+    async def serve(store: Store, _: Queue) -> None:
         await store.present(Worker(owner="w1", queues=("gpu/render",)), 600)
 
-    async def another(_: SqliteStore, queue: Queue) -> Delivery:
+    async def another(_: Store, queue: Queue) -> Delivery:
         await queue.enqueue("gpu/other", [Task(queue="gpu/other", key="heist")])
         found = await queue.take("gpu/other", owner="w1", visibility=600)
         assert found is not None
@@ -123,7 +139,9 @@ def test_why_looks_for_a_queued_step_in_its_queue(outlast: Invoke, shop: Path) -
 
     outlast("queue", "pause", "gpu")
     (shop / "studio.py").write_text(STUDIO)
-    subprocess.run([sys.executable, "studio.py"], cwd=shop, env=environment(), check=True)
+    subprocess.run(
+        [sys.executable, "studio.py"], cwd=shop, env=environment(STUDIO_STORE=place), check=True
+    )
     why("Step 'render' waits since", "outlast queue resume gpu")
     why("in queue 'gpu', which is paused.", "outlast queue show gpu")
 
@@ -140,16 +158,22 @@ def test_why_looks_for_a_queued_step_in_its_queue(outlast: Invoke, shop: Path) -
     asyncio.run(at(lambda _, queue: queue.ack(other.claim)))
 
     taken = asyncio.run(at(take))
-    why("A worker has taken step 'render' from queue 'gpu'.", "outlast workers")
+    why("Worker 'w1' has taken step 'render' from queue 'gpu', and has it until", "outlast workers")
     asyncio.run(at(lambda _, queue: queue.nack(taken.claim)))
     why("no worker has taken it", "outlast queue show gpu")
     again = asyncio.run(at(take))
-    why("from queue 'gpu', for the 2. time.", "outlast workers")
+    why("from queue 'gpu', for the 2. time, and has it until", "outlast workers")
     asyncio.run(at(lambda _, queue: queue.nack(again.claim, requeue=False)))
     why("is dead in queue 'gpu' since", f"outlast dead redrive gpu/render {again.task.id}")
+    for asked in ([], ["gpu"], ["gpu/render"]):
+        [dead] = records(outlast("dead", "ls", *asked).stdout)
+        assert dead["task"]["id"] == again.task.id
+    assert outlast("dead", "ls", "other").stdout == ""
     [redriven] = records(outlast("dead", "redrive", "gpu/render", again.task.id).stdout)
     assert redriven["redriven"] == 1
     why("no worker has taken it", "outlast queue show gpu")
+    if url == "postgres":
+        asyncio.run(ask(f'DROP DATABASE "{name}" WITH (FORCE)'))
 
 
 def test_a_queue_name_with_a_slash(outlast: Invoke) -> None:

@@ -6,15 +6,19 @@ import asyncio
 import shlex
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from outlast.cli.checkup import findings
+from outlast.cli.checkup.life import life_of
 from outlast.cli.codes import Exit
-from outlast.cli.commands import tail
-from outlast.model import Committed, Worker
+from outlast.model import Commit, Committed, Creation, Run, Task, Worker
 from outlast.moving.sealing import sealing
+from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
+from outlast.testing.clock import ManualClock
+from outlast.urls import resolve
 from tests.cli.conftest import Invoke
 from tests.cli.stage import records
 
@@ -79,7 +83,7 @@ def test_ls_counts_and_sorts(outlast: Invoke) -> None:
         (["ls", "--after", "nonsense!"], "is not a cursor"),
         (["ls", "--sort", "id", "-n", "-3"], "limit -3 is out of range"),
         (["ls", "--count", "-n", "10001"], "limit 10001 is out of range"),
-        (["ls", "--sort", "id", "--after", "nonsense!"], "leave one of them out"),
+        (["ls", "--sort", "id", "--after", "nonsense!"], "not by id: leave out --after"),
         (["db", "check", "-n", "-1"], "--limit is -1: with at least 1, something is checked"),
         (["lss"], "there is no command 'lss', did you mean `outlast ls`?"),
         (["ls", "--store", "mysql://x"], "does not name a store"),
@@ -212,10 +216,60 @@ def test_tail_goes_on_after_a_sequence_and_tells_how_the_run_ended(outlast: Invo
     assert {run["id"] for run in changed} == {"order-waits", "order-halts", "order-sleeps"}
 
 
-def test_tail_says_how_many_runs_it_follows(outlast: Invoke) -> None:
-    """Without a run, only the newest by creation are followed, and the help has their number."""
-    told = " ".join(outlast("tail", "--help").stdout.split())
-    assert f"the {tail.AT_ONCE} that were created last, and no older ones" in told
+def test_tail_leaves_no_change_out(outlast: Invoke) -> None:
+    """It begins with the 200 that changed last, and goes on with every run that changes, however old."""
+
+    async def crowd(*ids: str) -> None:
+        async with resolve("sqlite:///many.db") as store:
+            for id in ids:
+                await store.commit([Commit(run_id=id, create=Run(id=id), creation=Creation.UPSERT)])
+
+    def tail(*args: str) -> list[dict[str, Any]]:
+        done = outlast("tail", "--no-follow", "--store", "sqlite:///many.db", *args)
+        assert done.exit_code == 0, done.stderr
+        return records(done.stdout)
+
+    outlast("db", "upgrade", "--store", "sqlite:///many.db")
+    names = [f"r{number:03}" for number in range(230)]
+    asyncio.run(crowd(*names))
+    first = tail()
+    assert [run["id"] for run in first] == names[-200:]
+    asyncio.run(crowd("r003", "r001"))
+    changed = tail("--since", first[-1]["updated_at"])
+    assert [run["id"] for run in changed][-2:] == ["r003", "r001"]
+    assert len(tail("--since", "now-1h")) == 230
+    done = outlast("tail", "--since", "soon")
+    assert (done.exit_code, "'soon' is no time" in done.stderr) == (Exit.USAGE, True)
+    done = outlast("tail", "order-done", "--since", "now")
+    assert done.exit_code == Exit.USAGE
+
+
+def test_pages_go_on_in_every_order(outlast: Invoke) -> None:
+    """By creation and by the last change, up and down: each run once. What is asked by the last change
+    comes in that order. A cursor of one order is refused in another."""
+    outlast("signal", "order-waits", "nothing")
+    for sort in ("created", "-created", "updated", "-updated"):
+        field = f"{sort.removeprefix('-')}_at"
+        found: list[dict[str, Any]] = []
+        done = outlast("ls", "-n", "3", "--sort", sort)
+        while True:
+            found += records(done.stdout)
+            if "--after" not in done.stderr:
+                break
+            cursor = done.stderr.split("--after ")[1].split()[0]
+            done = outlast("ls", "-n", "3", "--sort", sort, "--after", cursor)
+        assert len(found) == len({run["id"] for run in found}) == 7
+        places = [(run[field], run["id"]) for run in found]
+        assert places == sorted(places, reverse=sort.startswith("-"))
+    done = outlast("ls", "-n", "2", "updated>now-1d")
+    places = [run["updated_at"] for run in records(done.stdout)]
+    assert places == sorted(places, reverse=True)
+    cursor = done.stderr.split("--after ")[1].split()[0]
+    assert outlast("ls", "updated>now-1d", "--after", cursor).exit_code == 0
+    refused = outlast("ls", "--sort", "created", "--after", cursor)
+    assert (refused.exit_code, "cursor of the order" in refused.stderr) == (Exit.USAGE, True)
+    refused = outlast("ls", "--sort", "id", "--after", cursor)
+    assert (refused.exit_code, "not by id" in refused.stderr) == (Exit.USAGE, True)
 
 
 WHY = [
@@ -309,6 +363,25 @@ def test_doctor_tells_of_the_dead_and_of_what_is_on_its_way(
     assert records(moved.stdout) == [{"moved": 3, "families": 2, "refused": 0}]
     assert outlast("doctor").exit_code == 0
     assert outlast("why", "order-sleeps", "--store", "sqlite:///other.db").exit_code == 0
+
+
+async def test_doctor_tells_of_steps_that_nobody_serves() -> None:
+    """A queued step that has been ready for minutes is a problem, until a worker serves its queue."""
+    clock = ManualClock()
+    async with MemoryStore(clock=clock) as store:
+        task = Task(id="t", run_id="film", queue="gpu/render", step="render")
+        await store.commit([Commit(run_id="film", create=Run(id="film"), tasks=(task,))])
+
+        async def problems() -> list[str]:
+            return [one.what async for one in life_of(store) if one.level == "problem"]
+
+        assert await problems() == []
+        clock.advance(120)
+        [told] = await problems()
+        assert "steps wait in queue gpu/render since 2m ago" in told
+        assert "run film" in told
+        await store.present(Worker(owner="w", queues=("gpu/render",)), 600)
+        assert await problems() == []
 
 
 def test_db_check_and_upgrade(outlast: Invoke, shop: Path) -> None:

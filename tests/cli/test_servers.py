@@ -55,7 +55,9 @@ def test_the_same_on_servers(filled: Path, tmp_path: Path, kind: str) -> None:
     done = piped(filled, "export", "order-done", "-o", str(tmp_path / "done.outlast"))
     assert done.returncode == 0, done.stderr
     told("rm", "--where", f"id:{prefix}*", "--yes")
-    assert told("import", "done.outlast") == [{"id": "order-done", "runs": 2}]
+    assert told("import", "done.outlast") == [
+        {"id": "order-done", "runs": 2, "written": 2, "waiting": 0}
+    ]
     mine = piped(filled, "show", "order-done", "--history").stdout
     assert piped(tmp_path, "show", "order-done", "--history", **variables).stdout == mine
     told("rm", "order-done")

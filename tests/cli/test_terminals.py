@@ -35,7 +35,7 @@ CALLS = {
     "workers": (["workers"], "no worker is running"),
     "move": (["move", "--to", "sqlite:///other.db", "-y"], "runs are in sqlite:///other.db now"),
     "frames": (["show", "order-lost~child.pack"], "  at shop.py:17 in ship"),
-    "dead": (["dead", "ls"], "no task of 'default' is dead"),
+    "dead": (["dead", "ls"], "no task is dead"),
     "export": (["export", "order-done"], "name a file with -o FILE"),
     "import": (["import", "shop.py", "--store", "sqlite:///b.db"], "not a file of `outlast export`"),
     "db": (["db", "check"], "runs read, 0 problems"),

@@ -16,6 +16,7 @@ from outlast.model.event import EventType
 from outlast.model.payloads import (
     MapProgress,
     StepFailed,
+    StepLost,
     StepProgress,
     StepStarted,
     payload_of,
@@ -110,7 +111,7 @@ def without_repeats(history: Iterable[Event]) -> list[str]:
                 return attempt > 1
             case StepFailed(will_retry=again):
                 return again
-            case StepProgress() | MapProgress():
+            case StepProgress() | StepLost() | MapProgress():
                 return True
         return False
 

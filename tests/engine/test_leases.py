@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -238,4 +239,83 @@ async def test_all_is_given_up_when_nobody_renews_any_more(
         await lost.wait()
     assert not leases.keeps(lease)
     assert "outlast-leases has ended" in caplog.text
+    await leases.close()
+
+
+class Fatal(BaseException):
+    """What no daemon foresees."""
+
+
+class Dying(Sibling):
+    """A connection whose first use ends the thread that uses it."""
+
+    opened = 1
+
+    async def renew(self, claims: Any, ttl: float, **options: Any) -> list[Claim | None]:
+        raise Fatal
+
+
+class OnceDying(MemoryStore):
+    """A store whose first sibling is fatal, and whose others are not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.siblings: list[Sibling] = []
+
+    def sibling(self) -> Sibling:
+        sibling = Sibling() if self.siblings else Dying()
+        sibling.opened = 1
+        self.siblings.append(sibling)
+        return sibling
+
+
+async def _renewed(leases: Leases, store: MemoryStore) -> None:
+    """Return when something that is held from now on was renewed."""
+    renewed = asyncio.Event()
+    claim = Claim(owner="w", token=2, claimed_at=store.clock.now())
+    asked = store.clock.monotonic() + 3600
+    lease = leases.hold(claim, asked=asked, renewed=renewed.set)
+    async with asyncio.timeout(60):
+        await renewed.wait()
+    leases.drop(lease)
+
+
+@pytest.mark.proves("I4")
+async def test_a_thread_that_dies_is_followed_by_another(caplog: pytest.LogCaptureFixture) -> None:
+    """What was held when it died is given up; what is held afterwards is renewed."""
+    store = OnceDying()
+    leases = Leases(store, 0.6)
+    await leases.open()
+    lost = asyncio.Event()
+    claim = Claim(owner="w", token=1, claimed_at=store.clock.now())
+    leases.hold(claim, asked=store.clock.monotonic() + 3600, lost=lost.set)
+    async with asyncio.timeout(60):
+        await lost.wait()
+        while len(store.siblings) < 2:  # noqa: ASYNC110 - it begins in a moment
+            await asyncio.sleep(0.01)
+    assert "outlast-leases has ended: Fatal()" in caplog.text
+    await _renewed(leases, store)
+    await leases.close()
+
+
+@pytest.mark.proves("I4")
+async def test_without_room_for_a_thread_leases_are_renewed_here(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On the main loop, which is better than not at all."""
+
+    class Store(OnceDying):
+        async def renew(self, claims: Any, ttl: float, **options: Any) -> list[Claim | None]:
+            return list(claims)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    store = Store()
+    leases = Leases(store, 0.6)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        await leases.open()
+    await _renewed(leases, store)
+    assert "on the main loop" in caplog.text
     await leases.close()

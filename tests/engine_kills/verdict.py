@@ -31,6 +31,7 @@ from outlast.model.payloads import (
     SignalReceived,
     StepCompleted,
     StepFailed,
+    StepLost,
     StepStarted,
     payload_of,
 )
@@ -152,14 +153,17 @@ def attempts(evidence: Evidence) -> Iterator[str]:
     """Attempts count up, end with a result, and are as few as policy and kills allow."""
     for run_id, dumped in evidence.final.runs.items():
         number, failed, over = Counter[str](), Counter[str](), set[str]()
+        lost = Counter[str]()
         for event in dumped.events:
             key, payload = event.step_name, payload_of(event)
             if isinstance(payload, StepStarted):
                 number[key] += 1
                 if payload.attempt != number[key] or key in over:
                     yield f"{run_id}: attempt {payload.attempt} of {key!r} is one too many"
-                if number[key] - failed[key] > MAX_INTERRUPTIONS:
+                if number[key] - failed[key] - lost[key] > MAX_INTERRUPTIONS:
                     yield f"{run_id}: {key!r} was cut off {MAX_INTERRUPTIONS} times and goes on"
+            elif isinstance(payload, StepLost):
+                lost[key] += 1
             elif isinstance(payload, StepFailed):
                 failed[key] += 1
                 if failed[key] > RETRY.attempts:

@@ -22,13 +22,13 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> str:
+    async def start(self, host: str = "127.0.0.1") -> str:
         """Listen; the URL to connect to."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, host, 0)
         port = self._server.sockets[0].getsockname()[1]
         parts = urlsplit(self._url)
         user = f"{parts.username}@" if parts.username else ""
-        return urlunsplit(parts._replace(netloc=f"{user}127.0.0.1:{port}"))
+        return urlunsplit(parts._replace(netloc=f"{user}{host}:{port}"))
 
     async def stop(self) -> None:
         """Cut everything."""

@@ -12,6 +12,7 @@ import pytest
 
 from outlast.model import Task
 from outlast.model.flow import Flow, Rate
+from outlast.model.ids import new_id
 from tests.flow.crew import QUEUES, Crew, Interval, Place, most_at_once
 from tests.postgres import places as postgres
 from tests.redis import servers as redis
@@ -33,7 +34,7 @@ def place_of(kind: str, folder: Path) -> Place:
         case "sqlite":
             return Place(kind, str(folder / "queue.db"))
         case "postgres":
-            return Place(kind, postgres.direct(), f"{postgres.SCHEMA}_flow")
+            return Place(kind, postgres.direct(), f"flow_{new_id().replace('-', '')}")
         case _:
             variable = redis.CLUSTER if kind == "redis-cluster" else redis.SINGLE
             return Place(kind, redis.url_of(variable), redis.own_prefix())

@@ -373,6 +373,34 @@ async def test_a_debounce_ends_some_time(store: str) -> None:
             await testing.debounce(billing, "a1", key="a", quiet=0)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"quiet": float("inf")},
+        {"quiet": float("nan")},
+        {"quiet": -1},
+        {"quiet": "30"},
+        {"quiet": None},
+        {"quiet": True},
+        {"at_most": "70"},
+        {"at_most": float("nan")},
+        {"at_most": -1},
+        {"at_most": 0},
+        {"key": ""},
+        {"key": 3},
+        {"queue": 3},
+        {"queue": "a/b"},
+    ],
+    ids=str,
+)
+async def test_a_debounce_that_cannot_be(wrong: dict[str, Any]) -> None:
+    """It is refused before anything is written."""
+    async with app(*WORKFLOWS, store="memory:") as testing:
+        with pytest.raises(UsageError):
+            await testing.debounce(billing, "a1", **{"key": "a", "quiet": 30, **wrong})
+        assert [run async for run in testing.find()] == []
+
+
 async def test_a_debounce_keeps_to_its_own(store: str) -> None:
     """Another workflow under the same key, and a run that happens to wait, are left alone; what was
     sent before its turn stays in its inbox."""

@@ -13,6 +13,7 @@ from outlast.model import (
     Activity,
     Change,
     Commit,
+    DeadTask,
     Entry,
     Event,
     Fact,
@@ -27,6 +28,7 @@ from outlast.model import (
 )
 from outlast.ports.store import Store
 
+DIED = datetime(2020, 1, 1, tzinfo=UTC)
 FAR_AWAY = datetime(2100, 1, 1, tzinfo=UTC)
 
 
@@ -92,6 +94,7 @@ async def furnish(store: Store) -> None:
                     Event(type="own", run_id="plain", data=Raw(b"[%d]" % n)) for n in (1, 2)
                 ),
                 tasks=tasks,
+                dead=(DeadTask(Task(id="lost", run_id="plain", queue="own"), "it burns", DIED),),
                 timers=timers,
                 facts=(Fact.of(b"a fact"), Fact.of(b"another")),
                 entries=(Entry(run_id="plain", step_id="s", action="completed"),),
@@ -121,13 +124,13 @@ async def _until(app: outlast.App, run_id: str, status: Status) -> None:
 async def look(store: Store) -> dict[str, dict[str, Any]]:
     """All runs that are here and not elsewhere, with everything that they own."""
     return {
-        run.id: await _owned(store, run)
+        run.id: await owned_by(store, run)
         async for run in store.find_all(RunQuery())
         if run.moved_to is None
     }
 
 
-async def _owned(store: Store, run: Run) -> dict[str, Any]:
+async def owned_by(store: Store, run: Run) -> dict[str, Any]:
     owned = await store.belongings(run.id)
     now = await store.now()
     due = run.runnable_at
@@ -150,6 +153,7 @@ async def _owned(store: Store, run: Run) -> dict[str, Any]:
         "receipts": set() if run.status.terminal else set(owned.receipts),
         "timers": [(one.id, one.fire_at, one.fired) for one in await store.timers(run.id)],
         "tasks": sorted((one.queue, one.id, one.uid, one.input) for one in owned.tasks),
+        "dead": [(one.task.queue, one.task.id, one.reason, one.died_at) for one in owned.dead],
         "keys": owned.keys,
         "facts": owned.facts,
         "entries": [(one.id, one.timestamp) for one in await store.entries(run.id)],

@@ -414,22 +414,22 @@ MUTANTS = [
     Mutant(
         "the oldest first",
         STORE,
-        "        found.sort(key=_position, reverse=True)",
-        "        found.sort(key=_position)",
+        "        found.sort(key=order.position, reverse=not order.rises)",
+        "        found.sort(key=order.position, reverse=order.rises)",
         TESTS,
     ),
     Mutant(
         "a page repeats the last run",
         STORE,
-        "if _position(run) < parse_cursor(query.after)]",
-        "if _position(run) <= parse_cursor(query.after)]",
+        "if order.is_past(order.position(run), last)]",
+        "if not order.is_past(last, order.position(run))]",
         TESTS,
     ),
     Mutant(
         "there is always another page",
         STORE,
-        "cursor_of(page[-1]) if len(found) > len(page) else None)",
-        "cursor_of(page[-1]) if page else None)",
+        "cursor_of(page[-1], order) if len(found) > len(page) else None)",
+        "cursor_of(page[-1], order) if page else None)",
         TESTS,
     ),
     Mutant(

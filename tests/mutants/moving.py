@@ -5,6 +5,7 @@ from __future__ import annotations
 from outlast.testing.mutation import Mutant
 
 MOVER = "moving/mover.py"
+LANDING = "moving/landing.py"
 MOVES = "moving/moves.py"
 CARGO = "moving/cargo.py"
 SEALING = "moving/sealing.py"
@@ -19,6 +20,7 @@ MOVING = tuple(
 )
 COUNTS = ("tests/conformance/test_sqlite.py::TestSqliteStore",)
 
+GONE_ON = ("tests/moving/test_gone_on.py",)
 DISTURBED = ("tests/moving/test_disturbed.py",)
 
 MUTANTS = [
@@ -45,7 +47,7 @@ MUTANTS = [
     ),
     Mutant(
         "moving: a run goes back to where it is sealed",
-        MOVER,
+        LANDING,
         "    if there is not None and is_sealed(there):",
         "    if False:",
         DISTURBED,
@@ -59,7 +61,7 @@ MUTANTS = [
     ),
     Mutant(
         "moving: what has arrived is brought again",
-        MOVER,
+        LANDING,
         "            if there is not None and there.uid == run.uid:",
         "            if there is not None and there.uid == run.uid and False:",
         MOVING,
@@ -73,9 +75,37 @@ MUTANTS = [
     ),
     Mutant(
         "moving: what another mover has left is not settled",
+        LANDING,
+        "            if there is None or there.uid != cargo.run.uid or not is_held(there):",
+        "            if True:",
+        MOVING,
+    ),
+    Mutant(
+        "moving: what came and has gone on is brought again",
         MOVER,
-        "                if there.owner is None or not there.owner.startswith(MOVER):",
-        "                if True:",
+        "        if await self._source.recall(ARRIVED, first.uid) is None:",
+        "        if True:",
+        GONE_ON,
+    ),
+    Mutant(
+        "moving: a family that is not all there is moved on",
+        MOVER,
+        "        if is_held(run) and run.claimed_until and run.claimed_until > await self._source.now():",
+        "        if False:",
+        GONE_ON,
+    ),
+    Mutant(
+        "moving: what was moved on comes again",
+        MOVER,
+        "            if known.get(root) != uid and await self._life_in(root) == lives[root]",
+        "            if False",
+        GONE_ON,
+    ),
+    Mutant(
+        "moving: a dead task comes alive",
+        CARGO,
+        "            dead=() if ended else tuple(self.dead),",
+        "            dead=(),",
         MOVING,
     ),
     Mutant(

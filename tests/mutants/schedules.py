@@ -79,9 +79,16 @@ MUTANTS = [
     Mutant(
         "clocks that change by half an hour lose a firing",
         TIMING,
-        'if len(others) == 3 and zone is not UTC and (minute[0] == "*" or hour[0] == "*"):',
-        "if len(others) == 7:",
+        'if zone is not UTC and (minute[0] == "*" or hour[0] == "*"):',
+        'if minute == "never":',
         TIMES,
+    ),
+    Mutant(
+        "a firing that waited is made within a pause",
+        KEEPER,
+        "return not state.paused  # since",
+        "return True  # since",
+        KEEPING,
     ),
     Mutant(
         "the hour that comes twice fires twice",

@@ -138,6 +138,27 @@ async def test_a_deep_queue_costs_what_a_shallow_one_does(bench: Bench) -> None:
     assert deep[20] < 3 * shallow[20] + 100
 
 
+@pytest.mark.proves("I31")
+async def test_to_see_a_deep_queue_costs_what_is_counted(bench: Bench) -> None:
+    """However many wait, ready or delayed, of however many keys: what is told is true."""
+
+    async def cost() -> int:
+        before = await bench.told(READ)
+        stats = await bench.queue.stats("gpu", counted=20)
+        assert stats.at_least == ("ready", "delayed", "keys")
+        assert await bench.queue.next_ready_at(QUEUES) is not None
+        return int(await bench.told(READ) - before)
+
+    await bench.fill("x", number=6000, keys=200)
+    await bench.fill("late", number=6000, keys=200, ready_at=2**62)
+    await bench.take(1)
+    shallow = await cost()
+    await bench.fill("more", number=15_000, keys=1000)
+    await bench.fill("later", number=20_000, keys=1000, ready_at=2**62)
+    await bench.take(1)
+    assert await cost() < 2 * shallow + 100
+
+
 @pytest.mark.proves("I22")
 async def test_a_newcomer_is_heard_among_many(bench: Bench) -> None:
     """Rings that gathered while nobody took are taken away in bounded numbers, and hold nobody up."""

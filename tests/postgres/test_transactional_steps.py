@@ -54,6 +54,16 @@ async def buys(amount: int) -> int:
     return paid
 
 
+@outlast.step(transactional=True)
+def plain() -> None:
+    """A step for a connection that is used in threads."""
+
+
+@outlast.workflow
+async def plainly() -> None:
+    await plain()
+
+
 @pytest.fixture
 async def database() -> AsyncIterator[Any]:
     fates.clear()
@@ -104,6 +114,19 @@ async def test_a_step_that_fails_leaves_no_rows(database: Any) -> None:
     async with app() as opened:
         with pytest.raises(RunFailed, match="the bank is closed"):
             await (await opened.start(buys, 8)).result(timeout=30)
+    assert await paid(database) == [7]
+
+
+@pytest.mark.proves("I7", "I24")
+async def test_a_constraint_that_waits_for_the_commit_fails_the_step(database: Any) -> None:
+    """What only the COMMIT would refuse is seen before it: the step has failed, and nobody is in doubt."""
+    await database.execute(
+        f"ALTER TABLE {TABLE} ADD CONSTRAINT once UNIQUE (amount) DEFERRABLE INITIALLY DEFERRED"
+    )
+    async with app() as opened:
+        assert await (await opened.start(buys, 7)).result(timeout=30) == 7
+        with pytest.raises(RunFailed, match="once"):
+            await (await opened.start(buys, 7)).result(timeout=30)
     assert await paid(database) == [7]
 
 
@@ -168,13 +191,21 @@ async def steal() -> None:
 
 
 async def test_bad_use(database: Any) -> None:
-    """It is an async step, where the run is, on a store that has transactions."""
+    """It is a step where the run is, of the kind that its connection is for, on a store that has
+    transactions."""
     with pytest.raises(WorkflowMisuse, match="connection"):
         outlast.connection()
     with pytest.raises(WorkflowMisuse, match="transactional"):
 
-        @outlast.step(transactional=True)
-        def plain() -> None: ...
+        @outlast.step(transactional=True, queue="elsewhere")
+        async def elsewhere() -> None: ...
+
+    async with (
+        PostgresStore(url_of(), schema=SCHEMA) as store,
+        outlast.App(store, workflows=[plainly]) as opened,
+    ):
+        with pytest.raises(RunFailed, match="has to be an `async def`"):
+            await (await opened.start(plainly)).result(timeout=30)
 
     async with outlast.App("memory:", workflows=[buys]) as opened:
         with pytest.raises(RunFailed, match="has no transactions"):

@@ -6,7 +6,7 @@ new, plain synchronous code, steps on a queue, steps that must not be repeated, 
 Meanwhile workers are killed with `kill -9`, stopped past their lease and let go on, and told to stop; a
 step holds the interpreter past the lease; clocks are set an hour off (libfaketime); the server is ended
 without mercy and started again; connections are cut in the middle of a message; a worker is parted from
-the server; the file is locked by somebody else; SQS loses messages, or does not answer. In the end everything has to come to its end, and
+the server by a proxy, and by pulling out the wire of its own network, where root can make one; the file is locked by somebody else; SQS loses messages, or does not answer. In the end everything has to come to its end, and
 `tests.chaos.verdict` compares what clients were told, what bodies did and every call of the store with
 all that the store holds.
 
@@ -30,6 +30,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.chaos.network import Network
 from tests.chaos.places import PLACES
 from tests.chaos.report import Tally, keep
 from tests.chaos.round import Round
@@ -60,6 +61,8 @@ def main(argv: list[str]) -> int:
         parser.error(f"there is no backend {unknown[0]!r}; there are {', '.join(PLACES)}")
     if Clockwork.library() is None:
         print("libfaketime cannot be had here: no clock is set")
+    if Network.missing() is not None:
+        print(f"no worker has a network of its own, a proxy parts it alone: {Network.missing()}")
     # However we end, those we have started end with us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     figures = {}

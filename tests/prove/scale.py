@@ -1,4 +1,4 @@
-"""A million sleeping runs and a million queued tasks: what a claim, a take and a look cost stays flat.
+"""A million sleeping runs, a million queued tasks, and a million more in turns and under rules: what a claim, a take and a look cost stays flat.
 
 One run and one task are written by the store, and copied in the database until there are enough; a few
 hundred runs are due. Then the same calls are made on a small store and on a large one, on SQLite and
@@ -31,6 +31,7 @@ import asyncpg
 
 import outlast
 from outlast.model import Claim, Commit, Run, Status, Task
+from outlast.model.flow import Flow, Rate
 from outlast.ports import Store
 from outlast.stores.postgres import PostgresStore
 from outlast.stores.postgres.sources import OwnConnection
@@ -44,6 +45,10 @@ DUE = 200
 CALLS = 10
 AT_ONCE = 10
 FLAT = 2.0
+KEYS = 1000
+RULES = Flow(
+    queue="shared", concurrency=100_000, key_concurrency=50, rate=Rate(100_000, 60.0), ageing=60.0
+)
 SLACK = 20
 """Pages, or a hundred times as many instructions, that make no difference."""
 
@@ -161,7 +166,9 @@ async def _template(store: Store) -> None:
     async with store:
         run = Run(id="r", workflow=sleeper.name, status=Status.WAITING)
         await store.commit([Commit(run_id="r", create=run)])
-        await store.queue().enqueue("jobs", [Task(id="t", name="tiny")])
+        async with store.queue() as queue:
+            await queue.enqueue("jobs", [Task(id="t", name="tiny")])
+            await queue.set_flow(RULES, by="prove")
 
 
 def _fill_sqlite(file: Path, count: int) -> None:
@@ -172,7 +179,7 @@ def _fill_sqlite(file: Path, count: int) -> None:
         series = (
             f"WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {count})"
         )
-        for table, own in _columns(now).items():
+        for table, own in _columns(now, count):
             names = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
             if names:
                 chosen = ", ".join(own.get(name, f"t.{name}") for name in names)
@@ -188,15 +195,14 @@ async def _fill_postgres(url: str, count: int) -> None:
     connection = await asyncpg.connect(url)
     try:
         now = int(time.time() * 1_000_000)
-        for table, own in _columns(now).items():
+        for table, own in _columns(now, count):
             rows = await connection.fetch(
                 "SELECT column_name FROM information_schema.columns "
                 "WHERE table_schema = 'outlast' AND table_name = $1 ORDER BY ordinal_position",
                 table,
             )
             names = [row[0] for row in rows]
-            place = {"place": "decode(md5(n::text), 'hex')"}
-            chosen = ", ".join((own | place).get(name, f"t.{name}") for name in names)
+            chosen = ", ".join(own.get(name, f"t.{name}") for name in names)
             await connection.execute(
                 f"INSERT INTO outlast.{table} ({', '.join(names)}) "
                 f"SELECT {chosen} FROM generate_series(1, {count}) AS n "
@@ -207,15 +213,26 @@ async def _fill_postgres(url: str, count: int) -> None:
         await connection.close()
 
 
-def _columns(now: int) -> dict[str, dict[str, str]]:
-    """What differs from row to row: a few hundred runs are due, the others sleep for long."""
+def _columns(now: int, count: int) -> list[tuple[str, dict[str, str]]]:
+    """What differs from row to row: a few hundred runs are due, the others sleep for long; half of the
+    tasks are of keys that take turns."""
     due = f"CASE WHEN n <= {DUE} THEN {now} - n ELSE {now} + {LONG} + n END"
     key = {"key": "t.key + n"}
-    return {
-        "runs": {**key, "id": "'r-' || n", "uid": "'u-' || n", "runnable_at": due},
-        "run_details": key,
-        "tasks": {**key, "id": "'t-' || n", "ready_at": f"{now} - n"},
+    runs = {**key, "id": "'r-' || n", "uid": "'u-' || n", "runnable_at": due}
+    plain = {"id": "'t-' || n", "ready_at": f"{now} - n", "place": "decode(md5(n::text), 'hex')"}
+    lined = {
+        "key": f"t.key + n + {count}",
+        "id": "'s-' || n",
+        "queue": "'shared'",
+        "line": f"'k' || (n % {KEYS})",
+        "place": "decode(md5('s' || n), 'hex')",
     }
+    return [
+        ("runs", runs),
+        ("run_details", key),
+        ("tasks", {**key, **plain}),
+        ("tasks", {**plain, **lined}),
+    ]
 
 
 # -- calling ------------------------------------------------------------------------------------
@@ -236,6 +253,14 @@ async def _calls(store: Store, seconds: float) -> Found:
             assert len(taken) == AT_ONCE, "the queue is empty"
             held.extend(one.claim for one in taken)
 
+        async def take_in_turns() -> None:
+            taken = await queue.take_many(["shared"], owner="w", visibility=30, limit=AT_ONCE)
+            assert len({one.task.key for one in taken}) == AT_ONCE, "they do not take turns"
+
+        async def see() -> None:
+            stats = await queue.stats("shared", counted=5)
+            assert (stats.ready, "ready" in stats.at_least) == (5, True)
+
         async def look() -> None:
             assert await store.claim_runs("w", 30, workflows=["never-heard-of"]) == []
 
@@ -253,6 +278,8 @@ async def _calls(store: Store, seconds: float) -> Found:
         calls: dict[str, Callable[[], Awaitable[None]]] = {
             f"claim {AT_ONCE} runs": claim,
             f"take {AT_ONCE} tasks": take,
+            f"take {AT_ONCE} tasks in turns": take_in_turns,
+            "see how a queue stands": see,
             f"renew {AT_ONCE} leases": renew,
             "look for runs, find none": look,
             "look for tasks, find none": look_for_tasks,

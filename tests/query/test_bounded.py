@@ -18,20 +18,28 @@ from typing import Any
 import pytest
 
 from outlast.model.commit import Commit
+from outlast.model.query import Order
 from outlast.model.run import Run, Status
 from outlast.ports.store import Store
 from outlast.query import count, parse, search
 from outlast.stores.redis.keys import framed, sortable
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import ManualClock
+from outlast.testing.conformance.crowd import NOW
 from tests.postgres.places import FreshStore
 from tests.postgres.places import ask as ask_server
-from tests.query.crowd import NOW
 from tests.redis.servers import single
 
 MANY = 100_000
 WORKFLOWS = ["checkout", "invoice", "import"]
 QUESTIONS = ["", "status:failed", "workflow:invoice status:completed", "attr.tenant=acme"]
+ORDERED = [
+    (Order.OLDEST, ""),
+    (Order.LATEST, ""),
+    (Order.STALEST, ""),
+    (Order.LATEST, "updated<=now"),
+    (Order.LATEST, "updated>now-20d"),
+]
 
 
 def a_run(number: int) -> Run:
@@ -55,9 +63,10 @@ async def fill(store: Store, many: int = MANY) -> None:
         await store.commit([Commit(run_id=run.id, create=run) for run in runs])
 
 
-async def ask(store: Store, question: str) -> int:
+async def ask(store: Store, question: str, order: Order = Order.NEWEST) -> int:
     """The first page, as `ls` asks for it; how many runs it has."""
-    return len((await search(store, parse(question), limit=20, now=NOW)).runs)
+    page = await search(store, parse(question), order=order, limit=20, now=NOW)
+    return len(page.runs)
 
 
 EXPECTED = {
@@ -105,6 +114,10 @@ async def test_sqlite_reads_a_few_rows(tmp_path: Path) -> None:
             before = steps.taken
             assert await ask(store, question) == 20
             assert steps.taken - before < 20_000, question
+        for order, question in ORDERED:
+            before = steps.taken
+            assert await ask(store, question, order) == 20
+            assert steps.taken - before < 20_000, (order, question)
         for question, expected in EXPECTED.items():
             before = steps.taken
             number = await count(store, parse(question), cap=10, now=NOW)
@@ -141,6 +154,9 @@ async def test_postgres_reads_a_few_rows() -> None:
 
         for question in QUESTIONS:
             assert await rows_read(partial(ask, store, question)) < 2_000, question
+        for order, question in ORDERED:
+            read = await rows_read(partial(ask, store, question, order))
+            assert 20 <= read < 2_000, (order, question)
         for question, times in COPIED.items():
             number = await count(store, parse(question), cap=10, now=NOW)
             assert number.number == 50 * times
@@ -160,7 +176,7 @@ async def _fill_postgres(store: Any) -> None:
             render("""
             INSERT INTO @runs (id, uid, workflow, status, created_at, updated_at, ended_at)
             SELECT 'copy-' || n || '-' || r.id, r.uid, r.workflow, r.status,
-                   r.created_at - n::bigint * 2000000000, r.updated_at, r.ended_at
+                   r.created_at - n::bigint * 2000000000, r.updated_at - n::bigint, r.ended_at
             FROM @runs AS r, generate_series(1, 49) AS n
         """)
         )
@@ -222,6 +238,11 @@ async def test_redis_asks_a_few_things() -> None:
             assert await ask(store, question) == 20
             after = await called()
             assert sum(after.values()) - sum(before.values()) < 200, question
+        for order, question in ORDERED:
+            before = await called()
+            assert await ask(store, question, order) == 20
+            after = await called()
+            assert sum(after.values()) - sum(before.values()) < 200, (order, question)
         before = await called()
         number = await count(store, parse("status:completed workflow:invoice"), now=NOW)
         after = await called()

@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from outlast.model.query import Page, RunQuery
+from outlast.model.query import Order, Page, RunQuery
 from outlast.model.run import Run, Status
-from outlast.model.times import to_micros
 from outlast.ports.store import Store
 from outlast.query import all_matching, count, parse, search
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import ManualClock
+from outlast.testing.conformance.crowd import NOW, a_question, a_run, settle
 from tests.postgres.places import FreshStore
-from tests.query.crowd import NOW, a_question, a_run, settle
 from tests.redis.servers import single
 
 MANY = {"memory": 2_000, "sqlite": 10_000, "postgres": 10_000, "redis": 10_000}
@@ -43,16 +43,18 @@ async def test_answers_are_those_of_plain_python(kind: str, tmp_path: Path) -> N
     that a plain Python filter finds is there once, in the order of the port."""
     chance = random.Random(kind)
     runs = [a_run(chance, number) for number in range(MANY[kind])]
-    ordered = sorted(runs, key=lambda run: (to_micros(run.created_at), run.id), reverse=True)
     async with store_of(kind, tmp_path) as store:
         await settle(store, runs)
+        runs = [msgspec.structs.replace(run, updated_at=NOW) for run in runs]
         for _ in range(QUESTIONS[kind]):
             text, meaning = a_question(chance)
+            order = chance.choice([Order.NEWEST, Order.NEWEST, *Order])
+            ordered = sorted(runs, key=order.position, reverse=not order.rises)
             expected = [run.id for run in ordered if meaning(run)]
             limit, budget = chance.choice([7, 100, 700]), chance.choice([900, 10_000])
             found = [
                 run.id
-                async for page in pages(store, text, limit=limit, budget=budget)
+                async for page in pages(store, text, order, limit=limit, budget=budget)
                 for run in page
             ][: len(expected) + 1]
             assert found == expected[: len(found)], text
@@ -61,11 +63,15 @@ async def test_answers_are_those_of_plain_python(kind: str, tmp_path: Path) -> N
             assert total.number == len(expected) or (total.more and total.number < len(expected))
 
 
-async def pages(store: Store, text: str, *, limit: int, budget: int) -> AsyncIterator[list[Run]]:
+async def pages(
+    store: Store, text: str, order: Order, *, limit: int, budget: int
+) -> AsyncIterator[list[Run]]:
     """The pages of an answer: the first few full ones, or all."""
     after, seen = None, 0
     while seen < 3 * limit:
-        page = await search(store, parse(text), limit=limit, after=after, budget=budget, now=NOW)
+        page = await search(
+            store, parse(text), order=order, limit=limit, after=after, budget=budget, now=NOW
+        )
         assert len(page.runs) <= limit
         yield page.runs
         after, seen = page.next, seen + len(page.runs)

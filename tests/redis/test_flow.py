@@ -63,6 +63,35 @@ async def taken(store: RedisStore, limit: int = 10) -> list[Delivery]:
     return await store.queue().take_many([STEP], owner="w", visibility=LEASE, limit=limit)
 
 
+@pytest.mark.proves("I22", "I31")
+async def test_keys_at_their_limit_sleep(clock: ManualClock) -> None:
+    """Of many keys that have as many under way as they may, a take looks at none, however many there
+    are; each is served as soon as one of it ends, in either way."""
+    async with single(clock=clock) as store, store.queue() as queue:
+
+        async def awake() -> int:
+            command = (b"ZCARD", store._server.layout.key(0, "line:turn"))
+            (number,) = await store._server.commands([(0, command)], timeout=None, writes=False)
+            return int(number)
+
+        await rule(store, key_concurrency=1)
+        names = [(f"k{n}", i) for n in range(300) for i in range(3)]
+        await queue.enqueue(STEP, [Task(id=f"{key}-{i}", key=key) for key, i in names])
+        first = await taken(store, 300)
+        assert len({one.task.key for one in first}) == 300
+        assert await taken(store) == []
+        assert await awake() == 0
+        await queue.ack(first[0].claim)
+        assert await awake() == 1
+        [second] = await taken(store)
+        assert second.task.key == first[0].task.key
+        await queue.extend(second.claim, 10 * LEASE)
+        clock.advance(LEASE + 1)
+        again = await taken(store, 1000)
+        assert len(again) == 299
+        assert second.task.key not in {one.task.key for one in again}
+
+
 def elsewhere(store: RedisStore, count: int = 1) -> list[str]:
     """Ids of runs that are not where the queue's slots are."""
     layout = store._server.layout

@@ -313,6 +313,114 @@ async def test_backfill_makes_up_a_time_that_is_past(world: World) -> None:
             await app.schedules.backfill("s", START - timedelta(days=365), START)
 
 
+async def test_what_waited_when_it_was_paused_waits_on(world: World) -> None:
+    """The run before ends within the pause: nothing fires until somebody resumes it."""
+    async with world.process(hourly(1.5 * HOUR, overlap="wait")) as app:
+        await world.clock.sleep(2.25 * HOUR)  # the second one waits
+        await app.schedules.pause("s")
+        await world.clock.sleep(2 * HOUR)
+        assert ran == [world.at(1)]
+        await app.schedules.resume("s")
+        await world.clock.sleep(0.25 * HOUR)
+        assert ran == [world.at(1), world.at(2)]
+
+
+@outlast.workflow
+async def other_job() -> None:
+    await work(0.0)
+
+
+async def test_a_schedule_changes_to_another_workflow(world: World) -> None:
+    """By the client, paused as it is: from then on runs of that one begin, and nothing is forgotten."""
+    async with world.process(hourly()) as app, app_with_other(world) as other:
+        await world.clock.sleep(1.5 * HOUR)
+        await app.schedules.pause("s", by="ada")
+        changed = outlast.Schedule("s", other_job, every=HOUR)
+        assert await other.schedules.change(changed, by="bob")
+        await world.clock.sleep(2 * HOUR)
+        assert ran == [world.at(1)]
+        assert await other.schedules.resume("s")
+        await world.clock.sleep(HOUR)
+        assert (await app.get(world.at(4))).workflow == "other_job"
+        state = await app.schedules.get("s")
+    assert ran == [world.at(1), world.at(4)]
+    assert (state.fired, state.status) == (2, "active")
+    assert [one.what for one in state.changes] == ["paused", "changed", "resumed"]
+
+
+def app_with_other(world: World) -> VirtualApp:
+    """A process that has the code of another workflow."""
+    return VirtualApp(world.store, world.clock, workflows=[job, other_job])
+
+
+async def test_code_that_renames_a_workflow_resumes_nothing(world: World) -> None:
+    """A paused schedule that is declared for another workflow is paused."""
+    async with world.process(hourly()) as app:
+        await app.schedules.pause("s", by="ada")
+    renamed = outlast.Schedule("s", other_job, every=HOUR)
+    app = VirtualApp(world.store, world.clock, workflows=[other_job], schedules=[renamed])
+    async with app:
+        await world.clock.sleep(2.5 * HOUR)
+        state = await app.schedules.get("s")
+        assert (state.status, state.plan.workflow) == ("paused", "other_job")
+    assert ran == []
+
+
+@pytest.mark.parametrize("how", ["declare", "resume"])
+async def test_a_schedule_whose_run_was_ended_is_revived(world: World, how: str) -> None:
+    """By the code that declares it, or by who resumes it; what it knew is kept."""
+    async with world.process(hourly()) as app:
+        await world.clock.sleep(1.5 * HOUR)
+        await app.terminate("schedule@s", "by mistake")
+        assert (await app.schedules.get("s")).status not in ("active", "paused")
+        await world.clock.sleep(2 * HOUR)
+        assert ran == [world.at(1)]
+        if how == "resume":
+            assert await app.schedules.resume("s", by="ada")
+    async with world.process(hourly()) as app:
+        await world.clock.sleep(HOUR)
+        state = await app.schedules.get("s")
+    assert ran == [world.at(1), world.at(4)]
+    assert (state.status, state.fired) == ("active", 2)
+    assert [one.what for one in state.changes] == ["revived"]
+
+
+async def test_what_has_come_to_its_end_is_not_revived(world: World) -> None:
+    """Declared again as it was, it has ended all the same."""
+    ends = START + timedelta(hours=1.5)
+    async with world.process(hourly(ends_at=ends)):
+        await world.clock.sleep(2 * HOUR)
+    async with world.process(hourly(ends_at=ends)) as app:
+        await world.clock.sleep(HOUR)
+        assert (await app.schedules.get("s")).status == "completed"
+    assert ran == [world.at(1)]
+
+
+async def test_runs_of_a_schedule_wait_in_a_queue(world: World) -> None:
+    """With its key and priority, and under its rules."""
+    place = outlast.InQueue("reports", key="acme", priority=3)
+    flow = outlast.Flow(queue="reports", concurrency=1)
+    schedule = hourly(2.5 * HOUR, overlap="allow", queue=place)
+    async with world.process(schedule, queues=[flow]) as app:
+        await world.clock.sleep(2.25 * HOUR)
+        assert ran == [world.at(1)]
+        waits = await app.get(world.at(2))
+        assert (waits.queue, waits.priority, waits.wait_kind) == ("reports", 3, "queue")
+        [stats] = await app.queues.stats("reports")
+        assert [(one.key, one.ready, one.in_flight) for one in stats.keys] == [("acme", 1, 1)]
+        await world.clock.sleep(1.5 * HOUR)
+        assert ran == [world.at(1), world.at(2)]
+
+
+async def test_jitter_longer_than_the_interval_loses_nothing(world: World) -> None:
+    """Nothing is put off past the next one, so all of them fire, in order."""
+    async with world.process(hourly(jitter=10 * HOUR, catch_up="last", overlap="allow")) as app:
+        await world.clock.sleep(20.99 * HOUR)
+        state = await app.schedules.get("s")
+    assert ran[:19] == [world.at(number + 1) for number in range(19)]
+    assert state.missed == 0
+
+
 async def test_code_that_changed_changes_the_schedule(world: World) -> None:
     """The next process declares another time: the schedule is that one from then on."""
     async with world.process(hourly()):

@@ -52,6 +52,19 @@ def test_both_changes_of_the_clock(zone: str, change: str) -> None:
         assert found == fires(cron, ZoneInfo(zone), after, until), cron
 
 
+@pytest.mark.parametrize("change", ["spring", "autumn"])
+@pytest.mark.parametrize("zone", CHANGES)
+def test_seconds_over_both_changes_of_the_clock(zone: str, change: str) -> None:
+    """With six fields the same minutes, each at the seconds that are named."""
+    day = utc(CHANGES[zone][change == "autumn"])
+    after, until = day - timedelta(hours=26, seconds=17), day + timedelta(hours=26)
+    for cron in EXPRESSIONS:
+        found = list(firings(plan(f"5,50 {cron}", timezone=zone), after, until))
+        minutes = fires(cron, ZoneInfo(zone), after - timedelta(minutes=1), until)
+        moments = [one + timedelta(seconds=second) for one in minutes for second in (5, 50)]
+        assert found == [one for one in moments if after < one <= until], cron
+
+
 def test_what_a_person_expects_in_berlin() -> None:
     """Written by hand: 02:30 is left out in spring and fires at 03:00; in autumn it comes twice and
     fires the first time; every hour goes by the time that passes."""

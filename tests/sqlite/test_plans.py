@@ -28,6 +28,7 @@ INDEXED = {
     "find_children": "runs_parent",
     "find_level": "tasks_free",
     "find_ready": "tasks_free",
+    "find_line_first": "tasks_lined",
     "find_line_level": "tasks_lined",
     "find_line_ready": "tasks_lined",
     "find_task": "sqlite_autoindex_tasks_1",
@@ -48,7 +49,7 @@ UNSCANNED = [
     "load_flow", "load_flow_changes", "has_lines", "wake_lines", "wake_scope", "count_awake",
     "find_lines", "find_line", "count_line", "forget_lines", "insert_line", "move_line", "find_line_time", "put_line_to_sleep",
     "count_in_flight", "count_starts", "forget_starts", "find_line_expired", "find_lined",
-    "has_line_awake", "count_free", "count_lined", "count_held", "count_dead", "find_keys",
+    "has_line_awake", "count_due", "count_held", "count_late", "count_dead", "find_keys",
     "find_next_ready", "find_next_start",
 ]  # fmt: skip
 """Queries that may join and sort a little, but never walk a whole table or index."""

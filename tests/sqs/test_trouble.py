@@ -38,7 +38,7 @@ FOREIGN = {
     "nested": "[" * 5000,
     "almost": '{"outlast": 1, "task": {"id": 5}}',
     "nameless": '{"outlast": 1, "task": {"id": ""}}',
-    "newer": '{"outlast": 99, "task": {"id": "x"}}',
+    "ancient": '{"outlast": 0, "task": {"id": "x"}}',
     "damaged": '{"outlast": 1, "task": {"id": "x"}, "input64": "%%%"}',
     "large": "x" * 262_000,
 }

@@ -28,6 +28,8 @@ from outlast.query import Filter, all_matching, count, parse
 BATCH = 50
 Action = Callable[[Run], Awaitable[str | None]]
 """Does it to a run; what to tell about it, if there is something."""
+Unfit = Callable[[Run], bool]
+"""Whether a run, as it is, would refuse it."""
 
 
 async def do_to_named(
@@ -46,6 +48,7 @@ async def do_to_matching(
     verb: str,
     act: Action,
     *,
+    unfit: Unfit,
     dry_run: bool,
     yes: bool,
 ) -> None:
@@ -56,10 +59,12 @@ async def do_to_matching(
             "--where is empty: to mean all runs, say --where 'status:open,ended'"
         )
     now = await store.now()
-    number = await count(store, wanted, now=now)
+    looking = Progress("looked at", None, "runs")
+    number = await count(store, wanted, now=now, progress=looking.at)
+    looking.end()
     some = [run async for run in _first(store, wanted, 5)]
     if dry_run:
-        await _dry(store, out, wanted, verb)
+        await _dry(store, out, wanted, verb, unfit)
         return
     out.note(
         f"{number} {'run matches' if str(number) == '1' else 'runs match'} in {session.place.shown}"
@@ -99,15 +104,22 @@ async def _first(store: Store, wanted: Filter, number: int) -> AsyncIterator[Run
         yield run
 
 
-async def _dry(store: Store, out: Output, wanted: Filter, verb: str) -> None:
-    number = 0
+async def _dry(store: Store, out: Output, wanted: Filter, verb: str, unfit: Unfit) -> None:
+    number = refused = 0
+    progress = Progress(verb, None)
     async for run in all_matching(store, wanted):
         number += 1
+        refuses = unfit(run)
+        refused += refuses
         if out.json:
-            out.value({"id": run.id, "status": run.status, "would": verb})
+            out.value({"id": run.id, "status": run.status, "would": "refuse" if refuses else verb})
         else:
-            out.line(f"would {verb}  {neutral(run.id)}  {run.status}")
-    out.note(f"{number:,} in all; nothing was changed")
+            would = "would refuse" if refuses else f"would {verb}"
+            out.line(f"{would}  {neutral(run.id)}  {run.status}")
+        progress.at(number)
+    progress.end()
+    some = f", of which {refused:,} would refuse" if refused else ""
+    out.note(f"{number:,} in all{some}; nothing was changed")
 
 
 async def _do(out: Output, batch: list[Run], verb: str, act: Action) -> Counter[str]:

@@ -1,22 +1,22 @@
-"""Export: a run with its history, facts, inbox and children as one file, and back.
+"""Export: a run with all it owns, and its children, as one file, and back.
 
 One JSON object a line, so that a file of any size is written and read in passing::
 
     {"outlast": "export", "version": 1, "root": …, "runs": …, "redacted": [ … ]}
     {"run": …}            the record; all that follows is its, until the next
-    {"event": …} {"fact": …} {"item": …} {"timer": …} {"entry": …} {"activity": …}
+    {"fact": …} {"event": …} {"item": …} {"receipts": […]} {"timer": …} {"task": …} {"dead": …}
+    {"key": …} {"entry": …} {"activity": …} {"snapshot": …}
     {"end": {"lines": …, "sha256": …}}
 
 The last line says how many lines there are and what they hash to: a file that was cut off or
-changed is refused as a whole, and so is one of a newer version. Snapshots are left out, being a
-cache; so are tasks in queues.
+changed is refused as a whole, and so is one of a newer version. What travels is what `outlast move`
+moves; a snapshot, being a cache whose inside nobody can look into, is left out of a redacted file.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, BinaryIO
 
@@ -24,30 +24,31 @@ import msgspec
 from msgspec import Raw, Struct
 
 from outlast.cli.redaction import Redaction
-from outlast.errors import Conflict, StoreFault, Undecodable
+from outlast.errors import StoreFault, Undecodable
 from outlast.model.activity import Activity
+from outlast.model.belongings import BoundKey
 from outlast.model.entry import Entry
-from outlast.model.event import Event, EventType
+from outlast.model.event import Event
 from outlast.model.fact import Fact, hash_of
-from outlast.model.ids import root_of
 from outlast.model.inbox import Item
-from outlast.model.query import RunQuery
 from outlast.model.run import Run
+from outlast.model.snapshot import Snapshot
+from outlast.model.task import DeadTask, Task
 from outlast.model.timer import Timer
 from outlast.model.wire import DAMAGE, from_json, to_json
-from outlast.ports.capability import Capability
-from outlast.ports.store import Store
+from outlast.moving import Cargo
+from outlast.moving.sealing import Buried
 
 VERSION = 1
-TRIES = 5
-KINDS: dict[str, type[Struct]] = {
-    "run": Run,
-    "event": Event,
-    "item": Item,
-    "timer": Timer,
-    "entry": Entry,
-    "activity": Activity,
+LISTS: dict[str, tuple[str, type[Struct]]] = {
+    "event": ("events", Event),
+    "item": ("items", Item),
+    "timer": ("timers", Timer),
+    "task": ("tasks", Task),
+    "entry": ("entries", Entry),
+    "activity": ("activities", Activity),
 }
+"""What a run has many of: by the word of its lines, the field of the cargo and the type."""
 
 
 class ExportTooNew(StoreFault):
@@ -65,121 +66,67 @@ class Head(Struct, frozen=True, kw_only=True):
     redacted: list[str] = []
 
 
-@dataclass
-class Exported:
-    """A run and all that is its."""
-
-    run: Run
-    events: list[Event] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
-    items: list[Item] = field(default_factory=list)
-    timers: list[Timer] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
-    activities: list[Activity] = field(default_factory=list)
-
-
-# -- from a store -------------------------------------------------------------------------------
-
-
-async def tree_of(store: Store, run: Run) -> AsyncIterator[Exported]:
-    """A run and its descendants, each as it was at one moment."""
-    yield await _whole(store, run.id)
-    async for child in store.find_all(RunQuery(parent=run.id)):
-        async for one in tree_of(store, child):
-            yield one
-
-
-async def _whole(store: Store, run_id: str) -> Exported:
-    can = store.capabilities
-    run = again = await store.get(run_id)
-    for _ in range(TRIES):
-        run = again
-        found = Exported(run, events=await store.history(run_id))
-        found.facts = [fact async for fact in _facts(store, run, found.events)]
-        if Capability.INBOX in can:
-            found.items = await store.inbox(run_id, limit=10_000)
-        if Capability.TIMERS in can:
-            found.timers = await store.timers(run_id)
-        if Capability.ENTRIES in can:
-            found.entries = await store.entries(run_id)
-        if Capability.ACTIVITIES in can:
-            found.activities = await store.activities(run_id)
-        again = await store.get(run_id)
-        if (again.uid, again.revision, again.inbox) == (run.uid, run.revision, run.inbox):
-            return found
-    raise Conflict(run_id, expected=run.revision, actual=again.revision, what="revision")
-
-
-async def _facts(store: Store, run: Run, events: Iterable[Event]) -> AsyncIterator[Fact]:
-    if Capability.FACTS not in store.capabilities:
-        return
-    for event in events:
-        for hash in _segments(event):
-            fact = await store.find_fact(hash, root=root_of(run.id))
-            if fact is None:
-                raise Undecodable(f"fact {hash} of event {event.sequence} of {run.id!r} is missing")
-            yield fact
-
-
-def _segments(event: Event) -> list[str]:
-    """The facts that the results of a large map are in."""
-    if event.type != EventType.MAP_COMPLETED or b'"~segments"' not in bytes(event.data):
-        return []
-    results = msgspec.json.decode(event.data).get("results")
-    return list(results["~segments"]) if isinstance(results, dict) else []
-
-
-# -- to a file and back ---------------------------------------------------------------------------
-
-
-def write(file: BinaryIO, runs: list[Exported], redaction: Redaction, made_at: datetime) -> None:
-    """Write runs, the root first."""
+def write(file: BinaryIO, family: list[Cargo], redaction: Redaction, made_at: datetime) -> None:
+    """Write a family, its head first."""
     digest, lines = hashlib.sha256(), 0
-
-    def put(line: bytes) -> None:
-        nonlocal lines
-        lines += 1
-        digest.update(line + b"\n")
-        file.write(line + b"\n")
-
     head = Head(
         outlast="export",
         version=VERSION,
-        root=runs[0].run.id,
-        runs=len(runs),
+        root=family[0].run.id,
+        runs=len(family),
         made_at=made_at,
         redacted=sorted(redaction.names),
     )
-    put(msgspec.json.encode(head))
-    for one in runs:
-        put(_line("run", redaction.run(one.run)))
-        hashes = {}
-        for fact in one.facts:
-            safe = redaction.fact(fact)
-            hashes[fact.hash] = safe.hash
-            put(
-                msgspec.json.encode(
-                    {"fact": {"hash": safe.hash, "data": safe.data, "root": fact.root}}
-                )
-            )
-        for event in one.events:
-            put(_line("event", redaction.event(event, hashes)))
-        owned: list[tuple[str, Iterable[Struct]]] = [
-            ("item", [redaction.item(item) for item in one.items]),
-            ("timer", one.timers),
-            ("entry", [redaction.entry(entry) for entry in one.entries]),
-            ("activity", [redaction.activity(activity) for activity in one.activities]),
-        ]
-        for kind, values in owned:
-            for value in values:
-                put(_line(kind, value))
+    for line in _lines(head, family, redaction):
+        lines += 1
+        digest.update(line + b"\n")
+        file.write(line + b"\n")
     end = {"lines": lines, "sha256": digest.hexdigest()}
     file.write(msgspec.json.encode({"end": end}) + b"\n")
 
 
-def read(file: BinaryIO, name: str) -> tuple[Head, list[Exported]]:
+def _lines(head: Head, family: list[Cargo], redaction: Redaction) -> Iterator[bytes]:
+    yield msgspec.json.encode(head)
+    # Facts that are blotted out have another name: whoever refers to them has to know it.
+    facts = [[redaction.fact(fact) for fact in one.facts] for one in family]
+    hashes = {
+        old.hash: new.hash
+        for one, safe in zip(family, facts, strict=True)
+        for old, new in zip(one.facts, safe, strict=True)
+        if old.hash != new.hash
+    }
+    for one, safe in zip(family, facts, strict=True):
+        yield _line("run", redaction.run(one.run))
+        for fact in safe:
+            told = {"hash": fact.hash, "data": fact.data, "root": fact.root}
+            yield msgspec.json.encode({"fact": told})
+        for event in one.events:
+            yield _line("event", redaction.event(event, hashes))
+        yield from _many("item", map(redaction.value, one.items))
+        if one.receipts:
+            yield msgspec.json.encode({"receipts": one.receipts})
+        yield from _many("timer", one.timers)
+        yield from _many("task", map(redaction.value, one.tasks))
+        for dead in one.dead:
+            task = redaction.value(dead.task)
+            yield _line("dead", Buried.of(DeadTask(task, dead.reason, dead.died_at)))
+        for key in one.keys:
+            yield msgspec.json.encode({"key": key._asdict()})
+        yield from _many("entry", map(redaction.value, one.entries))
+        yield from _many("activity", map(redaction.value, one.activities))
+        if one.snapshot is not None and not redaction.names:
+            yield _line("snapshot", one.snapshot)
+
+
+def _many(kind: str, values: Iterable[Struct]) -> Iterator[bytes]:
+    return (_line(kind, value) for value in values)
+
+
+def read(
+    file: BinaryIO, name: str, progress: Callable[[int], None] | None = None
+) -> tuple[Head, list[Cargo]]:
     """Read a file; one that is not whole, not unchanged, or newer than this is refused."""
-    digest, runs = hashlib.sha256(), list[Exported]()
+    digest, runs = hashlib.sha256(), list[Cargo]()
     head: Head | None = None
     for lines, line in enumerate(file):
         where = f"line {lines + 1} of {name}"
@@ -193,6 +140,8 @@ def read(file: BinaryIO, name: str) -> tuple[Head, list[Exported]]:
         else:
             _add(runs, line, where)
         digest.update(line)
+        if progress is not None:
+            progress(lines)
     raise Undecodable(
         f"{name} is empty: export the run again"
         if head is None
@@ -231,20 +180,31 @@ def _check_end(line: bytes, lines: int, digest: str, name: str) -> None:
         )
 
 
-def _add(runs: list[Exported], line: bytes, where: str) -> None:
+def _add(runs: list[Cargo], line: bytes, where: str) -> None:
     try:
         [(kind, raw)] = msgspec.json.decode(line, type=dict[str, Raw]).items()
-        if kind == "fact":
-            fact = msgspec.json.decode(raw, type=Fact)
-            if hash_of(fact.data) != fact.hash:
-                raise Undecodable(f"{where}: a fact does not hash to its name")
-            runs[-1].facts.append(fact)
-            return
-        value = from_json(raw, KINDS[kind], where=where)
-        if isinstance(value, Run):
-            runs.append(Exported(value))
+        if kind == "run":
+            runs.append(Cargo(from_json(raw, Run, where=where), []))
         else:
-            owned = {"entry": "entries", "activity": "activities"}.get(kind, f"{kind}s")
-            getattr(runs[-1], owned).append(value)
+            _give(runs[-1], kind, raw, where)
     except (*DAMAGE, ValueError, KeyError, IndexError) as error:
         raise Undecodable(f"{where} cannot be read: the file was cut off or changed") from error
+
+
+def _give(cargo: Cargo, kind: str, raw: Raw, where: str) -> None:
+    if kind == "fact":
+        fact = msgspec.json.decode(raw, type=Fact)
+        if hash_of(fact.data) != fact.hash:
+            raise Undecodable(f"{where}: a fact does not hash to its name")
+        cargo.facts.append(fact)
+    elif kind == "receipts":
+        cargo.receipts = msgspec.json.decode(raw, type=tuple[str, ...])
+    elif kind == "dead":
+        cargo.dead.append(from_json(raw, Buried, where=where).read())
+    elif kind == "key":
+        cargo.keys += (BoundKey(**msgspec.json.decode(raw, type=dict[str, str])),)
+    elif kind == "snapshot":
+        cargo.snapshot = from_json(raw, Snapshot, where=where)
+    else:
+        field, type = LISTS[kind]
+        getattr(cargo, field).append(from_json(raw, type, where=where))

@@ -9,11 +9,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from outlast.errors import Undecodable
-from outlast.model.activity import Activity
-from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.fact import Fact
-from outlast.model.inbox import Item
 from outlast.model.payloads import payload_of
 from outlast.model.run import Run
 from outlast.model.wire import to_json
@@ -67,17 +64,9 @@ class Redaction:
             return fact
         return Fact.of(bytes(self._raw(Raw(fact.data))), fact.root)
 
-    def item(self, item: Item) -> Item:
-        """An inbox item without it."""
-        return self._struct(item)
-
-    def entry(self, entry: Entry) -> Entry:
-        """An audit line without it."""
-        return self._struct(entry)
-
-    def activity(self, activity: Activity) -> Activity:
-        """An activity state without it."""
-        return self._struct(activity)
+    def value(self, value: S) -> S:
+        """An inbox item, a task, an audit line or an activity state without it."""
+        return self._struct(value)
 
     def _struct(self, value: S) -> S:
         changes: dict[str, Any] = {}

@@ -251,14 +251,15 @@ class Client:
         await self._write(commit)
         self._drop(run_id)
 
-    async def delete(self, run_id: str) -> bool:
-        """Remove a run and all it owns; whether it was there. One that is being moved to another
-        store is not: all of it may still be here alone."""
+    async def delete(self, run_id: str, *, uid: str | None = None) -> bool:
+        """Remove a run and all it owns; whether it was there. With `uid` only that life of it: one that
+        was begun anew since stays. One that is being moved to another store is not removed: all of it
+        may still be here alone."""
         with suppress(Undecodable):
             run = await self._store.find_one(run_id)
             if run is not None and run.moved_to is not None and run.wait_kind == MOVING:
                 raise Moved(run_id, run.moved_to)
-        was_there = await self._store.delete(run_id)
+        was_there = await self._store.delete(run_id, uid=uid)
         self._store.notifier.ring()  # its place in a queue is free
         self._drop(run_id)
         return was_there

@@ -42,9 +42,10 @@ class Queues:
 
     async def change(self, queue: str, *, by: str = SOMEBODY, **rules: Any) -> Flow:
         """Change some rules of a queue and leave the others: ``change("mail", concurrency=5)``."""
-        flow = msgspec.structs.replace(await self.get(queue), **rules)
-        await self.set(flow, by=by)
-        return flow
+        async with self._queue() as found:
+            return await found.change_flow(
+                queue, lambda flow: msgspec.structs.replace(flow, **rules), by=by
+            )
 
     async def drop(self, queue: str, *, by: str = SOMEBODY) -> None:
         """Take the rules of a queue away."""

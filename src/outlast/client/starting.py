@@ -21,10 +21,11 @@ from outlast.errors import Conflict, Fenced, InvalidValue, NotFound, RunClosed, 
 from outlast.model.checks import check_delay
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import check_id, new_id
+from outlast.model.payloads import WorkflowStarted, payload_of
 from outlast.model.place import STARTS, InQueue
 from outlast.model.query import RunQuery
 from outlast.model.run import Attribute, Run, Status
-from outlast.model.times import from_micros, to_micros
+from outlast.model.times import EPOCH, from_micros, to_micros
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -72,7 +73,7 @@ class Starting(Client):
         handles: list[RunHandle[R]] = []
         commits: list[Commit] = []
         now = await self._store.now()
-        await self._queued()
+        await self.expect_queued()
         for item in items:
             run_id = new_id() if id is None else check_id(id(item))
             place = _placed(queue(item) if callable(queue) else queue, now)
@@ -109,14 +110,15 @@ class Starting(Client):
         the same `key` before it begins get the same run; who asks later gets the next one."""
         check_id(key, "debounce key")
         check_delay(quiet)
-        check_delay(at_most or 0.0)
+        check_delay(0.0 if at_most is None else at_most)
+        _placed(queue, EPOCH)
         if quiet == 0 or (at_most is not None and at_most < quiet):
             raise InvalidValue(
                 f"quiet={quiet}, at_most={at_most} is not possible: wait a positive time, and at most "
                 "a longer one"
             )
         input, _, _ = workflow.definition.signature.encode_call(self._codec, args, kwargs)
-        await self._queued()
+        await self.expect_queued()
         name = workflow.definition.name
         query = RunQuery(workflow=name, attributes={DEBOUNCED: key}, limit=1)
         newest = next(iter((await self._store.find(query)).items), None)
@@ -154,11 +156,11 @@ class Starting(Client):
     async def _place(self, queue: str | InQueue | None) -> InQueue | None:
         if queue is None:
             return None
-        await self._queued()
+        await self.expect_queued()
         return _placed(queue, await self._store.now())
 
-    async def _queued(self) -> None:
-        """Something is about to wait in a queue."""
+    async def expect_queued(self) -> None:
+        """Something is about to wait in a queue: who lets runs begin in this process should look."""
 
     def _begun(
         self,
@@ -182,6 +184,27 @@ class Starting(Client):
             place=place,
         )
         return commit if place is None else queued(commit, place)
+
+    async def _same_or_raise(
+        self, definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str
+    ) -> None:
+        run = await self.get(run_id)
+        if run.workflow == definition.name:
+            # Compared as values, not as text: a set has no order of its own.
+            _, *given = definition.signature.encode_call(self._codec, args, kwargs)
+            for input in await self._inputs(run):
+                if given == [*definition.signature.decode_call(self._codec, input)]:
+                    return
+        raise RunExists(run_id, run.uid)
+
+    async def _inputs(self, run: Run) -> list[Raw]:
+        """What a run was started with: its input, and if it has continued as new, the first."""
+        inputs = [] if run.input is None else [run.input]
+        for event in await self._store.history(run.id, limit=1):
+            started = payload_of(event)
+            if isinstance(started, WorkflowStarted) and started.origin is not None:
+                inputs.append(started.origin)
+        return inputs
 
     async def _write_many(self, commits: list[Commit]) -> None:
         for outcome in await self._store.commit(commits):

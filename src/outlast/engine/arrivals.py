@@ -10,6 +10,7 @@ from typing import TypeVar
 from msgspec import Raw
 
 from outlast.engine.execution import Execution
+from outlast.engine.losses import LossReport
 from outlast.engine.mailbox import Mailbox
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.halt import HaltWait
@@ -24,6 +25,7 @@ from outlast.model.payloads import (
     HaltResumed,
     Payload,
     StepCompleted,
+    StepLost,
     StepProgress,
 )
 from outlast.model.wire import from_json
@@ -105,6 +107,8 @@ class Inbox:
                     execution.deliver(_child_payload(item), now, key=child.key)
             case "step":
                 self._take_report(item, now)
+            case "lost":
+                self._take_losses(item, now)
             case "resume":
                 halt = self._halt(item.name)
                 if halt is not None:
@@ -130,10 +134,21 @@ class Inbox:
             progress = StepProgress(attempt=report.attempt, details=report.progress)
             self._execution.deliver(progress, now, key=call.key)
         if report.failed is not None:
-            self._execution.deliver(report.failed, now, key=call.key)
+            failed = report.failed
+            if isinstance(call, RemoteStep):
+                failed = call.after_report(failed, now)
+            self._execution.deliver(failed, now, key=call.key)
         elif report.output is not None:
             done = StepCompleted(duration_ns=report.duration_ns)
             self._execution.deliver(done, now, key=call.key, output=report.output)
+
+    def _take_losses(self, item: Item, now: datetime) -> None:
+        data = item.data or Raw(b"{}")
+        report = from_json(data, LossReport, where="report of a lost lease")
+        for key, attempt in report.attempts.items():
+            call = self._execution.open.get(key)
+            if isinstance(call, StepCall) and call.may_be_lost(attempt):
+                self._execution.deliver(StepLost(attempt=attempt), now, key=key)
 
     def _child(self, child_id: str) -> ChildRun | None:
         for operation in self._execution.open.values():

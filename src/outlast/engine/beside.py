@@ -31,21 +31,24 @@ class Beside:
         self._over: asyncio.Future[None] | None = None
 
     def start(self) -> None:
-        """Begin; for the loop that is running."""
+        """Begin; for the loop that is running. `RuntimeError` if there is no room for a thread."""
         self._home = asyncio.get_running_loop()
         self._over = self._home.create_future()
         self._is_asked = False
         self._loop = asyncio.new_event_loop()
-        self._task = self._loop.create_task(self._live())
-        # A daemon: a program that ends without closing must not hang here.
-        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        try:
+            # A daemon: a program that ends without closing must not hang here.
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        except RuntimeError:
+            self._loop.close()
+            raise
 
     async def stop(self) -> None:
         """End it, and wait until it has. Stopping twice is fine."""
         if self._over is not None:
             self._is_asked = True
             with suppress(RuntimeError):  # it has ended by itself
-                self._loop.call_soon_threadsafe(self._task.cancel)
+                self._loop.call_soon_threadsafe(self._cancel)
             await asyncio.shield(self._over)
 
     def call(self, function: Callable[..., object], *args: object) -> None:
@@ -53,17 +56,23 @@ class Beside:
         with suppress(RuntimeError):  # it is closed: nobody is left to be told
             self._home.call_soon_threadsafe(function, *args)
 
+    def _cancel(self) -> None:
+        self._task.cancel()
+
     def _run(self) -> None:
         loop = self._loop
         asyncio.set_event_loop(loop)
+        error: BaseException | None = None
+        self._task = loop.create_task(self._live())
         try:
             loop.run_until_complete(asyncio.wait([self._task]))
             loop.run_until_complete(loop.shutdown_default_executor())
-            cancelled = self._task.cancelled()
-            error = None if cancelled else self._task.exception()
+            error = None if self._task.cancelled() else self._task.exception()
+        except BaseException as unforeseen:  # noqa: BLE001 - nobody else would hear of it
+            error = unforeseen
+        finally:
             if error is not None or not self._is_asked:
                 log.error("%s has ended: %r", self._name, error or "nobody asked it to")
-        finally:
             asyncio.set_event_loop(None)
             loop.close()
             if not self._is_asked:

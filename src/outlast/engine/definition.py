@@ -212,10 +212,10 @@ class StepDefinition(Definition):
         self.timeout = timeout
         self.at_most_once = at_most_once
         self.process = process
-        if transactional and (process or queue is not None or not self.is_async):
+        if transactional and (process or queue is not None):
             raise WorkflowMisuse(
-                f"step {self.name!r} is transactional, so it has to be an `async def` that runs "
-                "where its run is: without process and queue"
+                f"step {self.name!r} is transactional, so it has to run where its run is: without "
+                "process and queue"
             )
         self.transactional = transactional
         self.queue = None if queue is None else check_queue(queue)

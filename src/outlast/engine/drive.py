@@ -76,6 +76,8 @@ class Drive:
         self.under_way = UnderWay(store, bodies, execution, claim, self._arrived)
         self._leaving = False
         self._cut = False
+        self.was_lost = False
+        """Whether it has ended because its claim is, or may be, another's."""
         self.is_over = False
         """Whether it has ended with a commit that says so: the run has ended, or rests."""
 
@@ -106,6 +108,7 @@ class Drive:
                 await self._journal.commit(parked(self.claim, self._sequence, problem))
             self.is_over = True
         except (Fenced, RunClosed, NotFound) as lost:
+            self.was_lost = self.was_lost or isinstance(lost, Fenced)
             log.info("run %s is no longer ours: %s", self._run.id, lost)
         finally:
             self.under_way.stop()
@@ -137,6 +140,7 @@ class Drive:
                 commit = msgspec.structs.replace(commit, change=change)
             committed = await self._journal.commit(commit)
             self._sequence = committed.sequence
+            self.under_way.recorded()
             self._note(commit.change)
             if end is not None:
                 self._inbox.tell_what_is_left()

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.engine.admission import turned_away
+from outlast.engine.admission import QUEUED, turned_away
 from outlast.engine.bodies import Bodies
 from outlast.engine.daemon import Daemon
 from outlast.engine.definition import WorkflowDefinition
@@ -26,6 +26,7 @@ from outlast.engine.execution import Execution
 from outlast.engine.interruptions import Suspect, count_interruptions
 from outlast.engine.journal import Journal
 from outlast.engine.leases import Lease, Leases, unless_meant
+from outlast.engine.losses import Losses
 from outlast.engine.turn import ending, next_commit, parked
 from outlast.engine.watch import LoopWatch
 from outlast.engine.watching import Strangers, Watcher, Watchers
@@ -96,6 +97,7 @@ class Engine:
         self._drives: dict[str, Drive] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.leases = Leases(store, lease)
+        self.losses = Losses(store, self._patience)
         self._claiming = Daemon(self._patience)
         self._watch: LoopWatch | None = None
         self.on_ticket: Callable[[], Awaitable[None]] | None = None
@@ -150,6 +152,7 @@ class Engine:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self._journal.drained()
+        await self.losses.close()
         if claims:
             await self._store.release(claims, timeout=self._patience)
 
@@ -274,9 +277,15 @@ class Engine:
             known = await self._histories([one.run for one in claimed])
             while left:
                 some = list(left.items())[:RESUME_AT_ONCE]
-                await asyncio.gather(
-                    *(self._take_over(one, lease, known.get(one.run.id)) for lease, one in some)
-                )
+                slow = []
+                for lease, one in some:
+                    history = known.get(one.run.id)
+                    if history is None or one.run.wait_kind == QUEUED:
+                        slow.append((one, lease, history))
+                    else:
+                        # It has all that it needs and waits for nothing: a task would only cost.
+                        await self._take_over(one, lease, history)
+                await asyncio.gather(*(self._take_over(*what) for what in slow))
                 for lease, _ in some:
                     del left[lease]
         finally:
@@ -365,7 +374,7 @@ class Engine:
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
         self._tasks[run.id] = task
-        lease.lost, lease.renewed = task.cancel, drive.poke
+        lease.lost, lease.renewed = partial(self._lose, drive, task), drive.poke
         if not self.leases.keeps(lease):
             task.cancel()  # lost a moment ago, when nobody was to be told yet
         drive.under_way.held = partial(self.leases.is_held, lease)
@@ -373,10 +382,16 @@ class Engine:
         # A task that is cancelled before it has begun runs no ``finally`` of its own.
         task.add_done_callback(lambda _: execution.evict())
 
+    def _lose(self, drive: Drive, task: asyncio.Task[None]) -> None:
+        drive.was_lost = True
+        task.cancel()
+
     def _over(self, run_id: str, drive: Drive, lease: Lease, task: asyncio.Task[None]) -> None:
         self.leases.drop(lease)
         if self._drives.get(run_id) is drive:
             del self._drives[run_id], self._tasks[run_id]
+        if drive.was_lost and self._claiming.is_running:
+            self.losses.tell(drive.claim, drive.under_way.unrecorded())
         if not task.cancelled() and task.exception() is not None:
             # The store hands the run out again when its lease ends.
             log.error("run %s is dropped: %r", run_id, task.exception())

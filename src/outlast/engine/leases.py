@@ -11,6 +11,9 @@ keeps the thread from working too: its lease runs out, and what it does then is 
 A lease is renewed at every third of its time. If that cannot be confirmed until it has run out, by
 the process's own monotonic clock, whoever holds it has to stop: somebody else may have it now, and
 though the token keeps a late commit out, it cannot keep a step from acting on the world twice.
+
+Nobody goes on without renewal. If the thread ends unasked, all is given up, and another one begins; if
+none can be had, leases are renewed on the main loop.
 """
 
 from __future__ import annotations
@@ -62,27 +65,57 @@ class Leases:
         # In the order in which they came, so that a simulation can be repeated.
         self._held: dict[Lease, None] = {}
         self._any = asyncio.Event()
+        self._is_open = False
+        self._again: asyncio.TimerHandle | None = None
         self._beside: Beside | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._call: Callable[..., object] = _at_once
 
     async def open(self) -> None:
         """Begin to renew what is held. Opening twice is fine."""
-        if self._beside is not None or self._keeping is not None:
-            return
+        if not self._is_open:
+            self._is_open = True
+            self._begin()
+
+    def _begin(self) -> None:
         sibling = self._store.sibling() if isinstance(self._clock, SystemClock) else None
-        if sibling is None:
-            self._call = _at_once
-            self._keeping = asyncio.create_task(self._keep_here())
-        else:
-            self._beside = Beside(
-                lambda: self._keep_beside(sibling), "outlast-leases", ended=self._give_up_all
-            )
-            self._call = self._beside.call
-            self._beside.start()
+        if sibling is not None:
+            beside = Beside(lambda: self._keep_beside(sibling), "outlast-leases", ended=self._ended)
+            try:
+                beside.start()
+            except RuntimeError as error:  # there is no room for another thread
+                log.error("leases are renewed on the main loop: %s", error)
+            else:
+                self._beside, self._call = beside, beside.call
+                return
+        self._call = _at_once
+        self._keeping = asyncio.create_task(self._keep_here())
+        self._keeping.add_done_callback(self._kept_here)
+
+    def _kept_here(self, keeping: asyncio.Task[None]) -> None:
+        # Whoever cancels it means all that is going on in this loop.
+        if self._keeping is keeping and not keeping.cancelled():
+            log.error("the renewal of leases has ended: %r", keeping.exception())
+            self._ended()
+
+    def _ended(self) -> None:
+        """Nobody renews any more, unasked: who works under a lease has to stop. Then begin anew."""
+        self._give_up_all()
+        self._beside = self._keeping = None
+        if self._is_open:
+            loop = asyncio.get_running_loop()
+            self._again = loop.call_later(self._seconds / 12, self._begin_again)
+
+    def _begin_again(self) -> None:
+        if self._is_open:
+            self._give_up_all()  # what was held meanwhile
+            self._begin()
 
     async def close(self) -> None:
         """Renew no more. Closing twice is fine."""
+        self._is_open = False
+        if self._again is not None:
+            self._again.cancel()
         beside, self._beside = self._beside, None
         keeping, self._keeping = self._keeping, None
         if beside is not None:

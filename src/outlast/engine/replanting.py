@@ -161,4 +161,5 @@ def _without_attempts(event: Event, failed: str) -> Event | None:
         case MapProgress(failed=items) as progress if items:
             data = Raw(to_json(msgspec.structs.replace(progress, failed=[])))
             return msgspec.structs.replace(event, data=data)
-    return None if event.type in (EventType.STEP_FAILED, EventType.STEP_PROGRESS) else event
+    attempts = (EventType.STEP_FAILED, EventType.STEP_PROGRESS, EventType.STEP_LOST)
+    return None if event.type in attempts else event

@@ -16,7 +16,7 @@ from msgspec import Raw
 from outlast.engine.bodies import Bodies, Outcome, StepContext, step_connection
 from outlast.engine.operations.remote import StepReport
 from outlast.engine.operations.step import StepCall
-from outlast.errors import Busy, TryAgain
+from outlast.errors import Busy, TryAgain, WorkflowMisuse
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
 from outlast.model.inbox import Item, Send
@@ -33,6 +33,8 @@ async def attempt_in_transaction(
     """One attempt. None when it was committed: the outcome is in the inbox. Raises if nobody knows
     whether it was."""
     failed: Outcome | None = None
+    if call.step.is_async == store.plain_transactions:
+        return Outcome(None, _misplaced(call, store), 0)
     try:
         async with store.transaction() as (connection, borrowed):
             token = step_connection.set(connection)
@@ -43,6 +45,12 @@ async def attempt_in_transaction(
             if outcome.error is not None:
                 failed = outcome
                 raise _RollBack
+            try:
+                await borrowed.settle()
+            except Exception as error:
+                # What the step has written cannot stay: that is how it has failed.
+                failed = Outcome(None, error, outcome.duration_ns)
+                raise _RollBack from error
             await _record(borrowed, call, outcome, claim)
     except _RollBack:
         return failed
@@ -73,6 +81,14 @@ async def _record(store: Store, call: StepCall, outcome: Outcome, claim: Claim) 
             raise answer
         await store.clock.sleep(pause)
     raise TryAgain(f"run {claim.run_id!r} was locked for too long")
+
+
+def _misplaced(call: StepCall, store: Store) -> WorkflowMisuse:
+    kind = "a plain `def`" if store.plain_transactions else "an `async def`"
+    return WorkflowMisuse(
+        f"step {call.step.name!r} is transactional, so on {type(store).__name__} it has to be {kind}: "
+        "that is what its connection is for"
+    )
 
 
 class _RollBack(Exception):

@@ -51,6 +51,7 @@ class UnderWay:
         self._claim = claim
         self._arrived = arrived
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._begun: dict[str, int] = {}
         self._maps: dict[str, MapBodies] = {}
         self._outcomes: list[tuple[StepCall, Outcome]] = []
         self._found: list[tuple[ChildRun, Payload]] = []
@@ -66,6 +67,20 @@ class UnderWay:
             or self._outcomes
             or self._found
         )
+
+    def unrecorded(self) -> dict[str, int]:
+        """The attempts of steps that were begun here and whose end is recorded nowhere."""
+        return dict(self._begun)
+
+    def recorded(self) -> None:
+        """All that was delivered is durable now."""
+        if self._begun:
+            open = self._execution.open
+            self._begun = {
+                key: attempt
+                for key, attempt in self._begun.items()
+                if (call := open.get(key)) is not None and call.due is None
+            }
 
     # -- beginning and ending -----------------------------------------------------------------
 
@@ -165,6 +180,7 @@ class UnderWay:
         match operation:
             case StepCall():
                 task = asyncio.create_task(self._run_body(operation))
+                self._begun[operation.key] = operation.attempt
                 self._running[operation.key] = task
                 # An abandoned step has nobody who waits for it: its body is cancelled too.
                 if operation.future is not None:

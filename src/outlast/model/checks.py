@@ -197,10 +197,12 @@ def _check_parts(commit: Commit) -> None:
             raise InvalidCommit(f"child {start.run.id!r} names parent {start.run.parent!r}")
         _check_new_run(start.run)
         _check_events(start.events, start.run.id, 0)
-    for task in commit.tasks:
+    for task in (*commit.tasks, *(one.task for one in commit.dead)):
         check_task(task)
         if task.run_id != run_id:
             raise InvalidCommit(f"task {task.id!r} of run {task.run_id!r} is in {run_id!r}")
+    for one in commit.dead:
+        check_fields(one, f"dead task {one.task.id!r}")
     for claim in commit.finishes:
         if claim.task_id is None or claim.run_id != run_id:
             raise InvalidCommit(f"{claim.subject} cannot be finished by a commit of {run_id!r}")
@@ -255,8 +257,11 @@ def check_worker(worker: Worker) -> None:
 
 def check_delay(delay: float) -> None:
     """Refuse a delay that no queue can keep: negative, endless, or not a number."""
-    if not 0 <= delay <= MAX_DELAY:
-        raise InvalidValue(f"a delay of {delay} s is not possible: use 0 for now, or more")
+    kind: object = type(delay)
+    if kind not in (int, float) or not 0 <= delay <= MAX_DELAY:
+        raise InvalidValue(
+            f"a delay of {delay!r} s is not possible: use a number, 0 for now, or more"
+        )
 
 
 def check_fact(fact: Fact) -> None:

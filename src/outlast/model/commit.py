@@ -21,7 +21,7 @@ from outlast.model.ids import new_id
 from outlast.model.inbox import Send
 from outlast.model.run import Change, Run
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import Task
+from outlast.model.task import DeadTask, Task
 from outlast.model.timer import Timer
 
 
@@ -62,7 +62,8 @@ class Commit(Struct, frozen=True, kw_only=True, gc=False):
       runnable and says `still_runnable`. `release` gives the claim back, unless still runnable.
     - `sends` go to other runs' inboxes (one that is gone or ended is reported, not an error),
       `starts` are children, `tasks` go to queues. `finishes` removes tasks under their claims: a
-      stale one fences the whole commit. `drops` removes tasks by id, whoever holds them.
+      stale one fences the whole commit. `drops` removes tasks by id, whoever holds them. `dead` are
+      tasks that died elsewhere: nobody is handed them unless they are brought back.
     - `timers` are scheduled (an id that exists is left alone), `fired` are marked as fired.
     - `facts`, `entries`, `activities` and one `snapshot` are stored.
     """
@@ -87,6 +88,7 @@ class Commit(Struct, frozen=True, kw_only=True, gc=False):
     sends: tuple[Send, ...] = ()
     starts: tuple[Start, ...] = ()
     tasks: tuple[Task, ...] = ()
+    dead: tuple[DeadTask, ...] = ()
     finishes: tuple[Claim, ...] = ()
     drops: tuple[str, ...] = ()
     timers: tuple[Timer, ...] = ()
@@ -107,6 +109,7 @@ class Commit(Struct, frozen=True, kw_only=True, gc=False):
             or self.sends
             or self.starts
             or self.tasks
+            or self.dead
             or self.timers
             or self.fired
             or self.hold

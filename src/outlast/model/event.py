@@ -57,6 +57,7 @@ class EventType(StrEnum):
     CANCEL_REQUESTED = "cancel.requested"
     OPERATION_ABANDONED = "operation.abandoned"
     STEP_PROGRESS = "step.progress"
+    STEP_LOST = "step.lost"
     HALT_STARTED = "halt.started"
     HALT_RESUMED = "halt.resumed"
     SCOPE_STARTED = "scope.started"

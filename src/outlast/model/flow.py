@@ -37,6 +37,8 @@ MAX_PERIOD = 366 * 86_400.0
 FINEST = 1_000_000
 """Starts a second: the store's clock counts microseconds, and cannot tell more apart."""
 HEAVIEST, LIGHTEST = 1000.0, 0.001
+KEPT_CHANGES = 250
+"""Of each queue: an audit of rules need not be as long as a queue is old."""
 
 
 class Rate(Struct, frozen=True, omit_defaults=True):
@@ -78,6 +80,13 @@ class FlowChange(Struct, frozen=True, kw_only=True):
     queue: str
     at: datetime
     by: str
+    flow: Flow | None
+
+
+class Seen(Struct, frozen=True):
+    """The rules that somebody has looked at, None for no rules, and wants to replace unless they have
+    changed since."""
+
     flow: Flow | None
 
 
@@ -183,6 +192,15 @@ def counts_places(flow: Flow | None) -> bool:
 def scope_of(queue: str) -> str:
     """The queue whose rules hold: `gpu` for `gpu/render`, where the tasks of one step wait."""
     return queue.partition("/")[0]
+
+
+def encode_flow(flow: Flow) -> bytes:
+    """Rules as they are stored: the same bytes for equal rules."""
+    plain = decode_flow(msgspec.json.encode(flow))  # 3 and 3.0 are equal
+    return msgspec.json.encode(plain, order="sorted")
+
+
+decode_flow = msgspec.json.Decoder(Flow).decode
 
 
 def check_flow(flow: Flow) -> Flow:

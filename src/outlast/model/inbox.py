@@ -6,6 +6,7 @@ of arrival; the commit that consumes an item removes it, so nothing is lost and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -41,3 +42,12 @@ class Receipt(Struct, frozen=True):
 
     number: int
     again: bool = False
+
+
+def refusing(sends: Sequence[Send], receipts: Sequence[object]) -> set[str]:
+    """The runs that have refused an item."""
+    return {
+        send.run_id
+        for send, receipt in zip(sends, receipts, strict=True)
+        if not isinstance(receipt, Receipt)
+    }

@@ -188,6 +188,13 @@ class StepProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):
     details: Raw
 
 
+class StepLost(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt was cut off because its process lost its lease, and that process lives: it says so
+    itself. So the attempt has killed nobody."""
+
+    attempt: int
+
+
 class HaltStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     data: Raw
 
@@ -236,10 +243,11 @@ class UpdateCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 class WorkflowMoved(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """The run goes on in another store, and is closed here. `state` is the hash of a fact: what has
-    to be known of it besides what is kept."""
+    to be known of it besides what is kept. In the record that is left of it, `life` is its uid."""
 
     moved_to: str
     state: str = ""
+    life: str = ""
 
 
 PAYLOADS: dict[str, type[Payload]] = {
@@ -272,6 +280,7 @@ PAYLOADS: dict[str, type[Payload]] = {
     EventType.CANCEL_REQUESTED: CancelRequested,
     EventType.OPERATION_ABANDONED: OperationAbandoned,
     EventType.STEP_PROGRESS: StepProgress,
+    EventType.STEP_LOST: StepLost,
     EventType.HALT_STARTED: HaltStarted,
     EventType.HALT_RESUMED: HaltResumed,
     EventType.SCOPE_STARTED: ScopeStarted,

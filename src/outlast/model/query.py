@@ -1,13 +1,16 @@
 """What to find, and a page of what was found.
 
-All stores list runs in one order: newest first, ties broken by id. A page ends with a cursor that
-names the last run seen, so that going on is a seek, not a skip, and nothing is shown twice or left
-out when runs come and go in between.
+All stores list runs in the same orders: newest first unless asked otherwise, ties broken by id. A page
+ends with a cursor that names the last run seen, so that going on is a seek, not a skip, and nothing is
+shown twice or left out when runs come and go in between. Only what changes while it is listed by its
+last change may be shown again, or come before the place where one is.
 """
 
 from __future__ import annotations
 
 import base64
+from datetime import datetime
+from enum import StrEnum
 from typing import Generic, TypeVar
 
 import msgspec
@@ -21,6 +24,37 @@ T = TypeVar("T")
 MAX_LIMIT = 10_000
 
 
+class Order(StrEnum):
+    """In which order. Ties are broken by id, in the same direction."""
+
+    NEWEST = "-created"
+    OLDEST = "created"
+    LATEST = "-updated"
+    STALEST = "updated"
+
+    @property
+    def rises(self) -> bool:
+        """Whether the smallest time comes first."""
+        return not self.value.startswith("-")
+
+    @property
+    def by_change(self) -> bool:
+        """Whether it goes by the time of the last change, not of creation."""
+        return self in (Order.LATEST, Order.STALEST)
+
+    def moment(self, run: Run) -> datetime:
+        """The time of a run that it goes by."""
+        return run.updated_at if self.by_change else run.created_at
+
+    def position(self, run: Run) -> tuple[int, str]:
+        """Where a run stands."""
+        return to_micros(self.moment(run)), run.id
+
+    def is_past(self, position: tuple[int, str], other: tuple[int, str]) -> bool:
+        """Whether a position comes after another one."""
+        return position > other if self.rises else position < other
+
+
 class RunQuery(Struct, frozen=True, kw_only=True):
     """Which runs. Filters combine and are applied before `limit`."""
 
@@ -28,6 +62,7 @@ class RunQuery(Struct, frozen=True, kw_only=True):
     status: frozenset[Status] = frozenset()
     parent: str | None = None
     attributes: dict[str, Attribute] = {}
+    order: Order = Order.NEWEST
     limit: int = 100
     after: str | None = None
 
@@ -46,7 +81,7 @@ class RunQuery(Struct, frozen=True, kw_only=True):
         """Raise `InvalidValue` for a limit or a cursor that no store could honour."""
         check_limit(self.limit)
         if self.after is not None:
-            parse_cursor(self.after)
+            parse_cursor(self.after, self.order)
 
 
 class Page(Struct, Generic[T], frozen=True):
@@ -63,23 +98,46 @@ def check_limit(limit: int) -> int:
     return limit
 
 
-def cursor_of(run: Run) -> str:
+def cursor_of(run: Run, order: Order = Order.NEWEST) -> str:
     """The cursor that goes on after `run`."""
-    position = msgspec.json.encode([to_micros(run.created_at), run.id])
-    return base64.urlsafe_b64encode(position).decode().rstrip("=")
+    return cursor_at(order.position(run), order)
 
 
-def parse_cursor(cursor: str) -> tuple[int, str]:
-    """The creation time in microseconds and the id that a cursor names."""
-    try:
-        position = base64.b64decode(
-            cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True
+def cursor_at(position: tuple[int, str], order: Order = Order.NEWEST) -> str:
+    """The cursor that goes on after a position."""
+    named = position if order is Order.NEWEST else (*position, order)
+    return base64.urlsafe_b64encode(msgspec.json.encode(named)).decode().rstrip("=")
+
+
+def parse_cursor(cursor: str, order: Order = Order.NEWEST) -> tuple[int, str]:
+    """The time in microseconds and the id that a cursor of an order names."""
+    found, position = _read(cursor)
+    if found is not order:
+        raise InvalidValue(
+            f"{cursor[:40]!r} is a cursor of the order {found.value!r}, not {order.value!r}: go on in "
+            "the order in which the last page was"
         )
-        return msgspec.json.decode(position, type=tuple[int, str])
+    return position
+
+
+def order_of(cursor: str) -> Order:
+    """The order that a cursor goes on in."""
+    return _read(cursor)[0]
+
+
+def _read(cursor: str) -> tuple[Order, tuple[int, str]]:
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        named = msgspec.json.decode(text, type=list[int | str])
+        moment, id, *rest = named
+        order = Order(str(rest[0])) if rest else Order.NEWEST
+        if len(rest) > 1 or not isinstance(moment, int) or not isinstance(id, str):
+            raise ValueError("not a position")
     except (ValueError, UnicodeError) as error:
         raise InvalidValue(
             f"{cursor[:40]!r} is not a cursor: pass on the one that the last page gave you"
         ) from error
+    return order, (moment, id)
 
 
 def _same(left: object, right: object) -> bool:

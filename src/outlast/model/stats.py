@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 
 from outlast.model.flow import Flow
 
 COUNTED = 10_000
-"""Nobody counts further: a count of so many means "so many or more"."""
+"""A store that has to count what it is asked for counts no further."""
 KEYS_SHOWN = 100
 
 
 class KeyStats(Struct, frozen=True, kw_only=True):
-    """One key of a queue."""
+    """One key of a queue. `at_least` as in `QueueStats`."""
 
     key: str
     ready: int
     in_flight: int
     blocked_by: str | None = None
+    at_least: tuple[str, ...] = ()
+
+    def said(self, count: str) -> str:
+        """A count as people read it: ``10000+`` where nobody has counted further."""
+        return _said(self, count)
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):
-    """A queue with all its steps. Counts end at `COUNTED`, keys at `KEYS_SHOWN`.
+    """A queue with all its steps.
+
+    Numbers are exact, but for those that `at_least` names: there are so many or more, because nobody
+    counted further. So are `oldest` (so long or longer) and `keys`, of which `KEYS_SHOWN` are told.
 
     `oldest` is since when the one that waits longest has been ready. `blocked_by` names the rule
     that keeps ready tasks from beginning now: ``paused``, ``concurrency`` or ``rate``, of a key
@@ -39,6 +48,23 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     flow: Flow | None = None
     blocked_by: str | None = None
     keys: tuple[KeyStats, ...] = ()
+    at_least: tuple[str, ...] = ()
+
+    def said(self, count: str) -> str:
+        """A count as people read it: ``10000+`` where nobody has counted further."""
+        return _said(self, count)
+
+
+def capped(most: int, **counts: int) -> dict[str, Any]:
+    """Fields of `QueueStats` or `KeyStats`, of numbers that were counted to `most` + 1."""
+    return {
+        **{name: min(count, most) for name, count in counts.items()},
+        "at_least": tuple(name for name, count in counts.items() if count > most),
+    }
+
+
+def _said(stats: KeyStats | QueueStats, count: str) -> str:
+    return f"{getattr(stats, count)}{'+' if count in stats.at_least else ''}"
 
 
 def blocked_by(flow: Flow, *, in_flight: int, started: int) -> str | None:

@@ -12,17 +12,31 @@
                                                   3 arrive   the record, all events, inbox, tasks …
                                                              in one commit, held by the mover under
                                                              a token greater than the source's
-                                                  4 settle   give the hold back: it goes on here
-    5 forget  one record is left that says where
+    4 mark    all of the family has come
+                                                  5 settle   give the hold back: it goes on here
+    6 forget  one record is left that says where
 
-A tree is moved as a whole, parents before children, and so are children with ids of their own. After
-any of these a mover may be killed: what is sealed stays sealed, and the next one finds it and goes on.
-A run whose life has arrived is never brought again. Whoever sends to a run that is sealed, or asks for
+A tree is moved as a whole, in one atomic batch where the store can do that, and so are children with
+ids of their own. After any of these a mover may be killed: what is sealed stays sealed, and the next
+one finds it and goes on. A run whose life has arrived is never brought again, whatever became of it
+there. Whoever sends to a run that is sealed, or asks for
 it, is told where it is (`outlast.errors.Moved`). A step that was under way is interrupted, as if its
 worker had died, and made again.
 """
 
 from outlast.moving.address import address_of
+from outlast.moving.cargo import Cargo
+from outlast.moving.gathering import gather
 from outlast.moving.moves import Moves, move, move_runs
+from outlast.moving.restoring import Restored, restore
 
-__all__ = ["Moves", "address_of", "move", "move_runs"]
+__all__ = [
+    "Cargo",
+    "Moves",
+    "Restored",
+    "address_of",
+    "gather",
+    "move",
+    "move_runs",
+    "restore",
+]

@@ -22,7 +22,7 @@ from outlast.model.inbox import Item, Send
 from outlast.model.payloads import ChildSpawned, Payload, payload_of
 from outlast.model.run import Change, Run
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import Task
+from outlast.model.task import DeadTask, Task
 from outlast.model.timer import Timer
 from outlast.model.times import NOW
 from outlast.model.wire import from_json
@@ -30,6 +30,8 @@ from outlast.moving.sealing import Sealed, is_sealed, seal_in
 from outlast.ports.store import Store
 
 PAGE = 1000
+NOTED, ARRIVED = MARKS = ("move:noted", "move:arrived")
+"""Keys with which a mover marks, at the source, how far it has come. They stay behind."""
 RECEIPT = "receipt"
 """The kind of an item that stands for one that was folded before: its id must stay taken."""
 _ENDS = (EventType.WORKFLOW_COMPLETED, EventType.WORKFLOW_FAILED, EventType.WORKFLOW_CANCELLED)
@@ -46,7 +48,7 @@ class Cargo:
     facts: list[Fact] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
-    dead: list[tuple[Task, str]] = field(default_factory=list)
+    dead: list[DeadTask] = field(default_factory=list)
     keys: tuple[BoundKey, ...] = ()
     entries: list[Entry] = field(default_factory=list)
     activities: list[Activity] = field(default_factory=list)
@@ -58,9 +60,9 @@ class Cargo:
         """The greatest token that any of its events, or its last claim, has had."""
         return max([self.run.token, *(event.token for event in self.events)])
 
-    def arrival(self, owner: str, ttl: float, *, over_a_grave: bool) -> Commit:
+    def arrival(self, owner: str, ttl: float, *, grave: Run | None) -> Commit:
         """The commit with which it is there, all of it, held by the mover unless it has ended.
-        Where it has been before, one record is left that says where it went: that goes."""
+        Where it has been before, one record is left that says where it went: that grave goes."""
         run = self.run
         ended = run.status.terminal
         numbered = {} if ended else {item.id: item for item in self.items}
@@ -74,15 +76,17 @@ class Cargo:
         ]
         return Commit(
             run_id=run.id,
+            uid=None if grave is None else grave.uid,
             create=run,
-            creation=Creation.REPLACE if over_a_grave else Creation.NEW,
-            force=over_a_grave,
+            creation=Creation.NEW if grave is None else Creation.REPLACE,
+            force=grave is not None,
             hold=None if ended else Hold(owner, ttl),
             events=tuple(msgspec.structs.replace(one, sequence=0, token=0) for one in self.events),
             sends=tuple(sends),
             timers=tuple(self.timers),
             fired=tuple(timer.id for timer in self.timers if timer.fired),
-            tasks=(*self.tasks, *(task for task, _ in self.dead)),
+            tasks=() if ended else tuple(self.tasks),
+            dead=() if ended else tuple(self.dead),
             facts=tuple(self.facts),
             entries=tuple(self.entries),
             activities=tuple(self.activities),
@@ -106,7 +110,7 @@ class Cargo:
 
 
 async def load(store: Store, run: Run) -> Cargo:
-    """A run that is closed, with all it owns."""
+    """A run with all it owns, as it was before it was sealed."""
     history = await store.history(run.id)
     owned = await store.belongings(run.id)
     cargo = Cargo(
@@ -115,7 +119,9 @@ async def load(store: Store, run: Run) -> Cargo:
         items=await _items(store, run.id),
         receipts=owned.receipts,
         timers=await store.timers(run.id),
-        keys=owned.keys,
+        tasks=list(owned.tasks),
+        dead=list(owned.dead),
+        keys=tuple(key for key in owned.keys if key.scope not in MARKS),
         entries=await store.entries(run.id),
         activities=await store.activities(run.id),
         snapshot=await store.find_snapshot(run.id),

@@ -1,24 +1,35 @@
-"""Mover: takes a family of runs from one store to another, through all five steps."""
+"""Mover: takes a family of runs from one store to another, through all six steps.
+
+How far it has come is marked at the source, with keys that belong to the head of the family and go
+with it: what was there before anything was brought, and that all has come. Only so can whoever repeats
+a move that was killed tell a run that has not come yet from one that came and has since gone on: begun
+its next life, been deleted, or been moved to a third store.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from outlast.errors import Busy, Moved, Refused, RunExists, TryAgain
-from outlast.model.claim import Claim
-from outlast.model.commit import Commit, Committed
-from outlast.model.ids import SEPARATOR, new_id, root_of
+import msgspec
+
+from outlast.errors import Busy, Moved, Refused, RunExists
+from outlast.model.commit import Commit
+from outlast.model.event import EventType
+from outlast.model.ids import SEPARATOR, root_of
+from outlast.model.payloads import WorkflowMoved, payload_of
 from outlast.model.query import RunQuery
 from outlast.model.run import Run, Status
-from outlast.moving.cargo import Cargo, load, load_facts, tell_parents
+from outlast.moving.cargo import ARRIVED, NOTED, Cargo, load, load_facts, tell_parents
+from outlast.moving.landing import (
+    TRIES,
+    Landing,
+    Tree,
+    attempt_commit,
+    check_unsealed,
+    is_held,
+)
 from outlast.moving.sealing import forgetting, is_sealed, sealing
 from outlast.ports.store import Store
-
-HOLD_SECONDS = 60.0
-TRIES = 50
-PAUSE_SECONDS = 0.05
-MOVER = "move-"
 
 
 class Mover:
@@ -28,26 +39,36 @@ class Mover:
         self._source = source
         self._target = target
         self._address = address
-        self._owner = f"{MOVER}{new_id()}"
+        self._landing = Landing(target)
 
     async def move(self, head: str) -> int:
         """Move a family; how many runs."""
         trees = await self._load(head)
-        # A child with an id of its own is looked for by its parent: it has to be there first.
-        anew = [await self._move_tree(tree) for tree in reversed(trees)]
+        if not trees:
+            return 0
+        first = trees[0][0].run
+        if await self._source.recall(ARRIVED, first.uid) is None:
+            gone_on = await self._gone_on(first, trees)
+            await self._landing.bring([tree for tree in trees if tree[0].run.id not in gone_on])
+            await self._source.remember(ARRIVED, first.uid, self._address, run_id=first.id)
+        await self._landing.settle(trees)
+        anew = [await self._forget_tree(tree) for tree in reversed(trees)]
         for refusal in filter(None, anew):
             raise refusal
         return sum(map(len, trees))
 
-    async def _load(self, head: str) -> list[list[Cargo]]:
+    # -- here ---------------------------------------------------------------------------------
+
+    async def _load(self, head: str) -> list[Tree]:
         """Seal a family and read it, by trees. What has ended is not sealed: until it is forgotten, it
         may be retried, replaced, or deleted, and is then read again."""
         for _ in range(TRIES):
-            async for run in self._family(head, self._found):
-                await self._check(run)
+            came = await self._has_come(head)
+            async for run in self._family(head, self._source.find_one):
+                await self._check(run, came=came)
             family = [run async for run in self._family(head, self._seal)]
             cargos = [await load(self._source, run) for run in family]
-            trees: dict[str, list[Cargo]] = {}
+            trees: dict[str, Tree] = {}
             for cargo in cargos:
                 trees.setdefault(root_of(cargo.run.id), []).append(cargo)
             for root, tree in trees.items():
@@ -71,14 +92,22 @@ class Mover:
             async for one in self._family(child, get):
                 yield one
 
-    async def _found(self, run_id: str) -> Run | None:
-        return await self._source.find_one(run_id)
+    async def _has_come(self, head: str) -> bool:
+        run = await self._source.find_one(head)
+        return run is not None and await self._source.recall(ARRIVED, run.uid) is not None
 
-    async def _check(self, run: Run) -> None:
-        """Refuse a family, while nothing has changed, that cannot be there."""
+    async def _check(self, run: Run, *, came: bool) -> None:
+        """Refuse a family, while nothing has changed, that cannot be there, or is not all here."""
         self._check_address(run)
+        if is_held(run) and run.claimed_until and run.claimed_until > await self._source.now():
+            raise Refused(
+                f"run {run.id!r} is being brought here from another store, which is unfinished: "
+                "finish that move or import first"
+            )
+        if came:
+            return
         there = await self._target.find_one(run.id)
-        _check_unsealed(there)
+        check_unsealed(there)
         if SEPARATOR not in run.id:
             if there is not None and there.uid != run.uid and there.moved_to is None:
                 raise RunExists(run.id, there.uid)
@@ -98,22 +127,15 @@ class Mover:
             owned = await self._source.belongings(run_id)
             timers = [one for one in await self._source.timers(run_id) if not one.fired]
             commit = sealing(run, owned, timers, self._address)
-            await self._try(self._source, commit)
+            await attempt_commit(self._source, commit)
             if attempt % 5 == 4:
                 # Somebody is always faster: take the claim away first.
                 fence = Commit(run_id=run_id, uid=run.uid, force=True)
-                await self._try(self._source, fence)
+                await attempt_commit(self._source, fence)
         raise Busy(f"run {run_id!r} changes all the time: it was not moved, try again")
 
-    async def _move_tree(self, tree: list[Cargo]) -> Refused | None:
-        """Bring a tree and forget it here; why it was not forgotten, if it was begun anew."""
-        await self._target.skip_tokens(max(cargo.token for cargo in tree))
-        claims = [await self._arrive(cargo) for cargo in tree]
-        for cargo in tree:
-            await self._bring_the_rest(cargo)
-        for cargo, claim in reversed(list(zip(tree, claims, strict=True))):
-            if claim is not None:
-                await self._settle(cargo, claim)
+    async def _forget_tree(self, tree: list[Cargo]) -> Refused | None:
+        """Forget a tree that has come; why it was not forgotten, if it was begun anew."""
         try:
             # The root takes all below it along. What has failed below it may be retried until then, so
             # it goes before, the lowest first, each only if it is what was brought.
@@ -124,45 +146,6 @@ class Mover:
         except Refused as refusal:
             return refusal
         return None
-
-    async def _arrive(self, cargo: Cargo) -> Claim | None:
-        """Bring a run. The mover's claim on it, or that of another mover who brought it and died;
-        None if it is there and goes on, or has ended."""
-        run = cargo.run
-        for _ in range(TRIES):
-            there = await self._target.find_one(run.id)
-            _check_unsealed(there)
-            if there is not None and there.uid == run.uid:
-                if there.owner is None or not there.owner.startswith(MOVER):
-                    return None
-                return await self._claim_on(there, there.owner)
-            if there is not None and there.moved_to is None:
-                raise RunExists(run.id, there.uid)
-            commit = cargo.arrival(self._owner, HOLD_SECONDS, over_a_grave=there is not None)
-            await self._try(self._target, commit)
-        raise Busy(f"run {run.id!r} could not be written: it is sealed, move it again")
-
-    async def _claim_on(self, run: Run, owner: str) -> Claim:
-        now = await self._target.now()
-        return Claim(owner=owner, token=run.token, claimed_at=now, run_id=run.id, uid=run.uid)
-
-    async def _bring_the_rest(self, cargo: Cargo) -> None:
-        """What is no part of a commit. Each can be brought twice."""
-        run_id = cargo.run.id
-        for scope, key, value in cargo.keys:
-            await self._target.remember(scope, key, value, run_id=run_id)
-        for task, reason in cargo.dead:
-            claim = await self._target.claim_task(run_id, task.id, self._owner, ttl=HOLD_SECONDS)
-            if claim is not None:
-                async with self._target.queue() as queue:
-                    await queue.nack(claim, requeue=False, reason=reason)
-
-    async def _settle(self, cargo: Cargo, claim: Claim) -> None:
-        """Let go of a run. If that fails, the mover's lease ends by itself, and what it would have
-        folded is taken for nothing by whoever drives the run."""
-        outcome = await self._try(self._target, cargo.settling(claim.token))
-        if isinstance(outcome, Committed) and outcome.still_runnable:
-            await self._target.release([claim])
 
     async def _forget(self, brought: Run) -> None:
         """Leave one record in place of a run and all below it, if it is still what was brought."""
@@ -177,25 +160,33 @@ class Mover:
                     f"run {run.id!r} was begun anew while it was moved: what it was before is in the "
                     "other store, what it is now stays. Delete one of them before you move it again"
                 )
-            await self._try(self._source, forgetting(run, self._address))
+            await attempt_commit(self._source, forgetting(run, self._address))
         raise Busy(f"run {brought.id!r} has arrived, but is not forgotten here: move it again")
 
-    async def _try(self, store: Store, commit: Commit) -> Committed | Refused | TryAgain:
-        """What becomes of a commit; one whose fate is unknown is looked at again by the caller."""
-        try:
-            (outcome,) = await store.commit([commit])
-        except TryAgain as error:
-            outcome = Busy(str(error))
-        if isinstance(outcome, Busy):
-            await asyncio.sleep(PAUSE_SECONDS)
-        return outcome
+    # -- there --------------------------------------------------------------------------------
 
+    async def _gone_on(self, first: Run, trees: list[Tree]) -> set[str]:
+        """The roots of trees that an earlier try has brought and that were moved on since: one record
+        is left of them there, of this life, and it was not there when that try began."""
+        graves = {}
+        for tree in trees:
+            there = await self._target.find_one(tree[0].run.id)
+            if there is not None and there.moved_to is not None and not is_sealed(there):
+                graves[there.id] = there.uid
+        note = msgspec.json.encode(graves).decode()
+        before = await self._source.remember(NOTED, first.uid, note, run_id=first.id)
+        known = graves if before is None else msgspec.json.decode(before, type=dict[str, str])
+        lives = {tree[0].run.id: tree[0].run.uid for tree in trees}
+        return {
+            root
+            for root, uid in graves.items()
+            if known.get(root) != uid and await self._life_in(root) == lives[root]
+        }
 
-def _check_unsealed(there: Run | None) -> None:
-    """Refuse to go where the run is sealed: what is there is not what it was last, or is not yet
-    anywhere else."""
-    if there is not None and is_sealed(there):
-        raise Refused(
-            f"run {there.id!r} is being moved from there to {there.moved_to}, which is unfinished: "
-            "finish that move first"
-        )
+    async def _life_in(self, root: str) -> str:
+        """Which life a record that is left of a run stands for."""
+        history = await self._target.history(root)
+        if not history or history[-1].type != EventType.WORKFLOW_MOVED:
+            return ""
+        said = payload_of(history[-1])
+        return said.life if isinstance(said, WorkflowMoved) else ""

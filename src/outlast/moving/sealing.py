@@ -13,15 +13,33 @@ from outlast.model.event import Event, EventType
 from outlast.model.fact import Fact
 from outlast.model.payloads import WorkflowMoved, payload_of, to_event
 from outlast.model.run import MOVED, MOVED_TO, MOVING, Change, Run, Status
-from outlast.model.task import Task
+from outlast.model.task import DeadTask, Task
 from outlast.model.timer import Timer
 from outlast.model.times import NOW
 from outlast.model.wire import from_json, to_json
 
 
+class Buried(Struct, frozen=True, kw_only=True):
+    """A dead task as text: the task is one of its own."""
+
+    task: Raw
+    reason: str
+    died_at: datetime
+
+    @classmethod
+    def of(cls, dead: DeadTask) -> Buried:
+        """A dead task, to be written."""
+        return cls(task=Raw(to_json(dead.task)), reason=dead.reason, died_at=dead.died_at)
+
+    def read(self) -> DeadTask:
+        """The dead task that was written."""
+        task = from_json(self.task, Task, where="a dead task that is moved")
+        return DeadTask(task, self.reason, self.died_at)
+
+
 class Sealed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a run was before it was sealed, as far as closing it takes that away. Tasks are texts of
-    their own; of the dead ones `reasons` says why."""
+    their own."""
 
     status: Status
     wait_kind: str | None = None
@@ -30,8 +48,7 @@ class Sealed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     inbox: int = 0
     timers: tuple[Timer, ...] = ()
     tasks: tuple[Raw, ...] = ()
-    dead: tuple[Raw, ...] = ()
-    reasons: tuple[str, ...] = ()
+    dead: tuple[Buried, ...] = ()
 
     @property
     def living(self) -> list[Task]:
@@ -39,10 +56,9 @@ class Sealed(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return [from_json(task, Task, where="a task that is moved") for task in self.tasks]
 
     @property
-    def buried(self) -> list[tuple[Task, str]]:
+    def buried(self) -> list[DeadTask]:
         """The dead tasks, with the reason."""
-        tasks = [from_json(task, Task, where="a task that is moved") for task in self.dead]
-        return list(zip(tasks, self.reasons, strict=True))
+        return [dead.read() for dead in self.dead]
 
 
 def sealing(run: Run, owned: Belongings, timers: list[Timer], moved_to: str) -> Commit:
@@ -57,8 +73,7 @@ def sealing(run: Run, owned: Belongings, timers: list[Timer], moved_to: str) -> 
         inbox=run.inbox,
         timers=tuple(timers),
         tasks=tuple(Raw(to_json(task)) for task in owned.tasks),
-        dead=tuple(Raw(to_json(dead.task)) for dead in owned.dead),
-        reasons=tuple(dead.reason for dead in owned.dead),
+        dead=tuple(map(Buried.of, owned.dead)),
     )
     fact = Fact.of(to_json(state))
     moved = WorkflowMoved(moved_to=moved_to, state=fact.hash)
@@ -75,7 +90,7 @@ def sealing(run: Run, owned: Belongings, timers: list[Timer], moved_to: str) -> 
 
 def forgetting(run: Run, moved_to: str) -> Commit:
     """The commit that puts one record, which says where a run is now, in place of its tree."""
-    moved = WorkflowMoved(moved_to=moved_to)
+    moved = WorkflowMoved(moved_to=moved_to, life=run.uid)
     left = Run(
         id=run.id,
         workflow=run.workflow,

@@ -170,7 +170,8 @@ class StoreCore(ABC):
     # -- finding ------------------------------------------------------------------------------
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
-        """Runs that match, newest first with ties broken by the greater id, filtered before the limit. The
+        """Runs that match, in the order that is asked for: newest first with ties broken by the greater
+        id, oldest first with the smaller, or by their last change. Filtered before the limit. The
         cursor of a page goes on after its last run (capability FIND)."""
         self._unsupported(Capability.FIND)
 
@@ -212,8 +213,9 @@ class StoreCore(ABC):
         the receipt again. Refused: `NotFound`, `RunClosed`, `Fenced` for another life.
 
         `finishes` removes the tasks that the items are the results of, in the same atomic step;
-        `keeps` lets claims on tasks have no end any more. If one of those claims was lost, `Fenced`
-        is raised and nothing is sent (capability INBOX; TASKS for `finishes` and `keeps`)."""
+        `keeps` lets claims on tasks have no end any more, except those of runs that have refused an
+        item: their leases end as before. If one of those claims was lost, `Fenced` is raised and
+        nothing is sent (capability INBOX; TASKS for `finishes` and `keeps`)."""
         self._unsupported(Capability.INBOX)
 
     async def inbox(
@@ -323,10 +325,12 @@ class StoreCore(ABC):
 
     # -- the end ------------------------------------------------------------------------------
 
-    async def delete(self, run_id: str, *, timeout: float | None = None) -> bool:
+    async def delete(
+        self, run_id: str, *, uid: str | None = None, timeout: float | None = None
+    ) -> bool:
         """Remove a run with its descendants and all they own, in one atomic step, whoever holds
-        it; whether it was there. The id can be used again and starts fresh
-        (capability DELETE)."""
+        it; whether it was there. With `uid` only that life: if another one has begun under the id, it
+        stays. The id can be used again and starts fresh (capability DELETE)."""
         self._unsupported(Capability.DELETE)
 
     async def expire(
@@ -392,7 +396,7 @@ def _parts(commit: Commit) -> list[tuple[Capability, object]]:
     return [
         (Capability.INBOX, commit.folds or commit.sends),
         (Capability.CHILDREN, commit.starts),
-        (Capability.TASKS, commit.tasks or commit.finishes or commit.drops),
+        (Capability.TASKS, commit.tasks or commit.dead or commit.finishes or commit.drops),
         (Capability.TIMERS, commit.timers or commit.fired),
         (Capability.ENTRIES, commit.entries),
         (Capability.ACTIVITIES, commit.activities),

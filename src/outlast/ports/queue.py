@@ -14,7 +14,7 @@ may be delivered twice, and whoever works on it must be able to take that.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -23,10 +23,10 @@ import msgspec
 
 from outlast.errors import InvalidValue, Unsupported
 from outlast.model.claim import Claim, check_ttl
-from outlast.model.flow import Flow, FlowChange, check_flow, check_queue
+from outlast.model.flow import Flow, FlowChange, Seen, check_flow, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
-from outlast.model.stats import QueueStats
+from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
@@ -189,11 +189,34 @@ class Queue(ABC):
     async def set_flow(self, flow: Flow, *, by: str, timeout: float | None = None) -> None:
         """Give a queue these rules instead of those it has, for all workers at once. `by` is who
         did it, for the audit."""
-        await self._write_flow(check_flow(flow).queue, flow, declared=None, by=by, timeout=timeout)
+        name = check_flow(flow).queue
+        await self._write_flow(name, flow, declared=None, seen=None, by=by, timeout=timeout)
+
+    async def change_flow(
+        self,
+        queue: str,
+        change: Callable[[Flow], Flow],
+        *,
+        by: str,
+        timeout: float | None = None,
+    ) -> Flow:
+        """Give a queue what `change` makes of its rules; those. Of several who change the rules of one
+        queue at once, each sees what the others have done: `change` may be called again."""
+        check_queue(queue)
+        while True:
+            seen = await self._seen(queue, timeout)
+            flow = check_flow(change(seen.flow or Flow(queue=queue)))
+            if flow.queue != queue:
+                raise InvalidValue(f"rules of {queue!r} cannot become those of {flow.queue!r}")
+            if await self._write_flow(
+                queue, flow, declared=None, seen=seen, by=by, timeout=timeout
+            ):
+                return flow
 
     async def drop_flow(self, queue: str, *, by: str, timeout: float | None = None) -> None:
         """Take the rules of a queue away."""
-        await self._write_flow(check_queue(queue), None, declared=None, by=by, timeout=timeout)
+        name = check_queue(queue)
+        await self._write_flow(name, None, declared=None, seen=None, by=by, timeout=timeout)
 
     async def declare_flow(
         self, flow: Flow, *, by: str = "code", timeout: float | None = None
@@ -202,10 +225,18 @@ class Queue(ABC):
         as they are: somebody may have changed them since, and a restart must not undo that. New code
         resumes nothing that somebody has paused."""
         name = check_flow(flow).queue
-        before = [one for one in await self.flows(timeout=timeout) if one.queue == name]
-        paused = any(one.paused for one in before) or flow.paused
-        rules = msgspec.structs.replace(flow, paused=paused)
-        await self._write_flow(name, rules, declared=flow, by=by, timeout=timeout)
+        while True:
+            seen = await self._seen(name, timeout)
+            paused = flow.paused or (seen.flow is not None and seen.flow.paused)
+            rules = msgspec.structs.replace(flow, paused=paused)
+            if await self._write_flow(
+                name, rules, declared=flow, seen=seen, by=by, timeout=timeout
+            ):
+                return
+
+    async def _seen(self, queue: str, timeout: float | None) -> Seen:
+        flows = {flow.queue: flow for flow in await self.flows(timeout=timeout)}
+        return Seen(flows.get(queue))
 
     async def _write_flow(
         self,
@@ -213,11 +244,13 @@ class Queue(ABC):
         flow: Flow | None,
         *,
         declared: Flow | None,
+        seen: Seen | None,
         by: str,
         timeout: float | None,
-    ) -> None:
-        """Store rules with an audit line; with `declared` only if that is not what the code said
-        last."""
+    ) -> bool:
+        """Store rules with an audit line, and keep the last `KEPT_CHANGES` of those. With `declared`
+        nothing is written if that is what the code said last. With `seen` nothing is written, and the
+        answer is False, if the rules are others by now."""
         raise Unsupported(_NO_FLOW.format(type(self).__name__))
 
     async def flows(self, *, timeout: float | None = None) -> list[Flow]:
@@ -230,8 +263,11 @@ class Queue(ABC):
         """Who changed the rules of a queue, the last change first."""
         raise Unsupported(_NO_FLOW.format(type(self).__name__))
 
-    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
-        """How a queue stands, with all its steps."""
+    async def stats(
+        self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
+    ) -> QueueStats:
+        """How a queue stands, with all its steps, at a cost that does not grow with it: what has to
+        be counted is counted to `counted`, and `QueueStats.at_least` says where that was the end."""
         raise Unsupported(_NO_FLOW.format(type(self).__name__))
 
     async def next_ready_at(

@@ -19,6 +19,10 @@ class Store(HistoryMethods, RecordMethods, DetailMethods):
     `capabilities` what more you implement. Certify it with `outlast.testing.conformance`.
     """
 
+    plain_transactions: bool = False
+    """Whether the connection that `transaction` gives is for plain steps, in threads; else it is for
+    async ones."""
+
     def queue(self) -> Queue:
         """The queue that lives in the same database, so that tasks are part of a commit."""
         raise Unsupported(f"{type(self).__name__} has no queue of its own: pass one to the app")
@@ -37,3 +41,15 @@ class Store(HistoryMethods, RecordMethods, DetailMethods):
             f"{type(self).__name__} has no transactions for steps: use PostgreSQL, or pass "
             "`step_info().idempotency_key` on to what the step calls"
         )
+
+    def on(self, connection: Any) -> Store:
+        """This store inside a transaction of the user's: starts, signals and tasks are committed, or
+        not, with their data."""
+        raise Unsupported(
+            f"{type(self).__name__} cannot join a transaction of yours: use PostgreSQL or SQLite, in "
+            "the database where your data is"
+        )
+
+    async def settle(self) -> None:
+        """Of a store on a transaction: write what waits for its COMMIT, so that what is wrong with it
+        is an error here, and not of the COMMIT, of which nobody would know whether it happened."""

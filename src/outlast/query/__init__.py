@@ -13,6 +13,7 @@ and may name too many runs but never too few. So the answers are the same everyw
 
 from outlast.query.filter import Filter
 from outlast.query.parser import parse
+from outlast.query.plan import best_order
 from outlast.query.search import Count, Matches, all_matching, count, search
 
-__all__ = ["Count", "Filter", "Matches", "all_matching", "count", "parse", "search"]
+__all__ = ["Count", "Filter", "Matches", "all_matching", "best_order", "count", "parse", "search"]

@@ -108,7 +108,7 @@ class Test(Node, frozen=True):
         return not self.word.quoted and "*" in self.word.text
 
     def span(self, now: datetime) -> tuple[datetime | None, datetime | None]:
-        """For `created` and `age`: from when (this moment included) until when (it excluded)."""
+        """For `created`, `age` and `updated`: from when (this moment included) until when (it excluded)."""
         if self.field == "age":
             moment = shifted(now, -self._length)
             op = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}[self.op]

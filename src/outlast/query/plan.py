@@ -1,8 +1,9 @@
 """Plan: where in the store's indexes everything that matches is to be found.
 
 The indexes know the workflow, the status, the parent and attributes that are equal to something
-(`RunQuery`), and all are sorted by the time of creation. A plan is a few such searches, which
-together give all that matches and perhaps more, between two moments.
+(`RunQuery`), and all are sorted by the time of creation. All runs together are also sorted by their
+last change. A plan is a few such searches, which together give all that matches and perhaps more,
+between two moments of the order that they are in.
 """
 
 from __future__ import annotations
@@ -10,36 +11,53 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from outlast.model.query import RunQuery
+from outlast.model.query import Order, RunQuery
 from outlast.model.run import Attribute, Status
 from outlast.query.filter import Either, Every, Filter, Node, Not, Test
 from outlast.query.values import attributes_like
 
 MAX_SEARCHES = 16
+CREATED, UPDATED = ("created", "age"), ("updated",)
 EVERYTHING = RunQuery()
 Span = tuple[datetime | None, datetime | None]
 
 
 class Plan(NamedTuple):
-    """Searches that together find all that matches, created since `since` and before `until`.
-    `exact`: they find nothing else either."""
+    """Searches that together find all that matches, created, or changed last, since `since` and
+    before `until`. `exact`: they find nothing else either."""
 
+    order: Order
     searches: tuple[RunQuery, ...]
     since: datetime | None
     until: datetime | None
     exact: bool
 
 
-def plan(filter: Filter, now: datetime) -> Plan:
+def plan(filter: Filter, now: datetime, order: Order = Order.NEWEST) -> Plan:
     """The plan for a filter, at a time."""
     node = _pushed(filter.node, negated=False)
+    fields = UPDATED if order.by_change else CREATED
+    since, until = _span(node, now, fields)
+    if order is not Order.NEWEST:
+        search = RunQuery(order=order)
+        return Plan(order, (search,), since, until, set(_fields(node)) <= set(fields))
     searches = _searches(node)
-    since, until = _span(node, now)
     if any(search == EVERYTHING for search in searches):
         searches = [EVERYTHING]
     # By their text: 5 and 5.0 are equal, and yet different things to look for.
     distinct = {repr(search): search for search in searches}
-    return Plan(tuple(distinct.values()), since, until, _is_exact(node))
+    return Plan(order, tuple(distinct.values()), since, until, _is_exact(node))
+
+
+def best_order(filter: Filter, now: datetime) -> Order:
+    """The order in which what matches is found with the least reading: that of the last change, if it
+    is asked for by that and by nothing else that an index knows."""
+    ways = plan(filter, now)
+    if ways.searches != (EVERYTHING,) or (ways.since, ways.until) != (None, None):
+        return Order.NEWEST
+    changed = plan(filter, now, Order.LATEST)
+    is_bounded = (changed.since, changed.until) != (None, None)
+    return Order.LATEST if is_bounded else Order.NEWEST
 
 
 def is_counted(filter: Filter) -> bool:
@@ -120,18 +138,18 @@ def _both(one: RunQuery, other: RunQuery) -> RunQuery | None:
     )
 
 
-def _span(node: Node, now: datetime) -> Span:
-    """From when until when all that matches was created."""
+def _span(node: Node, now: datetime, fields: tuple[str, ...]) -> Span:
+    """From when until when all that matches was created, or changed last."""
     match node:
-        case Test(field="created" | "age"):
+        case Test() if node.field in fields:
             return node.span(now)
         case Every(parts):
-            spans = [_span(part, now) for part in parts]
+            spans = [_span(part, now, fields) for part in parts]
             since = max((since for since, _ in spans if since is not None), default=None)
             until = min((until for _, until in spans if until is not None), default=None)
             return since, until
         case Either(parts) if parts:
-            spans = [_span(part, now) for part in parts]
+            spans = [_span(part, now, fields) for part in parts]
             starts = [since for since, _ in spans if since is not None]
             ends = [until for _, until in spans if until is not None]
             return (

@@ -7,6 +7,7 @@ from shlex import quote
 
 from msgspec import Struct
 
+from outlast.model.belongings import Holding
 from outlast.model.stats import QueueStats
 from outlast.model.task import Task
 from outlast.query.outline import Part
@@ -14,12 +15,12 @@ from outlast.query.reason import Reason, one
 
 
 class QueuedStep(Struct, frozen=True, kw_only=True):
-    """How the task of a step stands: whether it is with a worker, why it is dead and since when, how
-    its queue stands, and whether a living worker serves that (None: nobody can tell)."""
+    """How the task of a step stands: who has it and until when, why it is dead and since when, how its
+    queue stands, and whether a living worker serves that (None: nobody can tell)."""
 
     task: Task
     queue: QueueStats
-    taken: bool = False
+    holder: Holding | None = None
     dead: tuple[str, datetime] | None = None
     served: bool | None = None
 
@@ -39,7 +40,7 @@ def blocked(queue: QueueStats, key: str) -> tuple[str, str] | None:
             return ", which is paused.", f"outlast queue resume {name}"
         case "concurrency":
             return (
-                f", which has {queue.in_flight} under way and allows {rules.concurrency} at once.",
+                f", which has {queue.said('in_flight')} under way and allows {rules.concurrency} at once.",
                 f"outlast queue set {name} --concurrency N",
             )
         case "key_concurrency":
@@ -69,10 +70,13 @@ def queued(part: Part, step: QueuedStep, now: datetime) -> Reason:
             times=(at,),
             commands=(f"outlast dead ls {line}", f"outlast dead redrive {line} {quote(task.id)}"),
         )
-    if step.taken:
+    if step.holder is not None:
         nth = f", for the {task.attempt}. time" if task.attempt > 1 else ""
+        until = step.holder.until
         return Reason(
-            text=f"A worker has taken step {name} from queue {queue}{nth}.",
+            text=f"Worker {one(step.holder.owner)} has taken step {name} from queue {queue}{nth}"
+            + ("." if until is None else ", and has it until {}, or longer if it says so."),
+            times=() if until is None else (until,),
             commands=("outlast workers", show),
         )
     if task.run_at is not None and task.run_at > now:

@@ -1,4 +1,4 @@
-"""Search: runs that match, newest first, without reading more than was allowed.
+"""Search: runs that match, in an order, without reading more than was allowed.
 
 What the indexes cannot decide is decided run by run. If that takes more rows than the budget, the
 page ends there: it may be short or empty, and its cursor goes on after the last run looked at.
@@ -6,19 +6,25 @@ page ends there: it may be short or empty, and its cursor goes on after the last
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from outlast.model.query import RunQuery, check_limit, cursor_of, parse_cursor
+from outlast.model.query import (
+    Order,
+    RunQuery,
+    check_limit,
+    cursor_at,
+    cursor_of,
+    parse_cursor,
+)
 from outlast.model.run import Run
 from outlast.model.times import to_micros
 from outlast.ports.store import Store
 from outlast.query.filter import Filter
-from outlast.query.plan import Plan, is_counted, plan
+from outlast.query.plan import Plan, best_order, is_counted, plan
 
 BUDGET = 10_000
 COUNT_CAP = 10_000
@@ -49,22 +55,23 @@ async def search(
     store: Store,
     filter: Filter,
     *,
+    order: Order = Order.NEWEST,
     limit: int = 100,
     after: str | None = None,
     budget: int = BUDGET,
     now: datetime | None = None,
 ) -> Matches:
     """A page of the runs that match. The page after it is found with the same `now`, or ages and
-    times that are relative will have moved on."""
+    times that are relative will have moved on, and in the same order."""
     check_limit(limit)
     now = now or await store.now()
-    ways = plan(filter, now)
+    ways = plan(filter, now, order)
     walk = _Walk(store, ways, after, _page_size(ways, limit, budget))
     runs: list[Run] = []
     last, looked = None, 0
     while (run := await walk.next()) is not None:
         if last is not None and (len(runs) == limit or looked >= budget):
-            return Matches(runs, cursor_of(last), walk.read)
+            return Matches(runs, cursor_of(last, order), walk.read)
         if filter.matches(run, now):
             runs.append(run)
         last, looked = run, looked + 1
@@ -83,10 +90,16 @@ async def all_matching(
 
 
 async def count(
-    store: Store, filter: Filter, *, cap: int = COUNT_CAP, now: datetime | None = None
+    store: Store,
+    filter: Filter,
+    *,
+    cap: int = COUNT_CAP,
+    now: datetime | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Count:
     """How many match: exactly, if it is asked by status and workflow alone, from the counts that
-    the store keeps; otherwise up to `cap`, and looking at no more than 100,000 runs."""
+    the store keeps; otherwise up to `cap`, and looking at no more than 100,000 runs. `progress` is
+    told how many it has looked at."""
     now = now or await store.now()
     if is_counted(filter):
         counts = await store.counts()
@@ -97,12 +110,14 @@ async def count(
                 if filter.matches(Run(id="", workflow=workflow, status=status), now)
             )
         )
-    walk = _Walk(store, plan(filter, now), None, PAGE)
+    walk = _Walk(store, plan(filter, now, best_order(filter, now)), None, PAGE)
     number = 0
     while (run := await walk.next()) is not None:
         if number >= cap or walk.read > COUNT_BUDGET:
             return Count(number, more=True)
         number += filter.matches(run, now)
+        if progress is not None:
+            progress(walk.read)
     return Count(number)
 
 
@@ -111,8 +126,8 @@ class _Walk:
 
     def __init__(self, store: Store, plan: Plan, after: str | None, page: int) -> None:
         self.read = 0
-        start = _start(plan.until, after)
-        self._since = plan.since
+        self._plan = plan
+        start = _start(plan, after)
         self._ways = [
             _Way(store, msgspec.structs.replace(search, limit=page, after=start))
             for search in plan.searches
@@ -121,27 +136,33 @@ class _Walk:
 
     async def next(self) -> Run | None:
         """The next run, or None if that was all."""
+        order = self._plan.order
         while True:
             best: _Way | None = None
             for way in self._ways:
                 self.read += await way.look()
                 if way.place is not None and (
-                    best is None or best.place is None or way.place > best.place
+                    best is None or best.place is None or order.is_past(best.place, way.place)
                 ):
                     best = way
             if best is None or best.place is None:
                 return None
             place, run = best.place, best.take()
-            if self._since is not None and run.created_at < self._since:
+            if self._is_beyond(order.moment(run)):
                 return None
             if place != self._last:
                 self._last = place
                 return run
 
+    def _is_beyond(self, moment: datetime) -> bool:
+        """Whether nothing that comes now can match."""
+        since, until = self._plan.since, self._plan.until
+        if self._plan.order.rises:
+            return until is not None and moment >= until
+        return since is not None and moment < since
 
-class _Place(NamedTuple):
-    created_at: int
-    id: str
+
+_Place = tuple[int, str]
 
 
 class _Way:
@@ -149,6 +170,7 @@ class _Way:
 
     def __init__(self, store: Store, query: RunQuery) -> None:
         self._store = store
+        self._order = query.order
         self._query: RunQuery | None = query
         self._runs: list[Run] = []
         self.place: _Place | None = None
@@ -173,15 +195,17 @@ class _Way:
 
     def _place(self) -> None:
         run = self._runs[-1] if self._runs else None
-        self.place = None if run is None else _Place(to_micros(run.created_at), run.id)
+        self.place = None if run is None else self._order.position(run)
 
 
-def _start(until: datetime | None, after: str | None) -> str | None:
-    """The cursor to begin at: all indexes are sorted by creation, so a bound on it is a place."""
-    if until is None:
+def _start(plan: Plan, after: str | None) -> str | None:
+    """The cursor to begin at: an index is sorted by a time, so a bound on it is a place."""
+    order = plan.order
+    edge = plan.since if order.rises else plan.until
+    if edge is None:
         return after
-    bound = cursor_of(Run(id="", created_at=until))
-    if after is None or parse_cursor(bound) < parse_cursor(after):
+    bound = cursor_at((to_micros(edge), ""), order)
+    if after is None or order.is_past(parse_cursor(bound, order), parse_cursor(after, order)):
         return bound
     return after
 

@@ -17,7 +17,8 @@ from msgspec import Raw, Struct
 
 import outlast.api as outlast
 from outlast.api import Workflow
-from outlast.client import Client
+from outlast.client.starting import Starting
+from outlast.engine.admission import queued
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.retry import Retry
 from outlast.engine.turn import begun
@@ -75,25 +76,29 @@ class Wish(Struct, frozen=True, kw_only=True):
     end: datetime | None = None
 
 
-def keeper_of(target: WorkflowDefinition, client: Client, store: Store) -> Workflow[..., Any]:
+def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Workflow[..., Any]:
     """The workflow that keeps schedules of `target`. Only who has the code of that has this."""
 
     @outlast.step(name="start", retry=PATIENT)
     async def start(plan: Plan, run_ids: list[str]) -> None:
         """Begin runs for whoever has their code; those that are there already are left alone."""
-        for first in range(0, len(run_ids), AT_ONCE):
-            outcomes = await store.commit(
-                [
-                    begun(
-                        target,
-                        Raw(plan.input.encode()),
-                        run_id=run_id,
-                        creation=Creation.NEW,
-                        attributes={"schedule": plan.name},
-                    )
-                    for run_id in run_ids[first : first + AT_ONCE]
-                ]
+        if plan.queue is not None:
+            await client.expect_queued()
+        commits = [
+            begun(
+                target,
+                Raw(plan.input.encode()),
+                run_id=run_id,
+                creation=Creation.NEW,
+                attributes={"schedule": plan.name},
+                place=plan.queue,
             )
+            for run_id in run_ids
+        ]
+        if plan.queue is not None:
+            commits = [queued(commit, plan.queue) for commit in commits]
+        for first in range(0, len(commits), AT_ONCE):
+            outcomes = await store.commit(commits[first : first + AT_ONCE])
             for outcome in outcomes:
                 if not isinstance(outcome, RunExists):
                     accepted(outcome)
@@ -170,6 +175,9 @@ def keeper_of(target: WorkflowDefinition, client: Client, store: Store) -> Workf
             await start(plan, run_ids)
             return run_ids
 
+        def may_fire() -> bool:
+            return not state.paused  # since somebody may have paused it meanwhile
+
         async def fire(moments: Sequence[datetime]) -> None:
             if moments:
                 run_ids = [run_id_of(plan, moment) for moment in moments]
@@ -205,7 +213,7 @@ def keeper_of(target: WorkflowDefinition, client: Client, store: Store) -> Workf
             outlast.publish(plan=plan, state=state)
             if state.waiting is not None and not state.paused:
                 look = LONGEST_LOOK if pause_for is None else min(pause_for, LONGEST_LOOK)
-                if await is_over(state.last, look) and state.waiting is not None:
+                if await is_over(state.last, look) and may_fire() and state.waiting is not None:
                     moment, state.waiting = state.waiting, None
                     await fire([moment])
                 continue

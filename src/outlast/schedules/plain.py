@@ -40,7 +40,7 @@ class PlainSchedules:
         return self._call(self._schedules().pause(name, by=by, note=note))
 
     def resume(self, name: str, *, by: str = "", note: str = "") -> bool:
-        """Fire again, from now on; whether it was paused."""
+        """Fire again, from now on; whether it was paused, or its run had been ended."""
         return self._call(self._schedules().resume(name, by=by, note=note))
 
     def trigger(self, name: str, *, by: str = "", note: str = "") -> str:

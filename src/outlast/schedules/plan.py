@@ -11,6 +11,7 @@ from msgspec import Struct
 from outlast.api import Workflow
 from outlast.errors import InvalidId, InvalidValue, WorkflowMisuse
 from outlast.model.ids import check_id
+from outlast.model.place import InQueue
 from outlast.ports.codec import Codec
 from outlast.schedules.timing import check_cron, firings, zone_of
 
@@ -37,6 +38,7 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     catch_up_limit: int = 100
     starts_at: datetime | None = None
     ends_at: datetime | None = None
+    queue: InQueue | None = None
 
     @property
     def most(self) -> int:
@@ -49,7 +51,9 @@ class Schedule:
 
     Give `cron` (five fields, read in `timezone`) or `every` (seconds, or a timedelta; counted from
     `starts_at`, or so that an hour is on the hour). `input` are the workflow's arguments by name.
-    Each firing is put off by up to `jitter` seconds. It happens from `starts_at` to `ends_at`.
+    Each firing is put off by up to `jitter` seconds, never past the next one. It happens from
+    `starts_at` to `ends_at`. Runs wait for their turn in `queue`, if it is given: a name, or an
+    `InQueue` with key and priority.
 
     `overlap` says what happens if the run before is not over: ``skip`` this firing, ``allow`` both,
     let this one ``wait`` (one at a time), or ``cancel`` that run and begin when it has ended.
@@ -72,6 +76,7 @@ class Schedule:
         catch_up_limit: int = 100,
         starts_at: datetime | None = None,
         ends_at: datetime | None = None,
+        queue: str | InQueue | None = None,
     ) -> None:
         if not isinstance(workflow, Workflow):
             raise WorkflowMisuse(
@@ -95,6 +100,7 @@ class Schedule:
             catch_up_limit=_limit(catch_up_limit),
             starts_at=_moment("starts_at", starts_at),
             ends_at=_moment("ends_at", ends_at),
+            queue=_place(queue),
         )
         if ends_at is not None:
             self._fires_at_all()
@@ -152,6 +158,19 @@ def _jitter(jitter: Any) -> float:
     if not 0 <= seconds <= LONGEST_JITTER:
         raise InvalidValue(f"jitter={jitter!r} is not possible: use 0 seconds up to a day")
     return float(seconds)
+
+
+def _place(queue: Any) -> InQueue | None:
+    if queue is None:
+        return None
+    if not isinstance(queue, str | InQueue):
+        raise InvalidValue(f"queue={queue!r} is not possible: give its name, or an InQueue")
+    place = InQueue(queue) if isinstance(queue, str) else queue
+    if place.at is not None or place.delay:
+        raise InvalidValue(
+            "the place of a schedule's runs has `at` or `delay`: the schedule says when"
+        )
+    return place.resolved(datetime.now(UTC))
 
 
 def _limit(limit: Any) -> int:

@@ -13,16 +13,24 @@ from msgspec import Raw, Struct
 from outlast.client import Client, RunHandle
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.turn import begun
-from outlast.errors import InvalidValue, NotFound, RunExists, TryAgain, WorkflowMisuse
+from outlast.errors import (
+    Conflict,
+    Fenced,
+    InvalidValue,
+    NotFound,
+    RunExists,
+    TryAgain,
+    WorkflowMisuse,
+)
 from outlast.model.commit import Creation
 from outlast.model.ids import SCHEDULE_OF, new_id
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.query import RunQuery
-from outlast.model.run import Run
+from outlast.model.run import Run, Status
 from outlast.ports.codec import Codec
 from outlast.ports.histories import accepted
 from outlast.ports.store import Store
-from outlast.schedules.keeper import Change, State, Wish
+from outlast.schedules.keeper import KEPT_CHANGES, Change, State, Wish
 from outlast.schedules.plan import Plan, Schedule, check_schedule_name
 from outlast.schedules.timing import firings, jitter, stamp
 
@@ -81,6 +89,10 @@ class Schedules:
     async def change(self, schedule: Schedule, *, by: str = "", note: str = "") -> bool:
         """Let a schedule be another one from now on, paused or not as it is; whether it was."""
         plan = schedule.plan(self._codec)
+        run = await self._kept(schedule.name)
+        if run.workflow != _keeper_name(plan):
+            await self._begin_anew(run, plan, Change(await self._store.now(), "changed", by, note))
+            return True
         return await self._ask(schedule.name, "change", Wish(plan=plan, by=by, note=note), bool)
 
     async def declare(self, schedule: Schedule) -> None:
@@ -90,11 +102,12 @@ class Schedules:
             await self._begin(plan, Creation.NEW)
         except RunExists:
             run = await self._client.get(run_id_of(plan.name))
-            present = self._plan(run)
-            if present == plan:
+            is_same = self._plan(run) == plan
+            if is_same and (not run.status.terminal or run.status is Status.COMPLETED):
                 return
-            if run.status.terminal or run.workflow != f"{SCHEDULE_OF}{plan.workflow}":
-                await self._begin(plan, Creation.REPLACE)
+            if run.status.terminal or run.workflow != _keeper_name(plan):
+                what = "revived" if is_same else "changed"
+                await self._begin_anew(run, plan, Change(await self._store.now(), what, "code"))
             else:
                 await self._tell(plan.name, "change", Wish(plan=plan, by="code"))
 
@@ -103,7 +116,12 @@ class Schedules:
         return await self._ask(name, "pause", Wish(by=by, note=note), bool)
 
     async def resume(self, name: str, *, by: str = "", note: str = "") -> bool:
-        """Fire again, from now on; whether it was paused."""
+        """Fire again, from now on; whether it was paused, or its run had been ended."""
+        run = await self._kept(name)
+        if run.status.terminal and run.status is not Status.COMPLETED:
+            change = Change(await self._store.now(), "revived", by, note)
+            await self._begin_anew(run, self._plan(run), change, paused=False)
+            return True
         return await self._ask(name, "resume", Wish(by=by, note=note), bool)
 
     async def trigger(self, name: str, *, by: str = "", note: str = "") -> RunHandle[Any]:
@@ -135,11 +153,7 @@ class Schedules:
 
     async def get(self, name: str) -> ScheduleState:
         """A schedule and where it stands; `NotFound` if there is none."""
-        try:
-            run = await self._client.get(run_id_of(check_schedule_name(name)))
-        except NotFound:
-            raise NotFound("schedule", name) from None
-        return self._state(run)
+        return self._state(await self._kept(name))
 
     async def list(self) -> list[ScheduleState]:
         """All schedules, by name."""
@@ -155,15 +169,37 @@ class Schedules:
     def _runs(self) -> AsyncIterator[Run]:
         return self._store.find_all(RunQuery(attributes=dict(KIND)))
 
-    async def _begin(self, plan: Plan, creation: Creation) -> None:
+    async def _kept(self, name: str) -> Run:
+        try:
+            return await self._client.get(run_id_of(check_schedule_name(name)))
+        except NotFound:
+            raise NotFound("schedule", name) from None
+
+    async def _begin_anew(
+        self, run: Run, plan: Plan, change: Change, *, paused: bool | None = None
+    ) -> None:
+        """Let another run keep a schedule, from now on, paused or not as it is. Somebody who does the
+        same at once has done it."""
+        state = self._where(run)
+        state.cursor = max(state.cursor, change.at)
+        state.paused = state.paused if paused is None else paused
+        state.changes = [*state.changes, change][-KEPT_CHANGES:]
+        with suppress(Fenced, Conflict, NotFound):
+            await self._begin(plan, Creation.REPLACE, state, uid=run.uid)
+
+    async def _begin(
+        self, plan: Plan, creation: Creation, state: State | None = None, uid: str | None = None
+    ) -> None:
         keeper = self._keepers.get(plan.workflow)
         if keeper is None:
             raise WorkflowMisuse(
                 f"workflow {plan.workflow!r} is not registered: App(…, workflows=[{plan.workflow}])"
             )
-        input, _, _ = keeper.signature.encode_call(self._codec, (plan,), {})
+        given = (plan,) if state is None else (plan, state)
+        input, _, _ = keeper.signature.encode_call(self._codec, given, {})
         run_id = run_id_of(plan.name)
         commit = begun(keeper, input, run_id=run_id, creation=creation, attributes=dict(KIND))
+        commit = msgspec.structs.replace(commit, uid=uid)
         for pause in PAUSES:
             with suppress(TryAgain):  # others may be about to do the same
                 accepted((await self._store.commit([commit]))[0])
@@ -197,12 +233,17 @@ class Schedules:
         plan: Plan = self._codec.decode(published, Plan, where="plan of a schedule")
         return plan
 
-    def _state(self, run: Run) -> ScheduleState:
-        plan = self._plan(run)
+    def _where(self, run: Run) -> State:
         published = run.ctx.get("state")
-        state = State(cursor=run.created_at)
-        if published is not None:
-            state = self._codec.decode(published, State, where="state of a schedule")
+        if published is None:  # nobody has begun to keep it
+            published = msgspec.json.decode(run.input or b"{}", type=dict[str, Raw]).get("state")
+        if published is None or bytes(published) == b"null":
+            return State(cursor=run.created_at)
+        state: State = self._codec.decode(published, State, where="state of a schedule")
+        return state
+
+    def _state(self, run: Run) -> ScheduleState:
+        plan, state = self._plan(run), self._where(run)
         status = "paused" if state.paused else "active"
         over = run.status.terminal
         coming = None if over or state.paused else next(firings(plan, state.cursor), None)
@@ -216,6 +257,10 @@ class Schedules:
             missed=state.missed,
             changes=state.changes,
         )
+
+
+def _keeper_name(plan: Plan) -> str:
+    return f"{SCHEDULE_OF}{plan.workflow}"
 
 
 def run_id_of(name: str) -> str:

@@ -8,6 +8,7 @@ expression is read in a time zone, as Debian's cron reads it:
   fires the first time.
 - A job for every hour or every few minutes (a field that begins with ``*``) goes by the time that
   passes.
+- A sixth field, in front, says at which seconds of those minutes.
 """
 
 from __future__ import annotations
@@ -57,12 +58,14 @@ def firings(plan: Plan, after: datetime, until: datetime | None = None) -> Itera
 def due(plan: Plan, after: datetime, now: datetime, most: int) -> tuple[list[datetime], int]:
     """The last `most` moments after `after` that have come, with their jitter, by `now`; and how
     many came before them, or more: a long absence is not counted to its beginning."""
-    end = now
-    # What is put off holds back what comes after it. Older than the jitter, nothing is.
-    for moment in firings(plan, max(after, now - timedelta(seconds=plan.jitter)), now):
-        if moment + jitter(plan, moment) > now:
-            end = moment - timedelta(microseconds=1)
-            break
+    moments, before = _latest(plan, after, now, most)
+    # Nothing is put off past the next one, so only the last one can be.
+    if moments and moments[-1] + jitter(plan, moments[-1]) > now:
+        return _latest(plan, after, moments[-1] - timedelta(microseconds=1), most)
+    return moments, before
+
+
+def _latest(plan: Plan, after: datetime, end: datetime, most: int) -> tuple[list[datetime], int]:
     window = FIRST_WINDOW
     while True:
         start = max(after, end - window)
@@ -77,11 +80,16 @@ def due(plan: Plan, after: datetime, now: datetime, most: int) -> tuple[list[dat
 
 
 def jitter(plan: Plan, moment: datetime) -> timedelta:
-    """By how much a firing is put off: the same whoever asks, and different from others'."""
+    """By how much a firing is put off: the same whoever asks, different from others', and never past
+    the next one."""
     if not plan.jitter:
         return timedelta()
+    most = timedelta(seconds=plan.jitter)
+    following = next(firings(plan, moment), None)
+    if following is not None:
+        most = min(most, following - moment)
     digest = hashlib.sha256(f"{plan.name}@{moment.isoformat()}".encode()).digest()
-    return timedelta(seconds=plan.jitter * int.from_bytes(digest[:8], "big") / 2**64)
+    return most * (int.from_bytes(digest[:8], "big") / 2**64)
 
 
 def stamp(moment: datetime) -> str:
@@ -124,10 +132,26 @@ def check_cron(cron: str) -> str:
 
 
 def _of_cron(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
+    *seconds, minute, hour, day, month, weekday = cron.split()
+    minutes = " ".join((minute, hour, day, month, weekday))
+    if not seconds:
+        yield from _of_minutes(minutes, zone, after)
+        return
     from cronsim import CronSim
 
-    minute, hour, *others = cron.split()
-    if len(others) == 3 and zone is not UTC and (minute[0] == "*" or hour[0] == "*"):
+    chosen = sorted(CronSim(cron, EPOCH).seconds)
+    for begin in _of_minutes(minutes, zone, after - MINUTE):
+        for second in chosen:
+            moment = begin + timedelta(seconds=second)
+            if moment > after:
+                yield moment
+
+
+def _of_minutes(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
+    from cronsim import CronSim
+
+    minute, hour, *_ = cron.split()
+    if zone is not UTC and (minute[0] == "*" or hour[0] == "*"):
         yield from _by_time(CronSim(cron, EPOCH), zone, after)
         return
     for local in CronSim(cron, after.astimezone(zone)):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ATTEMPTS = {
     EventType.STEP_STARTED,
     EventType.STEP_PROGRESS,
+    EventType.STEP_LOST,
     EventType.MAP_PROGRESS,
     EventType.SNAPSHOT,
 }

@@ -140,6 +140,7 @@ class WrappedQueue(Queue):
     redrive = _through(Queue.redrive)
     purge = _through(Queue.purge)
     set_flow = _through(Queue.set_flow)
+    change_flow = _through(Queue.change_flow)
     drop_flow = _through(Queue.drop_flow)
     declare_flow = _through(Queue.declare_flow)
     flows = _through(Queue.flows)

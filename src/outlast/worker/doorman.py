@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable
 
 from outlast.engine.admission import admission, ticket_queue
 from outlast.engine.daemon import Daemon
-from outlast.errors import Fenced, NotFound
-from outlast.model.inbox import Receipt
+from outlast.errors import Busy, Fenced, NotFound, TryAgain
+from outlast.model.claim import Claim
+from outlast.model.commit import Refusal
+from outlast.model.inbox import Receipt, Send
 from outlast.model.task import Delivery
 from outlast.ports.capability import Capability
 from outlast.ports.clock import LeapingClock
@@ -22,6 +24,9 @@ from outlast.ports.store import Store
 from outlast.worker.looking import look_for_ever
 
 AT_ONCE = 100
+PAUSES = (0.05, 0.2, 1.0)
+"""Before each further try. A ticket that is not told keeps its run waiting until its lease ends."""
+
 log = logging.getLogger("outlast.worker")
 
 
@@ -110,17 +115,39 @@ class Doorman:
             limit=room,
             timeout=self._patience,
         )
-        await asyncio.gather(*map(self._admit, taken))
+        # Each on its own: one that fails neither ends the others nor is left behind by them.
+        ends = await asyncio.gather(*map(self._admit, taken), return_exceptions=True)
+        for failure in [end for end in ends if end is not None]:
+            raise failure  # one will do for the log: their tickets come again when their leases end
         return taken
 
     async def _admit(self, delivery: Delivery) -> None:
         send = admission(delivery.task)
         try:
-            [receipt] = await self._store.send(
-                [send], keeps=[delivery.claim], timeout=self._patience
-            )
+            receipt = await self._tell(send, delivery.claim)
         except (Fenced, NotFound):
             return  # another doorman has it now, or the run has ended
         if not isinstance(receipt, Receipt):
-            log.info("run %s is not there to be admitted: %s", send.run_id, receipt)
-            await self._queue.nack(delivery.claim, requeue=False, drop=True, timeout=self._patience)
+            await self._send_away(delivery.claim, receipt)
+
+    async def _send_away(self, claim: Claim, refusal: Refusal) -> None:
+        try:
+            if isinstance(refusal, Busy):
+                await self._queue.nack(claim, timeout=self._patience)
+                return
+            log.info("run %s is not there to be admitted: %s", claim.run_id, refusal)
+            await self._queue.nack(claim, requeue=False, drop=True, timeout=self._patience)
+        except (Fenced, NotFound):
+            pass  # another doorman has it now, or the run has ended
+
+    async def _tell(self, send: Send, ticket: Claim) -> Receipt | Refusal:
+        """Tell a run that its turn has come. Told again, it is the same word."""
+        for pause in PAUSES:
+            try:
+                [receipt] = await self._store.send([send], keeps=[ticket], timeout=self._patience)
+                return receipt
+            except TryAgain as error:
+                log.warning("run %s is not admitted yet, trying again: %s", send.run_id, error)
+                await self._store.clock.sleep(pause)
+        [receipt] = await self._store.send([send], keeps=[ticket], timeout=self._patience)
+        return receipt

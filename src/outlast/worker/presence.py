@@ -24,6 +24,9 @@ PERIOD = 15.0
 PATIENCE = 3 * PERIOD
 """Seconds between two words, and after the last one until it counts as dead."""
 CALL_SECONDS = 5.0
+LAST_SECONDS = 2.0
+"""How long one who stops tries to say goodbye."""
+
 log = logging.getLogger("outlast.worker")
 
 
@@ -51,7 +54,7 @@ class Presence:
         await asyncio.gather(self._speaking, return_exceptions=True)
         self._speaking = None
         try:
-            await self._store.leave(self._word().owner, timeout=CALL_SECONDS)
+            await self._store.leave(self._word().owner, timeout=LAST_SECONDS)
         except OutlastError as error:
             log.debug("nobody could be told that this process stops: %s", error)
 

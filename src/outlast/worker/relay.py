@@ -37,6 +37,8 @@ log = logging.getLogger("outlast.worker")
 
 BETWEEN_RINGS = 0.2
 CALL_SECONDS = 10.0
+LAST_SECONDS = 2.0
+"""How long a process that stops tries to ring: others find what it hands back by looking, too."""
 
 Left = tuple[datetime | None, str | None]
 """What is due and nobody has: since when a run is, and the id of a task."""
@@ -77,9 +79,10 @@ class Relay:
             await asyncio.gather(relaying, return_exceptions=True)
             self._store.notifier.doorbell = None
             try:
-                await self._relay()
-            except OutlastError as error:
-                log.debug("the last ring was not passed on: %s", error)
+                async with asyncio.timeout(LAST_SECONDS):
+                    await self._relay()
+            except (OutlastError, TimeoutError) as error:
+                log.debug("the last ring was not passed on: %r", error)
             finally:
                 await self._doorbell.close()
 

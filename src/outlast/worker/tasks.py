@@ -24,6 +24,7 @@ from outlast.engine.bodies import Bodies, Outcome, StepContext
 from outlast.engine.daemon import Daemon
 from outlast.engine.definition import StepDefinition
 from outlast.engine.leases import Lease, Leases
+from outlast.engine.losses import Losses
 from outlast.engine.operations.remote import StepReport, queue_of
 from outlast.engine.operations.step import failure_of, interruption_of, stop_of
 from outlast.engine.retry import MAX_INTERRUPTIONS
@@ -57,6 +58,7 @@ class TaskWorker:
         owner: str,
         lease: float,
         leases: Leases,
+        losses: Losses,
         concurrency: int = STEPS_AT_ONCE,
     ) -> None:
         self._store = store
@@ -70,6 +72,7 @@ class TaskWorker:
         self._concurrency = concurrency
         self._bodies = Bodies(codec, store.clock, grace=lease / 4)
         self._leases = leases
+        self._losses = losses
         self._reports = Reports(store, patience=self._patience)
         self._working: dict[asyncio.Task[None], Lease] = {}
         self._room = asyncio.Event()
@@ -139,10 +142,15 @@ class TaskWorker:
             step = self._steps[delivery.task.queue]
             name = IN_THREAD if step.in_thread else None
             working = asyncio.create_task(self._work(step, delivery), name=name)
-            lost = partial(working.cancel, "its lease was lost")
+            lost = partial(self._lose, working, delivery)
             self._working[working] = self._leases.hold(delivery.claim, asked=asked, lost=lost)
             working.add_done_callback(self._over)
         return bool(found)
+
+    def _lose(self, working: asyncio.Task[None], delivery: Delivery) -> None:
+        working.cancel("its lease was lost")
+        task = delivery.task
+        self._losses.tell(delivery.claim, {task.step: _attempt_of(task)})
 
     async def _give_back(self, found: Sequence[Delivery]) -> None:
         """No body of these has begun: their runs ask for them again, and nothing is counted."""

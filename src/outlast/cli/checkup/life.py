@@ -29,6 +29,8 @@ async def life_of(store: Store) -> AsyncIterator[Finding]:
             yield finding
         async for finding in _moving(store):
             yield finding
+    async for finding in _unserved(store):
+        yield finding
     async for finding in _dead(store):
         yield finding
 
@@ -98,6 +100,26 @@ async def _moving(store: Store) -> AsyncIterator[Finding]:
             "until that is done",
             f"outlast move --to {where}, unless one is under way",
         )
+
+
+async def _unserved(store: Store) -> AsyncIterator[Finding]:
+    """Queued steps that have been ready for a while in a queue that no living worker serves."""
+    if not {Capability.WORKERS, Capability.TASKS} <= store.capabilities:
+        return
+    served = {name for worker, lives in await workers_of(store) if lives for name in worker.queues}
+    now = await store.now()
+    for name in await queue_names(store):
+        if name in served:
+            continue
+        for task in await store.find_available_tasks(queue=name, limit=1):
+            if task.run_id and task.enqueued_at < now - STUCK_AFTER:
+                yield Finding(
+                    "problem",
+                    f"steps wait in queue {name} since {ago(task.enqueued_at, now)}, and no worker that "
+                    f"lives serves it; one of them is of run {task.run_id}",
+                    f"start a worker that has their code: outlast worker MODULE:APP; then outlast why "
+                    f"{task.run_id}",
+                )
 
 
 async def _dead(store: Store) -> AsyncIterator[Finding]:

@@ -12,13 +12,16 @@ from outlast.cli.completing import RUN
 from outlast.cli.given import json_of
 from outlast.cli.session import Session, client_of, with_session
 from outlast.errors import InvalidValue
-from outlast.model.run import Run
+from outlast.model.run import Run, Status
 from outlast.ports.store import Store
 
 Make = Callable[[Store, dict[str, Any]], Action]
+Refuses = Callable[[Run, dict[str, Any]], bool]
 
 
-def _command(verb: str, make: Make, help: str, *options: Callable[..., Any]) -> click.Command:
+def _command(
+    verb: str, make: Make, refuses: Refuses, help: str, *options: Callable[..., Any]
+) -> click.Command:
     """A command that does something to runs named by id, or to all that match a query."""
 
     @with_session
@@ -40,7 +43,10 @@ def _command(verb: str, make: Make, help: str, *options: Callable[..., Any]) -> 
             if where is None:
                 await do_to_named(store, session.out, run_ids, verb, action)
                 return
-            await do_to_matching(session, store, where, verb, action, dry_run=dry_run, yes=yes)
+            await do_to_matching(
+                session, store, where, verb, action,
+                unfit=lambda run: refuses(run, given), dry_run=dry_run, yes=yes,
+            )  # fmt: skip
 
     command = act
     for option in (
@@ -119,9 +125,26 @@ def _rm(store: Store, given: dict[str, Any]) -> Action:
                 raise InvalidValue(
                     f"run {run.id!r} is {seen.status}: cancel it first, or remove it with --force"
                 )
-        return None if await client.delete(run.id) else "was gone already"
+        return None if await client.delete(run.id, uid=run.uid) else "was gone already"
 
     return act
+
+
+def _has_ended(run: Run, _: dict[str, Any]) -> bool:
+    return run.status.terminal
+
+
+def _rests_not(run: Run, _: dict[str, Any]) -> bool:
+    waits = run.status is Status.WAITING and run.halt_data is None and run.wait_kind != "mismatch"
+    return run.status.terminal or waits
+
+
+def _has_not_failed(run: Run, _: dict[str, Any]) -> bool:
+    return run.status is not Status.FAILED
+
+
+def _lives(run: Run, given: dict[str, Any]) -> bool:
+    return not run.status.terminal and not given["force"]
 
 
 _reason = click.option("--reason", metavar="TEXT", help="Why, for whoever reads its history.")
@@ -131,6 +154,7 @@ _force = click.option("--force", is_flag=True, help="Also runs that have not end
 cancel_command = _command(
     "cancel",
     _cancel,
+    _has_ended,
     """Ask runs to stop: their code sees it, and what they did is compensated.
 
     \b
@@ -142,6 +166,7 @@ cancel_command = _command(
 terminate_command = _command(
     "terminate",
     _terminate,
+    _has_ended,
     """End runs now, whoever holds them. Their code sees nothing of it, and nothing is compensated.
 
     \b
@@ -152,6 +177,7 @@ terminate_command = _command(
 pause_command = _command(
     "pause",
     _pause,
+    _has_ended,
     """Let runs rest where they are, after the steps that are running, until they are resumed.
 
     \b
@@ -162,6 +188,7 @@ pause_command = _command(
 resume_command = _command(
     "resume",
     _resume,
+    _rests_not,
     """Let paused runs go on, answer a halt with a value, or try runs again whose code was mended.
 
     \b
@@ -173,6 +200,7 @@ resume_command = _command(
 retry_command = _command(
     "retry",
     _retry,
+    _has_not_failed,
     """Begin failed runs anew from the step that failed. What was done before stays done.
 
     \b
@@ -183,6 +211,7 @@ retry_command = _command(
 rm_command = _command(
     "rm",
     _rm,
+    _lives,
     """Remove runs with their history, their children and all they own, for good.
 
     \b

@@ -10,11 +10,13 @@ from pathlib import Path
 import click
 
 from outlast.cli.completing import RUN
-from outlast.cli.exports import tree_of, write
+from outlast.cli.exports import write
 from outlast.cli.finding import find_run
 from outlast.cli.neutral import neutral
+from outlast.cli.progress import Progress
 from outlast.cli.redaction import Redaction
 from outlast.cli.session import Session, with_session
+from outlast.moving import gather
 
 
 @click.command("export")
@@ -33,7 +35,8 @@ from outlast.cli.session import Session, with_session
 async def export_command(
     session: Session, *, run_id: str, target: str | None, names: tuple[str, ...]
 ) -> None:
-    """Write a run with its history, facts, inbox and children as one file.
+    """Write a run with all it owns (history, facts, inbox, queued steps, timers) and its children as
+    one file. The run is not touched.
 
     \b
       outlast export order-1 -o order-1.outlast
@@ -41,7 +44,9 @@ async def export_command(
     """
     async with session.store() as store:
         run = await find_run(store, run_id)
-        runs = [one async for one in tree_of(store, run)]
+        progress = Progress("export", None)
+        runs = await gather(store, run.id, progress.at)
+        progress.end()
         written = io.BytesIO()
         write(written, runs, Redaction(names), await store.now())
     if target is None:

@@ -10,22 +10,20 @@ import click
 from outlast.cli.moments import length
 from outlast.cli.neutral import neutral
 from outlast.cli.output import Output
+from outlast.cli.progress import Progress
 from outlast.cli.records import run_record
 from outlast.cli.session import Session, with_session
 from outlast.cli.table import Cell, Column
-from outlast.model.query import check_limit
+from outlast.model.query import Order, check_limit, order_of
 from outlast.model.run import Run
 from outlast.ports.store import Store
-from outlast.query import Filter, all_matching, count, parse, search
+from outlast.query import Filter, all_matching, best_order, count, parse, search
 
 SORTED_AT_MOST = 10_000
-SORTS = {
-    "created": "created_at",
-    "updated": "updated_at",
-    "id": "id",
-    "workflow": "workflow",
-    "status": "status",
-}
+ORDERS = {order.value: order for order in Order}
+"""What the stores have an index for; by the others is sorted here."""
+OTHERS = ("id", "workflow", "status")
+SORTS = ("created", "updated", *OTHERS)
 
 
 @click.command("ls")
@@ -36,7 +34,8 @@ SORTS = {
 @click.option(
     "--sort",
     type=click.Choice([*SORTS, *(f"-{name}" for name in SORTS)]),
-    help="Sort by this; with - downwards. Newest first otherwise.",
+    help="Sort by this, upwards; with - downwards. Newest first otherwise, and if it is asked by the "
+    "time of the last change, by that.",
 )
 @click.option(
     "--attr", "attributes", multiple=True, metavar="NAME", help="Show an attribute as a column."
@@ -56,28 +55,34 @@ async def ls_command(
 
     \b
       outlast ls
+      outlast ls status:waiting --sort updated
       outlast ls status:failed workflow:checkout 'age>1d'
       outlast ls 'attr.tenant=acme error~"timeout" not (status:cancelled or id:test-*)'
     """
     wanted = parse(" ".join(query))
     check_limit(limit)
-    if sort is not None and after is not None:
+    in_order = None if sort is None else ORDERS.get(sort)
+    if sort is not None and in_order is None and after is not None:
         raise click.UsageError(
-            "--after goes on in the order of creation, newest first, and --sort asks for another: "
-            "leave one of them out, or ask for more at once with --limit"
+            f"pages go on in the order of creation or of the last change, not by {sort}: leave out "
+            "--after, or sort by created or updated"
         )
     async with session.store() as store:
         if counted:
-            number = await count(store, wanted)
+            progress = Progress("looked at", None, "runs")
+            number = await count(store, wanted, progress=progress.at)
+            progress.end()
             if session.out.json:
                 session.out.value({"count": number.number, "exact": not number.more})
             else:
                 session.out.line(str(number))
             return
-        if sort is not None:
+        if sort is not None and in_order is None:
             runs, cursor = await _sorted(store, wanted, sort, limit, session.out), None
         else:
-            page = await search(store, wanted, limit=limit, after=after)
+            now = await store.now()
+            order = in_order or (order_of(after) if after else best_order(wanted, now))
+            page = await search(store, wanted, order=order, limit=limit, after=after, now=now)
             runs, cursor = page.runs, page.next
     show_runs(session.out, runs, attributes)
     if cursor is not None:
@@ -133,12 +138,15 @@ def _doing(run: Run) -> str:
 
 async def _sorted(store: Store, wanted: Filter, sort: str, limit: int, out: Output) -> list[Run]:
     found: list[Run] = []
+    progress = Progress("ls", None)
     async for run in all_matching(store, wanted):
         if len(found) == SORTED_AT_MOST:
             out.note(f"sorted are the newest {SORTED_AT_MOST:,} that match, not all")
             break
         found.append(run)
-    key = attrgetter(SORTS[sort.removeprefix("-")])
+        progress.at(len(found))
+    progress.end()
+    key = attrgetter(sort.removeprefix("-"))
     return sorted(found, key=key, reverse=sort.startswith("-"))[:limit]
 
 

@@ -36,8 +36,8 @@ async def queue_show(session: Session, *, name: str) -> None:
         out.value(stats)
         return
     out.line(
-        f"{stats.ready} ready, {stats.in_flight} in flight, {stats.delayed} delayed, "
-        f"{stats.dead} dead"
+        f"{stats.said('ready')} ready, {stats.said('in_flight')} in flight, "
+        f"{stats.said('delayed')} delayed, {stats.said('dead')} dead"
     )
     if stats.oldest is not None:
         out.line(f"the one that waits longest is ready since {out.moment(stats.oldest)}")
@@ -52,8 +52,8 @@ async def queue_show(session: Session, *, name: str) -> None:
             [
                 [
                     Cell(one.key),
-                    Cell(str(one.ready)),
-                    Cell(str(one.in_flight)),
+                    Cell(one.said("ready")),
+                    Cell(one.said("in_flight")),
                     Cell(one.blocked_by or "", "yellow"),
                 ]
                 for one in stats.keys

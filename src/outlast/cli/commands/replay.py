@@ -16,7 +16,7 @@ import click
 from outlast.api import Workflow
 from outlast.app import App
 from outlast.cli.apps import load_app
-from outlast.cli.exports import Exported, read
+from outlast.cli.exports import read
 from outlast.cli.neutral import neutral
 from outlast.cli.session import Session, with_session
 from outlast.codecs import JsonCodec
@@ -25,6 +25,7 @@ from outlast.engine.execution import ENDINGS, Execution
 from outlast.engine.operations.operation import Operation
 from outlast.engine.places import place_of
 from outlast.errors import NotFound
+from outlast.moving import Cargo
 from outlast.testing.replaying import replay
 
 
@@ -71,14 +72,14 @@ async def replay_command(
             )
 
 
-def _definition(app: App, one: Exported) -> WorkflowDefinition:
+def _definition(app: App, one: Cargo) -> WorkflowDefinition:
     definition = app.definition(one.run.workflow)
     if definition is None:
         raise NotFound("workflow", one.run.workflow)
     return definition
 
 
-def _debug(definition: WorkflowDefinition, one: Exported, step: str) -> None:
+def _debug(definition: WorkflowDefinition, one: Cargo, step: str) -> None:
     if not any(event.step_name == step for event in one.events):
         names = dict.fromkeys(event.step_name for event in one.events if event.step_name)
         raise click.UsageError(

@@ -81,7 +81,7 @@ def _head(out: Output, run: Run, *, full: bool) -> None:
     lasted = f"took {took}" if run.ended_at else f"for {took}"
     lines: list[tuple[str, str]] = [
         ("status", f"{status}{waits}, {lasted}"),
-        ("workflow", f"{neutral(run.workflow)} version {neutral(str(run.version))}"),
+        ("workflow", neutral(_code(run))),
         ("created", out.moment(run.created_at)),
     ]
     if run.ended_at:
@@ -102,3 +102,7 @@ def _head(out: Output, run: Run, *, full: bool) -> None:
             lines.append((neutral(name), text if full else out.short(text, 14)))
     for name, text in lines:
         out.line(f"{name:<12}  {text}")
+
+
+def _code(run: Run) -> str:
+    return run.workflow if run.version == "" else f"{run.workflow} version {run.version}"

@@ -1,6 +1,10 @@
-"""`outlast tail`: follow a run, or the newest runs, as they go."""
+"""`outlast tail`: follow a run, or all runs that match, as they go."""
 
 from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import click
 
@@ -13,12 +17,16 @@ from outlast.cli.output import Output
 from outlast.cli.records import as_text, event_record, run_record
 from outlast.cli.session import Session, with_session
 from outlast.model.event import Event
-from outlast.model.run import Status
+from outlast.model.query import Order, cursor_at
+from outlast.model.run import Run, Status
+from outlast.model.times import to_micros
 from outlast.ports.store import Store
 from outlast.query import Filter, parse, search
+from outlast.query.values import moment_of, shifted
 
 LOOK_AGAIN = 0.5
 AT_ONCE = 200
+OVERLAP = timedelta(seconds=5)
 RED = ("failed", "timeout", "cancelled")
 
 
@@ -26,25 +34,43 @@ RED = ("failed", "timeout", "cancelled")
 @click.argument("run_id", metavar="[RUN]", required=False, type=RUN)
 @click.option("--after", default=0, metavar="SEQUENCE", help="Go on after this event.")
 @click.option("--where", "query", default="", metavar="QUERY", help="Without RUN: only these runs.")
+@click.option("--since", metavar="TIME", help="Without RUN: go on with what changed since then.")
 @click.option("--no-follow", is_flag=True, help="Show what there is and stop.")
 @with_session
 async def tail_command(
-    session: Session, *, run_id: str | None, after: int, query: str, no_follow: bool
+    session: Session,
+    *,
+    run_id: str | None,
+    after: int,
+    query: str,
+    since: str | None,
+    no_follow: bool,
 ) -> None:
-    """Follow a run event by event until it ends; without RUN, the runs that match as they change: the
-    200 that were created last, and no older ones.
+    """Follow a run event by event until it ends; without RUN, all runs that match as they change,
+    beginning with the 200 that changed last.
 
-    Exits with 7 if the run failed or was cancelled. Interrupted, it can go on with --after.
+    Exits with 7 if the run failed or was cancelled. Interrupted, it can go on with --after the last
+    sequence, or with --since the last time, and leaves nothing out.
 
     \b
       outlast tail order-1
       outlast tail order-1 --after 12
       outlast tail --where workflow:checkout
+      outlast tail --since now-1h --no-follow
     """
     wanted = parse(query)
+    if run_id is not None and (since is not None or query):
+        raise click.UsageError("--where and --since are about many runs: leave out RUN, or them")
+    if run_id is None and after:
+        raise click.UsageError("--after is about the history of one run: name it, or say --since")
     async with session.store() as store:
         if run_id is None:
-            await _changes(store, session.out, wanted, follow=not no_follow)
+            start = None if since is None else moment_of(since, await store.now())
+            if since is not None and start is None:
+                raise click.UsageError(
+                    f"{since!r} is no time: use a date, a time such as 2026-01-31T12:00:00Z, or now-1h"
+                )
+            await _changes(store, session.out, wanted, start, follow=not no_follow)
             return
         run = await find_run(store, run_id)
         status = await _events(store, session.out, run.id, after, follow=not no_follow)
@@ -70,32 +96,61 @@ async def _events(store: Store, out: Output, run_id: str, after: int, *, follow:
         await store.notifier.wait(store.clock, LOOK_AGAIN, since=rings)
 
 
-async def _changes(store: Store, out: Output, wanted: Filter, *, follow: bool) -> None:
+async def _changes(
+    store: Store, out: Output, wanted: Filter, since: datetime | None, *, follow: bool
+) -> None:
     """Runs whose record has changed, oldest change first."""
-    seen: dict[str, tuple[str, int]] = {}
+    seen: dict[str, _Seen] = {}
     first = True
     while True:
         rings = store.notifier.rings
-        page = await search(store, wanted, limit=AT_ONCE)
-        for run in sorted(page.runs, key=lambda run: run.updated_at):
-            state = (run.uid, run.revision)
-            if seen.get(run.id) == state:
-                continue
-            seen[run.id] = state
-            if out.json:
-                out.value(run_record(run))
-            else:
-                cell = out.status(run.status)
-                when = out.moment(run.updated_at) if first else iso(run.updated_at)[11:19]
-                about = neutral(run.error or run.current_step or "")
-                out.line(
-                    f"{when:>9}  {out.styled(f'{cell.text:9}', cell.colour)}  {neutral(run.id)}  "
-                    f"{out.short(about, 40 + len(run.id))}".rstrip()
-                )
+        if since is None:
+            page = await search(store, wanted, order=Order.LATEST, limit=AT_ONCE)
+            since = page.runs[-1].updated_at if page.runs else await store.now()
+            runs = page.runs[::-1]
+        else:
+            runs = [run async for run in _changed(store, wanted, since)]
+        for run in runs:
+            state = _Seen(run.uid, run.revision, run.updated_at)
+            if seen.get(run.id) != state:
+                seen[run.id] = state
+                _show_run(out, run, full=first)
+        since = max([since, *(run.updated_at for run in runs)])
+        seen = {id: one for id, one in seen.items() if one.at >= shifted(since, -OVERLAP)}
         first = False
         if not follow:
             return
         await store.notifier.wait(store.clock, LOOK_AGAIN, since=rings)
+
+
+async def _changed(store: Store, wanted: Filter, since: datetime) -> AsyncIterator[Run]:
+    """All that match and have changed since, or shortly before: a commit that took long to write has
+    an older time than one that was seen already."""
+    after: str | None = cursor_at((to_micros(shifted(since, -OVERLAP)), ""), Order.STALEST)
+    while after is not None:
+        page = await search(store, wanted, order=Order.STALEST, limit=AT_ONCE, after=after)
+        for run in page.runs:
+            yield run
+        after = page.next
+
+
+class _Seen(NamedTuple):
+    uid: str
+    revision: int
+    at: datetime
+
+
+def _show_run(out: Output, run: Run, *, full: bool) -> None:
+    if out.json:
+        out.value(run_record(run))
+        return
+    cell = out.status(run.status)
+    when = out.moment(run.updated_at) if full else iso(run.updated_at)[11:19]
+    about = neutral(run.error or run.current_step or "")
+    out.line(
+        f"{when:>9}  {out.styled(f'{cell.text:9}', cell.colour)}  {neutral(run.id)}  "
+        f"{out.short(about, 40 + len(run.id))}".rstrip()
+    )
 
 
 def _show(out: Output, event: Event) -> None:

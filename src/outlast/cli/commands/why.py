@@ -22,8 +22,6 @@ from outlast.query.outline import outline
 from outlast.query.queued import QueuedStep
 from outlast.query.waits import reasons
 
-LOOKED_AT = 1_000
-
 
 @click.command("why")
 @click.argument("run_id", metavar="RUN", type=RUN)
@@ -82,10 +80,11 @@ async def _queued_steps(store: Store, run: Run) -> dict[str, QueuedStep]:
         return {}
     lines = {task.queue for task in tasks}
     queues = {name: (await Queues(store).stats(name))[0] for name in set(map(scope_of, lines))}
-    ready = {
-        task.id
-        for line in {task.queue for task in owned.tasks if task.attempt}
-        for task in await store.find_available_tasks(queue=line, limit=LOOKED_AT)
+    now = await store.now()
+    holders = {
+        (one.queue, one.task_id): one
+        for one in owned.holdings
+        if one.until is None or one.until > now
     }
     serving = None
     if Capability.WORKERS in store.capabilities:
@@ -96,10 +95,7 @@ async def _queued_steps(store: Store, run: Run) -> dict[str, QueuedStep]:
         task.step: QueuedStep(
             task=task,
             queue=queues[scope_of(task.queue)],
-            # Handed out at least once, and not to be had now.
-            taken=task.attempt > 0
-            and task.id not in ready
-            and queues[scope_of(task.queue)].in_flight > 0,
+            holder=holders.get((task.queue, task.id)),
             dead=gone.get(task.id),
             served=None if serving is None else task.queue in serving,
         )

@@ -8,12 +8,14 @@ lease: the task is handed out again, and its deliveries are counted.
 from __future__ import annotations
 
 import hashlib
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, Struct
 
 from outlast.engine.definition import StepDefinition
-from outlast.engine.operations.step import StepCall
+from outlast.engine.operations.step import INTERRUPTED, StepCall, stop_of
+from outlast.engine.retry import MAX_LOST
 from outlast.model.event import Event
 from outlast.model.payloads import OperationAbandoned, Payload, StepFailed, StepStarted
 from outlast.model.task import Task
@@ -40,6 +42,19 @@ class RemoteStep(StepCall):
     ) -> None:
         super().__init__(execution, step, args, kwargs, name)
         self._line = step.line(self.args, self.kwargs)
+
+    def may_be_lost(self, attempt: int) -> bool:
+        """Whether somebody may be at that attempt, or was: it stays the same from worker to worker."""
+        return attempt == self.attempt and self.due is None
+
+    def after_report(self, failed: StepFailed, now: datetime) -> StepFailed:
+        """What to record when a worker tells of a failure. It gives a task up that was handed out too
+        often; if workers have lost it that live, it is tried anew."""
+        given_up = failed.error_type == INTERRUPTED and not failed.will_retry
+        was_lost = self.attempt in self.lost and len(self.lost) <= MAX_LOST
+        if given_up and was_lost and not self.step.at_most_once:
+            return stop_of(self.attempt, now)
+        return failed
 
     def apply(self, event: Event, payload: Payload) -> bool:
         answered = super().apply(event, payload)

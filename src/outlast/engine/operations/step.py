@@ -2,7 +2,8 @@
 
 Attempts are counted before they run: ``step.started`` is durable first. An attempt ends with
 ``step.completed``, with ``step.failed``, or, if the process dies, with nothing: that is an
-interruption, and after a few of them the step itself is taken for the cause.
+interruption, and after a few of them the step itself is taken for the cause. One whose process has
+only lost its lease, and says so (``step.lost``), is none.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from msgspec import Raw
 from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.operation import Operation
 from outlast.engine.places import frames_of
-from outlast.engine.retry import MAX_INTERRUPTIONS, SUSPECT_AFTER
+from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST, SUSPECT_AFTER
 from outlast.errors import StepFailed
 from outlast.model.event import Event
-from outlast.model.payloads import Payload, StepCompleted, StepProgress, StepStarted
+from outlast.model.payloads import Payload, StepCompleted, StepLost, StepProgress, StepStarted
 from outlast.model.payloads import StepFailed as Failed
 
 if TYPE_CHECKING:
     from outlast.engine.execution import Execution
+
+INTERRUPTED = "Interrupted"
 
 
 class StepCall(Operation):
@@ -36,6 +39,8 @@ class StepCall(Operation):
         self.attempt = 0
         self.failures = 0
         self.stops = 0
+        self.lost: list[int] = []
+        self._ended: set[int] = set()
         self.retry_at: datetime | None = None
         self.progress: Raw | None = None
         self._execution = execution
@@ -60,7 +65,10 @@ class StepCall(Operation):
                 self._execution.launches.append(self)
             case StepProgress(details=details):
                 self.progress = details
-            case Failed(will_retry=True, retry_at=retry_at, stopped=stopped):
+            case StepLost(attempt=attempt):
+                self.lost.append(attempt)
+            case Failed(will_retry=True, retry_at=retry_at, stopped=stopped, attempt=attempt):
+                self._ended.add(attempt)
                 if stopped:
                     self.stops += 1
                 else:
@@ -98,7 +106,12 @@ class StepCall(Operation):
     @property
     def interruptions(self) -> int:
         """How often its process has died, if the attempt that is open now has ended that way."""
-        return self.attempt - self.failures - self.stops
+        lost = min(len(self.lost), MAX_LOST)
+        return self.attempt - self.failures - self.stops - lost
+
+    def may_be_lost(self, attempt: int) -> bool:
+        """Whether that attempt is one that nobody knows the end of, and another was begun since."""
+        return attempt < self.attempt and attempt not in self._ended and attempt not in self.lost
 
     @property
     def is_suspect(self) -> bool:
@@ -145,7 +158,7 @@ def interruption_of(attempt: int, times: int) -> Failed:
     """What to record when the process died under a step too often."""
     return Failed(
         error=f"the process died while it ran ({times} times)",
-        error_type="Interrupted",
+        error_type=INTERRUPTED,
         attempt=attempt,
         will_retry=False,
     )

@@ -1,16 +1,13 @@
 """Calls of SQS in threads: boto3 blocks, the loop must not.
 
-Short calls share a few threads. A long poll has a thread of its own, which nobody waits for when the
-process ends. A message that comes for somebody who has gone (cancelled, or the queue was closed) is
+Each has a thread of its own, which nobody waits for when the process ends; there are only so many short
+calls at a time. A message that comes for somebody who has gone (cancelled, or the queue was closed) is
 given back at once, so that others need not wait until its visibility ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,8 +15,9 @@ from typing import Any, NamedTuple
 from outlast.errors import OutlastError, QueueClosed, TimedOut, Unavailable, UnknownOutcome
 from outlast.queues.sqs.client import FOREIGN, Answer, SqsClient, make_client, raise_ours
 from outlast.queues.sqs.message import ATTRIBUTES, NOTE, Message, received
+from outlast.queues.sqs.threads import begin, in_thread
 
-THREADS = 16
+AT_ONCE = 16
 BATCH = 10
 _READS = ("get_queue_url", "get_queue_attributes", "create_queue")
 
@@ -43,43 +41,43 @@ class Calls:
 
     def __init__(self, client: SqsClient | None, region: str | None, endpoint: str | None) -> None:
         self._given = client
-        self._make = partial(make_client, region, endpoint, THREADS * 4)
+        self._make = partial(make_client, region, endpoint, AT_ONCE * 4)
         self._client = client
-        self._pool: ThreadPoolExecutor | None = None
+        self._room: asyncio.Semaphore | None = None
         self._polls: set[asyncio.Future[list[Message]]] = set()
 
     def open(self) -> None:
         """Make the client, if none was given."""
-        if self._pool is None:
+        if self._room is None:
             self._client = self._given or self._make()
-            self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="outlast-sqs")
+            self._room = asyncio.Semaphore(AT_ONCE)
 
     def close(self) -> None:
         """Calls under way end by themselves; who waits for a message is told."""
-        pool, self._pool = self._pool, None
+        room, self._room = self._room, None
         for poll in list(self._polls):
             if not poll.done():
                 poll.set_exception(_closed())
-        if pool is not None:
-            pool.shutdown(wait=False)
-            if self._client is not None and self._given is None:
-                self._client.close()
+        if room is not None and self._client is not None and self._given is None:
+            self._client.close()
 
     def check_open(self) -> None:
         """Raise `QueueClosed` if it is closed."""
-        if self._pool is None:
+        self._open_room()
+
+    def _open_room(self) -> asyncio.Semaphore:
+        if self._room is None:
             raise _closed()
+        return self._room
 
     async def call(
         self, operation: str, queue: str, *, timeout: float | None = None, **parameters: Any
     ) -> Answer:
         """Call an operation and return its answer; errors as ours."""
-        self.check_open()
-        loop = asyncio.get_running_loop()
-        work = partial(self.do, operation, queue, parameters)
+        room = self._open_room()
         try:
-            async with asyncio.timeout(timeout):
-                return await loop.run_in_executor(self._pool, work)
+            async with asyncio.timeout(timeout), room:
+                return await in_thread(partial(self.do, operation, queue, parameters))
         except TimeoutError as late:
             if isinstance(late, OutlastError):
                 raise
@@ -126,7 +124,7 @@ class Calls:
         }
         self._polls.add(answer)
         try:
-            self._in_thread(partial(self._poll, place, parameters, loop, answer), long=wait > 0)
+            begin(partial(self._poll, place, parameters, loop, answer))
             async with asyncio.timeout(None if timeout is None else timeout + wait):
                 return await answer
         except (asyncio.CancelledError, TimeoutError) as gone:
@@ -148,12 +146,6 @@ class Calls:
         return answer
 
     # -- in threads ---------------------------------------------------------------------------
-
-    def _in_thread(self, work: Callable[[], None], *, long: bool) -> None:
-        if long:
-            threading.Thread(target=work, name="outlast-sqs-poll", daemon=True).start()
-        elif self._pool is not None:
-            self._pool.submit(work)
 
     def _poll(
         self,
@@ -186,7 +178,7 @@ class Calls:
 
     def _return_later(self, place: Place, messages: list[Message]) -> None:
         if messages:
-            self._in_thread(partial(self._return, place, messages), long=True)
+            begin(partial(self._return, place, messages))
 
     def _return(self, place: Place, messages: list[Message]) -> None:
         # If it fails they come back when their visibility ends.

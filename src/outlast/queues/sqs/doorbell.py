@@ -24,7 +24,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from outlast.errors import Closed, InvalidValue, OutlastError
+from outlast.errors import Closed, InvalidValue, OutlastError, TryAgain
 from outlast.ports.doorbell import Doorbell
 from outlast.queues.sqs.calls import BATCH, Calls, Entry, Place
 from outlast.queues.sqs.client import SqsClient
@@ -47,6 +47,9 @@ get it."""
 
 FIRST_RETRY, LONGEST_RETRY = 0.5, 30.0
 LONGEST_CALL = 10.0
+FIRST_CALL, LAST_CALL = 5.0, 2.0
+"""Seconds that SQS has to answer when a process begins, and when it ends: it waits for neither."""
+
 MINUTE = {"MessageRetentionPeriod": "60"}
 """A ring that is older tells nothing: everybody has looked since."""
 
@@ -113,13 +116,15 @@ class SqsDoorbell(Doorbell):
             return
         self._calls.open()
         try:
-            place = await self._places.of(self._queue, timeout=LONGEST_CALL)
+            place = await self._places.of(self._queue, timeout=FIRST_CALL)
             if place.is_fifo:
                 raise InvalidValue("a doorbell needs a standard queue: FIFO would hold rings back")
+        except TryAgain as error:
+            _log.warning("nothing is heard yet, work is found by looking: %s", error)
         except BaseException:
             self._calls.close()
             raise
-        self._listening = asyncio.create_task(self._listen(place, wake), name="outlast listens")
+        self._listening = asyncio.create_task(self._listen(wake), name="outlast listens")
 
     async def close(self) -> None:
         listening, self._listening = self._listening, None
@@ -128,7 +133,7 @@ class SqsDoorbell(Doorbell):
             await asyncio.gather(listening, return_exceptions=True)
             self.is_listening = False
             held, self._held = self._held, []
-            await self._show(held, 0)
+            await self._show(held, 0, timeout=LAST_CALL)
             self._calls.close()
 
     async def describe(self) -> dict[str, str]:
@@ -177,10 +182,12 @@ class SqsDoorbell(Doorbell):
 
     # -- listening ----------------------------------------------------------------------------
 
-    async def _listen(self, place: Place, wake: Callable[[], None]) -> None:
+    async def _listen(self, wake: Callable[[], None]) -> None:
         retry = FIRST_RETRY
         while True:
             try:
+                # Found when it was opened, unless SQS was away.
+                place = await self._places.of(self._queue, timeout=LONGEST_CALL)
                 await self._hear(place, wake)
                 retry = FIRST_RETRY
             except (OutlastError, OSError) as error:
@@ -223,18 +230,22 @@ class SqsDoorbell(Doorbell):
 
     # -- what was heard -----------------------------------------------------------------------
 
-    async def _show(self, messages: list[Message], seconds: int) -> None:
+    async def _show(
+        self, messages: list[Message], seconds: int, *, timeout: float = LONGEST_CALL
+    ) -> None:
         entries: list[Entry] = [
             {"ReceiptHandle": one.handle, "VisibilityTimeout": seconds} for one in messages
         ]
-        await self._batch("change_message_visibility_batch", entries)
+        await self._batch("change_message_visibility_batch", entries, timeout=timeout)
 
-    async def _batch(self, operation: str, entries: list[Entry]) -> None:
+    async def _batch(
+        self, operation: str, entries: list[Entry], *, timeout: float = LONGEST_CALL
+    ) -> None:
         if not entries:
             return
         try:
-            place = await self._places.of(self._queue)
-            await self._calls.batch(operation, place, entries, timeout=LONGEST_CALL)
+            place = await self._places.of(self._queue, timeout=timeout)
+            await self._calls.batch(operation, place, entries, timeout=timeout)
         except OutlastError as error:
             # They come again when their visibility ends.
             _log.debug("what was heard is not settled: %s", error)

@@ -3,22 +3,38 @@ queue not at all: what is due later says so, and is dealt with by whoever receiv
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from datetime import timedelta
 from math import ceil
 
 from msgspec.structs import replace
 
-from outlast.errors import UnknownOutcome
+from outlast.errors import NotFound, UnknownOutcome
 from outlast.model.times import to_micros
 from outlast.ports.clock import Clock
 from outlast.queues.sqs.calls import BATCH, Calls, Entry, Place
 from outlast.queues.sqs.client import Rejected
 from outlast.queues.sqs.dead import DeadLetter, collect, dead_entry, in_fifo, show_again
-from outlast.queues.sqs.message import MAX_MESSAGE, Letter, Message, body_of, group_of, once
+from outlast.queues.sqs.message import (
+    MAX_MESSAGE,
+    NOTE,
+    Letter,
+    Message,
+    body_of,
+    group_of,
+    once,
+)
 from outlast.queues.sqs.places import Places
 
 LONGEST_DELAY = 900
+PASSED_ON = "passed on "
+MOST_PASSES = 200
+"""How often a message is left to others, which takes two days: then there is nobody whom it is for."""
+
+LONG_REST = 6
+_log = logging.getLogger("outlast.sqs")
 
 
 class TooLong(Exception):
@@ -32,6 +48,7 @@ class Mail:
         self._calls = calls
         self._places = places
         self._clock = clock
+        self._has_told: set[str] = set()
 
     # -- sending ------------------------------------------------------------------------------
 
@@ -115,7 +132,49 @@ class Mail:
             ReceiptHandle=handle,
         )
 
+    async def pass_on(self, place: Place, message: Message, *, timeout: float | None) -> bool:
+        """Leave a message to others, sooner the first times; not if that was in vain too often. A
+        copy takes its place, so that this costs none of its attempts; in a FIFO queue, where that
+        would cost it its turn, it is hidden."""
+        times = message.received if place.is_fifo else _passed_on(message) + 1
+        if times > MOST_PASSES:
+            return False
+        if place.is_fifo:
+            await self.hide(place, message.handle, _rest(times), timeout=timeout)
+            return True
+        note = {"DataType": "String", "StringValue": f"{PASSED_ON}{times}"}
+        entry: Entry = {
+            "MessageBody": message.body,
+            "DelaySeconds": _rest(times),
+            "MessageAttributes": {NOTE: note},
+        }
+        await self.post(place, [entry], timeout=timeout)
+        await self.delete(place, message.handle, timeout=timeout)
+        return True
+
     # -- dead letters -------------------------------------------------------------------------
+
+    async def put_away(
+        self, queue: str, message: Message, *, attempt: int, reason: str, timeout: float | None
+    ) -> None:
+        """Bury what nobody here can work on. Where there is no queue for dead letters it is hidden,
+        for longer each time: it must hold up nobody, and is not ours to throw away."""
+        try:
+            await self.bury(queue, message, attempt=attempt, reason=reason, timeout=timeout)
+        except NotFound as missing:
+            if queue not in self._has_told:
+                self._has_told.add(queue)
+                _log.warning(
+                    "a message of queue %r should be among the dead letters (%s), and %s: it is "
+                    "hidden for a while. Create that queue, or use create=True",
+                    queue,
+                    reason,
+                    missing,
+                )
+            place = await self._places.of(queue, timeout=timeout)
+            with suppress(TooLong):
+                seconds = _rest(message.received + LONG_REST)
+                await self.hide(place, message.handle, seconds, timeout=timeout)
 
     async def bury(
         self, queue: str, message: Message, *, attempt: int, reason: str, timeout: float | None
@@ -154,6 +213,17 @@ class Mail:
             kept = [one for one in found if one not in chosen]
             await show_again(self._calls, place, kept, timeout=timeout)
         return len(chosen)
+
+
+def _passed_on(message: Message) -> int:
+    """How often a message was left to others."""
+    times = (message.note or "").removeprefix(PASSED_ON)
+    return int(times) if times.isdecimal() else 0
+
+
+def _rest(times: int) -> int:
+    """Seconds: 1, 2, 4 …"""
+    return min(1 << min(times - 1, 20), LONGEST_DELAY)
 
 
 def _batches(entries: list[Entry]) -> list[list[Entry]]:

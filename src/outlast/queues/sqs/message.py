@@ -40,6 +40,12 @@ _plain = re.compile(r"[ -~]*").fullmatch
 _group = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}").fullmatch
 
 
+class Form(Struct, frozen=True):
+    """What the text of every message of ours says, whatever its form."""
+
+    outlast: int
+
+
 class Letter(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What the text of a message says."""
 
@@ -73,6 +79,10 @@ class Message(Struct, frozen=True):
 
 class NotOurs(Exception):
     """A message whose text is not a letter of ours; it says why."""
+
+
+class Newer(NotOurs):
+    """A message of a newer form of ours: not for us, but for a newer worker."""
 
 
 ATTRIBUTES = ["ApproximateReceiveCount", "SentTimestamp", "ApproximateFirstReceiveTimestamp"]
@@ -111,13 +121,14 @@ def check_size(letter: Letter) -> None:
 def read(body: str) -> Letter:
     """The letter in the text of a message; `NotOurs` if there is none."""
     try:
+        form = msgspec.json.decode(body, type=Form).outlast
+        if form > VERSION:
+            raise Newer(f"a message of a newer outlast (form {form})")
         letter = msgspec.json.decode(body, type=Letter)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise NotOurs("not a message of outlast") from None
-    if letter.outlast < 1 or not letter.task.id:
+    if form < 1 or not letter.task.id:
         raise NotOurs("not a message of outlast")
-    if letter.outlast > VERSION:
-        raise NotOurs(f"a message of a newer outlast (form {letter.outlast})")
     return letter
 
 

@@ -21,7 +21,7 @@ from math import ceil
 
 import msgspec
 
-from outlast.errors import InvalidValue
+from outlast.errors import InvalidValue, StoreFault, TryAgain
 from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.ids import check_name
@@ -46,6 +46,7 @@ from outlast.queues.sqs.mail import Mail
 from outlast.queues.sqs.message import (
     Letter,
     Message,
+    Newer,
     NotOurs,
     check_size,
     letter_of,
@@ -297,9 +298,13 @@ class SqsQueue(Queue):
             if wait:  # it may have come late in the wait: the lease counts from now
                 since, now = self.clock.monotonic(), self.clock.now()
             wait = 0  # what comes next is looked for, not waited for
-            taken = []
+            taken, failure = [], None
             for message in found:
-                opened = await self._opened(queue, place, message, timeout)
+                try:
+                    opened = await self._opened(queue, place, message, timeout)
+                except (TryAgain, StoreFault) as error:
+                    failure = error  # it comes again, and the others are for somebody now
+                    continue
                 if opened is not None:
                     letter, task = opened
                     claim = Claim(
@@ -317,6 +322,8 @@ class SqsQueue(Queue):
                     taken.append(Delivery(task, claim))
             if taken:
                 return taken
+            if failure is not None:
+                raise failure
 
     async def _opened(
         self, queue: str, place: Place, message: Message, timeout: float | None
@@ -327,15 +334,17 @@ class SqsQueue(Queue):
             attempt = message.attempt(letter)
             task = task_of(letter, queue=queue, attempt=attempt)
         except NotOurs as why:
-            await self._mail.bury(
-                queue, message, attempt=message.received, reason=str(why), timeout=timeout
-            )
+            is_newer = isinstance(why, Newer)
+            if not is_newer or not await self._mail.pass_on(place, message, timeout=timeout):
+                await self._mail.put_away(
+                    queue, message, attempt=message.received, reason=str(why), timeout=timeout
+                )
             return None
         if await self._keeper.settle(place, message, letter, timeout=timeout):
             return None
         if attempt > self.max_attempts:
             reason = f"no success in {attempt - 1} attempts"
-            await self._mail.bury(
+            await self._mail.put_away(
                 queue, message, attempt=attempt - 1, reason=reason, timeout=timeout
             )
             return None

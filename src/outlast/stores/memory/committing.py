@@ -169,6 +169,8 @@ def _write_parts(tables: Tables, life: Life, commit: Commit, now: datetime) -> t
     for task in commit.tasks:
         stamped = msgspec.structs.replace(task, uid=life.run.uid, enqueued_at=now)
         tables.add_task(stamped, max(task.run_at or now, now))
+    for dead in commit.dead:
+        tables.add_dead(dead, life.run.uid, now)
     for timer in commit.timers:
         life.timers.setdefault(timer.id, msgspec.structs.replace(timer, fired=False))
     fired = []

@@ -10,7 +10,7 @@ import msgspec
 
 from outlast.errors import Fenced, StoreClosed
 from outlast.model.activity import Activity
-from outlast.model.belongings import Belongings, BoundKey
+from outlast.model.belongings import Belongings, BoundKey, Holding
 from outlast.model.checks import (
     check_after,
     check_fact,
@@ -25,7 +25,7 @@ from outlast.model.decision import News
 from outlast.model.entry import Entry
 from outlast.model.fact import Fact
 from outlast.model.ids import SEPARATOR, check_id, check_name
-from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.inbox import Item, Receipt, Send, refusing
 from outlast.model.query import check_limit
 from outlast.model.run import Run, Status
 from outlast.model.snapshot import Snapshot
@@ -108,8 +108,10 @@ class MemoryDetails(Store):
             receipts = [deliver(tables, send, self.clock.now()) for send in sends]
             for claim in finishes:
                 tables.finish(claim)
+            refused = refusing(sends, receipts)
             for claim in keeps:
-                tables.keep(claim)
+                if claim.run_id not in refused:
+                    tables.keep(claim)
         self.notifier.ring(News.RUNS, runs={send.run_id for send in sends})
         return receipts
 
@@ -261,12 +263,15 @@ class MemoryDetails(Store):
             tables = self._tables
             if life is None:
                 return Belongings()
+            own = [one for one in tables.tasks.values() if one.task.run_id == run_id]
+            own.sort(key=lambda one: one.order)
             return Belongings(
                 receipts=tuple(sorted(life.item_ids, key=life.item_ids.__getitem__)),
-                tasks=tuple(
-                    private(one.task)
-                    for one in sorted(tables.tasks.values(), key=lambda one: one.order)
-                    if one.task.run_id == run_id
+                tasks=tuple(private(one.task) for one in own),
+                holdings=tuple(
+                    Holding(one.task.id, one.task.queue, one.owner, one.claimed_until)
+                    for one in own
+                    if one.owner is not None
                 ),
                 dead=tuple(one for one in tables.dead.values() if one.task.run_id == run_id),
                 keys=tuple(
@@ -284,9 +289,14 @@ class MemoryDetails(Store):
 
     # -- the end ------------------------------------------------------------------------------
 
-    async def delete(self, run_id: str, *, timeout: float | None = None) -> bool:
+    async def delete(
+        self, run_id: str, *, uid: str | None = None, timeout: float | None = None
+    ) -> bool:
         check_id(run_id, child=True)
         with self._locked() as tables:
+            life = tables.lives.get(run_id)
+            if uid is not None and (life is None or life.run.uid != uid):
+                return False
             return tables.forget(run_id)
 
     async def expire(

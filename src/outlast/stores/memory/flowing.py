@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 from outlast.model.flow import Flow, Line, allocate, rotated, scope_of, scopes, urgency, window
 from outlast.model.stats import (
-    COUNTED,
     KEYS_SHOWN,
     KeyStats,
     QueueStats,
@@ -61,6 +60,7 @@ def _of_scope(
         started=_started(tables, flow, now),
     )
     tables.presents[scope] = shares.present
+    _forget_lines(tables, scope, shares.present)
     chosen: list[QueuedTask] = []
     for line in lines:
         count = shares.given.get(line.key, 0)
@@ -70,6 +70,14 @@ def _of_scope(
             chosen += tasks[:count]
             _remember_starts(tables, flow, line.key, count, now)
     return chosen
+
+
+def _forget_lines(tables: Tables, scope: str, present: int) -> None:
+    """Lines without tasks that the others have caught up with."""
+    living = {(scope_of(one.task.queue), one.task.key) for one in tables.tasks.values()}
+    for line, passed in list(tables.passes.items()):
+        if line[0] == scope and passed <= present and line not in living:
+            del tables.passes[line]
 
 
 def _remember_starts(tables: Tables, flow: Flow, key: str, count: int, now: datetime) -> None:
@@ -114,26 +122,26 @@ def _started(tables: Tables, flow: Flow, now: datetime, key: str | None = None) 
 
 
 def stats_of(tables: Tables, scope: str, now: datetime) -> QueueStats:
-    """How a queue stands."""
+    """How a queue stands, exactly: here everything is looked at anyway."""
     flow = tables.flows.get(scope)
     rules = flow or Flow(queue=scope)
     own = [one for one in tables.tasks.values() if scope_of(one.task.queue) == scope]
     ready = [one for one in own if one.available(now)]
     in_flight = _in_flight(tables, scope, now)
-    keys = sorted({one.task.key for one in own if one.task.key})[:KEYS_SHOWN]
+    keys = sorted({one.task.key for one in own if one.task.key})
     return QueueStats(
         queue=scope,
-        ready=min(len(ready), COUNTED),
-        delayed=min(sum(not one.held(now) and one.ready_at > now for one in own), COUNTED),
-        in_flight=min(in_flight, COUNTED),
-        dead=min(sum(scope_of(dead.task.queue) == scope for dead in tables.dead.values()), COUNTED),
+        ready=len(ready),
+        delayed=sum(not one.held(now) and one.ready_at > now for one in own),
+        in_flight=in_flight,
+        dead=sum(scope_of(dead.task.queue) == scope for dead in tables.dead.values()),
         oldest=min((one.ready_at for one in ready), default=None),
         flow=flow,
         blocked_by=blocked_by(rules, in_flight=in_flight, started=_started(tables, rules, now)),
         keys=tuple(
             KeyStats(
                 key=key,
-                ready=min(sum(one.task.key == key for one in ready), COUNTED),
+                ready=sum(one.task.key == key for one in ready),
                 in_flight=_in_flight(tables, scope, now, key),
                 blocked_by=key_blocked_by(
                     rules,
@@ -142,8 +150,9 @@ def stats_of(tables: Tables, scope: str, now: datetime) -> QueueStats:
                     started=_started(tables, rules, now, key),
                 ),
             )
-            for key in keys
+            for key in keys[:KEYS_SHOWN]
         ),
+        at_least=("keys",) if len(keys) > KEYS_SHOWN else (),
     )
 
 

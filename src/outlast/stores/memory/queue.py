@@ -11,10 +11,10 @@ import msgspec
 from outlast.errors import Fenced, NotFound, QueueClosed
 from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
-from outlast.model.flow import Flow, FlowChange, check_queue
+from outlast.model.flow import KEPT_CHANGES, Flow, FlowChange, Seen, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
-from outlast.model.stats import QueueStats
+from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
@@ -178,20 +178,26 @@ class MemoryQueue(Queue):
         flow: Flow | None,
         *,
         declared: Flow | None,
+        seen: Seen | None,
         by: str,
         timeout: float | None,
-    ) -> None:
+    ) -> bool:
         with self._locked() as tables:
+            if declared is not None and tables.declared.get(queue) == declared:
+                return True
+            if seen is not None and tables.flows.get(queue) != seen.flow:
+                return False
             if declared is not None:
-                if tables.declared.get(queue) == declared:
-                    return
                 tables.declared[queue] = declared
             tables.flows.pop(queue, None)
             if flow is not None:
                 tables.flows[queue] = flow
             change = FlowChange(queue=queue, at=self.clock.now(), by=by, flow=flow)
-            tables.flow_changes.append(change)
+            changes = tables.flow_changes.setdefault(queue, [])
+            changes.append(change)
+            del changes[:-KEPT_CHANGES]
         self.notifier.ring()
+        return True
 
     async def flows(self, *, timeout: float | None = None) -> list[Flow]:
         with self._locked() as tables:
@@ -202,10 +208,12 @@ class MemoryQueue(Queue):
     ) -> list[FlowChange]:
         check_limit(limit)
         with self._locked() as tables:
-            changes = [change for change in tables.flow_changes if change.queue == queue]
-        return changes[::-1][:limit]
+            return tables.flow_changes.get(queue, [])[::-1][:limit]
 
-    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+    async def stats(
+        self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
+    ) -> QueueStats:
+        check_limit(counted)
         with self._locked() as tables:
             return stats_of(tables, check_queue(queue), self.clock.now())
 

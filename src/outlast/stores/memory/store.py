@@ -16,7 +16,7 @@ from outlast.model.event import Event
 from outlast.model.ids import check_id, check_name
 from outlast.model.query import Page, RunQuery, check_limit, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
-from outlast.model.times import EPOCH, to_micros
+from outlast.model.times import EPOCH
 from outlast.ports.capability import ALL_CAPABILITIES, Capability, Durability
 from outlast.stores.memory.committing import commit_all
 from outlast.stores.memory.details import MemoryDetails
@@ -82,11 +82,13 @@ class MemoryStore(MemoryDetails):
         query.check()
         with self._locked() as tables:
             found = [life.run for life in tables.lives.values() if query.matches(life.run)]
-        found.sort(key=_position, reverse=True)
+        order = query.order
+        found.sort(key=order.position, reverse=not order.rises)
         if query.after is not None:
-            found = [run for run in found if _position(run) < parse_cursor(query.after)]
+            last = parse_cursor(query.after, order)
+            found = [run for run in found if order.is_past(order.position(run), last)]
         page = [private(run) for run in found[: query.limit]]
-        return Page(page, cursor_of(page[-1]) if len(found) > len(page) else None)
+        return Page(page, cursor_of(page[-1], order) if len(found) > len(page) else None)
 
     async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
         with self._locked() as tables:
@@ -182,10 +184,6 @@ class MemoryStore(MemoryDetails):
                 if run.runnable_at is not None
             ]
         return min(times, default=None)
-
-
-def _position(run: Run) -> tuple[int, str]:
-    return to_micros(run.created_at), run.id
 
 
 def _due(life: Life) -> tuple[datetime, str]:

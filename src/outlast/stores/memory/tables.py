@@ -23,6 +23,7 @@ from outlast.model.run import Run
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import DeadTask, Task
 from outlast.model.timer import Timer
+from outlast.model.times import EPOCH
 from outlast.model.worker import Worker
 
 
@@ -102,7 +103,7 @@ class Tables:
     keys: dict[tuple[str, str], tuple[str, str | None]] = field(default_factory=dict)
     flows: dict[str, Flow] = field(default_factory=dict)
     declared: dict[str, Flow] = field(default_factory=dict)
-    flow_changes: list[FlowChange] = field(default_factory=list)
+    flow_changes: dict[str, list[FlowChange]] = field(default_factory=dict)
     passes: dict[tuple[str, str], int] = field(default_factory=dict)
     presents: dict[str, int] = field(default_factory=dict)
     starts: dict[str, list[tuple[datetime, str]]] = field(default_factory=dict)
@@ -125,6 +126,13 @@ class Tables:
             self.passes[line] = max(self.passes.get(line, 0), self.presents.get(line[0], 0))
         self.tasks[key] = QueuedTask(private(task), ready_at, self.order)
         return True
+
+    def add_dead(self, dead: DeadTask, uid: str, now: datetime) -> None:
+        """Put a task of a run among the dead."""
+        enqueued_at = now if dead.task.enqueued_at == EPOCH else dead.task.enqueued_at
+        task = msgspec.structs.replace(private(dead.task), uid=uid, enqueued_at=enqueued_at)
+        key = (task.queue, task.run_id, task.id)
+        self.dead.setdefault(key, DeadTask(task, dead.reason, dead.died_at))
 
     def claimed(self, claim: Claim) -> QueuedTask | None:
         """The task that `claim` still holds, or None if it was lost."""

@@ -20,14 +20,17 @@ from outlast.model.task import Task
 from outlast.ports.notifier import LocalNotifier
 from outlast.stores.postgres.database import Database
 from outlast.stores.postgres.queue import PostgresQueue
+from outlast.stores.postgres.sources import Source
 from outlast.stores.postgres.store import PostgresStore
 
 
 class BorrowedStore(PostgresStore):
-    """What `PostgresStore.on` gives. It is open as long as the transaction is."""
+    """What `PostgresStore.on` gives. It is open as long as the transaction is. `connection` is
+    asyncpg's, or a `Source` that lends a link inside the transaction, and sees to it that there is one.
+    """
 
     def __init__(self, store: PostgresStore, connection: Any) -> None:
-        if not connection.is_in_transaction():
+        if not isinstance(connection, Source) and not connection.is_in_transaction():
             raise InvalidValue(
                 "this connection is in no transaction: use `async with connection.transaction():` "
                 "around what is to be committed together"
@@ -48,6 +51,9 @@ class BorrowedStore(PostgresStore):
     async def close(self) -> None:
         """The transaction ends it."""
         raise WorkflowMisuse("a store on your transaction ends with it: commit or roll back")
+
+    async def settle(self) -> None:
+        await self._session.write("check_constraints", timeout=None)
 
     async def commit(
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None

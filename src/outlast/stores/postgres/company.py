@@ -16,7 +16,7 @@ from outlast.model.times import from_micros, to_micros
 from outlast.model.wire import from_json, to_json
 from outlast.model.worker import REMEMBERED, Worker
 from outlast.stores.postgres.details import PostgresDetails
-from outlast.stores.postgres.rows import STATUS, Row, to_dead_task, to_task, unquote
+from outlast.stores.postgres.rows import STATUS, Row, to_dead_task, to_holding, to_task, unquote
 
 
 class PostgresCompany(PostgresDetails):
@@ -53,9 +53,11 @@ class PostgresCompany(PostgresDetails):
         async def rows(name: str) -> list[Row]:
             return await self._session.read(name, run_id, timeout=timeout)
 
+        living = await rows("load_tasks_of_run")
         return Belongings(
             receipts=tuple(unquote(id) for (id,) in await rows("load_receipts")),
-            tasks=tuple(map(to_task, await rows("load_tasks_of_run"))),
+            tasks=tuple(map(to_task, living)),
+            holdings=tuple(filter(None, map(to_holding, living))),
             dead=tuple(map(to_dead_task, await rows("load_dead_tasks_of_run"))),
             keys=tuple(BoundKey(*map(unquote, row)) for row in await rows("load_keys_of_run")),
             facts=tuple(unquote(hash) for (hash,) in await rows("load_facts_of_root")),

@@ -1,8 +1,8 @@
 """Database: the connections of a store and its queues, and the calls that go through them.
 
 With a URL there is a pool of our own, and a second one with a single connection for renewals: a
-worker that has all connections busy must not lose its leases. With a pool or a connection of the
-user's, everything goes through that, and it is never closed here.
+worker that has all connections busy must not lose its leases. With a pool, a connection or a `Source`
+of the user's, everything goes through that, and it is never closed here.
 
 A call is one statement. Nothing is left in a session, so any connection will do, also one that a
 pooler hands out per transaction; there statements are not prepared under a name.
@@ -29,6 +29,7 @@ from outlast.stores.postgres.rows import Row
 from outlast.stores.postgres.server import Server, check_pool_size, read_server
 from outlast.stores.postgres.sources import (
     CLOSE_SECONDS,
+    Link,
     OneSource,
     OwnConnection,
     Place,
@@ -87,7 +88,7 @@ class Database:
 
     def borrow(self, lender: Database) -> None:
         """Be open on a connection of the user's, with what a database of ours knows already."""
-        self._main = self._urgent = OneSource(self._place)
+        self._main = self._urgent = _source_of(self._place)
         self._pid, self.was_open, self.server = os.getpid(), True, lender.server
         self.notifier.name = ""  # its rings are for our own process too
 
@@ -152,11 +153,7 @@ class Database:
             self._main = await self._pool(self._size)
             self._urgent = await self._pool(1)
         else:
-            source = (
-                PoolSource(self._place)
-                if hasattr(self._place, "acquire")
-                else OneSource(self._place)
-            )
+            source = _source_of(self._place)
             async with source.acquire(CONNECT_SECONDS) as connection:
                 await self._look(connection)
             self._main = self._urgent = source
@@ -164,6 +161,8 @@ class Database:
         if self._notify and isinstance(self._place, str) and not self._is_pooled:
             self.owners.start(self._end_leases, self.notifier.ring)
             self.notifier.start(self._place, self._ring_others, self.owners)
+        elif self._notify and isinstance(self._place, Source):
+            self.notifier.pass_on(self._ring_others)
 
     @property
     def _is_pooled(self) -> bool:
@@ -186,8 +185,8 @@ class Database:
         finally:
             await connection.close(timeout=CLOSE_SECONDS)
 
-    async def _look(self, connection: Any) -> None:
-        row = await connection.fetchrow(self.queries["describe_server"])
+    async def _look(self, connection: Link) -> None:
+        [row] = await connection.fetch(self.queries["describe_server"])
         self.server = read_server(row, connection.get_server_pid(), self.where)
         await schema.migrate(connection, self.queries, self.where)
         self.server.report(self.where)
@@ -210,9 +209,8 @@ class Database:
         await self.notifier.stop()
         sources = [self._main, self._urgent]
         self._main = self._urgent = None
-        for source in sources:
-            if source is not None:
-                await source.close()
+        # Together: each waits for a server that does not answer.
+        await asyncio.gather(*(source.close() for source in sources if source is not None))
 
     # -- calls --------------------------------------------------------------------------------
 
@@ -279,6 +277,12 @@ class Database:
                 "connections do not survive that: open a new store after the fork"
             )
         return source
+
+
+def _source_of(place: Place) -> Source:
+    if isinstance(place, Source):
+        return place
+    return PoolSource(place) if hasattr(place, "acquire") else OneSource(place)
 
 
 class _Lost(Exception):

@@ -219,9 +219,12 @@ class PostgresDetails(Store):
 
     # -- the end ------------------------------------------------------------------------------
 
-    async def delete(self, run_id: str, *, timeout: float | None = None) -> bool:
+    async def delete(
+        self, run_id: str, *, uid: str | None = None, timeout: float | None = None
+    ) -> bool:
         check_id(run_id, child=True)
-        ((gone,),) = await self._session.write("delete", run_id, timeout=timeout)
+        life = quote_or_none(uid)
+        ((gone,),) = await self._session.write("delete", run_id, life, timeout=timeout)
         return bool(gone)
 
     async def expire(

@@ -2,7 +2,8 @@
 
 What happened is told by the server's SQLSTATE; the message is for people. Whether a write that
 failed may have happened is told by when it failed: a server that answers with an error has rolled
-back, a connection that ends before the answer leaves it open.
+back, a connection that ends before the answer leaves it open. asyncpg's errors are known by class;
+psycopg's by the state and by the names that all Python drivers share, so that it need not be there.
 """
 
 from __future__ import annotations
@@ -70,7 +71,26 @@ def translate(error: BaseException, where: str, *, sent: bool, writes: bool) -> 
         )
     if isinstance(error, asyncpg.InterfaceError):
         return _lost(error, where, sent=sent, writes=writes)
-    return None
+    return _by_name(error, where, sent=sent, writes=writes)
+
+
+def _by_name(error: BaseException, where: str, *, sent: bool, writes: bool) -> Exception | None:
+    """The same for a driver that keeps to DB-API."""
+    names = _names(error)
+    if "Error" not in names:
+        return None
+    if isinstance(getattr(error, "sqlstate", None), str):
+        return _by_state(error, where, sent=sent, writes=writes)
+    if names & {"DataError", "ProgrammingError", "NotSupportedError"}:
+        return InvalidValue(f"a value cannot be stored: {error}")
+    return _lost(error, where, sent=sent, writes=writes)
+
+
+def _names(error: BaseException) -> set[str]:
+    """The classes of a psycopg error; nothing of another's."""
+    if not type(error).__module__.startswith("psycopg"):
+        return set()
+    return {kind.__name__ for kind in type(error).__mro__}
 
 
 _LOST = (
@@ -84,9 +104,12 @@ _LOST = (
 def is_lost(error: BaseException) -> bool:
     """Whether the connection has ended, so that a read may be tried on another."""
     state = getattr(error, "sqlstate", None)
-    return state in ENDED or (
-        isinstance(error, (asyncpg.PostgresConnectionError, *_LOST))
-        and not isinstance(error, TimeoutError)
+    if state in ENDED:
+        return True
+    if names := _names(error):
+        return state is None and bool(names & {"OperationalError", "InterfaceError"})
+    return isinstance(error, (asyncpg.PostgresConnectionError, *_LOST)) and not isinstance(
+        error, TimeoutError
     )
 
 
@@ -101,7 +124,7 @@ def _lost(error: BaseException, where: str, *, sent: bool, writes: bool) -> Exce
     )
 
 
-def _by_state(error: asyncpg.PostgresError, where: str, *, sent: bool, writes: bool) -> Exception:
+def _by_state(error: BaseException, where: str, *, sent: bool, writes: bool) -> Exception:
     state: str = getattr(error, "sqlstate", None) or ""
     said = _short(error)
     if state in ENDED:
@@ -109,7 +132,7 @@ def _by_state(error: asyncpg.PostgresError, where: str, *, sent: bool, writes: b
     if state in BUSY:
         return Busy(f"somebody else was in the way at {where} ({said}). Nothing was written")
     if state == "23505":
-        if str(getattr(error, "constraint_name", "")).endswith("runs_id"):
+        if _constraint(error).endswith("runs_id"):
             return Busy(f"somebody else has begun that run at {where} meanwhile ({said})")
         return Undecodable(f"the tables at {where} contradict each other ({said})")
     if state in AWAY:
@@ -140,6 +163,11 @@ def _by_state(error: asyncpg.PostgresError, where: str, *, sent: bool, writes: b
     if state.startswith("08"):
         return _lost(error, where, sent=sent, writes=writes)
     return StoreFault(f"PostgreSQL failed at {where}: {said} (code {state})")
+
+
+def _constraint(error: BaseException) -> str:
+    told = getattr(error, "diag", error)
+    return str(getattr(told, "constraint_name", ""))
 
 
 def _short(error: BaseException) -> str:

@@ -6,29 +6,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from outlast.model.flow import Flow, FlowChange, Rate, stride
-from outlast.model.stats import COUNTED, KeyStats, QueueStats, blocked_by, key_blocked_by
+from outlast.model.flow import (
+    KEPT_CHANGES,
+    Flow,
+    FlowChange,
+    Rate,
+    Seen,
+    decode_flow,
+    encode_flow,
+    stride,
+)
+from outlast.model.stats import (
+    KEYS_SHOWN,
+    KeyStats,
+    QueueStats,
+    blocked_by,
+    capped,
+    key_blocked_by,
+)
 from outlast.model.times import from_micros
 from outlast.stores.postgres.rows import Row, moment, quote, unquote
 
-decode_flow = msgspec.json.Decoder(Flow).decode
 
-
-def encode_flow(flow: Flow) -> str:
-    """Rules as text: the same text for equal rules."""
-    plain = decode_flow(msgspec.json.encode(flow))  # 3 and 3.0 are equal
-    return msgspec.json.encode(plain, order="deterministic").decode()
-
-
-def pack_flow(queue: str, flow: Flow | None, declared: Flow | None, by: str) -> tuple[Any, ...]:
+def pack_flow(
+    queue: str, flow: Flow | None, declared: Flow | None, seen: Seen | None, by: str
+) -> tuple[Any, ...]:
     """The parameters of `write_flow`, after the time."""
     rules = flow or Flow(queue=queue)
     return (
         queue,
-        None if flow is None else encode_flow(flow),
-        None if declared is None else encode_flow(declared),
+        _text(flow),
+        _text(declared),
+        KEPT_CHANGES,
+        seen is not None,
+        None if seen is None else _text(seen.flow),
         quote(by),
         rules.paused,
         rules.concurrency,
@@ -39,6 +50,10 @@ def pack_flow(queue: str, flow: Flow | None, declared: Flow | None, by: str) -> 
         list(rules.weights),
         [stride(rules, key) for key in rules.weights],
     )
+
+
+def _text(flow: Flow | None) -> str | None:
+    return None if flow is None else encode_flow(flow).decode()
 
 
 def _rate(rate: Rate | None) -> tuple[int | None, int | None]:
@@ -52,27 +67,27 @@ def to_flow_change(queue: str, row: Row) -> FlowChange:
     return FlowChange(queue=queue, at=from_micros(at), by=unquote(by), flow=flow)
 
 
-def to_stats(queue: str, row: Row, keys: Sequence[Row]) -> QueueStats:
+def to_stats(queue: str, row: Row, keys: Sequence[Row], most: int) -> QueueStats:
     """How a queue stands, of the row of `queue_stats` and those of `key_stats`."""
-    stored, ready, delayed, in_flight, dead, oldest, started = row
+    stored, ready, late, delayed, in_flight, dead, oldest, started = row
     flow = None if stored is None else decode_flow(stored)
     rules = flow or Flow(queue=queue)
+    counts = capped(most, ready=ready + late, delayed=delayed, in_flight=in_flight, dead=dead)
+    # Leases are found by their end, not by who has waited longest.
+    not_all = {"oldest": late > most, "keys": len(keys) > KEYS_SHOWN}
+    counts["at_least"] += tuple(name for name, is_true in not_all.items() if is_true)
     return QueueStats(
         queue=queue,
-        ready=min(ready, COUNTED),
-        delayed=min(delayed, COUNTED),
-        in_flight=min(in_flight, COUNTED),
-        dead=min(dead, COUNTED),
+        **counts,
         oldest=moment(oldest),
         flow=flow,
         blocked_by=blocked_by(rules, in_flight=in_flight, started=started),
         keys=tuple(
             KeyStats(
                 key=key,
-                ready=min(ready, COUNTED),
-                in_flight=min(in_flight, COUNTED),
+                **capped(most, ready=ready, in_flight=in_flight),
                 blocked_by=key_blocked_by(rules, key, in_flight=in_flight, started=started),
             )
-            for key, ready, in_flight, started in keys
+            for key, ready, in_flight, started in keys[:KEYS_SHOWN]
         ),
     )

@@ -28,7 +28,7 @@ from outlast.errors import OutlastError
 from outlast.model.decision import News
 from outlast.model.ids import new_id
 from outlast.ports.notifier import LocalNotifier, from_message, to_message
-from outlast.stores.postgres.owners import Owners
+from outlast.stores.postgres.owners import Owners, end
 
 _logger = logging.getLogger("outlast.postgres")
 
@@ -75,12 +75,16 @@ class PostgresNotifier(LocalNotifier):
                 asyncio.create_task(self._pass_on(notify), name="outlast notifies"),
             ]
 
+    def pass_on(self, notify: Callable[[str], Awaitable[object]]) -> None:
+        """Begin to pass rings on, and listen to nobody: there is no connection to listen on."""
+        if not self._tasks:
+            self._loop = asyncio.get_running_loop()
+            self._tasks = [asyncio.create_task(self._pass_on(notify), name="outlast notifies")]
+
     async def stop(self) -> None:
         """End both. Stopping twice is fine."""
         tasks, self._tasks, self._loop = self._tasks, [], None
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*tasks)
 
     async def _pass_on(self, notify: Callable[[str], Awaitable[object]]) -> None:
         while True:

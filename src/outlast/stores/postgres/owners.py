@@ -37,11 +37,22 @@ LOOK = 2.0
 
 GRACE = 1.0
 SETTLE = 10.0
-SECONDS = 5.0
+SECONDS, LAST_SECONDS = 5.0, 2.0
+AGAIN = 0.5
 MOST = 64
 """Owners of one process: each takes a place in the server's table of locks. More are not watched."""
 
 Judge = Callable[[timedelta], Awaitable[list[Row]]]
+
+
+async def end(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks, and wait until they have ended. One that gives a connection back waits for the
+    server once more, though it was cancelled: then it is cancelled again."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=AGAIN)
 
 
 class Owners:
@@ -65,10 +76,9 @@ class Owners:
     async def stop(self) -> None:
         """End it, in good order: who closes is not dead. Stopping twice is fine."""
         if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+            await end(self._watching)
         if self._session is not None and self._held:
-            await self._tell("drop_owners", list(self._held))
+            await self._tell("drop_owners", list(self._held), timeout=LAST_SECONDS)
         self._watching, self._has_come, self._judges_from = None, False, 0.0
         self._mine.clear()
         self.detach()
@@ -98,10 +108,10 @@ class Owners:
         self._session = None
         self._held.clear()
 
-    async def _tell(self, name: str, argument: object) -> bool:
+    async def _tell(self, name: str, argument: object, *, timeout: float = SECONDS) -> bool:
         with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             async with self._lock:
-                await self._session.fetch(self._queries[name], argument, timeout=SECONDS)
+                await self._session.fetch(self._queries[name], argument, timeout=timeout)
                 return True
         return False  # the lease decides
 

@@ -17,7 +17,7 @@ from outlast.model.commit import Commit, Start
 from outlast.model.event import Event
 from outlast.model.inbox import Send
 from outlast.model.run import Attribute, Change, Run
-from outlast.model.task import Task
+from outlast.model.task import DeadTask, Task
 from outlast.model.times import EPOCH, to_micros
 from outlast.stores.postgres.rows import quote, quote_or_none
 
@@ -57,6 +57,8 @@ def parts_of(commit: Commit, blobs: Blobs, lives: list[tuple[Event, ...]]) -> di
     is_over = commit.create is not None and _ended_at(commit.create) is not None
     if commit.tasks and not is_over:
         doc["tasks"] = [task_doc(task, blobs) for task in commit.tasks]
+    if commit.dead and not is_over:
+        doc["dead"] = [dead_doc(one, blobs) for one in commit.dead]
     if commit.finishes:
         doc["finishes"] = finishes_doc(commit.finishes)
     if commit.drops:
@@ -227,6 +229,17 @@ def task_doc(task: Task, blobs: Blobs) -> dict[str, Any]:
         "metadata": text(task.metadata) if task.metadata else None,
         "input": blobs.put(task.input),
         "line": task.key,
+    }
+
+
+def dead_doc(dead: DeadTask, blobs: Blobs) -> dict[str, Any]:
+    """A task that died elsewhere."""
+    enqueued = dead.task.enqueued_at
+    return {
+        **task_doc(dead.task, blobs),
+        "enqueued_at": None if enqueued == EPOCH else to_micros(enqueued),
+        "reason": quote(dead.reason),
+        "died_at": to_micros(dead.died_at),
     }
 
 

@@ -10,7 +10,7 @@ import msgspec
 from outlast.errors import Fenced, NotFound, QueueClosed
 from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
-from outlast.model.flow import Flow, FlowChange, check_queue
+from outlast.model.flow import Flow, FlowChange, Seen, check_queue, decode_flow
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
 from outlast.model.stats import COUNTED, KEYS_SHOWN, QueueStats
@@ -21,7 +21,6 @@ from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
 from outlast.stores.postgres.database import POOL_SIZE, Database
 from outlast.stores.postgres.flowing import (
-    decode_flow,
     pack_flow,
     to_flow_change,
     to_stats,
@@ -177,16 +176,18 @@ class PostgresQueue(Queue):
         flow: Flow | None,
         *,
         declared: Flow | None,
+        seen: Seen | None,
         by: str,
         timeout: float | None,
-    ) -> None:
-        await self._session.write(
+    ) -> bool:
+        ((written,),) = await self._session.write(
             "write_flow",
             *self._session.time,
-            *pack_flow(queue, flow, declared, by),
+            *pack_flow(queue, flow, declared, seen, by),
             timeout=timeout,
         )
         self.notifier.ring()
+        return bool(written)
 
     async def flows(self, *, timeout: float | None = None) -> list[Flow]:
         found = await self._session.read("load_flows", timeout=timeout)
@@ -199,14 +200,17 @@ class PostgresQueue(Queue):
         found = await self._session.read("load_flow_changes", quote(queue), limit, timeout=timeout)
         return [to_flow_change(queue, row) for row in found]
 
-    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+    async def stats(
+        self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
+    ) -> QueueStats:
         check_queue(queue)
+        most = check_limit(counted) + 1
         time = self._session.time
-        [row] = await self._session.read("queue_stats", *time, queue, COUNTED, timeout=timeout)
+        [row] = await self._session.read("queue_stats", *time, queue, most, timeout=timeout)
         keys = await self._session.read(
-            "key_stats", *time, queue, KEYS_SHOWN, COUNTED, timeout=timeout
+            "key_stats", *time, queue, KEYS_SHOWN + 1, most, timeout=timeout
         )
-        return to_stats(queue, row, keys)
+        return to_stats(queue, row, keys, counted)
 
     async def next_ready_at(
         self, queues: Sequence[str], *, timeout: float | None = None

@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from outlast.errors import Undecodable
 from outlast.model.activity import Activity
+from outlast.model.belongings import Holding
 from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.inbox import Item
@@ -211,6 +212,13 @@ def to_task(row: Row) -> Task:
         enqueued_at=from_micros(enqueued_at),
         key=line,
     )
+
+
+def to_holding(row: Row) -> Holding | None:
+    """Who has the task of a row of `tasks`, or had it last."""
+    task = to_task(row)
+    owner, claimed_until = tuple(row)[18:20]
+    return None if owner is None else Holding(task.id, task.queue, owner, moment(claimed_until))
 
 
 def to_dead_task(row: Row) -> DeadTask:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from outlast.errors import SchemaTooNew
 from outlast.stores.postgres.queries import Queries
+from outlast.stores.postgres.sources import Link
 
 
 class Migration(NamedTuple):
@@ -39,11 +40,13 @@ def latest() -> int:
     return migrations()[-1].version
 
 
-async def version_of(connection: Any, queries: Queries, where: str) -> int:
+async def version_of(connection: Link, queries: Queries, where: str) -> int:
     """The version of the tables: 0 if there are none. Refuses what is newer than us."""
-    if not await connection.fetchval(queries["has_migrations"]):
+    [[exists]] = await connection.fetch(queries["has_migrations"])
+    if not exists:
         return 0
-    version = await connection.fetchval(queries["read_version"]) or 0
+    [[version]] = await connection.fetch(queries["read_version"])
+    version = version or 0
     if version > latest():
         raise SchemaTooNew(
             f"{where} has schema version {version}, and this outlast knows {latest()}: a newer one "
@@ -52,16 +55,17 @@ async def version_of(connection: Any, queries: Queries, where: str) -> int:
     return int(version)
 
 
-async def migrate(connection: Any, queries: Queries, where: str) -> None:
+async def migrate(connection: Link, queries: Queries, where: str) -> None:
     """Bring the tables up to date, waiting for others who do the same."""
     if await version_of(connection, queries, where) == latest():
         return
     async with connection.transaction():
         await connection.fetch(queries["lock_migrations"])
-        if not await connection.fetchval(queries["has_schema"], queries.schema):
+        [[exists]] = await connection.fetch(queries["has_schema"], queries.schema)
+        if not exists:
             await connection.execute(f'CREATE SCHEMA "{queries.schema}"')
         version = await version_of(connection, queries, where)
         for migration in migrations():
             if migration.version > version:
                 await connection.execute(queries.render(migration.script))
-                await connection.execute(queries["write_version"], migration.version)
+                await connection.fetch(queries["write_version"], migration.version)

@@ -1,4 +1,5 @@
-"""Where connections come from: a pool of our own, a pool of the user's, or one connection of theirs."""
+"""Where connections come from: a pool of our own, a pool of the user's, one connection of theirs, or
+whatever else can lend something that speaks as a `Link` does."""
 
 from __future__ import annotations
 
@@ -6,26 +7,61 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import asyncpg
 
 from outlast.errors import InvalidValue
+from outlast.stores.postgres.rows import Row
 
 SCHEMES = ("postgresql", "postgres")
 CLOSE_SECONDS = 10.0
+LEAVE_SECONDS = 3.0
+"""How long a pool may take to close: nobody works with it any more."""
+
 
 Place = Any
-"""A URL, an asyncpg pool, or an asyncpg connection."""
+"""A URL, an asyncpg pool, an asyncpg connection, or a `Source`."""
+
+
+class Link(Protocol):
+    """What our statements need of a connection. asyncpg's is one; psycopg.py makes one of psycopg's.
+
+    A statement is one round trip and, outside `transaction`, one transaction: parameters are `$1`, …,
+    and their types are what the server makes of the statement.
+    """
+
+    async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Row]:
+        """The rows of one statement."""
+        ...
+
+    async def execute(self, query: str) -> object:
+        """Run a script of several statements, without parameters."""
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """Commit at the end of the context, roll back if that is an error."""
+        ...
+
+    def is_in_transaction(self) -> bool:
+        """Whether what is done now waits for a COMMIT."""
+        ...
+
+    def get_server_pid(self) -> int:
+        """The process of the server, as the connection was told: a pooler makes one up."""
+        ...
 
 
 class Source(ABC):
     """Where connections come from."""
 
+    name = "the connections that you passed in,"
+    """What they are, as a message may show it."""
+
     @abstractmethod
     def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
-        """A connection, for as long as the context lasts."""
+        """A `Link`, for as long as the context lasts."""
 
     async def close(self) -> None:
         """Give back what is ours."""
@@ -46,7 +82,7 @@ class PoolSource(Source):
         if self._owned:
             # A call that hangs is not waited for: its connection ends with us.
             with suppress(Exception):
-                await asyncio.wait_for(self._pool.close(), CLOSE_SECONDS)
+                await asyncio.wait_for(self._pool.close(), LEAVE_SECONDS)
             self._pool.terminate()
 
 
@@ -78,9 +114,11 @@ class OwnConnection(asyncpg.Connection):  # type: ignore[misc,type-arg,unused-ig
 
 def shown(place: Place) -> str:
     """Where this is, as it may be shown: never with a user's password."""
+    if isinstance(place, Source):
+        return place.name
     if not isinstance(place, str):
         if hasattr(place, "acquire") or hasattr(place, "fetch"):
-            return "the connections that you passed in,"
+            return Source.name
         raise InvalidValue(
             f"{type(place).__name__} is no place for a store: use a URL, an asyncpg pool, or an "
             "asyncpg connection"

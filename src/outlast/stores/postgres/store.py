@@ -15,7 +15,7 @@ from outlast.model.claim import Claim, ClaimedRun, check_ttl
 from outlast.model.commit import Commit, Outcome
 from outlast.model.event import Event
 from outlast.model.ids import check_id, check_name
-from outlast.model.query import Page, RunQuery, check_limit, cursor_of, parse_cursor
+from outlast.model.query import Order, Page, RunQuery, check_limit, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
 from outlast.model.times import EPOCH, from_micros
 from outlast.ports.capability import ALL_CAPABILITIES
@@ -31,7 +31,12 @@ from outlast.stores.postgres.rows import moment, quote, quote_or_none, to_events
 if TYPE_CHECKING:
     from outlast.stores.postgres.borrowed import BorrowedStore
 
-END_OF_TIME = (2**63 - 1, "\U0010ffff")
+START_OF_TIME, END_OF_TIME = (-(2**63), ""), (2**63 - 1, "\U0010ffff")
+_IN_ORDER = {
+    Order.OLDEST: "find_oldest",
+    Order.LATEST: "find_latest",
+    Order.STALEST: "find_stalest",
+}
 EVERYTHING = 2**62
 LARGEST_BATCH = 1000
 """Commits in one statement. Each new run takes a place in the server's table of locks, which has
@@ -161,10 +166,13 @@ class PostgresStore(PostgresCompany):
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
         query.check()
-        created_at, id = END_OF_TIME
+        order = query.order
+        moment, id = START_OF_TIME if order.rises else END_OF_TIME
         if query.after is not None:
-            created_at, id = parse_cursor(query.after)
-        if query.parent is not None:
+            moment, id = parse_cursor(query.after, order)
+        if order is not Order.NEWEST:
+            name = _IN_ORDER[order]
+        elif query.parent is not None:
             name = "find_children"
         elif query.attributes:
             name = "find_attributed"
@@ -182,14 +190,14 @@ class PostgresStore(PostgresCompany):
             quote_or_none(query.parent),
             [mark_of(name, value) for name, value in query.attributes.items()],
             # A forged cursor may name any number; beyond the end of time there is nothing.
-            max(min(created_at, 2**63 - 1), -(2**63)),
+            max(min(moment, 2**63 - 1), -(2**63)),
             quote(id),
             query.limit + 1,
             timeout=timeout,
         )
         found = [to_run(row) for row in rows]
         page = found[: query.limit]
-        return Page(page, cursor_of(page[-1]) if len(found) > len(page) else None)
+        return Page(page, cursor_of(page[-1], order) if len(found) > len(page) else None)
 
     # -- claims -------------------------------------------------------------------------------
 

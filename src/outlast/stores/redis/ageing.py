@@ -16,9 +16,15 @@ from outlast.stores.redis.session import Call, Server
 PAGE = 200
 
 
-async def delete(server: Server, run_id: str, *, timeout: float | None) -> tuple[bool, set[int]]:
-    """Remove a tree; whether its root was there, and the partitions that have something to relay."""
-    answer = await server.call(_call(server, run_id, {"id": run_id}), timeout=timeout)
+async def delete(
+    server: Server, run_id: str, uid: str | None, *, timeout: float | None
+) -> tuple[bool, set[int]]:
+    """Remove a tree, or if a life is named, only if it is that of its root; whether its root was there,
+    and the partitions that have something to relay."""
+    wish = {"id": run_id} if uid is None else {"id": run_id, "uid": uid}
+    answer = await server.call(_call(server, run_id, wish), timeout=timeout)
+    if answer[0] == b"kept":
+        return False, set()
     return answer[1] == b"1", _posted(server, run_id, answer)
 
 
@@ -105,7 +111,7 @@ async def _is_needed(server: Server, run_id: str, timeout: float | None) -> bool
 
 def _call(server: Server, run_id: str, wish: dict[str, Any]) -> Call:
     names = [of_run(run_id, what) for what in OWNED]
-    names += ("idx:ids", "idx:keyed", "idx:created", "idx:snapshots")
+    names += ("idx:ids", "idx:keyed", "idx:created", "idx:updated", "idx:snapshots")
     return Call("delete", server.layout.part_of(run_id), names, [pack(wish)])
 
 

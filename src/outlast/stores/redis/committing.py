@@ -43,7 +43,7 @@ def names_of(commit: Commit, layout: Layout, part: int) -> list[str]:
     """The keys that a commit touches, as far as that can be told from outside. What depends on the
     data the script asks for."""
     id = commit.run_id
-    names = [of_run(id, "state")]
+    names = [of_run(id, "state"), "idx:updated"]
     if commit.events:
         names += (of_run(id, what) for what in HISTORY)
     if commit.create is not None:
@@ -82,7 +82,7 @@ def _birth_of(run: Run) -> list[str]:
 def _parts_of(commit: Commit) -> list[str]:
     id = commit.run_id
     names: list[str] = []
-    if commit.tasks or commit.finishes or commit.drops:
+    if commit.tasks or commit.dead or commit.finishes or commit.drops:
         names += (of_run(id, "tasks"), *TASKS)
     if commit.timers or commit.fired:
         names += ("timers:due", of_run(id, "timers"))

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import msgspec
 
-from outlast.model.belongings import Belongings, BoundKey
+from outlast.model.belongings import Belongings, BoundKey, Holding
 from outlast.model.checks import check_after, check_worker
 from outlast.model.claim import check_ttl
 from outlast.model.ids import check_id, check_name
@@ -110,10 +110,11 @@ class RedisCompany(RedisDetails):
         numbers = (
             items if isinstance(items, dict) else dict(zip(items[::2], items[1::2], strict=True))
         )
-        living, dead = await _tasks(server, part, list(tasks), timeout)
+        living, holdings, dead = await _tasks(server, part, list(tasks), timeout)
         return Belongings(
             receipts=tuple(id.decode() for id in sorted(numbers, key=lambda id: int(numbers[id]))),
             tasks=living,
+            holdings=holdings,
             dead=dead,
             keys=await _keys(server, run_id, sorted(keys), timeout),
             facts=tuple(sorted(hash.decode() for hash in facts)),
@@ -137,9 +138,9 @@ def _worker(word: bytes) -> Worker:
 
 async def _tasks(
     server: Server, part: int, names: list[bytes], timeout: float | None
-) -> tuple[tuple[Task, ...], tuple[DeadTask, ...]]:
+) -> tuple[tuple[Task, ...], tuple[Holding, ...], tuple[DeadTask, ...]]:
     if not names:
-        return (), ()
+        return (), (), ()
     asked = [
         (part, (b"HMGET", server.layout.key(part, what), *names))
         for what in ("task:state", "task:data", "dead:state", "dead:data")
@@ -152,11 +153,22 @@ async def _tasks(
         if state is not None and body is not None
     ]
     states.sort(key=lambda one: int(one[0]["order"]))
-    return tuple(to_task(state, body) for state, body in states), tuple(
+    holdings = tuple(
+        Holding(
+            state["id"],
+            state["queue"],
+            state["owner"],
+            from_micros(int(state["until"])) if state.get("until") else None,
+        )
+        for state, _ in states
+        if state.get("owner") is not None
+    )
+    gone = tuple(
         to_dead(to_state(state), body)
         for state, body in zip(dead, dead_bodies, strict=True)
         if state is not None and body is not None
     )
+    return tuple(to_task(state, body) for state, body in states), holdings, gone
 
 
 async def _keys(

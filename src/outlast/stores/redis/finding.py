@@ -11,9 +11,8 @@ from collections.abc import AsyncIterator
 from heapq import merge
 from typing import NamedTuple
 
-from outlast.model.query import Page, RunQuery, cursor_of, parse_cursor
+from outlast.model.query import Order, Page, RunQuery, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
-from outlast.model.times import to_micros
 from outlast.stores.redis.claims import frames_of
 from outlast.stores.redis.keys import framed, of_run, sortable
 from outlast.stores.redis.packing import tag
@@ -23,6 +22,7 @@ from outlast.stores.redis.unpacking import to_run
 PAGE = 200
 WIDTH = 21  # of `sortable`
 LATEST = 2**63
+LAST = b"\xff"  # after all places
 
 
 class Walk(NamedTuple):
@@ -38,7 +38,7 @@ async def find(server: Server, query: RunQuery, *, timeout: float | None) -> Pag
     items: list[Run] = []
     async for run in _matching(server, query, timeout):
         if len(items) == query.limit:
-            return Page(items, cursor_of(items[-1]))
+            return Page(items, cursor_of(items[-1], query.order))
         items.append(run)
     return Page(items, None)
 
@@ -58,40 +58,55 @@ async def find_runs(server: Server, ids: list[str], *, timeout: float | None) ->
 async def _matching(server: Server, query: RunQuery, timeout: float | None) -> AsyncIterator[Run]:
     walks = await _walks(server, query, timeout)
     page = min(query.limit + 1, PAGE)
-    before = None if query.after is None else _position(query.after)
-    positions: dict[Walk, bytes | None] = dict.fromkeys(walks, before)
-    shown: tuple[bytes, bytes] | None = None
+    order = query.order
+    last = None if query.after is None else _position(query)
+    positions: dict[Walk, bytes | None] = dict.fromkeys(walks, last)
+    shown: tuple[int, str] | None = None
     while positions:
-        found = await _read(server, positions, page, timeout)
-        # As far as the shortest page reaches, nothing newer can be missing.
+        found = await _read(server, positions, page, timeout, rises=order.rises)
+        # As far as the shortest page reaches, nothing that comes before can be missing.
         full = [places[-1] for places in found.values() if len(places) == page]
-        end = max(full, default=b"")
-        merged = [place for place in merge(*found.values(), reverse=True) if place >= end]
+        end = min(full, default=LAST) if order.rises else max(full, default=b"")
+        merged = [
+            place
+            for place in merge(*found.values(), reverse=not order.rises)
+            if (place <= end if order.rises else place >= end)
+        ]
         ids = [place[WIDTH:].decode() for place in merged]
-        for run in await find_runs(server, ids, timeout=timeout):
+        runs = await find_runs(server, ids, timeout=timeout)
+        for place, run in zip(merged, runs, strict=True):
             if run is None or not query.matches(run):
                 continue
-            place = (sortable_of(run), run.id.encode())
-            if shown is None or place < shown:  # one that moves between files is shown once
-                shown = place
+            position = order.position(run)
+            # One that moves between files is shown once; one that was changed since has another place.
+            is_here = place == sortable(position[0]) + run.id.encode()
+            if is_here and (shown is None or order.is_past(position, shown)):
+                shown = position
                 yield run
         positions = {
             walk: end
             for walk, places in found.items()
-            if len(places) == page or (places and places[-1] < end)
+            if len(places) == page or (places and _is_past(places[-1], end, order))
         }
 
 
 async def _read(
-    server: Server, positions: dict[Walk, bytes | None], page: int, timeout: float | None
+    server: Server,
+    positions: dict[Walk, bytes | None],
+    page: int,
+    timeout: float | None,
+    *,
+    rises: bool,
 ) -> dict[Walk, list[bytes]]:
-    """The next places of each walk, newest first."""
+    """The next places of each walk, in their order."""
     commands = []
-    for walk, before in positions.items():
-        start = b"(" + walk.head + (b"\xff" if before is None else before)
-        end = b"[" + walk.head
+    verb = b"ZRANGEBYLEX" if rises else b"ZREVRANGEBYLEX"
+    for walk, last in positions.items():
+        first, end = (b"", LAST) if rises else (LAST, b"")
+        start = b"(" + walk.head + (first if last is None else last)
+        stop = b"[" + walk.head + end
         key = server.layout.key(walk.part, walk.place)
-        command = (b"ZREVRANGEBYLEX", key, start, end, b"LIMIT", b"0", b"%d" % page)
+        command = (verb, key, start, stop, b"LIMIT", b"0", b"%d" % page)
         commands.append((walk.part, command))
     replies = await server.commands(commands, timeout=timeout, writes=False)
     return {
@@ -102,6 +117,9 @@ async def _read(
 
 async def _walks(server: Server, query: RunQuery, timeout: float | None) -> list[Walk]:
     parts = range(server.layout.partitions)
+    if query.order is not Order.NEWEST:
+        index = "idx:updated" if query.order.by_change else "idx:created"
+        return [Walk(part, index, b"") for part in parts]
     if query.parent is not None:
         return [Walk(part, "idx:parent", framed(query.parent)) for part in parts]
     for name, value in query.attributes.items():
@@ -121,12 +139,11 @@ async def _walks(server: Server, query: RunQuery, timeout: float | None) -> list
     ]
 
 
-def sortable_of(run: Run) -> bytes:
-    """When a run was created, as the indexes have it."""
-    return sortable(to_micros(run.created_at))
+def _is_past(place: bytes, end: bytes, order: Order) -> bool:
+    return place > end if order.rises else place < end
 
 
-def _position(cursor: str) -> bytes:
-    created_at, id = parse_cursor(cursor)
+def _position(query: RunQuery) -> bytes:
+    moment, id = parse_cursor(query.after or "", query.order)
     # A forged cursor may name any number; beyond the end of time there is nothing.
-    return sortable(max(min(created_at, LATEST), -LATEST)) + id.encode()
+    return sortable(max(min(moment, LATEST), -LATEST)) + id.encode()

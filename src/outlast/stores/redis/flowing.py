@@ -10,9 +10,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from outlast.model.flow import Flow, FlowChange, Rate, scopes
+from outlast.model.flow import (
+    KEPT_CHANGES,
+    Flow,
+    FlowChange,
+    Rate,
+    Seen,
+    decode_flow,
+    encode_flow,
+    scopes,
+)
 from outlast.model.stats import (
-    COUNTED,
     KEYS_SHOWN,
     KeyStats,
     QueueStats,
@@ -21,7 +29,7 @@ from outlast.model.stats import (
 )
 from outlast.model.times import from_micros
 from outlast.stores.redis.keys import FLOW, TASKS, encoded
-from outlast.stores.redis.looking import decode, standing
+from outlast.stores.redis.looking import standing
 from outlast.stores.redis.packing import blob, lease, pack
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.slots import new_ticket
@@ -41,12 +49,13 @@ async def write_flow(
     server: Server,
     scope: str,
     flow: Flow | None,
-    *,
     declared: Flow | None,
+    seen: Seen | None,
+    *,
     by: str,
     timeout: float | None,
-) -> None:
-    """Store rules with an audit line; with `declared` only if that is not what the code said last.
+) -> bool:
+    """Store rules with an audit line: see `Queue._write_flow`.
 
     Every partition hears first that there are rules. From then on none hands out a task without a slot;
     what is under way already is counted in the same step in which the rules begin to hold."""
@@ -55,16 +64,20 @@ async def write_flow(
         "limits": blob(pack(_limits(flow))),
         "change": blob(_encode(_Change(by, flow))),
         "slots": [],
+        "kept": KEPT_CHANGES,
+        "has_seen": seen is not None,
     }
+    if seen is not None and seen.flow is not None:
+        write["seen"] = blob(encode_flow(seen.flow))
     if flow is not None:
-        write["rules"] = blob(_encode(flow))
+        write["rules"] = blob(encode_flow(flow))
     if declared is not None:
-        said = _encode(declared)
+        said = encode_flow(declared)
         write["declared"] = blob(said)
         key = server.layout.key(home, "flow:declared")
         command = (b"HGET", key, scope.encode())
         if await server.commands([(home, command)], timeout=timeout, writes=False) == [said]:
-            return
+            return True
     mark = {"home": home, "nonce": new_ticket()}
     others = [part for part in range(server.layout.partitions) if part != home]
     calls = [
@@ -74,7 +87,8 @@ async def write_flow(
         write["slots"] += [[blob(name), blob(slot)] for name, slot in told]
     names = [*FLOW, f"flow:audit:{encoded(scope)}"]
     packed = pack({"scope": scope, "mark": mark, "write": write})
-    await server.call(Call("set_flow", home, names, [packed]), timeout=timeout)
+    answer = await server.call(Call("set_flow", home, names, [packed]), timeout=timeout)
+    return bool(answer[0] != b"changed")
 
 
 def _limits(flow: Flow | None) -> dict[str, Any]:
@@ -103,7 +117,7 @@ async def load_flows(server: Server, *, timeout: float | None) -> list[Flow]:
         (part, (b"HVALS", layout.key(part, "flow:rules"))) for part in range(layout.partitions)
     ]
     found = await server.commands(commands, timeout=timeout, writes=False)
-    return sorted((decode(rules) for own in found for rules in own), key=lambda one: one.queue)
+    return sorted((decode_flow(rules) for own in found for rules in own), key=lambda one: one.queue)
 
 
 async def load_changes(
@@ -124,23 +138,35 @@ async def load_changes(
     return changes
 
 
-async def load_stats(server: Server, scope: str, *, timeout: float | None) -> QueueStats:
-    """How a queue stands, with all its steps."""
-    wish = pack({"scope": scope, "counted": COUNTED})
+async def load_stats(
+    server: Server, scope: str, counted: int, *, timeout: float | None
+) -> QueueStats:
+    """How a queue stands, with all its steps. The server can count; what is not told is what it would
+    have to look at one by one."""
+    wish = pack({"scope": scope, "counted": counted})
     calls = [Call("stats", part, TASKS, [wish]) for part in range(server.layout.partitions)]
     totals = [0, 0, 0, 0]
     times: list[int] = []
     keys: dict[str, list[int]] = {}
-    for _, *counts, oldest, flat in await server.each(calls, timeout=timeout, writes=False):
+    waiting_left = held_left = False
+    for _, *counts, oldest, flat, waiting, held in await server.each(
+        calls, timeout=timeout, writes=False
+    ):
         totals = [total + int(count) for total, count in zip(totals, counts, strict=True)]
         times += [int(oldest)] if oldest else []
-        for key, ready, held in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
+        waiting_left |= waiting == b"1"
+        held_left |= held == b"1"
+        for key, ready, in_flight in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
             own = keys.setdefault(key.decode(), [0, 0])
             own[0] += int(ready)
-            own[1] += int(held)
+            own[1] += int(in_flight)
     shown = sorted(keys)[:KEYS_SHOWN]
     stands = await standing(server, scope, shown, timeout=timeout)
-    ready, delayed, in_flight, dead = (min(total, COUNTED) for total in totals)
+    ready, delayed, in_flight, dead = totals
+    not_all: tuple[str, ...] = ("ready", "delayed", "oldest") if waiting_left else ()
+    if waiting_left or held_left or len(keys) > KEYS_SHOWN:
+        not_all += ("keys",)
+    of_key = (*(("ready",) if waiting_left else ()), *(("in_flight",) if held_left else ()))
     return QueueStats(
         queue=scope,
         ready=ready,
@@ -153,14 +179,16 @@ async def load_stats(server: Server, scope: str, *, timeout: float | None) -> Qu
         keys=tuple(
             KeyStats(
                 key=line.key,
-                ready=min(keys[line.key][0], COUNTED),
+                ready=keys[line.key][0],
                 in_flight=keys[line.key][1],
                 blocked_by=key_blocked_by(
                     stands.flow, line.key, in_flight=line.in_flight, started=line.started
                 ),
+                at_least=of_key,
             )
             for line in stands.lines
         ),
+        at_least=not_all,
     )
 
 

@@ -30,7 +30,8 @@ OWNED = (
 TASKS = (
     "task:data", "task:state", "task:free", "task:lined", "task:held", "task:order",
     "dead:data", "dead:state", "dead:order",
-    "line:state", "line:turn", "line:asleep", "line:passed", "line:ahead",
+    "line:state", "line:turn", "line:asleep", "line:blocked", "line:passed",
+    "line:ahead",
     "slot:state", "slot:held", "slot:until", "slot:returns",
     "flow:homes", "flow:limits", "flow:present",
 )  # fmt: skip

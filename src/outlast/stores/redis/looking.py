@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
-from outlast.model.flow import Flow, Line
+from outlast.model.flow import Flow, Line, decode_flow
 from outlast.stores.redis.keys import FLOW, TASKS, unsorted
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
 
 WIDTH = 21  # of `sortable`
-
-decode = msgspec.json.Decoder(Flow).decode
 
 
 class Look(NamedTuple):
@@ -130,7 +126,7 @@ async def standing(
 def _to_standing(told: Sequence[Any], keys: Sequence[str]) -> Standing:
     rules, present, in_flight, started, first, lines = told
     return Standing(
-        rules=decode(rules) if rules else None,
+        rules=decode_flow(rules) if rules else None,
         present=int(present),
         in_flight=int(in_flight),
         started=int(started),

@@ -22,7 +22,7 @@ from outlast.model.event import Event
 from outlast.model.ids import root_of
 from outlast.model.inbox import Send
 from outlast.model.run import Attribute, Change, Run
-from outlast.model.task import Task
+from outlast.model.task import DeadTask, Task
 from outlast.model.times import EPOCH, to_micros
 from outlast.stores.redis.keys import Layout, framed
 
@@ -224,6 +224,14 @@ def pack_task(task: Task) -> Packed:
     return packed
 
 
+def pack_dead(dead: DeadTask) -> Packed:
+    """A task that died elsewhere."""
+    packed = pack_task(dead.task) | {"reason": dead.reason, "died": micros(dead.died_at)}
+    if dead.task.enqueued_at != EPOCH:
+        packed["enqueued"] = micros(dead.task.enqueued_at)
+    return packed
+
+
 def pack_entry(entry: Entry) -> bytes:
     """An audit line."""
     return pack(
@@ -287,6 +295,7 @@ def pack_commit(commit: Commit, layout: Layout, part: int) -> Packed:
         "sends": [pack_send(send, layout, part) for send in commit.sends],
         "starts": [pack_start(start, layout, part) for start in commit.starts],
         "tasks": [pack_task(task) for task in commit.tasks],
+        "dead": [pack_dead(one) for one in commit.dead],
         "finishes": [pack_claim(claim) for claim in commit.finishes],
         "drops": list(commit.drops),
         "timers": [

@@ -11,10 +11,10 @@ import msgspec
 from outlast.errors import Fenced, NotFound, QueueClosed
 from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
-from outlast.model.flow import Flow, FlowChange, check_queue
+from outlast.model.flow import Flow, FlowChange, Seen, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
-from outlast.model.stats import QueueStats
+from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
@@ -217,13 +217,17 @@ class RedisQueue(Queue):
         flow: Flow | None,
         *,
         declared: Flow | None,
+        seen: Seen | None,
         by: str,
         timeout: float | None,
-    ) -> None:
+    ) -> bool:
         check_name(by, "by")
         server = await self._session.server()
-        await flowing.write_flow(server, queue, flow, declared=declared, by=by, timeout=timeout)
+        written = await flowing.write_flow(
+            server, queue, flow, declared, seen, by=by, timeout=timeout
+        )
         self.notifier.ring()
+        return written
 
     async def flows(self, *, timeout: float | None = None) -> list[Flow]:
         return await flowing.load_flows(await self._session.server(), timeout=timeout)
@@ -236,9 +240,13 @@ class RedisQueue(Queue):
         server = await self._session.server()
         return await flowing.load_changes(server, queue, limit, timeout=timeout)
 
-    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+    async def stats(
+        self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
+    ) -> QueueStats:
         check_queue(queue)
-        return await flowing.load_stats(await self._session.server(), queue, timeout=timeout)
+        check_limit(counted)
+        server = await self._session.server()
+        return await flowing.load_stats(server, queue, counted, timeout=timeout)
 
     async def next_ready_at(
         self, queues: Sequence[str], *, timeout: float | None = None

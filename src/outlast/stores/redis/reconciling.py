@@ -18,6 +18,7 @@ PAGE = 200
 WIDTH = 21  # of `sortable`
 FRAMES = {
     "idx:created": 0,
+    "idx:updated": 0,
     "idx:filed": 2,
     "idx:parent": 1,
     "idx:attr": 1,

@@ -61,7 +61,7 @@ def rows_of(commits: Sequence[Commit]) -> int:
     """About how many rows these commits write."""
     return sum(
         1 + len(commit.events) + len(commit.sends) + len(commit.starts) + len(commit.tasks)
-        + len(commit.entries)
+        + len(commit.dead) + len(commit.entries)
         + MANY * (commit.creation is Creation.REPLACE)
         for commit in commits
     )  # fmt: skip

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from outlast.model.belongings import Belongings, BoundKey
+from outlast.model.belongings import Belongings, BoundKey, Holding
 from outlast.model.checks import check_after, check_worker
 from outlast.model.claim import check_ttl
 from outlast.model.ids import check_id, check_name
@@ -19,7 +19,7 @@ from outlast.model.worker import REMEMBERED, Worker
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.details import SqliteDetails
 from outlast.stores.sqlite.queries import query
-from outlast.stores.sqlite.rows import STATUS
+from outlast.stores.sqlite.rows import STATUS, moment
 from outlast.stores.sqlite.tasks import DeadTaskRow, TaskRow, to_task
 
 COUNT_RUNS = query("count_runs")
@@ -113,6 +113,11 @@ def _load_belongings(connection: Connection, run_id: str) -> Belongings:
     return Belongings(
         receipts=tuple(str(id) for (id,) in rows(LOAD_RECEIPTS)),
         tasks=tuple(map(to_task, living)),
+        holdings=tuple(
+            Holding(row.id, row.queue, row.owner, moment(row.claimed_until))
+            for row in living
+            if row.owner is not None
+        ),
         dead=tuple(DeadTask(to_task(row), row.reason, from_micros(row.died_at)) for row in dead),
         keys=tuple(BoundKey(*map(str, row)) for row in rows(LOAD_KEYS_OF_RUN)),
         facts=tuple(str(hash) for (hash,) in rows(LOAD_FACTS_OF_ROOT)),

@@ -60,9 +60,15 @@ def connect(path: str) -> Connection:
 
 
 def configure(
-    connection: Connection, *, synchronous: Synchronous, log_limit: int, cache_kib: int = CACHE_KIB
+    connection: Connection,
+    *,
+    synchronous: Synchronous,
+    log_limit: int,
+    cache_kib: int = CACHE_KIB,
+    trusted: bool = False,
 ) -> None:
-    """Set what is not stored in the file. The caller has made sure that the file is ours."""
+    """Set what is not stored in the file. The caller has made sure that the file is ours, or, with
+    `trusted`, an application's: its triggers may call functions then, as they may for itself."""
     for pragma in (
         f"synchronous = {synchronous}",
         "fullfsync = 1",  # macOS: fsync alone stops at the disk's own cache
@@ -72,7 +78,8 @@ def configure(
         "mmap_size = 0",  # an I/O error in mapped memory is a signal, not an error
         f"cache_size = -{cache_kib}",
         "temp_store = memory",
-        "trusted_schema = off",  # a schema that was tampered with calls no functions
+        # A schema that was tampered with calls no functions.
+        f"trusted_schema = {'on' if trusted else 'off'}",
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 

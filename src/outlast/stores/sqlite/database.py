@@ -35,6 +35,7 @@ from outlast.stores.sqlite.location import (
     read_mounts,
 )
 from outlast.stores.sqlite.log import HARD_LIMIT, LIMIT, Log, has_reset_race
+from outlast.stores.sqlite.prefix import PrefixedConnection, check_prefix
 from outlast.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -72,6 +73,7 @@ class Database:
         log_limit: int = LIMIT,
         log_hard_limit: int = HARD_LIMIT,
         connect: Connect = connect,
+        prefix: str = "",
     ) -> None:
         if synchronous not in ("full", "normal"):
             raise InvalidValue(f"synchronous={synchronous!r}: use 'full' or 'normal'")
@@ -81,6 +83,7 @@ class Database:
                 "positive, the second no smaller"
             )
         self.path = parse_location(location)
+        self.prefix = check_prefix(prefix)
         self.synchronous: Synchronous = synchronous
         self._connect = connect
         self._network_storage = network_storage
@@ -112,6 +115,7 @@ class Database:
         state = self._opened()
         return {
             "path": str(self.path),
+            "prefix": self.prefix,
             "sqlite_version": state.sqlite,
             "wal_reset_race": has_reset_race(state.sqlite),
             "journal_mode": "wal",
@@ -214,6 +218,8 @@ class Database:
 
     def _connection(self, on_failure: ExitStack, cache: int) -> Connection:
         connection = self._connect(str(self.path))
+        if self.prefix:
+            connection = PrefixedConnection(connection, self.prefix)
         on_failure.callback(connection.close)
         _patiently(
             lambda: configure(
@@ -221,13 +227,14 @@ class Database:
                 synchronous=self.synchronous,
                 log_limit=self._limits[0],
                 cache_kib=cache,
+                trusted=bool(self.prefix),
             )
         )
         return connection
 
     def _prepare(self, connection: Connection) -> None:
         """Bring the schema up to date, waiting for others who do the same."""
-        _patiently(lambda: schema.migrate(connection, self.path))
+        _patiently(lambda: schema.migrate(connection, self.path, prefix=self.prefix))
         mode = _patiently(lambda: scalar(connection, "PRAGMA journal_mode"))
         if mode != "wal":
             raise UnsafeStorage(

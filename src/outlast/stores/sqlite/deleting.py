@@ -9,12 +9,13 @@ from datetime import datetime
 from outlast.model.run import Status
 from outlast.model.times import to_micros
 from outlast.stores.sqlite.book import Book, add_counts
-from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import RunRow, text
 
 FIND_TREE = query("find_tree")
 FIND_ENDED = query("find_ended")
+FIND_UID = query("find_uid")
 DELETE_KEYS_OF_TREE = query("delete_keys_of_tree")
 DELETE_FACTS_OF_ROOT = query("delete_facts_of_root")
 DELETE_UNFIRED_TIMERS = query("delete_unfired_timers")
@@ -38,6 +39,13 @@ def end_run(book: Book, row: RunRow) -> None:
     for sql in BY_RUN_ID:
         book.connection.execute(sql, (row.id,))
     book.connection.execute(DELETE_UNFIRED_TIMERS, (row.key,))
+
+
+def delete(connection: Connection, run_id: str, uid: str | None) -> list[str]:
+    """Remove a tree, or if a life is named, only if it is that of its root."""
+    if uid is not None and scalar(connection, FIND_UID, (run_id,)) != uid:
+        return []
+    return forget_tree(connection, run_id)
 
 
 def forget_tree(connection: Connection, run_id: str) -> list[str]:

@@ -46,6 +46,7 @@ class SqliteDetails(Store):
         log_limit: int = LIMIT,
         log_hard_limit: int = HARD_LIMIT,
         connect: Connect = connect,
+        prefix: str = "",
     ) -> None:
         super().__init__(clock=clock)
         database = Database(
@@ -56,12 +57,18 @@ class SqliteDetails(Store):
             log_limit=log_limit,
             log_hard_limit=log_hard_limit,
             connect=connect,
+            prefix=prefix,
         )
         # With "normal" the last commits may be lost with the power, though never the file.
         full = synchronous == "full"
         self.durability = Durability.POWER_LOSS if full else Durability.PROCESS_CRASH
         self._session = Session(database, StoreClosed)
         self.notifier = SqliteNotifier(database.foreign_version)
+
+    @property
+    def database(self) -> Database:
+        """The file, and how it is reached."""
+        return self._session.database
 
     # -- inbox --------------------------------------------------------------------------------
 
@@ -221,11 +228,13 @@ class SqliteDetails(Store):
 
     # -- the end ------------------------------------------------------------------------------
 
-    async def delete(self, run_id: str, *, timeout: float | None = None) -> bool:
+    async def delete(
+        self, run_id: str, *, uid: str | None = None, timeout: float | None = None
+    ) -> bool:
         check_id(run_id, child=True)
         # Nobody knows how much a tree owns: never in the loop.
         gone = await self._session.write(
-            lambda db: deleting.forget_tree(db, run_id), rows=MANY, timeout=timeout
+            lambda db: deleting.delete(db, run_id, uid), rows=MANY, timeout=timeout
         )
         return run_id in gone
 

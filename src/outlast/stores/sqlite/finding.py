@@ -13,7 +13,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple
 
-from outlast.model.query import Page, RunQuery, cursor_of, parse_cursor
+from outlast.model.query import Order, Page, RunQuery, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.queries import query
@@ -21,6 +21,9 @@ from outlast.stores.sqlite.rows import tag, text, to_run
 
 FIND_FILES = query("find_files")
 FIND_NEWEST = query("find_newest")
+FIND_OLDEST = query("find_oldest")
+FIND_LATEST = (query("find_latest_at_rest"), query("find_latest_held"))
+FIND_STALEST = (query("find_stalest_at_rest"), query("find_stalest_held"))
 FIND_FILED = query("find_filed")
 FIND_CHILDREN = query("find_children")
 FIND_ATTRIBUTED = query("find_attributed")
@@ -28,14 +31,14 @@ HAS_ATTRIBUTE = query("has_attribute")
 FIND_RUN = query("find_run")
 FIND_RUNS_BY_KEY = query("find_runs_by_key")
 
-END_OF_TIME = (2**63 - 1, "\U0010ffff")
+START_OF_TIME, END_OF_TIME = (-(2**63), ""), (2**63 - 1, "\U0010ffff")
 PAGE = 500
 
 
 class Found(NamedTuple):
-    """As much of a run as the filters look at. Sorts by age."""
+    """As much of a run as the filters look at. Sorts by the time that the order goes by."""
 
-    created_at: int
+    moment: int
     id: str
     key: int
     workflow: str
@@ -54,14 +57,13 @@ def find(connection: Connection, query: RunQuery) -> Page[Run]:
     # One snapshot: a run that changes its status meanwhile is in one file or the other.
     connection.execute("BEGIN")
     try:
-        before = END_OF_TIME if query.after is None else _position(query.after)
+        start = _start(query)
         walks = [
-            _walk(connection, sql, parameters, before, min(query.limit + 1, PAGE))
+            _walk(connection, sql, parameters, start, min(query.limit + 1, PAGE))
             for sql, parameters in _walks(connection, query)
         ]
-        matching = (
-            found for found in merge(*walks, reverse=True) if _matches(connection, query, found)
-        )
+        merged = merge(*walks, reverse=not query.order.rises)
+        matching = (found for found in merged if _matches(connection, query, found))
         page = list(islice(matching, query.limit + 1))
         keys = [found.key for found in page[: query.limit]]
         rows = connection.execute(FIND_RUNS_BY_KEY, (text(keys),)).fetchall()
@@ -69,11 +71,15 @@ def find(connection: Connection, query: RunQuery) -> Page[Run]:
         connection.execute("COMMIT")
     runs = {row[0]: to_run(row) for row in rows}
     items = [runs[key] for key in keys]
-    return Page(items, cursor_of(items[-1]) if len(page) > len(items) else None)
+    return Page(items, cursor_of(items[-1], query.order) if len(page) > len(items) else None)
 
 
 def _walks(connection: Connection, query: RunQuery) -> list[tuple[str, dict[str, Any]]]:
     """The indexes to walk, with what to look for in each."""
+    if query.order is Order.OLDEST:
+        return [(FIND_OLDEST, {})]
+    if query.order.by_change:
+        return [(sql, {}) for sql in (FIND_STALEST if query.order.rises else FIND_LATEST)]
     if query.parent is not None:
         return [(FIND_CHILDREN, {"parent": query.parent})]
     for name, value in query.attributes.items():
@@ -94,18 +100,18 @@ def _walk(
     connection: Connection,
     sql: str,
     parameters: dict[str, Any],
-    before: tuple[int, str],
+    after: tuple[int, str],
     page: int,
 ) -> Iterator[Found]:
     while True:
-        created_at, id = before
-        values = {**parameters, "created_at": created_at, "id": id, "limit": page}
+        moment, id = after
+        values = {**parameters, "moment": moment, "id": id, "limit": page}
         rows = connection.execute(sql, values).fetchall()
         for row in rows:
             yield Found(*row)
         if len(rows) < page:
             return
-        before = rows[-1][:2]
+        after = rows[-1][:2]
 
 
 def _matches(connection: Connection, query: RunQuery, found: Found) -> bool:
@@ -120,7 +126,9 @@ def _matches(connection: Connection, query: RunQuery, found: Found) -> bool:
     )
 
 
-def _position(cursor: str) -> tuple[int, str]:
-    created_at, id = parse_cursor(cursor)
+def _start(query: RunQuery) -> tuple[int, str]:
+    if query.after is None:
+        return START_OF_TIME if query.order.rises else END_OF_TIME
+    moment, id = parse_cursor(query.after, query.order)
     # A forged cursor may name any number; beyond the end of time there is nothing.
-    return max(min(created_at, 2**63 - 1), -(2**63)), id
+    return max(min(moment, 2**63 - 1), -(2**63)), id

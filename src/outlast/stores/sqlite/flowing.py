@@ -14,10 +14,14 @@ from typing import NamedTuple
 import msgspec
 
 from outlast.model.flow import (
+    KEPT_CHANGES,
     Flow,
     FlowChange,
     Line,
+    Seen,
     allocate,
+    decode_flow,
+    encode_flow,
     line_room,
     queue_room,
     rotated,
@@ -35,13 +39,13 @@ from outlast.stores.sqlite.tasks import (
     SMALLEST,
     TaskRow,
     available_in,
-    decode_flow,
     load_task,
 )
 
 LOAD_FLOWS = query("load_flows")
 SAVE_FLOW = query("save_flow")
 INSERT_FLOW_CHANGE = query("insert_flow_change")
+FORGET_FLOW_CHANGES = query("forget_flow_changes")
 LOAD_FLOW_CHANGES = query("load_flow_changes")
 WAKE_SCOPE = query("wake_scope")
 HAS_LINES = query("has_lines")
@@ -60,13 +64,12 @@ COUNT_IN_FLIGHT = query("count_in_flight")
 COUNT_STARTS = query("count_starts")
 INSERT_START = query("insert_start")
 FORGET_STARTS = query("forget_starts")
+FIND_LINE_FIRST = query("find_line_first")
 FIND_LINE_LEVEL = query("find_line_level")
 FIND_LINE_READY = query("find_line_ready")
 FIND_LINE_EXPIRED = query("find_line_expired")
 
 NEVER = LARGEST
-encode = msgspec.json.encode
-decode = decode_flow
 
 Place = tuple[int, int, int]
 """Priority, time of readiness and key of a task."""
@@ -159,8 +162,10 @@ class Look(NamedTuple):
 
     def _bare(self, queue: str, room: int) -> Part:
         """The tasks without a key."""
-        self.db.execute(INSERT_LINE, {"queue": queue, "line": "", "scope": self.flow.queue})
-        passed = int(scalar(self.db, FIND_LINE, (queue, "")))
+        passed = scalar(self.db, FIND_LINE, (queue, ""))
+        if passed is None:
+            self.db.execute(INSERT_LINE, {"queue": queue, "line": "", "scope": self.flow.queue})
+            passed = scalar(self.db, FIND_LINE, (queue, ""))
         return Part(queue, "", passed, len(self._bare_places(queue, room)), room + 1)
 
     def _count(self, part: Part) -> int:
@@ -196,6 +201,10 @@ class Look(NamedTuple):
         if part.late:
             late = {**asked, "limit": ALL if self._ages else count}
             places = self.db.execute(FIND_LINE_EXPIRED, late).fetchall()
+        if not self._ages:
+            first = self.db.execute(FIND_LINE_FIRST, asked).fetchall()
+            if all(ready_at <= self.now for _, ready_at, _ in first):  # most lines are like that
+                return places + first
         free, level = 0, SMALLEST
         while free < count or self._ages:
             priority = scalar(self.db, FIND_LINE_LEVEL, {**asked, "priority": level})
@@ -264,34 +273,42 @@ def write_flow(
     connection: Connection,
     scope: str,
     flow: Flow | None,
-    *,
     declared: Flow | None,
+    seen: Seen | None,
+    *,
     by: str,
     now: datetime,
-) -> None:
-    """Store rules with an audit line; with `declared` only if that is not what the code said last."""
+) -> bool:
+    """Store rules with an audit line: see `Queue._write_flow`."""
     rows = connection.execute(LOAD_FLOW, (scope,)).fetchall()
-    said = rows[0][1] if rows else None
+    before, said = rows[0][:2] if rows else (None, None)
     if declared is not None:
-        if said is not None and decode(said) == declared:
-            return
-        said = encode(declared)
-    rules = None if flow is None else encode(flow)
+        if said == encode_flow(declared):
+            return True
+        said = encode_flow(declared)
+    if seen is not None and before != (None if seen.flow is None else encode_flow(seen.flow)):
+        return False
+    rules = None if flow is None else encode_flow(flow)
     connection.execute(SAVE_FLOW, {"scope": scope, "rules": rules, "declared": said})
     connection.execute(INSERT_FLOW_CHANGE, (scope, to_micros(now), by, rules))
+    connection.execute(FORGET_FLOW_CHANGES, {"scope": scope, "kept": KEPT_CHANGES})
     connection.execute(WAKE_SCOPE, (scope,))  # what was at a limit may not be any more
+    return True
 
 
 def load_flows(connection: Connection) -> list[Flow]:
     """The rules of all queues that have any."""
-    return [decode(rules) for (rules,) in connection.execute(LOAD_FLOWS).fetchall()]
+    return [decode_flow(rules) for (rules,) in connection.execute(LOAD_FLOWS).fetchall()]
 
 
 def load_flow_changes(connection: Connection, scope: str, limit: int) -> list[FlowChange]:
     """Who changed the rules of a queue, the last change first."""
     return [
         FlowChange(
-            queue=scope, at=from_micros(at), by=by, flow=None if rules is None else decode(rules)
+            queue=scope,
+            at=from_micros(at),
+            by=by,
+            flow=None if rules is None else decode_flow(rules),
         )
         for at, by, rules in connection.execute(LOAD_FLOW_CHANGES, (scope, limit)).fetchall()
     ]
@@ -310,7 +327,7 @@ def next_tasks(
         if rules is None and not any(scalar(connection, HAS_LINES, (queue,)) for queue in own):
             plain += own
         else:
-            ruled.append((Flow(queue=scope) if rules is None else decode(rules), present, own))
+            ruled.append((Flow(queue=scope) if rules is None else decode_flow(rules), present, own))
     places: list[Place] = []
     for flow, present, own in rotated(ruled, at):
         if len(places) < room:

@@ -9,7 +9,7 @@ from typing import Any
 from outlast.errors import Fenced, NotFound, RunClosed
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
-from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.inbox import Item, Receipt, Send, refusing
 from outlast.model.times import from_micros
 from outlast.stores.sqlite.book import Book
 from outlast.stores.sqlite.connection import Connection
@@ -42,7 +42,8 @@ def send_all(
     book.load([send.run_id for send in sends])
     receipts = [deliver(book, send) for send in sends]
     finish_tasks(connection, finishes)
-    keep_tasks(connection, keeps)
+    refused = refusing(sends, receipts)
+    keep_tasks(connection, [claim for claim in keeps if claim.run_id not in refused])
     book.write()
     return receipts
 

@@ -27,7 +27,12 @@ from outlast.stores.sqlite.rows import (
     payload,
     raw,
 )
-from outlast.stores.sqlite.tasks import drop_tasks, finish_tasks, insert_tasks
+from outlast.stores.sqlite.tasks import (
+    drop_tasks,
+    finish_tasks,
+    insert_dead_tasks,
+    insert_tasks,
+)
 
 INSERT_TIMERS = query("insert_timers")
 FIND_UNFIRED_TIMER = query("find_unfired_timer")
@@ -62,6 +67,8 @@ def write_parts(book: Book, row: RunRow, commit: Commit) -> tuple[str, ...]:
     if commit.tasks:
         stamped = [msgspec.structs.replace(task, uid=row.uid) for task in commit.tasks]
         insert_tasks(connection, stamped, now=book.now, earliest=book.now)
+    if commit.dead:
+        insert_dead_tasks(connection, commit.dead, uid=row.uid, now=book.now)
     if commit.timers:
         timers = [(row.key, timer.id, to_micros(timer.fire_at)) for timer in commit.timers]
         connection.executemany(INSERT_TIMERS, timers)

@@ -11,10 +11,10 @@ import msgspec
 from outlast.errors import Fenced, NotFound, QueueClosed
 from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
-from outlast.model.flow import Flow, FlowChange, check_queue
+from outlast.model.flow import Flow, FlowChange, Seen, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
-from outlast.model.stats import QueueStats
+from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
@@ -57,7 +57,7 @@ class SqliteQueue(Queue):
 
     def __init__(
         self,
-        location: str | os.PathLike[str] | Database,
+        location: str | os.PathLike[str] | Database | Session,
         *,
         clock: Clock | None = None,
         notifier: Notifier | None = None,
@@ -69,7 +69,9 @@ class SqliteQueue(Queue):
         connect: Connect = connect,
     ) -> None:
         super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
-        if isinstance(location, Database):
+        if isinstance(location, Session):
+            self._session = location
+        elif isinstance(location, Database):
             self._session = Session(location, QueueClosed, borrowed=True)
         else:
             database = Database(
@@ -239,14 +241,17 @@ class SqliteQueue(Queue):
         flow: Flow | None,
         *,
         declared: Flow | None,
+        seen: Seen | None,
         by: str,
         timeout: float | None,
-    ) -> None:
-        def work(db: Connection) -> None:
-            flowing.write_flow(db, queue, flow, declared=declared, by=by, now=self.clock.now())
+    ) -> bool:
+        def work(db: Connection) -> bool:
+            now = self.clock.now()
+            return flowing.write_flow(db, queue, flow, declared, seen, by=by, now=now)
 
-        await self._session.write(work, rows=MANY, timeout=timeout)
+        written = await self._session.write(work, rows=MANY, timeout=timeout)
         self.notifier.ring()
+        return written
 
     async def flows(self, *, timeout: float | None = None) -> list[Flow]:
         return await self._session.read(flowing.load_flows, timeout=timeout, small=False)
@@ -261,10 +266,15 @@ class SqliteQueue(Queue):
             timeout=timeout,
         )
 
-    async def stats(self, queue: str, *, timeout: float | None = None) -> QueueStats:
+    async def stats(
+        self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
+    ) -> QueueStats:
         check_queue(queue)
+        check_limit(counted)
         return await self._session.read(
-            lambda db: seeing.stats_of(db, queue, self.clock.now()), timeout=timeout, small=False
+            lambda db: seeing.stats_of(db, queue, self.clock.now(), counted),
+            timeout=timeout,
+            small=False,
         )
 
     async def next_ready_at(

@@ -3,6 +3,9 @@
 Two numbers in the head of the file say what it is: `application_id` that it is ours, and
 `user_version` how many migrations it has seen. Both are read in one snapshot and, before anything
 is changed, once more under the writer's lock: several processes may open a new file at once.
+
+In a file that is somebody else's, where our tables have a prefix, both numbers are theirs. There a
+table `migrations` of ours says how far we are.
 """
 
 from __future__ import annotations
@@ -41,19 +44,24 @@ def latest() -> int:
     return migrations()[-1].version
 
 
-def version_of(connection: Connection, path: Path) -> int:
+def version_of(connection: Connection, path: Path, *, prefix: str = "") -> int:
     """The version of the file: 0 for an empty one. Refuses what is not ours, or newer than us."""
     connection.execute("BEGIN")
     try:
         application = scalar(connection, "PRAGMA application_id")
-        version = scalar(connection, "PRAGMA user_version")
+        version = _read_version(connection, prefix)
         tables = scalar(connection, "SELECT count(*) FROM sqlite_master")
     finally:
         connection.execute("COMMIT")
-    if application != APPLICATION_ID and (application or version or tables):
+    if prefix and application == APPLICATION_ID:
+        raise NotAStore(
+            f"{path} is a store of its own, where our tables have no prefix: open it without one"
+        )
+    if not prefix and application != APPLICATION_ID and (application or version or tables):
         raise NotAStore(
             f"{path} is a SQLite database, but not an outlast store (application id "
-            f"{application:#x}, {tables} tables and indexes): choose another file"
+            f"{application:#x}, {tables} tables and indexes): choose another file, or put our tables "
+            "beside yours: SqliteStore(…, prefix='outlast_')"
         )
     if version > latest():
         raise SchemaTooNew(
@@ -63,10 +71,10 @@ def version_of(connection: Connection, path: Path) -> int:
     return int(version)
 
 
-def migrate(connection: Connection, path: Path) -> None:
+def migrate(connection: Connection, path: Path, *, prefix: str = "") -> None:
     """Bring the file up to date. Raises the driver's busy error if somebody else is writing; then
     nothing has changed, and the caller tries again."""
-    version = version_of(connection, path)
+    version = version_of(connection, path, prefix=prefix)
     # The mode is kept in the file, and cannot be set inside a transaction.
     connection.execute("PRAGMA journal_mode = wal").fetchall()
     if version == latest():
@@ -74,15 +82,34 @@ def migrate(connection: Connection, path: Path) -> None:
     for migration in migrations():
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if scalar(connection, "PRAGMA user_version") < migration.version:
+            if _read_version(connection, prefix) < migration.version:
                 for statement in migration.statements:
                     connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {migration.version}")
+                _write_version(connection, prefix, migration.version)
         except BaseException:
             connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
+
+
+def _read_version(connection: Connection, prefix: str) -> int:
+    if not prefix:
+        return int(scalar(connection, "PRAGMA user_version"))
+    named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    if scalar(connection, named, (f"{prefix}migrations",)) is None:
+        return 0
+    return int(scalar(connection, "SELECT max(version) FROM migrations") or 0)
+
+
+def _write_version(connection: Connection, prefix: str, version: int) -> None:
+    if prefix:
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {prefix}migrations (version INTEGER PRIMARY KEY)"
+        )
+        connection.execute("INSERT INTO migrations (version) VALUES (?)", (version,))
+    else:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {version}")
 
 
 def _split(script: str) -> tuple[str, ...]:

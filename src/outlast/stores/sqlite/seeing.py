@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from outlast.model.flow import Flow, scope_of, scopes
+from outlast.model.flow import Flow, decode_flow, scope_of, scopes
 from outlast.model.stats import (
-    COUNTED,
     KEYS_SHOWN,
     KeyStats,
     QueueStats,
     blocked_by,
+    capped,
     key_blocked_by,
 )
 from outlast.model.times import from_micros, to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
-from outlast.stores.sqlite.flowing import NEVER, decode, within
+from outlast.stores.sqlite.flowing import NEVER, within
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.tasks import LOAD_FLOW, queue_names
 
-COUNT_FREE = query("count_free")
-COUNT_LINED = query("count_lined")
+COUNT_DUE = query("count_due")
 COUNT_HELD = query("count_held")
+COUNT_LATE = query("count_late")
 COUNT_STARTS = query("count_starts")
 FIND_KEYS = query("find_keys")
 COUNT_DEAD = query("count_dead")
@@ -30,43 +30,45 @@ FIND_NEXT_READY = query("find_next_ready")
 FIND_NEXT_START = query("find_next_start")
 
 
-def stats_of(connection: Connection, scope: str, now: datetime) -> QueueStats:
+def stats_of(connection: Connection, scope: str, now: datetime, most: int) -> QueueStats:
     """How a queue stands, with all its steps."""
     flow, rules = _rules(connection, scope)
-    bounds = _bounds(rules, now)
+    bounds = _bounds(rules, now, most + 1)
     ready = delayed = in_flight = dead = 0
     times = []
+    not_all = []
     for queue in queue_names(connection):
         if scope_of(queue) != scope:
             continue
-        asked = {"queue": queue, "now": to_micros(now), "counted": COUNTED}
-        for sql in (COUNT_FREE, COUNT_LINED):
-            free, later, first = connection.execute(sql, asked).fetchall()[0]
-            ready, delayed = ready + free, delayed + later
-            times.append(first)
-        late, held, first = connection.execute(COUNT_HELD, asked).fetchall()[0]
-        ready, in_flight = ready + late, in_flight + held
-        times.append(first)
+        asked = {**bounds, "queue": queue}
+        [(free, later, first)] = connection.execute(COUNT_DUE, asked).fetchall()
+        [(late, first_late)] = connection.execute(COUNT_LATE, asked).fetchall()
+        ready, delayed = ready + free + late, delayed + later
+        in_flight += scalar(connection, COUNT_HELD, asked)
+        times += [first, first_late]
+        if late > most:
+            not_all = ["oldest"]  # leases are found by their end, not by who has waited longest
         dead += scalar(connection, COUNT_DEAD, asked)
     oldest = min((at for at in times if at is not None), default=None)
     started = scalar(connection, COUNT_STARTS, (scope, bounds["since"]))
+    counts = capped(most, ready=ready, delayed=delayed, in_flight=in_flight, dead=dead)
+    keys = connection.execute(FIND_KEYS, bounds).fetchall()
+    if len(keys) > KEYS_SHOWN:
+        not_all.append("keys")
+    counts["at_least"] += tuple(not_all)
     return QueueStats(
         queue=scope,
-        ready=min(ready, COUNTED),
-        delayed=min(delayed, COUNTED),
-        in_flight=min(in_flight, COUNTED),
-        dead=min(dead, COUNTED),
+        **counts,
         oldest=None if oldest is None else from_micros(oldest),
         flow=flow,
         blocked_by=blocked_by(rules, in_flight=in_flight, started=started),
         keys=tuple(
             KeyStats(
                 key=key,
-                ready=ready,
-                in_flight=in_flight,
+                **capped(most, ready=ready, in_flight=in_flight),
                 blocked_by=key_blocked_by(rules, key, in_flight=in_flight, started=started),
             )
-            for key, ready, in_flight, started in connection.execute(FIND_KEYS, bounds).fetchall()
+            for key, ready, in_flight, started in keys[:KEYS_SHOWN]
         ),
     )
 
@@ -89,11 +91,11 @@ def next_ready_at(connection: Connection, queues: Sequence[str], now: datetime) 
 
 def _rules(connection: Connection, scope: str) -> tuple[Flow | None, Flow]:
     rows = connection.execute(LOAD_FLOW, (scope,)).fetchall()
-    flow = decode(rows[0][0]) if rows and rows[0][0] is not None else None
+    flow = decode_flow(rows[0][0]) if rows and rows[0][0] is not None else None
     return flow, flow or Flow(queue=scope)
 
 
-def _bounds(rules: Flow, now: datetime) -> dict[str, object]:
+def _bounds(rules: Flow, now: datetime, counted: int) -> dict[str, object]:
     at = to_micros(now)
     per = 0.0 if rules.rate is None else rules.rate.per
     key_per = 0.0 if rules.key_rate is None else rules.key_rate.per
@@ -102,6 +104,10 @@ def _bounds(rules: Flow, now: datetime) -> dict[str, object]:
         "now": at,
         "since": at - round(per * 1_000_000),
         "key_since": at - round(key_per * 1_000_000),
-        "counted": COUNTED,
-        "keys": KEYS_SHOWN,
+        "counted": counted,
+        # To tell whether a limit is reached, one has to count to it.
+        "held": max(counted, rules.concurrency or 0),
+        "key_held": max(counted, rules.key_concurrency or 0),
+        "key_begun": 0 if rules.key_rate is None else rules.key_rate.limit,
+        "keys": KEYS_SHOWN + 1,
     }

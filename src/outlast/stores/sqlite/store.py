@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outlast.errors import StoreClosed
 from outlast.model.checks import check_after
@@ -26,8 +26,13 @@ from outlast.stores.sqlite.queue import SqliteQueue
 from outlast.stores.sqlite.rows import to_events
 from outlast.stores.sqlite.session import FEW, Session
 
+if TYPE_CHECKING:
+    from outlast.stores.sqlite.borrowed import BorrowedStore
+
 LOAD_HISTORY = query("load_history")
 EVERYTHING = 2**62
+FEW_RUNS = 20
+"""Short histories that are read in the event loop."""
 
 
 class SqliteStore(SqliteCompany):
@@ -36,7 +41,8 @@ class SqliteStore(SqliteCompany):
     Safe to use from several threads, event loops and processes at once. `synchronous` is "full"
     (a commit survives a power loss) or "normal" (it survives a crash of the process). `inline`
     allows small reads and fast commits in the event loop; False sends all to threads. The file is
-    refused on a network filesystem unless `network_storage` says that you know better.
+    refused on a network filesystem unless `network_storage` says that you know better. With a
+    `prefix` before the names of our tables the file may be your own, with tables of yours.
     """
 
     capabilities = ALL_CAPABILITIES - {Capability.OWNER_GONE}
@@ -53,10 +59,19 @@ class SqliteStore(SqliteCompany):
     def sibling(self) -> SqliteStore:
         # The connections of this process serve any thread, and nobody holds them while user code
         # runs: no others are needed.
-        sibling = SqliteStore(self._session.database.path, clock=self.clock)
-        sibling._session = Session(self._session.database, StoreClosed)
+        database = self._session.database
+        sibling = SqliteStore(database.path, clock=self.clock, prefix=database.prefix)
+        sibling._session = Session(database, StoreClosed)
         sibling.notifier, sibling.durability = self.notifier, self.durability
         return sibling
+
+    def on(self, connection: Connection) -> BorrowedStore:
+        """This store inside a transaction of yours on a connection to the same file: starts, signals
+        and tasks are committed, or not, with your own data. Begin it with BEGIN IMMEDIATE, and use
+        the store before your transaction ends."""
+        from outlast.stores.sqlite.borrowed import BorrowedStore, on_connection
+
+        return BorrowedStore(self, on_connection(connection))
 
     def describe(self) -> dict[str, object]:
         """Version of SQLite and whether it has the WAL-reset race, modes, sizes, schema."""
@@ -115,6 +130,21 @@ class SqliteStore(SqliteCompany):
             rows, limit=EVERYTHING if limit is None else limit, timeout=timeout
         )
         return to_events(run_id, found)
+
+    async def histories(
+        self, run_ids: Collection[str], *, timeout: float | None = None
+    ) -> dict[str, list[Event]]:
+        for run_id in run_ids:
+            check_id(run_id, child=True)
+
+        def rows(db: Connection) -> dict[str, list[Any]]:
+            return {
+                run_id: db.execute(LOAD_HISTORY, (run_id, 0, EVERYTHING)).fetchall()
+                for run_id in run_ids
+            }
+
+        found = await self._session.read(rows, timeout=timeout, small=len(run_ids) <= FEW_RUNS)
+        return {run_id: to_events(run_id, own) for run_id, own in found.items()}
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
         query.check()

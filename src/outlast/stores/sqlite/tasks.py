@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-import msgspec
 from msgspec import Struct
 
 from outlast.model.claim import Claim
-from outlast.model.flow import Flow, counts_places, scope_of
-from outlast.model.task import Task
-from outlast.model.times import from_micros, to_micros
+from outlast.model.flow import counts_places, decode_flow, scope_of
+from outlast.model.task import DeadTask, Task
+from outlast.model.times import EPOCH, from_micros, to_micros
 from outlast.stores.sqlite.book import Counters
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.queries import query
@@ -25,6 +24,7 @@ from outlast.stores.sqlite.rows import (
 )
 
 INSERT_TASKS = query("insert_tasks")
+INSERT_DEAD_TASKS = query("insert_dead_tasks")
 FIND_TASK = query("find_task")
 LOAD_TASK = query("load_task")
 FIND_AVAILABLE_TASK_OF_RUN = query("find_available_task_of_run")
@@ -44,7 +44,6 @@ DROP_DEAD_TASKS = query("drop_dead_tasks")
 
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
 ALL = -1  # as a limit
-decode_flow = msgspec.json.Decoder(Flow).decode
 
 
 class TaskRow(Struct):
@@ -76,26 +75,45 @@ def insert_tasks(connection: Connection, tasks: Sequence[Task], *, now: int, ear
     """Add tasks that are not handed out before `earliest`; those that are there stay."""
     rows = [
         (
-            task.queue,
-            task.run_id,
-            task.id,
-            task.uid,
-            task.kind,
-            task.name,
-            task.step,
-            task.definition,
-            task.priority,
-            micros_or_none(task.run_at),
-            task.attempt,
-            text(task.metadata) if task.metadata else None,
-            now,
-            payload(task.input),
+            *_columns(task, task.uid, now),
             earliest if task.run_at is None else max(to_micros(task.run_at), earliest),
             task.key,
         )
         for task in tasks
     ]
     connection.executemany(INSERT_TASKS, rows)
+
+
+def insert_dead_tasks(
+    connection: Connection, dead: Sequence[DeadTask], *, uid: str, now: int
+) -> None:
+    """Put tasks of a run among the dead, as they died elsewhere."""
+    rows = []
+    for one in dead:
+        enqueued = one.task.enqueued_at
+        columns = _columns(one.task, uid, now if enqueued == EPOCH else to_micros(enqueued))
+        rows.append((*columns, one.reason, to_micros(one.died_at), one.task.key))
+    connection.executemany(INSERT_DEAD_TASKS, rows)
+
+
+def _columns(task: Task, uid: str, enqueued_at: int) -> tuple[object, ...]:
+    """What living and dead tasks begin with."""
+    return (
+        task.queue,
+        task.run_id,
+        task.id,
+        uid,
+        task.kind,
+        task.name,
+        task.step,
+        task.definition,
+        task.priority,
+        micros_or_none(task.run_at),
+        task.attempt,
+        text(task.metadata) if task.metadata else None,
+        enqueued_at,
+        payload(task.input),
+    )
 
 
 def drop_tasks(connection: Connection, tasks: Sequence[tuple[str, str]]) -> None:

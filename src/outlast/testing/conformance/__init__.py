@@ -68,6 +68,7 @@ from outlast.testing.conformance.ids import Ids
 from outlast.testing.conformance.inbox import Inboxes
 from outlast.testing.conformance.leases import Leases
 from outlast.testing.conformance.lifecycle import Lifecycle
+from outlast.testing.conformance.questions import Questions
 from outlast.testing.conformance.races import Races
 from outlast.testing.conformance.replacement import Replacement
 from outlast.testing.conformance.retention import Retention
@@ -106,6 +107,7 @@ PARTS: tuple[type[StoreContract], ...] = (
     Timers,
     Children,
     Finding,
+    Questions,
     Counts,
     Workers,
     Entries,
@@ -151,6 +153,7 @@ class StoreConformance(
     Timers,
     Children,
     Finding,
+    Questions,
     Counts,
     Workers,
     Entries,
@@ -199,6 +202,7 @@ __all__ = [
     "Leases",
     "Lifecycle",
     "Moves",
+    "Questions",
     "Races",
     "Records",
     "Replacement",

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
+import msgspec
 import pytest
+from msgspec import Raw
 
-from outlast.errors import InvalidId, InvalidValue
+from outlast.errors import InvalidCommit, InvalidId, InvalidValue
 from outlast.model import (
     Change,
     Commit,
     Creation,
+    DeadTask,
     Fact,
     Run,
     RunQuery,
@@ -20,7 +23,7 @@ from outlast.model import (
     Task,
     Worker,
 )
-from outlast.model.belongings import Belongings, BoundKey
+from outlast.model.belongings import Belongings, BoundKey, Holding
 from outlast.ports import Capability, Store
 from outlast.testing.conformance.contract import StoreContract, needs
 from outlast.testing.conformance.scenario import (
@@ -225,14 +228,48 @@ class Moves(StoreContract, needs=(Capability.MOVE,)):
         await begin(store, "b")
         await done(store, Commit(run_id="a", tasks=tasks))
         await done(store, Commit(run_id="b", tasks=(Task(id="ready", run_id="b", queue="q"),)))
-        assert await store.claim_task("a", "held", "w", ttl=60)
+        held = await store.claim_task("a", "held", "w", ttl=60)
+        assert held is not None
         finished = await store.claim_task("a", "done", "w", ttl=60)
         assert finished is not None
         await done(store, Commit(run_id="a", finishes=(finished,)))
-        owned = (await store.belongings("a")).tasks
+        belongings = await store.belongings("a")
+        assert belongings.holdings == (Holding("held", "q", "w", held.expires_at),)
+        owned = belongings.tasks
         assert [task.id for task in owned] == ["ready", "held", "late"]
         assert (owned[0].queue, owned[0].step, owned[0].metadata) == ("q", "s", {"x": "1"})
         assert owned[2].run_at == later
+
+    @pytest.mark.proves("I3")
+    @needs(Capability.TASKS)
+    async def test_a_task_that_died_elsewhere_comes_dead(self, store: Store) -> None:
+        """With the commit that brings it, as it died: nobody is handed it, it can be brought back, and
+        it goes with its run. One that is among the dead already stays as it is."""
+        now = await store.now()
+        died, put = now - timedelta(hours=2), now - timedelta(hours=3)
+        lost = Task(
+            id="t", run_id="a", queue="q", step="s", input=Raw(b"[1]"), attempt=3,
+            metadata={"x": "1"}, key="acme", priority=2, enqueued_at=put,
+        )  # fmt: skip
+        dead = DeadTask(lost, "it burns \u2713", died)
+        begun = await begin(store, "a")
+        await done(store, Commit(run_id="a", dead=(dead,)))
+        again = DeadTask(msgspec.structs.replace(lost, attempt=9), "again", now)
+        await done(store, Commit(run_id="a", dead=(again,)))
+        expected = DeadTask(msgspec.structs.replace(lost, uid=begun.uid), dead.reason, died)
+        assert (await store.belongings("a")) == Belongings(dead=(expected,))
+        assert await store.find_available_tasks(queue="q", limit=10) == []
+        async with store.queue() as queue:
+            assert await queue.dead("q") == [expected]
+            assert await queue.redrive("q") == 1
+        (found,) = await store.find_available_tasks(queue="q", limit=10)
+        assert (found.id, found.attempt, found.input) == ("t", 0, Raw(b"[1]"))
+        with pytest.raises(InvalidCommit):
+            await store.commit([Commit(run_id="b", create=Run(id="b"), dead=(dead,))])
+        if Capability.DELETE in store.capabilities:
+            await done(store, Commit(run_id="a", dead=(dead,)))
+            await store.delete("a")
+            assert await store.belongings("a") == Belongings()
 
     @pytest.mark.proves("I3")
     @needs(Capability.KEYS)

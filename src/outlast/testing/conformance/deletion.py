@@ -46,6 +46,19 @@ class Deletion(StoreContract, needs=(Capability.DELETE,)):
         assert await seen_of(store, "r") == empty
         assert await claimed_ids(store) == []
 
+    @pytest.mark.proves("I25")
+    async def test_only_the_life_that_is_meant_goes(self, store: Store) -> None:
+        """A life that was begun under the id since stays, with all it owns; nobody's is nothing."""
+        old = await begin(store, "r")
+        assert await store.delete("r", uid=old.uid)
+        assert not await store.delete("r", uid=old.uid)
+        seen = await furnish(store, "r")
+        assert not await store.delete("r", uid=old.uid)
+        assert not await store.delete("nobody", uid=old.uid)
+        assert await seen_of(store, "r") == seen
+        assert await store.delete("r", uid=(await store.get("r")).uid)
+        assert await store.find_one("r") is None
+
     @pytest.mark.proves("I25", "C-07")
     async def test_a_reused_id_starts_fresh(self, store: Store) -> None:
         """The next life of an id has nothing of the one before: no events, no ids taken."""

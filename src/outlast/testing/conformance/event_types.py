@@ -47,6 +47,7 @@ EXAMPLES: list[tuple[str, Payload]] = [
     ("K-17", payloads.CancelRequested(reason="by hand")),
     ("K-17", payloads.OperationAbandoned()),
     ("K-17", payloads.StepProgress(attempt=2, details=VALUE)),
+    ("K-17", payloads.StepLost(attempt=2)),
     ("K-17", payloads.HaltStarted(data=VALUE)),
     ("K-17", payloads.HaltResumed(value=VALUE)),
     ("K-17", payloads.ScopeStarted()),

@@ -30,10 +30,11 @@ from outlast.testing.conformance.queue_delivery import Deliveries
 from outlast.testing.conformance.queue_flow import Flows
 from outlast.testing.conformance.queue_leases import Leases
 from outlast.testing.conformance.queue_model import FlowModel
+from outlast.testing.conformance.queue_rules import Rules
 from outlast.testing.conformance.queue_waiting import Waiting
 
 __all__ = ["QueueConformance"]
 
 
-class QueueConformance(Deliveries, Bulk, Leases, DeadTasks, Waiting, Flows, FlowModel):
+class QueueConformance(Deliveries, Bulk, Leases, DeadTasks, Waiting, Flows, Rules, FlowModel):
     """All that a queue has to do, as pytest cases."""

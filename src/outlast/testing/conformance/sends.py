@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 
 from outlast.errors import Conflict, Fenced
 from outlast.model import Commit, Creation, Receipt, Run, Task
@@ -129,6 +130,23 @@ class Sends(StoreContract, needs=(Capability.INBOX,)):
         assert await store.find_available_tasks(limit=9) == []
         with pytest.raises(Fenced):
             await store.send([signal("r", kind="result")], finishes=[claim])
+
+    @needs(Capability.TASKS)
+    @pytest.mark.proves("I22")
+    async def test_a_claim_is_kept_for_good_only_with_its_item(self, store: Store) -> None:
+        """Where the run refuses the item, the lease ends as it would have, and nothing is held for
+        nobody."""
+        for run_id in ("taken", "refused"):
+            await begin(store, run_id)
+            await done(store, Commit(run_id=run_id, tasks=(Task(id="t", run_id=run_id),)))
+        claims = [await store.claim_task(id, "t", "w", ttl=TTL) for id in ("taken", "refused")]
+        keeps = [claim for claim in claims if claim is not None]
+        sends = [signal("taken"), replace(signal("refused"), uid="another life")]
+        first, second = await store.send(sends, keeps=keeps)
+        assert first == Receipt(1)
+        assert isinstance(second, Fenced)
+        await self.advance(store, 2 * TTL)
+        assert [one.run_id for one in await store.find_available_tasks(limit=9)] == ["refused"]
 
     @needs(Capability.TASKS)
     @pytest.mark.proves("I7", "I5", "S-17")

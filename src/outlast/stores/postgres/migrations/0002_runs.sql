@@ -157,7 +157,8 @@ EXCEPTION WHEN lock_not_available THEN
 END $$;
 
 -- Sends items, and removes the tasks that they are the results of, or keeps them for good. One row an item; a row 0 with
--- the number of a claim says that this claim was lost, or is busy, and that nothing was done.
+-- the number of a claim says that this claim was lost, or is busy, and that nothing was done. The tasks of a run that is
+-- busy are left alone: who sends its item again needs them. Those of a run that refuses an item are not kept.
 CREATE FUNCTION @send_1(at bigint, shift bigint, sends text, finishes text, blobs bytea[])
 RETURNS TABLE (n int, verdict text, given bigint, current bigint, stands text)
 LANGUAGE plpgsql
@@ -166,6 +167,7 @@ SET enable_mergejoin = off AS $$
 DECLARE
     now bigint;
     busy text[] := '{}';
+    refusing text[] := '{}';
     target record;
     s record;
     f record;
@@ -210,14 +212,17 @@ BEGIN
             SELECT d.verdict, d.given, d.current, d.stands INTO verdict, given, current, stands
             FROM @deliver_1(now, s.run, s.uid, s.id, s.kind, s.name, s.sender, blobs[s.data]) AS d;
         END IF;
+        IF verdict NOT IN ('done', 'again') THEN
+            refusing := refusing || s.run;
+        END IF;
         RETURN NEXT;
     END LOOP;
-    DELETE FROM @tasks AS t WHERE t.place = ANY (ARRAY(
+    DELETE FROM @tasks AS t WHERE t.run_id <> ALL (busy) AND t.place = ANY (ARRAY(
         SELECT decode(x.place, 'hex')
         FROM jsonb_to_recordset(finishes::jsonb) AS x (place text, keep boolean)
         WHERE NOT x.keep
     ));
-    UPDATE @tasks AS t SET claimed_until = NULL WHERE t.place = ANY (ARRAY(
+    UPDATE @tasks AS t SET claimed_until = NULL WHERE t.run_id <> ALL (refusing) AND t.place = ANY (ARRAY(
         SELECT decode(x.place, 'hex')
         FROM jsonb_to_recordset(finishes::jsonb) AS x (place text, keep boolean)
         WHERE x.keep

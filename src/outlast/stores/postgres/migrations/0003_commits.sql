@@ -469,6 +469,9 @@ BEGIN
     IF p ? 'tasks' THEN
         PERFORM @insert_tasks_1(now, now, p -> 'tasks', life, blobs);
     END IF;
+    IF p ? 'dead' THEN
+        PERFORM @insert_dead_tasks_1(now, p -> 'dead', life, blobs);
+    END IF;
     IF p ? 'timers' THEN
         INSERT INTO @timers (run_key, id, fire_at)
         SELECT k, f.id, f.fire_at

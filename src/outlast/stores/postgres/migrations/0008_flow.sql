@@ -20,8 +20,10 @@ DROP INDEX @tasks_free;
 DROP INDEX @tasks_held;
 CREATE INDEX #tasks_free ON @tasks (queue, line, priority, ready_at, key) WHERE owner IS NULL;
 CREATE INDEX #tasks_held ON @tasks (queue, line, claimed_until) WHERE owner IS NOT NULL;
-CREATE INDEX #tasks_lent ON @tasks (queue, claimed_until)
-    WHERE owner IS NOT NULL AND line <> '' AND claimed_until IS NOT NULL;
+CREATE INDEX #tasks_lent ON @tasks (queue, claimed_until) WHERE owner IS NOT NULL AND line <> '';
+-- Whatever its line: how many are ready or delayed, since when, until when. All keys are above 0: who does
+-- not say so is not given this index, and nobody who takes is tempted by it.
+CREATE INDEX #tasks_due ON @tasks (queue, ready_at) WHERE owner IS NULL AND key > 0;
 
 -- The rules of a queue: as they are, as the code last declared them, and where its present is. The
 -- columns after that are what the rules say.
@@ -284,14 +286,27 @@ CREATE FUNCTION @count_line_1(now bigint, q text, l text, n int) RETURNS int
 LANGUAGE plpgsql AS $$
 DECLARE
     ready int;
+    has_delayed boolean;
     level bigint;
 BEGIN
-    SELECT count(*) INTO ready FROM (
+    -- Most lines have nothing delayed in front.
+    SELECT count(*), bool_or(f.ready_at > now) INTO ready, has_delayed FROM (
+        SELECT t.ready_at FROM @tasks AS t
+        WHERE t.owner IS NULL AND t.queue = q AND t.line = l
+        ORDER BY t.priority, t.ready_at, t.key LIMIT n
+    ) AS f;
+    IF ready = n AND NOT has_delayed THEN
+        RETURN n;
+    END IF;
+    SELECT CASE WHEN has_delayed THEN 0 ELSE ready END + count(*) INTO ready FROM (
         SELECT FROM @tasks AS t
         WHERE t.owner IS NOT NULL AND t.queue = q AND t.line = l AND t.claimed_until <= now
           AND t.ready_at <= now
         LIMIT n
     ) AS e;
+    IF has_delayed IS NOT TRUE THEN
+        RETURN least(ready, n);
+    END IF;
     SELECT t.priority INTO level FROM @tasks AS t
     WHERE t.owner IS NULL AND t.queue = q AND t.line = l
     ORDER BY t.priority LIMIT 1;
@@ -318,6 +333,7 @@ DECLARE
     more bigint[];
     free int := 0;
     level bigint;
+    has_delayed boolean;
 BEGIN
     ks := ARRAY(
         SELECT t.key FROM @tasks AS t
@@ -326,6 +342,17 @@ BEGIN
         ORDER BY t.priority, t.ready_at, t.key
         LIMIT CASE WHEN ages THEN NULL ELSE n END FOR UPDATE SKIP LOCKED
     );
+    IF NOT ages THEN
+        -- Most lines have nothing delayed in front.
+        SELECT coalesce(array_agg(f.key), '{}'), bool_or(f.ready_at > now) INTO more, has_delayed FROM (
+            SELECT t.key, t.ready_at FROM @tasks AS t
+            WHERE t.owner IS NULL AND t.queue = q AND t.line = l
+            ORDER BY t.priority, t.ready_at, t.key LIMIT n FOR UPDATE SKIP LOCKED
+        ) AS f;
+        IF has_delayed IS NOT TRUE THEN
+            RETURN ks || more;
+        END IF;
+    END IF;
     SELECT t.priority INTO level FROM @tasks AS t
     WHERE t.owner IS NULL AND t.queue = q AND t.line = l
     ORDER BY t.priority LIMIT 1;
@@ -595,6 +622,7 @@ DECLARE
     given int[];
     reached bigint;
     ks bigint[];
+    all_ks bigint[];       -- of lines that have no more than they are given, to be leased together
     served int;
     buried int;
     again boolean;
@@ -714,6 +742,7 @@ BEGIN
         -- hand out
         served := 0;
         buried := 0;
+        all_ks := '{}';
         FOR j IN 1 .. coalesce(cardinality(given), 0) LOOP
             i := given_to[j];
             ks := '{}';
@@ -722,15 +751,19 @@ BEGIN
                 ks := ks || @find_tasks_1(now, p_queue[p], ls[i], given[j], f.ageing IS NOT NULL);
                 p := p_next[p];
             END LOOP;
-            SELECT * INTO x FROM @lease_tasks_1(
-                now, ks, given[j], f.ageing, a_owner, visibility, most
-            );
             -- Fewer than given: somebody else has locked the others, and ends them most likely.
-            n := cardinality(x.taken) + x.buried;
+            n := least(cardinality(ks), given[j]);
             CONTINUE WHEN n = 0;
-            taken := taken || x.taken;
             served := served + n;
-            buried := buried + x.buried;
+            IF cardinality(ks) = n THEN
+                all_ks := all_ks || ks;
+            ELSE
+                SELECT * INTO x FROM @lease_tasks_1(
+                    now, ks, n, f.ageing, a_owner, visibility, most
+                );
+                taken := taken || x.taken;
+                buried := buried + x.buried;
+            END IF;
             -- Nobody has a turn where there are neither rules nor keys.
             CONTINUE WHEN f.rules IS NULL AND ls = '{""}';
             UPDATE @lines AS l
@@ -740,6 +773,13 @@ BEGIN
                 PERFORM @remember_starts_1(now, s, ls[i], n);
             END IF;
         END LOOP;
+        IF all_ks <> '{}' THEN
+            SELECT * INTO x FROM @lease_tasks_1(
+                now, all_ks, cardinality(all_ks), f.ageing, a_owner, visibility, most
+            );
+            taken := taken || x.taken;
+            buried := buried + x.buried;
+        END IF;
         IF served > 0 THEN
             IF f.rules IS NOT NULL OR ls <> '{""}' THEN
                 f.present := reached;
@@ -864,23 +904,28 @@ BEGIN
         ORDER BY u.n;
 END $$;
 
--- Stores rules with an audit line; with `said` only if that is not what the code declared last.
+-- Stores rules with an audit line, of which the last `kept` stay. With `said` nothing is written if that
+-- is what the code declared last. With `has_seen` nothing is written, and the answer is false, if the
+-- rules are no longer `seen`.
 CREATE FUNCTION @write_flow_1(
-    at bigint, shift bigint, s text, new_rules text, said text, who text, is_paused boolean,
-    a_concurrency bigint, a_key_concurrency bigint, a_rate_limit bigint, a_rate_per bigint,
+    at bigint, shift bigint, s text, new_rules text, said text, kept int, has_seen boolean, seen text,
+    who text, is_paused boolean, a_concurrency bigint, a_key_concurrency bigint, a_rate_limit bigint, a_rate_per bigint,
     a_key_rate_limit bigint, a_key_rate_per bigint, an_ageing double precision, w_line text[],
     w_stride bigint[]
-) RETURNS void
+) RETURNS boolean
 LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' AS $$
 BEGIN
     -- Twice: most who declare something say what was said before, and wait for nobody.
     IF EXISTS (SELECT FROM @flows AS f WHERE f.scope = s AND f.declared = said) THEN
-        RETURN;
+        RETURN true;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended(s, '@flows'::regclass::oid::bigint));
     IF EXISTS (SELECT FROM @flows AS f WHERE f.scope = s AND f.declared = said) THEN
-        RETURN;
+        RETURN true;
+    END IF;
+    IF has_seen AND seen IS DISTINCT FROM (SELECT f.rules FROM @flows AS f WHERE f.scope = s) THEN
+        RETURN false;
     END IF;
     INSERT INTO @flows (scope) VALUES (s) ON CONFLICT DO NOTHING;
     UPDATE @flows AS f SET
@@ -894,6 +939,10 @@ BEGIN
     SELECT s, u.line, u.stride FROM unnest(w_line, w_stride) AS u (line, stride);
     INSERT INTO @flow_changes (scope, at, by, rules)
     VALUES (s, @now_1(at, shift), who, new_rules);
+    DELETE FROM @flow_changes AS c WHERE c.scope = s AND c.key <= (
+        SELECT o.key FROM @flow_changes AS o WHERE o.scope = s ORDER BY o.key DESC LIMIT 1 OFFSET kept
+    );
     -- What was at a limit may not be any more.
     UPDATE @lines AS l SET wake_at = NULL WHERE l.scope = s AND l.wake_at < 9223372036854775807;
+    RETURN true;
 END $$;

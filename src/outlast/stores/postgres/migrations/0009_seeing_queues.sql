@@ -117,43 +117,76 @@ BEGIN
 END $$;
 
 
--- How a queue stands. Nothing is counted further than `most`.
-CREATE FUNCTION @queue_stats_1(at bigint, shift bigint, s text, most int)
+-- Of the held tasks of a queue, with a key or without: how many are in flight, how many are not any more,
+-- since their lease has ended, and since when one of those has been ready.
+CREATE FUNCTION @count_held_1(
+    now bigint, q text, most bigint, most_held bigint,
+    OUT held bigint, OUT late bigint, OUT first bigint
+)
+LANGUAGE sql STABLE AS $$
+    SELECT (SELECT count(*) FROM (
+        (SELECT FROM @tasks AS t WHERE t.owner IS NOT NULL AND t.queue = q AND t.line = ''
+           AND t.claimed_until > now LIMIT most_held)
+        UNION ALL
+        (SELECT FROM @tasks AS t WHERE t.owner IS NOT NULL AND t.queue = q AND t.line = ''
+           AND t.claimed_until IS NULL LIMIT most_held)
+        UNION ALL
+        (SELECT FROM @tasks AS t WHERE t.owner IS NOT NULL AND t.line <> '' AND t.queue = q
+           AND t.claimed_until > now LIMIT most_held)
+        UNION ALL
+        (SELECT FROM @tasks AS t WHERE t.owner IS NOT NULL AND t.line <> '' AND t.queue = q
+           AND t.claimed_until IS NULL LIMIT most_held)
+    ) AS h), l.late, l.first
+    FROM (SELECT count(*) AS late, min(e.ready_at) AS first FROM (
+        (SELECT t.ready_at FROM @tasks AS t WHERE t.owner IS NOT NULL AND t.queue = q AND t.line = ''
+           AND t.claimed_until <= now LIMIT most)
+        UNION ALL
+        (SELECT t.ready_at FROM @tasks AS t WHERE t.owner IS NOT NULL AND t.line <> '' AND t.queue = q
+           AND t.claimed_until <= now LIMIT most)
+    ) AS e) AS l
+$$;
+
+-- How a queue stands. Nothing is counted further than `most`, or to a limit to tell whether it is reached.
+CREATE FUNCTION @queue_stats_1(at bigint, shift bigint, s text, most bigint)
 RETURNS TABLE (
-    rules text, ready bigint, delayed bigint, in_flight bigint, dead bigint, oldest bigint,
-    started bigint
+    rules text, ready bigint, late bigint, delayed bigint, in_flight bigint, dead bigint,
+    oldest bigint, started bigint
 )
 LANGUAGE plpgsql STABLE
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
-    per bigint;
+    f @flows;
 BEGIN
-    SELECT f.rules, f.rate_per INTO rules, per FROM @flows AS f WHERE f.scope = s;
-    SELECT coalesce(sum(f.ready + h.late), 0), coalesce(sum(f.delayed), 0),
-           coalesce(sum(h.held), 0), coalesce(sum(d.dead), 0), min(least(f.first, h.first))
-    INTO ready, delayed, in_flight, dead, oldest
+    SELECT * INTO f FROM @flows AS w WHERE w.scope = s;
+    rules := f.rules;
+    SELECT coalesce(sum(d.ready), 0), coalesce(sum(h.late), 0), coalesce(sum(d.delayed), 0),
+           coalesce(sum(h.held), 0), coalesce(sum(d.dead), 0), min(least(d.first, h.first))
+    INTO ready, late, delayed, in_flight, dead, oldest
     FROM @queues_of_1(s) AS q
     CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE x.ready_at <= now) AS ready,
-               count(*) FILTER (WHERE x.ready_at > now) AS delayed,
-               min(x.ready_at) FILTER (WHERE x.ready_at <= now) AS first
-        FROM (SELECT t.ready_at FROM @tasks AS t
-              WHERE t.owner IS NULL AND t.queue = q.queue LIMIT most) AS x
-    ) AS f
-    CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE x.late) AS late, count(*) FILTER (WHERE NOT x.late) AS held,
-               min(x.ready_at) FILTER (WHERE x.late) AS first
-        FROM (SELECT t.ready_at, coalesce(t.claimed_until <= now, false) AS late FROM @tasks AS t
-              WHERE t.owner IS NOT NULL AND t.queue = q.queue LIMIT most) AS x
-    ) AS h
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS dead
-        FROM (SELECT FROM @dead_tasks AS t WHERE t.queue = q.queue LIMIT most) AS x
-    ) AS d;
+        SELECT (SELECT count(*) FROM (
+                   SELECT FROM @tasks AS t
+                   WHERE t.owner IS NULL AND t.key > 0 AND t.queue = q.queue
+                     AND t.ready_at <= now LIMIT most
+               ) AS x) AS ready,
+               (SELECT count(*) FROM (
+                   SELECT FROM @tasks AS t
+                   WHERE t.owner IS NULL AND t.key > 0 AND t.queue = q.queue
+                     AND t.ready_at > now LIMIT most
+               ) AS x) AS delayed,
+               (SELECT t.ready_at FROM @tasks AS t
+                WHERE t.owner IS NULL AND t.key > 0 AND t.queue = q.queue
+                  AND t.ready_at <= now
+                ORDER BY t.ready_at LIMIT 1) AS first,
+               (SELECT count(*) FROM (
+                   SELECT FROM @dead_tasks AS t WHERE t.queue = q.queue LIMIT most
+               ) AS x) AS dead
+    ) AS d
+    CROSS JOIN LATERAL @count_held_1(now, q.queue, most, greatest(most, f.concurrency)) AS h;
     SELECT count(*) INTO started FROM (
-        SELECT FROM @starts AS b WHERE b.scope = s AND b.at > now - per LIMIT most
+        SELECT FROM @starts AS b WHERE b.scope = s AND b.at > now - f.rate_per LIMIT f.rate_limit
     ) AS x;
     RETURN NEXT;
 END $$;
@@ -166,15 +199,15 @@ SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_ha
 SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
-    per bigint;
+    f @flows;
 BEGIN
-    SELECT f.key_rate_per INTO per FROM @flows AS f WHERE f.scope = s;
+    SELECT * INTO f FROM @flows AS w WHERE w.scope = s;
     RETURN QUERY
         SELECT k.line, sum(k.ready)::bigint, sum(k.held)::bigint, (
             SELECT count(*) FROM (
                 SELECT FROM @starts AS b
-                WHERE b.line <> '' AND b.scope = s AND b.line = k.line AND b.at > now - per
-                LIMIT counted
+                WHERE b.line <> '' AND b.scope = s AND b.line = k.line AND b.at > now - f.key_rate_per
+                LIMIT f.key_rate_limit
             ) AS x
         )
         FROM (
@@ -183,7 +216,7 @@ BEGIN
                     SELECT FROM @tasks AS t
                     WHERE t.owner IS NOT NULL AND t.queue = q.queue AND t.line = l.line
                       AND (t.claimed_until IS NULL OR t.claimed_until > now)
-                    LIMIT counted
+                    LIMIT greatest(counted, f.key_concurrency)
                 ) AS x
             ) AS held
             FROM @queues_of_1(s) AS q CROSS JOIN LATERAL @find_lines_1(q.queue, most + 1) AS l
@@ -201,8 +234,7 @@ LANGUAGE sql STABLE AS $$
         ORDER BY t.claimed_until LIMIT 1
     ), (
         SELECT t.claimed_until FROM @tasks AS t
-        WHERE t.owner IS NOT NULL AND t.line <> '' AND t.claimed_until IS NOT NULL AND t.queue = q
-          AND t.claimed_until > now
+        WHERE t.owner IS NOT NULL AND t.line <> '' AND t.queue = q AND t.claimed_until > now
         ORDER BY t.claimed_until LIMIT 1
     ))
 $$;
@@ -220,7 +252,11 @@ DECLARE
     f @flows;
 BEGIN
     FOREACH q IN ARRAY queues LOOP
-        first := least(first, @line_due_1(now, q, ''), (
+        first := least(first, (
+            SELECT t.ready_at FROM @tasks AS t
+            WHERE t.owner IS NULL AND t.key > 0 AND t.queue = q AND t.ready_at > now
+            ORDER BY t.ready_at LIMIT 1
+        ), (
             SELECT l.wake_at FROM @lines AS l
             WHERE l.queue = q AND l.wake_at < 9223372036854775806
             ORDER BY l.wake_at LIMIT 1

@@ -79,3 +79,80 @@ SELECT v.* FROM (
     LIMIT $7
 ) AS found JOIN @records AS v ON v.key = found.key
 ORDER BY v.created_at DESC, v.id DESC;
+
+-- name: find_oldest
+SELECT v.* FROM (
+    SELECT r.key FROM @runs AS r
+    WHERE (r.created_at, r.id) > ($5::bigint, $6::text)
+      AND ($1::text IS NULL OR r.workflow = $1) AND ($2::text[] IS NULL OR r.status = ANY ($2))
+      AND ($3::text IS NULL OR r.parent = $3)
+      AND NOT EXISTS (
+          SELECT FROM unnest($4::bytea[]) AS m (mark)
+          WHERE NOT EXISTS (SELECT FROM @attributes AS a WHERE a.run_key = r.key AND a.mark = m.mark)
+      )
+    ORDER BY r.created_at, r.id
+    LIMIT $7
+) AS found JOIN @records AS v ON v.key = found.key
+ORDER BY v.created_at, v.id;
+
+-- name: find_latest
+-- By their last change runs are indexed while nobody holds them. Those that are held are few, and looked
+-- at one by one.
+SELECT v.* FROM (
+    SELECT f.key FROM (
+        (SELECT r.key, r.updated_at, r.id FROM @runs AS r
+        WHERE r.rested_at IS NOT NULL AND (r.rested_at, r.id) < ($5::bigint, $6::text)
+          AND ($1::text IS NULL OR r.workflow = $1) AND ($2::text[] IS NULL OR r.status = ANY ($2))
+          AND ($3::text IS NULL OR r.parent = $3)
+          AND NOT EXISTS (
+              SELECT FROM unnest($4::bytea[]) AS m (mark)
+              WHERE NOT EXISTS (SELECT FROM @attributes AS a WHERE a.run_key = r.key AND a.mark = m.mark)
+          )
+        ORDER BY r.rested_at DESC, r.id DESC
+        LIMIT $7)
+        UNION ALL
+        (SELECT r.key, r.updated_at, r.id FROM @runs AS r
+        WHERE r.owner IS NOT NULL AND (r.updated_at, r.id) < ($5::bigint, $6::text)
+          AND ($1::text IS NULL OR r.workflow = $1) AND ($2::text[] IS NULL OR r.status = ANY ($2))
+          AND ($3::text IS NULL OR r.parent = $3)
+          AND NOT EXISTS (
+              SELECT FROM unnest($4::bytea[]) AS m (mark)
+              WHERE NOT EXISTS (SELECT FROM @attributes AS a WHERE a.run_key = r.key AND a.mark = m.mark)
+          )
+        ORDER BY r.updated_at DESC, r.id DESC
+        LIMIT $7)
+    ) AS f
+    ORDER BY f.updated_at DESC, f.id DESC
+    LIMIT $7
+) AS found JOIN @records AS v ON v.key = found.key
+ORDER BY v.updated_at DESC, v.id DESC;
+
+-- name: find_stalest
+SELECT v.* FROM (
+    SELECT f.key FROM (
+        (SELECT r.key, r.updated_at, r.id FROM @runs AS r
+        WHERE r.rested_at IS NOT NULL AND (r.rested_at, r.id) > ($5::bigint, $6::text)
+          AND ($1::text IS NULL OR r.workflow = $1) AND ($2::text[] IS NULL OR r.status = ANY ($2))
+          AND ($3::text IS NULL OR r.parent = $3)
+          AND NOT EXISTS (
+              SELECT FROM unnest($4::bytea[]) AS m (mark)
+              WHERE NOT EXISTS (SELECT FROM @attributes AS a WHERE a.run_key = r.key AND a.mark = m.mark)
+          )
+        ORDER BY r.rested_at, r.id
+        LIMIT $7)
+        UNION ALL
+        (SELECT r.key, r.updated_at, r.id FROM @runs AS r
+        WHERE r.owner IS NOT NULL AND (r.updated_at, r.id) > ($5::bigint, $6::text)
+          AND ($1::text IS NULL OR r.workflow = $1) AND ($2::text[] IS NULL OR r.status = ANY ($2))
+          AND ($3::text IS NULL OR r.parent = $3)
+          AND NOT EXISTS (
+              SELECT FROM unnest($4::bytea[]) AS m (mark)
+              WHERE NOT EXISTS (SELECT FROM @attributes AS a WHERE a.run_key = r.key AND a.mark = m.mark)
+          )
+        ORDER BY r.updated_at, r.id
+        LIMIT $7)
+    ) AS f
+    ORDER BY f.updated_at, f.id
+    LIMIT $7
+) AS found JOIN @records AS v ON v.key = found.key
+ORDER BY v.updated_at, v.id;

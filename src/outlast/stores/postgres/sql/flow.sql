@@ -1,7 +1,8 @@
 -- Flow: the rules of queues, and how queues stand.
 
 -- name: write_flow
-SELECT @write_flow_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
+SELECT @write_flow_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
+                     $16, $17, $18, $19);
 
 -- name: load_flows
 SELECT rules FROM @flows WHERE rules IS NOT NULL ORDER BY scope;

@@ -29,3 +29,7 @@ SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2);
 
 -- name: notify_with_commit
 SELECT pg_notify($1, $2);
+
+-- name: check_constraints
+-- Those that the user has deferred: an error of the COMMIT itself would leave it open what happened.
+SET CONSTRAINTS ALL IMMEDIATE;

@@ -1,7 +1,7 @@
 -- Remove a run with its descendants and all they own.
 --
--- ARGV[2]  msgpack: id, and for retention: before (microseconds, text), statuses (a list or nil)
--- Returns  {"want", keys}, {"kept"} if retention must not touch it, or {"done", "1" if it was there,
+-- ARGV[2]  msgpack: id, uid if only that life is to go, and for retention: before (microseconds, text), statuses (a list or nil)
+-- Returns  {"want", keys}, {"kept"} if it must not be touched, or {"done", "1" if it was there,
 --          whether the outbox was used}
 
 -- include: head
@@ -40,6 +40,10 @@ if #missing > 0 then
     return { 'want', missing }
 end
 if wish.before and not is_old(tree) then
+    return { 'kept' }
+end
+local root = find(wish.id)
+if wish.uid and not (root and root.uid == wish.uid) then
     return { 'kept' }
 end
 forget_tree(wish.id, tree)

@@ -31,6 +31,25 @@ for _, name in ipairs(call('ZRANGEBYSCORE', at('line:asleep'), '-inf', now_text,
 end
 local every = wish.every or (wish.is_home and limits_of(wish.scope).ages)
 
+-- Whether a line may not hand out anything, by the rules of its key: then it is sent to sleep.
+local limits, scope_head = wish.is_home and limits_of(wish.scope), framed(wish.scope)
+if limits and limits.key_concurrency then
+    drop_ended_slots()
+end
+
+local function is_stopped(queue, key)
+    local head, rate = scope_head .. framed(key), limits and limits.key_rate
+    local name = line_name(queue, key)
+    if limits and limits.key_concurrency and count_slots(head) >= limits.key_concurrency then
+        block_line(name, find_line(name))
+        return true
+    elseif rate and began_within('flow:key-starts', head, rate.per) >= rate.limit then
+        let_sleep(name, find_line(name), int(tonumber(first_start('flow:key-starts', head, rate.per)) + rate.per))
+        return true
+    end
+    return false
+end
+
 -- The first lines that have something; others are sent to sleep.
 local function lines_of(queue, frame)
     local count = call('ZLEXCOUNT', at('line:turn'), '[' .. frame, '(' .. frame .. '\255')
@@ -42,13 +61,15 @@ local function lines_of(queue, frame)
             return found, '0'
         end
         local key = sub(turn, #frame + 30)
-        local places, later = ready_in(at('task:lined'), lined_head(queue, key), few, every)
-        if #places > 0 then
-            local pass = int(tonumber(sub(turn, #frame + 2, #frame + 21)))
-            found[#found + 1] = { key, pass, places, #places >= few and '1' or '0' }
-        else
-            local name = line_name(queue, key)
-            let_sleep(name, find_line(name), later)
+        if not is_stopped(queue, key) then
+            local places, later = ready_in(at('task:lined'), lined_head(queue, key), few, every)
+            if #places > 0 then
+                local pass = int(tonumber(sub(turn, #frame + 2, #frame + 21)))
+                found[#found + 1] = { key, pass, places, #places >= few and '1' or '0' }
+            else
+                local name = line_name(queue, key)
+                let_sleep(name, find_line(name), later)
+            end
         end
         after = '(' .. turn
     end

@@ -41,7 +41,7 @@ for _, queue in ipairs(cmsgpack.unpack(ARGV[2])) do
 end
 for _, name in ipairs(call('ZRANGEBYSCORE', at('line:asleep'), '(' .. now_text, '+inf', 'LIMIT', 0, 1000)) do
     local line = find_line(name)
-    if is_asked[line.queue] then
+    if is_asked[line.queue] and not line.blocked then
         times[#times + 1] = line.wake
         break
     end

@@ -12,7 +12,7 @@ local STATUSES = {
     'pending', 'running', 'waiting', 'halted', 'paused', 'completed', 'failed', 'cancelled',
 }
 local ids, places = cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
-for _, name in ipairs({ 'ids', 'created', 'filed', 'parent', 'attr', 'ended' }) do
+for _, name in ipairs({ 'ids', 'created', 'updated', 'filed', 'parent', 'attr', 'ended' }) do
     need('idx:' .. name)
 end
 for _, status in ipairs(STATUSES) do
@@ -40,6 +40,7 @@ local function places_of(run)
     local found = {
         ['idx:ids'] = { [run.id] = '0' },
         ['idx:created'] = { [created] = '0' },
+        ['idx:updated'] = { [sortable(run.updated) .. run.id] = '0' },
         ['idx:filed'] = { [filed_as(run)] = '0' },
         ['idx:parent'] = run.parent and { [framed(run.parent) .. created] = '0' } or {},
         ['idx:ended'] = run.ended and { [run.id] = run.ended } or {},

@@ -37,19 +37,24 @@ end
 if #missing > 0 then
     return { 'want', missing }
 end
-local receipts = {}
+local receipts, refusing = {}, {}
 for n, send in ipairs(sends) do
     if send.to then
         post(send.entry)
         receipts[n] = { 'posted' }
     else
         receipts[n] = deliver(send)
+        if receipts[n][1] ~= 'ok' and receipts[n][1] ~= 'again' then
+            refusing[send.run] = true
+        end
     end
 end
 for _, claim in ipairs(claims) do
     local task, _, name = held_task(claim)
     if task and claim.keep then
-        hold_task(name, task, nil)
+        if not refusing[claim.run] then
+            hold_task(name, task, nil)
+        end
     elseif task then
         remove_task(name, task)
     end

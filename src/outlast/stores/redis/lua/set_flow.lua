@@ -3,9 +3,11 @@
 --
 -- ARGV[2]  msgpack: scope, and
 --          mark   home, nonce: tell this partition; its tasks under way get tickets
---          write  rules (bytes or nil), limits (msgpack), declared (bytes or nil), change (bytes), slots (a
---                 list of {task, slot} that the partitions have told): write them here
--- Returns  {"want", keys}, {"same"} if the code has declared that before, or {"done", {{task, slot}, …}}, a
+--          write  rules (bytes or nil), limits (msgpack), declared (bytes or nil), change (bytes), kept (how
+--                 many changes stay on record), has_seen and seen (bytes or nil: the rules to replace),
+--                 slots (a list of {task, slot} that the partitions have told): write them here
+-- Returns  {"want", keys}, {"same"} if the code has declared that before, {"changed"} if the rules are not
+--          those that were seen, or {"done", {{task, slot}, …}}, a
 --          slot being msgpack
 --
 -- flow:audit:SCOPE  LIST  "TIME " and the bytes of a change, the last one first
@@ -16,7 +18,6 @@
 -- include: tasks
 -- include: flow
 
-local KEPT = 1000
 local wish = cmsgpack.unpack(ARGV[2])
 local scope, write = wish.scope, wish.write
 local audit = 'flow:audit:' .. encoded(scope)
@@ -29,6 +30,9 @@ if #missing > 0 then
 end
 if write and write.declared and call('HGET', at('flow:declared'), scope) == write.declared then
     return { 'same' }
+end
+if write and write.has_seen and (call('HGET', at('flow:rules'), scope) or nil) ~= write.seen then
+    return { 'changed' }
 end
 
 local function adopt(name, slot)
@@ -94,6 +98,6 @@ if write then
         call('HSET', at('flow:declared'), scope, write.declared)
     end
     call('LPUSH', at(audit), now_text .. ' ' .. write.change)
-    call('LTRIM', at(audit), 0, KEPT - 1)
+    call('LTRIM', at(audit), 0, write.kept - 1)
 end
 return { 'done', told }

@@ -1,8 +1,9 @@
 -- How the queues of a scope stand in this partition.
 --
--- ARGV[2]  msgpack: scope, counted (where counting ends)
+-- ARGV[2]  msgpack: scope, counted (how many keys and priorities, and tasks in flight, are looked at)
 -- Returns  {"want", keys} or {"done", ready, delayed, in flight, dead, since when the one that waits longest
---          has been ready or "", {key, ready, in flight, …}}
+--          has been ready or "", {key, ready, in flight, …}, "1" if there are waiting tasks that were not
+--          looked at, "1" if there are such in flight, so that there may be more of their keys}
 
 -- include: head
 -- include: frames
@@ -15,7 +16,7 @@ if #missing > 0 then
     return { 'want', missing }
 end
 local ready, delayed, in_flight, dead, oldest = 0, 0, 0, 0, nil
-local keys = {}
+local keys, looks, waiting_left, held_left = {}, 0, '0', '0'
 
 local function of_key(key)
     keys[key] = keys[key] or { 0, 0 }
@@ -33,6 +34,12 @@ local function count_ready(set, head)
         local member = call('ZRANGEBYLEX', set, level, '(' .. head .. '\255', 'LIMIT', 0, 1)[1]
         if not member then
             break
+        end
+        looks = looks + 1
+        if looks > wish.counted then
+            waiting_left = '1'
+            ready = ready + found
+            return found
         end
         local top, since = sub(member, 1, #head + 21), sub(member, #head + 22, #head + 42)
         if since <= sortable(now_text) then
@@ -58,7 +65,9 @@ end
 
 for _, frame in ipairs(own_frames('task:held')) do
     take_back(frame)
-    in_flight = in_flight + count(at('task:held'), frame)
+    local held = count(at('task:held'), frame)
+    in_flight = in_flight + held
+    held_left = held > wish.counted and '1' or held_left
     for _, member in ipairs(call('ZRANGEBYLEX', at('task:held'), '[' .. frame, '(' .. frame .. '\255',
         'LIMIT', 0, wish.counted)) do
         local key = find_task(sub(member, #frame + 22)).key
@@ -71,12 +80,12 @@ for _, frame in ipairs(own_frames('task:free')) do
     count_ready(at('task:free'), frame)
 end
 for _, frame in ipairs(own_frames('task:lined')) do
-    for _, pair in ipairs(frames_in(at('task:lined'), frame)) do
-        local own = of_key(sub(pair[1], #frame + 9))
-        own[1] = own[1] + count_ready(at('task:lined'), pair[1])
-        if ready + delayed > wish.counted then
+    for _, pair in ipairs(frames_in(at('task:lined'), frame, wish.counted + 1)) do
+        if waiting_left == '1' then
             break
         end
+        local own = of_key(sub(pair[1], #frame + 9))
+        own[1] = own[1] + count_ready(at('task:lined'), pair[1])
     end
 end
 for _, frame in ipairs(own_frames('dead:order')) do
@@ -89,4 +98,4 @@ for key, counts in pairs(keys) do
     flat[#flat + 1] = int(counts[2])
 end
 return { 'done', int(ready), int(delayed), int(in_flight), int(dead),
-    oldest and int(tonumber(sub(oldest, 2))) or '', flat }
+    oldest and int(tonumber(sub(oldest, 2))) or '', flat, waiting_left, held_left }

@@ -12,6 +12,8 @@ CREATE INDEX tasks_lined ON tasks (queue, line, priority, ready_at, key, owner)
     WHERE owner IS NULL AND line <> '';
 CREATE INDEX tasks_line_ready ON tasks (queue, line, ready_at, owner)
     WHERE owner IS NULL AND line <> '';
+-- Whatever its line: how many are ready or delayed, since when, until when.
+CREATE INDEX tasks_due ON tasks (queue, ready_at, owner) WHERE owner IS NULL;
 CREATE INDEX tasks_line_held ON tasks (line, queue, claimed_until)
     WHERE owner IS NOT NULL AND line <> '';
 

@@ -49,6 +49,9 @@ DELETE FROM snapshots WHERE run_key = ?;
 -- name: delete_tasks_of_run
 DELETE FROM tasks WHERE run_id = ?;
 
+-- name: find_uid
+SELECT uid FROM runs WHERE id = ?;
+
 -- name: delete_dead_tasks_of_run
 DELETE FROM dead_tasks WHERE run_id = ?;
 

@@ -15,21 +15,58 @@ SELECT workflow FROM named WHERE workflow IS NOT NULL;
 -- name: find_newest
 SELECT created_at, id, key, workflow, status, parent
 FROM runs
-WHERE (created_at, id) < (:created_at, :id)
+WHERE (created_at, id) < (:moment, :id)
 ORDER BY created_at DESC, id DESC
+LIMIT :limit;
+
+-- name: find_oldest
+SELECT created_at, id, key, workflow, status, parent
+FROM runs
+WHERE (created_at, id) > (:moment, :id)
+ORDER BY created_at, id
+LIMIT :limit;
+
+-- name: find_latest_at_rest
+-- By their last change runs are indexed while nobody holds them: who works on a run changes it all the
+-- time, and does not pay for it. Those that are held are few, and looked at one by one.
+SELECT updated_at, id, key, workflow, status, parent
+FROM runs
+WHERE owner IS NULL AND (updated_at, id) < (:moment, :id)
+ORDER BY updated_at DESC, id DESC
+LIMIT :limit;
+
+-- name: find_latest_held
+SELECT updated_at, id, key, workflow, status, parent
+FROM runs INDEXED BY runs_held
+WHERE owner IS NOT NULL AND (updated_at, id) < (:moment, :id)
+ORDER BY updated_at DESC, id DESC
+LIMIT :limit;
+
+-- name: find_stalest_at_rest
+SELECT updated_at, id, key, workflow, status, parent
+FROM runs
+WHERE owner IS NULL AND (updated_at, id) > (:moment, :id)
+ORDER BY updated_at, id
+LIMIT :limit;
+
+-- name: find_stalest_held
+SELECT updated_at, id, key, workflow, status, parent
+FROM runs INDEXED BY runs_held
+WHERE owner IS NOT NULL AND (updated_at, id) > (:moment, :id)
+ORDER BY updated_at, id
 LIMIT :limit;
 
 -- name: find_filed
 SELECT created_at, id, key, workflow, status, parent
 FROM runs
-WHERE workflow = :workflow AND status = :status AND (created_at, id) < (:created_at, :id)
+WHERE workflow = :workflow AND status = :status AND (created_at, id) < (:moment, :id)
 ORDER BY created_at DESC, id DESC
 LIMIT :limit;
 
 -- name: find_children
 SELECT created_at, id, key, workflow, status, parent
 FROM runs
-WHERE parent = :parent AND (created_at, id) < (:created_at, :id)
+WHERE parent = :parent AND (created_at, id) < (:moment, :id)
 ORDER BY created_at DESC, id DESC
 LIMIT :limit;
 
@@ -37,8 +74,8 @@ LIMIT :limit;
 -- CROSS JOIN keeps the order of the index: only runs of the same microsecond are sorted.
 SELECT r.created_at, r.id, r.key, r.workflow, r.status, r.parent
 FROM attributes AS a CROSS JOIN runs AS r ON r.key = a.run_key
-WHERE a.name = :name AND a.value = :value AND a.created_at <= :created_at
-  AND (r.created_at, r.id) < (:created_at, :id)
+WHERE a.name = :name AND a.value = :value AND a.created_at <= :moment
+  AND (r.created_at, r.id) < (:moment, :id)
 ORDER BY a.created_at DESC, r.id DESC
 LIMIT :limit;
 

@@ -17,6 +17,10 @@ ON CONFLICT (scope) DO UPDATE SET present = excluded.present;
 -- name: insert_flow_change
 INSERT INTO flow_changes (scope, at, by, rules) VALUES (?, ?, ?, ?);
 
+-- name: forget_flow_changes
+DELETE FROM flow_changes WHERE scope = :scope AND key <= (
+    SELECT key FROM flow_changes WHERE scope = :scope ORDER BY key DESC LIMIT 1 OFFSET :kept);
+
 -- name: load_flow_changes
 SELECT at, by, rules FROM flow_changes WHERE scope = ? ORDER BY key DESC LIMIT ?;
 
@@ -135,6 +139,13 @@ INSERT INTO starts (scope, line, at) VALUES (?, ?, ?);
 DELETE FROM starts WHERE key IN (
     SELECT key FROM starts WHERE scope = ? AND at <= ? ORDER BY at LIMIT 1000);
 
+-- name: find_line_first
+-- The first tasks of a line, ready or not.
+SELECT priority, ready_at, key FROM tasks
+WHERE owner IS NULL AND line <> '' AND queue = :queue AND line = :line
+ORDER BY priority, ready_at, key
+LIMIT :limit;
+
 -- name: find_line_level
 SELECT min(priority) FROM tasks
 WHERE owner IS NULL AND line <> '' AND queue = :queue AND line = :line AND priority >= :priority;
@@ -155,24 +166,32 @@ WHERE owner IS NOT NULL AND line <> '' AND line = :line AND queue = :queue
 ORDER BY priority, ready_at, key
 LIMIT :limit;
 
--- name: count_free
--- Of the free tasks of a queue, no more than asked: ready, delayed, and since when the first is ready.
-SELECT count(CASE WHEN ready_at <= :now THEN 1 END), count(CASE WHEN ready_at > :now THEN 1 END),
-       min(CASE WHEN ready_at <= :now THEN ready_at END)
-FROM (SELECT ready_at FROM tasks WHERE owner IS NULL AND line = '' AND queue = :queue LIMIT :counted);
-
--- name: count_lined
-SELECT count(CASE WHEN ready_at <= :now THEN 1 END), count(CASE WHEN ready_at > :now THEN 1 END),
-       min(CASE WHEN ready_at <= :now THEN ready_at END)
-FROM (SELECT ready_at FROM tasks WHERE owner IS NULL AND line <> '' AND queue = :queue LIMIT :counted);
+-- name: count_due
+-- How many free tasks of a queue are ready, how many delayed, and since when the first is ready. Nothing
+-- is counted further than asked.
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM tasks WHERE owner IS NULL AND queue = :queue AND ready_at <= :now
+            LIMIT :counted)),
+       (SELECT count(*) FROM (
+            SELECT 1 FROM tasks WHERE owner IS NULL AND queue = :queue AND ready_at > :now
+            LIMIT :counted)),
+       (SELECT min(ready_at) FROM tasks
+        WHERE owner IS NULL AND queue = :queue AND ready_at <= :now);
 
 -- name: count_held
--- Of the claimed tasks of a queue: those whose lease has ended, those that are in flight.
-SELECT count(CASE WHEN claimed_until <= :now THEN 1 END),
-       count(CASE WHEN claimed_until > :now OR claimed_until IS NULL THEN 1 END),
-       min(CASE WHEN claimed_until <= :now THEN ready_at END)
-FROM (SELECT ready_at, claimed_until FROM tasks
-      WHERE owner IS NOT NULL AND queue = :queue LIMIT :counted);
+-- How many claimed tasks of a queue are in flight.
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM tasks WHERE owner IS NOT NULL AND queue = :queue AND claimed_until > :now
+            LIMIT :held))
+     + (SELECT count(*) FROM (
+            SELECT 1 FROM tasks WHERE owner IS NOT NULL AND queue = :queue AND claimed_until IS NULL
+            LIMIT :held));
+
+-- name: count_late
+-- How many are not, since their lease has ended, and since when one of those has been ready.
+SELECT count(*), min(ready_at) FROM (
+    SELECT ready_at FROM tasks WHERE owner IS NOT NULL AND queue = :queue AND claimed_until <= :now
+    LIMIT :counted);
 
 -- name: count_dead
 SELECT count(*) FROM (SELECT 1 FROM dead_tasks WHERE queue = :queue LIMIT :counted);
@@ -191,31 +210,19 @@ SELECT k.line,
             WHERE t.owner IS NOT NULL AND t.line <> '' AND t.line = k.line AND t.queue >= :scope
               AND t.queue < :above AND (t.queue = :scope OR t.queue >= :within)
               AND (t.claimed_until IS NULL OR t.claimed_until > :now)
-            LIMIT :counted)),
+            LIMIT :key_held)),
        (SELECT count(*) FROM (
             SELECT 1 FROM starts AS s
             WHERE s.line <> '' AND s.scope = :scope AND s.line = k.line AND s.at > :key_since
-            LIMIT :counted))
+            LIMIT :key_begun))
 FROM (SELECT DISTINCT line FROM lines WHERE scope = :scope AND line <> '' ORDER BY line
       LIMIT :keys) AS k;
 
 -- name: find_next_ready
--- When a delayed task of a queue comes due, a lease ends or a line wakes, the earliest of them. Levels
--- of priority are found by skipping.
-WITH RECURSIVE levels (priority) AS (
-    SELECT min(priority) FROM tasks WHERE owner IS NULL AND line = '' AND queue = :queue
-    UNION ALL
-    SELECT (SELECT min(priority) FROM tasks
-            WHERE owner IS NULL AND line = '' AND queue = :queue AND priority > levels.priority)
-    FROM levels
-    WHERE levels.priority IS NOT NULL
-)
+-- When a delayed task of a queue comes due, a lease ends or a line wakes, the earliest of them.
 SELECT min(at) FROM (
-    SELECT (SELECT t.ready_at FROM tasks AS t
-            WHERE t.owner IS NULL AND t.line = '' AND t.queue = :queue
-              AND t.priority = levels.priority AND t.ready_at > :now
-            ORDER BY t.ready_at LIMIT 1) AS at
-    FROM levels
+    SELECT min(ready_at) AS at FROM tasks
+    WHERE owner IS NULL AND queue = :queue AND ready_at > :now
     UNION ALL
     SELECT min(claimed_until) FROM tasks
     WHERE owner IS NOT NULL AND queue = :queue AND claimed_until > :now

@@ -116,3 +116,7 @@ SELECT token, run_key FROM counters;
 
 -- name: write_counters
 UPDATE counters SET token = ?, run_key = ?;
+
+-- name: take_lock
+-- The writer's lock, in a transaction that somebody else has begun: before anything is decided.
+UPDATE counters SET token = token;

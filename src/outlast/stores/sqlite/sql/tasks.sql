@@ -164,6 +164,12 @@ SET uid = excluded.uid, kind = excluded.kind, name = excluded.name, step = exclu
     attempt = excluded.attempt, metadata = excluded.metadata, enqueued_at = excluded.enqueued_at,
     input = excluded.input, line = excluded.line, reason = excluded.reason, died_at = excluded.died_at;
 
+-- name: insert_dead_tasks
+INSERT INTO dead_tasks (queue, run_id, id, uid, kind, name, step, definition, priority, run_at,
+                        attempt, metadata, enqueued_at, input, reason, died_at, line)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (run_id, id, queue) DO NOTHING;
+
 -- name: load_dead_tasks
 SELECT queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt, metadata,
        enqueued_at, input, reason, died_at, line

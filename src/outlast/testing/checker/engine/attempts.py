@@ -14,6 +14,7 @@ from outlast.model.payloads import (
     Payload,
     StepCompleted,
     StepFailed,
+    StepLost,
     StepStarted,
 )
 from outlast.testing.checker.evidence import Case, Effect, Violation, readable
@@ -124,7 +125,7 @@ def _miscounted(id: str, case: Case) -> Iterator[Violation]:
                 if attempt - failures.get(key, 0) > MAX_INTERRUPTIONS:
                     message = f"step {key!r} was cut off {MAX_INTERRUPTIONS} times and goes on"
                     yield Violation("I10", id, message)
-            case StepFailed(will_retry=True):
+            case StepFailed(will_retry=True) | StepLost():
                 failures[key] = failures.get(key, 0) + 1
             case StepFailed() | StepCompleted() | OperationAbandoned():
                 over.add(key)

@@ -121,6 +121,7 @@ end
 local function plan_tree(id)
     local ids, keyed = need('idx:ids'), need('idx:keyed')
     need('idx:created')
+    need('idx:updated')
     need('idx:snapshots')
     local root = find(id)
     if not (ids and keyed) or root == nil then
@@ -160,6 +161,7 @@ local function forget_run(id, keeps)
     unfile(run)
     call('ZREM', at('idx:ids'), id)
     call('ZREM', at('idx:created'), sortable(run.created) .. id)
+    call('ZREM', at('idx:updated'), sortable(run.updated) .. id)
     call('ZREM', at('idx:ended'), id)
     call('ZREM', at('idx:snapshots'), id)
     if run.parent then

@@ -4,14 +4,17 @@
 -- the share they have had.
 --
 -- task:lined   ZSET  by text: queue key priority ready order task, of tasks with a key that are free
--- line:state   HASH  line → msgpack: queue, key, pass, wake (only while it sleeps)
+-- line:state   HASH  line → msgpack: queue, key, pass, wake (only while it sleeps), blocked (if its key has
+--                    as many under way as it may: it sleeps until one of them ends)
 -- line:turn    ZSET  by text: queue pass key, of lines that are awake
 -- line:asleep  ZSET  by the time of waking: line
+-- line:blocked ZSET  by text: scope key line, of lines that are blocked; only where all is in one partition
 -- In the partition of the scope:
 -- line:passed  HASH  scope key → pass. line:state has what another partition knows of it, maybe less
 -- line:ahead   ZSET  by text: scope pass, scope key
 -- flow:present HASH  scope → the pass of whom was served last
 
+local END_OF_TIME = '9000000000000000'  -- a score that a double can hold
 local REMEMBERED = 10000  -- passes of a scope; beyond that who is least ahead begins anew
 
 local function scope_of(queue)
@@ -54,8 +57,15 @@ local function turn_of(line)
     return framed(line.queue) .. sortable(line.pass) .. framed(line.key)
 end
 
+local function blocked_place(name, line)
+    return framed(scope_of(line.queue)) .. framed(line.key) .. name
+end
+
 local function file_line(name, line)
     call('HSET', at('line:state'), name, cmsgpack.pack(line))
+    if line.blocked then
+        call('ZADD', at('line:blocked'), '0', blocked_place(name, line))
+    end
     if line.wake then
         call('ZADD', at('line:asleep'), line.wake, name)
     else
@@ -64,6 +74,9 @@ local function file_line(name, line)
 end
 
 local function unfile_line(name, line)
+    if line.blocked then
+        call('ZREM', at('line:blocked'), blocked_place(name, line))
+    end
     if line.wake then
         call('ZREM', at('line:asleep'), name)
     else
@@ -74,8 +87,24 @@ end
 -- Let a line sleep until a time (text), or wake it (nil).
 local function let_sleep(name, line, wake)
     unfile_line(name, line)
-    line.wake = wake
+    line.wake, line.blocked = wake, nil
     file_line(name, line)
+end
+
+-- Let a line sleep until one of its key ends.
+local function block_line(name, line)
+    unfile_line(name, line)
+    line.wake, line.blocked = END_OF_TIME, true
+    file_line(name, line)
+end
+
+-- One of a key has ended.
+local function wake_blocked(scope, key)
+    local head = framed(scope) .. framed(key)
+    for _, member in ipairs(call('ZRANGEBYLEX', at('line:blocked'), '[' .. head, '(' .. head .. '\255')) do
+        local name = sub(member, #head + 1)
+        let_sleep(name, find_line(name), nil)
+    end
 end
 
 local function set_turn(queue, key, pass)

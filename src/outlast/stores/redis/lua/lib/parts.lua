@@ -6,7 +6,7 @@
 
 local function need_parts(commit)
     local id = commit.run
-    if commit.finishes or commit.drops or commit.tasks then
+    if commit.finishes or commit.drops or commit.tasks or commit.dead then
         need(of_run(id, 'tasks'))
         need_tasks()
     end
@@ -82,6 +82,17 @@ local function write_tasks(run, commit)
             priority = task.priority, ready = task.ready and from_now(task.ready) or now_text,
             attempt = task.attempt, enqueued = now_text, key = task.key,
         }, task.bytes)
+    end
+    for _, task in ipairs(commit.dead or {}) do
+        local name = task_name(task.queue, run.id, task.id)
+        if not find_dead(name) then
+            lay_dead(name, {
+                queue = task.queue, run = run.id, id = task.id, uid = run.uid,
+                priority = task.priority, ready = now_text, attempt = task.attempt,
+                order = int(call('INCR', at('task:order'))), token = '0', key = task.key,
+                enqueued = task.enqueued or now_text, reason = task.reason, died = task.died,
+            }, task.bytes)
+        end
     end
 end
 

@@ -3,6 +3,7 @@
 -- wf:ID:state   HASH   the record: the fields in HOT, and others that scripts never look into
 -- idx:ids       ZSET   by text: ID
 -- idx:created   ZSET   by text: created ID
+-- idx:updated   ZSET   by text: time of the last commit ID
 -- idx:filed     ZSET   by text: workflow status created ID
 -- idx:parent    ZSET   by text: parent created ID
 -- idx:attr      ZSET   by text: attribute created ID
@@ -13,7 +14,7 @@
 
 local HOT = {
     'uid', 'status', 'sequence', 'revision', 'token', 'commit', 'workflow', 'parent', 'runnable',
-    'owner', 'until', 'inbox', 'created', 'ended', 'tags', 'quarantine',
+    'owner', 'until', 'inbox', 'created', 'updated', 'ended', 'tags', 'quarantine',
 }
 local TERMINAL = { completed = true, failed = true, cancelled = true }
 local runs = {}  -- id → run, or false
@@ -135,6 +136,7 @@ end
 local function need_birth(fresh)
     need('idx:ids')
     need('idx:created')
+    need('idx:updated')
     need_files(fresh.status)
     need_shelves()
     need(of_run(fresh.id, 'seq'))
@@ -176,6 +178,7 @@ local function begin(fresh)
     runs[run.id] = run
     call('ZADD', at('idx:ids'), '0', run.id)
     call('ZADD', at('idx:created'), '0', sortable(run.created) .. run.id)
+    call('ZADD', at('idx:updated'), '0', sortable(run.updated) .. run.id)
     if run.parent then
         local member = framed(run.parent) .. sortable(run.created) .. run.id
         call('ZADD', at('idx:parent'), '0', member)

@@ -46,6 +46,9 @@ local function remove_slot(name, slot)
     call('ZREM', at('slot:held'), framed(slot.scope) .. framed(slot.key) .. name)
     call('ZREM', at('slot:until'), name)
     call('HDEL', at('slot:state'), name)
+    if slot.key ~= '' then
+        wake_blocked(slot.scope, slot.key)
+    end
 end
 
 local function drop_slot(name, ticket)

@@ -39,7 +39,7 @@ local function need_tasks()
     for _, name in ipairs({ 'data', 'state', 'free', 'lined', 'held', 'order' }) do
         need('task:' .. name)
     end
-    for _, name in ipairs({ 'state', 'turn', 'asleep', 'passed', 'ahead' }) do
+    for _, name in ipairs({ 'state', 'turn', 'asleep', 'blocked', 'passed', 'ahead' }) do
         need('line:' .. name)
     end
     for _, name in ipairs({ 'state', 'held', 'until', 'returns' }) do
@@ -130,6 +130,15 @@ local function remove_dead(name, task)
     forget_task(name, task.run)
 end
 
+local function lay_dead(name, task, bytes)
+    call('HSET', at('dead:state'), name, cmsgpack.pack(task))
+    call('HSET', at('dead:data'), name, bytes)
+    call('ZADD', at('dead:order'), '0', dead_place(name, task))
+    if task.run ~= '' then
+        call('SADD', at(of_run(task.run, 'tasks')), name)
+    end
+end
+
 local function bury_task(name, task, reason)
     local bytes = call('HGET', at('task:data'), name)
     remove_task(name, task)
@@ -138,12 +147,7 @@ local function bury_task(name, task, reason)
         remove_dead(name, before)
     end
     task.owner, task['until'], task.reason, task.died = nil, nil, reason, now_text
-    call('HSET', at('dead:state'), name, cmsgpack.pack(task))
-    call('HSET', at('dead:data'), name, bytes)
-    call('ZADD', at('dead:order'), '0', dead_place(name, task))
-    if task.run ~= '' then
-        call('SADD', at(of_run(task.run, 'tasks')), name)
-    end
+    lay_dead(name, task, bytes)
 end
 
 -- Remove tasks of a run, living or dead: those whose id is in `ids`, or all.

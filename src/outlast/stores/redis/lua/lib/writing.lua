@@ -227,7 +227,11 @@ local function write(commit, tree)
     local still = rest(run, commit)
     set(run, 'revision', int(tonumber(run.revision) + 1))
     set(run, 'commit', commit.id)
-    run.dirty['updated'] = now_text
+    if run.updated ~= now_text then
+        call('ZREM', at('idx:updated'), sortable(run.updated) .. run.id)
+        set(run, 'updated', now_text)
+        call('ZADD', at('idx:updated'), '0', sortable(now_text) .. run.id)
+    end
     local undelivered = {}
     for _, send in each(commit.sends) do
         if send.to then

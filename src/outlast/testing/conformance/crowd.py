@@ -154,4 +154,17 @@ def _by_text(chance: random.Random) -> tuple[str, Meaning]:
     )
 
 
+def by_change(chance: random.Random, runs: list[Run]) -> tuple[str, Meaning]:
+    """A question about the last change, for which the store sets the time: relative to one of theirs."""
+    edge = chance.choice(runs).updated_at
+    return chance.choice(
+        [
+            (f"updated>{edge.isoformat()}", lambda run: run.updated_at > edge),
+            (f"updated>={edge.isoformat()}", lambda run: run.updated_at >= edge),
+            (f"updated<{edge.isoformat()}", lambda run: run.updated_at < edge),
+            (f"updated<={edge.isoformat()}", lambda run: run.updated_at <= edge),
+        ]
+    )
+
+
 SIMPLE = [_by_status, _by_workflow, _by_age, _by_attribute, _by_text]

@@ -1,0 +1,1 @@
+"""A shop with an API: FastAPI, SQLAlchemy, and orders that outlast the process."""

@@ -1,0 +1,1 @@
+"""Leaf packages: outlast in terms of what an application has already."""

@@ -1,0 +1,211 @@
+"""The SQLite store in the file of an engine of the user's.
+
+What the store does by itself goes through connections of its own to the file, set up as SQLite is safe:
+its log is folded only under the writer's lock. The engine's connections must not fold it in the middle of
+a commit, so that is switched off on each of them as it is taken from the pool. In a transaction of the
+user's, our functions run on its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection as SqlConnection
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
+from outlast.contrib.sqlalchemy.binding import (
+    AUTOCOMMIT,
+    Binding,
+    Transaction,
+    check_same_place,
+    unwrapped,
+)
+from outlast.contrib.sqlalchemy.sources import check_transaction, connection_of
+from outlast.contrib.sqlalchemy.transactions import ring_after, session_of, settle
+from outlast.errors import InvalidValue
+from outlast.model.projection import Projection
+from outlast.ports.clock import Clock
+from outlast.ports.store import Store
+from outlast.stores.sqlite import SqliteStore
+from outlast.stores.sqlite.borrowed import Borrow, BorrowedStore
+from outlast.stores.sqlite.connection import Connection, connect
+from outlast.stores.sqlite.database import MANY
+from outlast.stores.sqlite.lane import Work
+from outlast.stores.sqlite.prefix import PREFIX
+from outlast.stores.sqlite.projecting import install
+
+T = TypeVar("T")
+
+
+class SqlAlchemySqliteStore(SqliteStore):
+    """All that `SqliteStore` is, beside the tables of an application."""
+
+    def __init__(
+        self,
+        binding: Binding,
+        *,
+        prefix: str = PREFIX,
+        clock: Clock | None = None,
+        projection: Projection | None = None,
+    ) -> None:
+        path = binding.engine.url.database
+        if not path or path == ":memory:" or binding.engine.url.query:
+            raise InvalidValue(
+                f"{binding.where} is not a file: a SQLite store lives in one. Use sqlite:///app.db, "
+                "without options"
+            )
+        if not prefix:
+            raise InvalidValue("prefix='': in your file our tables need one, such as 'outlast_'")
+        super().__init__(
+            path,
+            prefix=prefix,
+            clock=clock,
+            connect=connect if binding.loops is not None else _opened_by(binding),
+        )
+        self.binding = binding
+        self._projection = projection
+        self.plain_transactions = binding.loops is None
+
+    async def open(self) -> None:
+        engine = self.binding.engine
+        if not event.contains(engine, "checkout", _leave_the_log):
+            event.listen(engine, "checkout", _leave_the_log)
+        await super().open()
+        if self._projection is not None:
+            projection, prefix = self._projection, self.database.prefix
+            try:
+                await self._session.write(
+                    lambda db: install(db, projection, prefix), rows=MANY, timeout=None
+                )
+            except BaseException:
+                await self.close()
+                raise
+
+    def on(self, connection: Transaction) -> BorrowedStore:  # type: ignore[override]
+        """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
+        and tasks are committed, or not, with your own data."""
+        check_transaction(connection)
+        ring_after(connection, self.notifier)
+        return _Borrowed(self, connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
+        await self.open()
+        async with session_of(self.binding) as session:
+            yield session, self.on(session)
+
+
+class _Borrowed(BorrowedStore):
+    def __init__(self, store: SqlAlchemySqliteStore, transaction: Transaction) -> None:
+        super().__init__(store, _borrow(store.binding, transaction))
+        self._transaction = transaction
+
+    async def settle(self) -> None:
+        await settle(self._transaction)
+
+
+def _borrow(binding: Binding, transaction: Transaction) -> Borrow:
+    lock = asyncio.Lock()
+
+    async def borrow(work: Work[T], /) -> T:
+        def run(connection: SqlConnection) -> T:
+            check_same_place(binding, connection.engine)
+            return work(_Driven(connection))
+
+        async with lock:
+            try:
+                if isinstance(transaction, AsyncSession):
+                    return await (await transaction.connection()).run_sync(run)
+                if isinstance(transaction, AsyncConnection):
+                    return await transaction.run_sync(run)
+                return await asyncio.to_thread(lambda: run(connection_of(transaction)))
+            except Exception as error:
+                found = unwrapped(error, binding.where)
+                if found is error:
+                    raise
+                raise found from error
+
+    return borrow
+
+
+class _Driven:
+    """A connection of SQLAlchemy's as our functions know one."""
+
+    def __init__(self, connection: SqlConnection) -> None:
+        self._connection = connection
+        self._begun = False
+
+    def execute(self, sql: str, parameters: Any = (), /) -> _Answer:
+        """Run one statement."""
+        self._begin()
+        return self._execute(sql, parameters or None)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> object:
+        """Run one statement for each set of parameters."""
+        self._begin()
+        rows = list(parameters)
+        return self._execute(sql, rows) if rows else None
+
+    def close(self) -> None:
+        """It is the user's."""
+
+    def _begin(self) -> None:
+        """Take the writer's lock before anything is read, as long as that can still be done."""
+        if self._begun:
+            return
+        self._begun = True
+        driver: Any = self._connection.connection.driver_connection
+        if driver.in_transaction:
+            return
+        if driver.isolation_level is None:
+            raise InvalidValue(AUTOCOMMIT)
+        self._execute("BEGIN IMMEDIATE", None)
+
+    def _execute(self, sql: str, parameters: Any) -> _Answer:
+        try:
+            result = self._connection.exec_driver_sql(sql, parameters)
+        except DBAPIError as error:
+            # Our functions know what the driver's own errors mean.
+            raise unwrapped(error, "the file") from error
+        return _Answer([tuple(row) for row in result] if result.returns_rows else [])
+
+
+class _Answer(list[Any]):
+    """The rows of one statement."""
+
+    def fetchall(self) -> list[Any]:
+        """All rows."""
+        return list(self)
+
+
+def _opened_by(binding: Binding) -> Any:
+    """Opens connections as the user's engine does, and keeps them: their listeners and their way to
+    connect hold for ours too."""
+
+    def opened(_: str) -> Connection:
+        lent = binding.engine.raw_connection()
+        driver: Any = lent.driver_connection
+        lent.detach()
+        if not isinstance(driver, sqlite3.Connection):
+            raise InvalidValue(f"the engine gives out a {type(driver).__name__}, not sqlite3's")
+        driver.isolation_level = None  # we say BEGIN IMMEDIATE ourselves
+        driver.execute("PRAGMA busy_timeout = 0").fetchall()  # who waits does so in our lane
+        driver.row_factory = None
+        return driver
+
+    return opened
+
+
+def _leave_the_log(driver: Any, record: Any, _: Any) -> None:
+    if record.info.get("outlast"):
+        return
+    cursor = driver.cursor()
+    cursor.execute("PRAGMA wal_autocheckpoint = 0")
+    cursor.close()
+    record.info["outlast"] = True

@@ -1,0 +1,48 @@
+"""A session of the user's from BEGIN to COMMIT, in a loop or in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session, scoped_session
+
+from outlast.contrib.sqlalchemy.binding import Binding
+from outlast.ports.notifier import Notifier
+
+
+@asynccontextmanager
+async def session_of(binding: Binding) -> AsyncIterator[Any]:
+    """A session that is committed at the end of the context, and rolled back if that is an error."""
+    session = binding.session()
+    if isinstance(session, AsyncSession):
+        async with session, session.begin():
+            yield session
+        return
+    try:
+        yield session
+        await asyncio.to_thread(session.commit)
+    except BaseException:
+        await asyncio.to_thread(session.rollback)
+        raise
+    finally:
+        await asyncio.to_thread(session.close)
+
+
+def ring_after(transaction: Any, notifier: Notifier) -> None:
+    """Let those who wait look again when a session has committed."""
+    session = transaction.sync_session if isinstance(transaction, AsyncSession) else transaction
+    if isinstance(session, (Session, scoped_session)):
+        event.listen(session, "after_commit", lambda _: notifier.ring(), once=True)
+
+
+async def settle(transaction: Any) -> None:
+    """Write what a session has gathered, so that what is wrong with it shows before the COMMIT."""
+    if isinstance(transaction, AsyncSession):
+        await transaction.flush()
+    elif isinstance(transaction, (Session, scoped_session)):
+        await asyncio.to_thread(transaction.flush)

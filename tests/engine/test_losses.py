@@ -1,0 +1,138 @@
+"""A lease that is lost is no death: the process lives, says so, and its steps are tried again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST
+from outlast.errors import RunFailed, TryAgain
+from outlast.model import Claim
+from outlast.model.payloads import StepLost, StepStarted, payload_of
+from outlast.ports import Store
+from outlast.stores.memory import MemoryStore
+from outlast.testing import VirtualClock, app
+from outlast.testing import sleep as takes
+
+LEASE = 30.0
+tries: list[int] = []
+
+
+class Shaky(MemoryStore):
+    """A store that cannot be reached for renewals while a step is tried for the first `bad` times."""
+
+    bad = 0
+
+    async def renew(self, claims: Any, ttl: float, **options: Any) -> list[Claim | None]:
+        if len(tries) <= self.bad:
+            raise TryAgain("the network is down")
+        return await super().renew(claims, ttl, **options)
+
+
+@outlast.step
+async def here() -> str:
+    tries.append(outlast.step_info().attempt)
+    await takes(10 * LEASE)
+    return "done"
+
+
+@outlast.step(queue="far")
+async def elsewhere() -> str:
+    tries.append(outlast.step_info().attempt)
+    await takes(10 * LEASE)
+    return "done"
+
+
+@outlast.step(at_most_once=True)
+async def once() -> str:
+    tries.append(outlast.step_info().attempt)
+    await takes(10 * LEASE)
+    return "done"
+
+
+@outlast.workflow
+async def works_here() -> str:
+    return await here()
+
+
+@outlast.workflow
+async def works_elsewhere() -> str:
+    return await elsewhere()
+
+
+@outlast.workflow
+async def works_once() -> str:
+    return await once()
+
+
+@pytest.fixture
+def store() -> Shaky:
+    tries.clear()
+    return Shaky(clock=VirtualClock())
+
+
+def opened(store: Shaky) -> Any:
+    """An app on it that runs all of the above."""
+    workflows = (works_here, works_elsewhere, works_once)
+    clock = store.clock
+    assert isinstance(clock, VirtualClock)
+    return app(*workflows, steps=[elsewhere], store=store, clock=clock, lease=LEASE)
+
+
+async def told(store: Store) -> tuple[list[int], list[int]]:
+    """Which attempts were begun, and which were lost, by the history."""
+    payloads = [payload_of(event) for event in await store.history("r")]
+    return (
+        [one.attempt for one in payloads if isinstance(one, StepStarted)],
+        [one.attempt for one in payloads if isinstance(one, StepLost)],
+    )
+
+
+@pytest.mark.proves("I10", "I4")
+async def test_a_step_survives_more_lost_leases_than_deaths(store: Shaky) -> None:
+    """Each loss is told by the process that lives, and is on record beside the attempt."""
+    store.bad = MAX_INTERRUPTIONS + 2
+    async with opened(store) as virtual:
+        run = await virtual.start(works_here, id="r")
+        assert await run.result() == "done"
+    begun, lost = await told(store)
+    assert begun == tries == list(range(1, store.bad + 2))
+    assert lost == begun[:-1]
+
+
+@pytest.mark.proves("I10", "I4")
+async def test_a_queued_step_survives_more_lost_leases_than_deaths(store: Shaky) -> None:
+    """Its task is given up after so many deliveries, but not the step: it gets another task."""
+    store.bad = MAX_INTERRUPTIONS + 2
+    async with opened(store) as virtual:
+        run = await virtual.start(works_elsewhere, id="r")
+        assert await run.result() == "done"
+    begun, lost = await told(store)
+    assert begun == [1, 2]
+    assert tries == [1, 1, 1, 2, 2, 2]
+    assert lost == [1, 1, 1, 2, 2]
+
+
+@pytest.mark.proves("I10")
+@pytest.mark.parametrize("workflow", [works_here, works_elsewhere])
+async def test_a_step_that_always_loses_its_lease_ends(store: Shaky, workflow: Any) -> None:
+    """One that holds the interpreter for longer than a lease must not be tried for ever."""
+    store.bad = 10_000
+    async with opened(store) as virtual:
+        run = await virtual.start(workflow, id="r")
+        with pytest.raises(RunFailed, match="process died"):
+            await run.result()
+    assert MAX_LOST < len(tries) <= MAX_LOST + 2 * MAX_INTERRUPTIONS
+
+
+@pytest.mark.proves("I10")
+async def test_what_must_not_be_repeated_is_not_even_so(store: Shaky) -> None:
+    """A lost lease leaves open whether it has acted."""
+    store.bad = 1
+    async with opened(store) as virtual:
+        run = await virtual.start(works_once, id="r")
+        with pytest.raises(RunFailed):
+            await run.result()
+    assert tries == [1]
