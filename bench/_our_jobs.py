@@ -5,15 +5,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 import outlast
-from bench._pg_rivals import Jobs
-from bench._table import made_ready
+from bench._arena import made_ready
 from outlast.model import Delivery, Task
 from outlast.ports import Queue, Store
+
+
+class Jobs(NamedTuple):
+    """Seconds to enqueue so many jobs, and to do them."""
+
+    enqueue: float
+    work: float
+
 
 TOGETHER = 100
 """Jobs that are added, taken and under way at once."""

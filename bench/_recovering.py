@@ -3,8 +3,8 @@
     python -m bench._recovering begin|resume PLACE LEDGER COUNT LEASE
 
 `begin` starts COUNT of them and lives until it is killed, `resume` opens the same store and ends when
-all are done. PLACE is a file or the URL of a database. Each step writes a line to LEDGER when its
-body begins.
+all are done. PLACE is where the store is. Each step writes a line to LEDGER when its
+body begins; LEDGER.started is there when all are started.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 import outlast
-from outlast.ports import Store
-from outlast.stores.postgres import PostgresStore
-from outlast.stores.sqlite import SqliteStore
+from bench._stores import store_at
 
 STEPS = 10
 TAKES = 0.02
@@ -43,11 +42,14 @@ async def ten_steps() -> int:
 
 async def main(how: str, place: str, count: int, lease: float) -> None:
     """Begin, or see that all come to their end."""
-    store: Store = PostgresStore(place) if place.startswith("postgresql:") else SqliteStore(place)
-    async with store, outlast.App(store, workflows=[ten_steps], lease=lease) as app:
+    async with (
+        store_at(place) as store,
+        outlast.App(store, workflows=[ten_steps], lease=lease) as app,
+    ):
         ids = [f"wf-{number}" for number in range(count)]
         if how == "begin":
             await asyncio.gather(*(app.start(ten_steps, id=id) for id in ids))
+            Path(f"{sys.argv[3]}.started").touch()  # noqa: ASYNC240 - all may wait for it
         results = await asyncio.gather(*(app.result(id) for id in ids))
         if results != [STEPS] * count:
             raise AssertionError("a wrong result")

@@ -1,9 +1,11 @@
-"""How much memory runs hold that sleep. In a process of its own, so that nothing that others have
-left behind is used again and makes it look small:
+"""Runs that sleep, in a process of its own, so that nothing that others have left behind is used again
+and makes its memory look small:
 
-    python -m bench._sleepers FOLDER COUNT
+    python -m bench._sleepers PLACE COUNT IDLE
 
-Prints one JSON object: bytes of memory before and after, and the seconds it took.
+Puts COUNT runs to sleep until one moment, far enough away that all sleep by then; looks for IDLE seconds
+how often the store is asked while nothing happens; and waits until all have ended after that moment.
+Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -11,16 +13,32 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sqlite3
 import sys
 import time
-from pathlib import Path
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+from redis.asyncio import Redis
 
 import outlast
-from bench._machine import resident
+from bench._arena import resident
+from bench._stores import settings_of, store_at
+from bench.peers._clock import wait_for_the_word
+from outlast.ports import Store
 from outlast.stores.sqlite import SqliteStore
 
 AT_ONCE = 200
-FIRST = 1_000  # started before the first look: code, caches and connections are there by then
+FIRST = 500
+"""Put to sleep before the first look: code, caches and connections are there by then."""
+
+SPARE = 1.5
+"""Times what it seems to take until all sleep, and seconds more, before they wake."""
+
+awake = 0
+over: asyncio.Event
 
 
 @outlast.step
@@ -30,35 +48,98 @@ async def prepare(number: int) -> int:
 
 
 @outlast.workflow
-async def sleeper(number: int) -> int:
+async def sleeper(moment: datetime) -> None:
     """A step, and a long sleep."""
-    await prepare(number)
-    await outlast.sleep(days=30)
-    return number
+    global awake
+    await prepare(1)
+    await outlast.sleep_until(moment)
+    awake -= 1
+    if awake == 0:
+        over.set()
 
 
-async def main(folder: Path, count: int) -> None:
-    """Put so many runs to sleep."""
+async def main(place: str, count: int, idle: int) -> None:
+    """Measure."""
+    global awake, over
+    wait_for_the_word()
+    awake, over, statements = count, asyncio.Event(), [0]
     async with (
-        SqliteStore(folder / "sleepers.db") as store,
+        _counted(place, statements) as store,
         outlast.App(store, workflows=[sleeper]) as app,
     ):
-        await _start(app, FIRST)
+        begun = time.perf_counter()
+        await _start(app, FIRST, datetime.now(UTC) + timedelta(days=30))
+        each = (time.perf_counter() - begun) / FIRST
+        moment = datetime.now(UTC) + timedelta(seconds=SPARE * each * count + idle + SPARE)
         gc.collect()
         before, begun = resident(), time.perf_counter()
-        await _start(app, count)
-        seconds = time.perf_counter() - begun
+        await _start(app, count, moment)
+        slept = time.perf_counter() - begun
         gc.collect()
-        print(json.dumps({"before": before, "after": resident(), "seconds": seconds}))
+        after = resident()
+        asked = _asked(place, statements)
+        at_first = await asked()
+        await asyncio.sleep(idle)
+        queries = (await asked() - at_first) / idle
+        await asyncio.sleep(max((moment - datetime.now(UTC)).total_seconds(), 0))
+        begun = time.perf_counter()
+        await over.wait()
+        await app._engine.settled()  # noqa: SLF001 - the last commits too
+        woke = time.perf_counter() - begun
+        found = {"memory": after - before, "slept": slept, "queries": queries, "woke": woke}
+        print(json.dumps({**found, "count": count, "settings": settings_of(store)}))
 
 
-async def _start(app: outlast.App, count: int) -> None:
+async def _start(app: outlast.App, count: int, moment: datetime) -> None:
     """Start runs, a few at a time, and wait until these sleep and have left memory."""
     for first in range(0, count, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, count))
-        await asyncio.gather(*(app.start(sleeper, number) for number in numbers))
+        await asyncio.gather(*(app.start(sleeper, moment) for _ in numbers))
         await app._engine.settled()  # noqa: SLF001
 
 
+# -- how often the store is asked -----------------------------------------------------------------
+
+
+def _counted(place: str, statements: list[int]) -> Store:
+    """The store; SQLite's statements are counted here, the servers count what they are asked."""
+    if not place.startswith("sqlite:"):
+        return store_at(place)
+
+    class Counted(sqlite3.Connection):
+        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+            statements[0] += 1
+            return super().execute(sql, *parameters)
+
+    def connect(path: str) -> Counted:
+        return sqlite3.connect(
+            path, timeout=0, isolation_level=None, check_same_thread=False, factory=Counted
+        )
+
+    return SqliteStore(place.removeprefix("sqlite:///"), connect=connect)
+
+
+def _asked(place: str, statements: list[int]) -> Callable[[], Awaitable[int]]:
+    async def of_sqlite() -> int:
+        return statements[0]
+
+    async def of_postgres() -> int:
+        server = await asyncpg.connect(place.rpartition("/")[0] + "/postgres")
+        try:
+            name = place.rpartition("/")[2]
+            sql = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1"
+            return int(await server.fetchval(sql, name))
+        finally:
+            await server.close()
+
+    async def of_redis() -> int:
+        async with Redis.from_url(place.partition("#")[0]) as server:
+            return int((await server.info("stats"))["total_commands_processed"])
+
+    if place.startswith("sqlite:"):
+        return of_sqlite
+    return of_postgres if place.startswith("postgresql:") else of_redis
+
+
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

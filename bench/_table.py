@@ -1,85 +1,129 @@
-"""A table of measurements: each line with its median and range, what it stands against, its aim."""
+"""What was measured: contests of several contestants, round by round, for people and for programs.
+
+A *contest* is one figure (steps a second, milliseconds, bytes) of several contestants. Ours is the
+first entry; each of the others has a ratio against it, *how many times better outlast is*, taken
+within each round, since rounds alternate between the contestants and a slow moment of the machine
+hits all. Below 1 the other is better. Where all entries are ours and the question is how a figure
+*grows*, the ratio is the other way round: how many times the first entry's figure each one has.
+"""
 
 from __future__ import annotations
 
-import gc
 import statistics
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from math import inf
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 
-class Line(NamedTuple):
-    """One line of the table. `aim` is what the ratio must reach, None if nothing was asked; a value
-    of `enough` will do as well. With `at_most` both are limits from above. `note` says under which
-    settings it was measured."""
+class Entry(NamedTuple):
+    """One contestant: a value for each round, and how durable it was meanwhile."""
+
+    who: str
+    values: list[float]
+    settings: str = ""
+
+
+class Aim(NamedTuple):
+    """What was asked for: a ratio `against` another contestant, or a value if that is empty."""
+
+    wanted: float
+    against: str = ""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One figure of several contestants. `less` says that less is better, `grows` that the entries
+    are ours in several sizes."""
 
     name: str
     unit: str
-    values: list[float]
-    against: list[float] | None = None
-    what: str = ""
-    aim: float | None = None
-    enough: float | None = None
-    at_most: bool = False
-    note: str = ""
+    entries: list[Entry]
+    less: bool = False
+    aims: list[Aim] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Who could not take part, and why."""
+    grows: bool = False
 
-    @property
-    def ratios(self) -> list[float]:
-        """Ours in terms of theirs, round by round."""
-        return [
-            ours / theirs for ours, theirs in zip(self.values, self.against or [], strict=False)
-        ]
+    def compares(self, entry: Entry) -> bool:
+        """Whether an entry is set against the first: others are, and ours in several sizes."""
+        return entry is not self.entries[0] and (self.grows or not entry.who.startswith("outlast"))
 
-    @property
-    def reached(self) -> bool | None:
-        """Whether the aim was reached; None if there is none."""
-        if self.aim is None and self.enough is None:
-            return None
-        sign = -1 if self.at_most else 1
-        value, ratio = sign * statistics.median(self.values), -inf
-        if self.against:
-            ratio = sign * statistics.median(self.ratios)
-        enough = self.enough is not None and value >= sign * self.enough
-        return enough or (self.aim is not None and ratio >= sign * self.aim)
+    def ratios(self, other: Entry) -> list[float]:
+        """How many times better ours is than another, round by round; or how many times the first
+        another is, if it grows."""
+        pairs = zip(self.entries[0].values, other.values, strict=False)
+        return [_over(b, a) if self.less or self.grows else _over(a, b) for a, b in pairs]
 
-
-def in_words(line: Line) -> str:
-    """The line for people."""
-    text = f"{line.name:60} {spread(line.values):>28} {line.unit}"
-    if line.against:
-        text += f"   {line.what} {spread(line.against)}   ratio {spread(line.ratios)}"
-    if line.reached is not None:
-        told = "at most " if line.at_most else ""
-        told += f"{line.enough if line.aim is None else line.aim:,.4g}"
-        text += f" (aim {told}: {'reached' if line.reached else 'MISSED'})"
-    return f"{text}   [{line.note}]" if line.note else text
+    def reached(self, aim: Aim) -> bool | None:
+        """Whether an aim was reached; None if the one it is against did not take part."""
+        if not aim.against:
+            value = statistics.median(self.entries[0].values)
+            return value <= aim.wanted if self.less else value >= aim.wanted
+        for entry in self.entries[1:]:
+            if entry.who == aim.against:
+                ratio = statistics.median(self.ratios(entry))
+                return ratio <= aim.wanted if self.grows and self.less else ratio >= aim.wanted
+        return None
 
 
-def as_json(line: Line) -> dict[str, object]:
-    """The line for programs."""
-    found = {
-        "value": statistics.median(line.values),
-        "unit": line.unit,
-        "against": statistics.median(line.against) if line.against else None,
-        "ratio": statistics.median(line.ratios) if line.against else None,
+def _over(a: float, b: float) -> float:
+    return a / b if b else float("inf") if a else 1.0
+
+
+def in_words(contest: Contest) -> str:
+    """The contest for people."""
+    lines = [f"{contest.name} [{contest.unit}{', less is better' if contest.less else ''}]"]
+    aims = {aim.against: aim for aim in contest.aims}
+    for number, entry in enumerate(contest.entries):
+        text = f"  {entry.who:34} {spread(entry.values):>28}"
+        if contest.compares(entry):
+            what = "the first" if contest.grows else "outlast"
+            text += f"   {what} × {spread(contest.ratios(entry)):22}"
+        aim = aims.pop(entry.who if number else "", None)
+        if aim is not None:
+            told = "reached" if contest.reached(aim) else "MISSED"
+            bound = "at most " if contest.less and (contest.grows or not aim.against) else ""
+            text += f" (aim {bound}{aim.wanted:,g}: {told})"
+        lines.append(f"{text}   [{entry.settings}]" if entry.settings else text)
+    lines += [f"  {who:34} not measured: {why}" for who, why in contest.left_out.items()]
+    return "\n".join(lines)
+
+
+def as_json(contest: Contest) -> dict[str, Any]:
+    """The contest for programs: bench/_page.py and bench/_plot.py read it."""
+    return {
+        "name": contest.name,
+        "unit": contest.unit,
+        "less": contest.less,
+        "grows": contest.grows,
+        "entries": [
+            {
+                "who": entry.who,
+                **_figures("value", entry.values),
+                **(_figures("ratio", contest.ratios(entry)) if contest.compares(entry) else {}),
+                "settings": entry.settings,
+            }
+            for entry in contest.entries
+        ],
+        "aims": [
+            {"against": aim.against, "wanted": aim.wanted, "reached": contest.reached(aim)}
+            for aim in contest.aims
+        ],
+        "left_out": contest.left_out,
     }
-    return {**found, "settings": line.note} if line.note else found
+
+
+def _figures(name: str, values: Sequence[float]) -> dict[str, float]:
+    found = {"": statistics.median(values), "_low": min(values), "_high": max(values)}
+    return {f"{name}{part}": value for part, value in found.items()}
 
 
 def spread(values: Sequence[float]) -> str:
     """Median and range."""
-    median = statistics.median(values)
+    return in_range(statistics.median(values), min(values), max(values), many=len(values) > 1)
+
+
+def in_range(median: float, low: float, high: float, *, many: bool = True) -> str:
+    """A figure with its range, with as many digits as it deserves."""
     form = ",.0f" if median >= 100 else ".1f" if median >= 10 else ".2f"
-    low, high = min(values), max(values)
-    return f"{median:{form}}" + (f" ({low:{form}}–{high:{form}})" if len(values) > 1 else "")
-
-
-@contextmanager
-def made_ready() -> Iterator[None]:
-    """What was made before is not for the garbage collector to walk over while the clock runs."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+    return f"{median:{form}}" + (f" ({low:{form}}–{high:{form}})" if many else "")

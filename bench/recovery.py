@@ -1,45 +1,42 @@
-"""What a crash costs: workflows in flight, `kill -9` half way, and how it goes on, next to DBOS.
+"""What a crash costs: workflows in flight, `kill -9` half way, and how it goes on.
 
-500 ten-step workflows are under way in one process; a step takes 20 ms. When half of all steps have
-begun, the process is killed, and another is started on the same data at once. Shown are the seconds
+500 ten-step workflows are under way in one process; a step takes 20 ms. When all are started and half of
+their steps have begun, the process is killed, and another is started on the same data at once. Shown are the seconds
 from the kill until all workflows are done, and how many steps were begun more than once: those that
-were running may be, others never. On SQLite and PostgreSQL, in rounds that alternate.
+were running may be, others never.
 
-Ours wait until nobody can hold the runs any more: PostgreSQL tells that their owner is gone, on SQLite
+Ours wait until nobody can hold the runs any more: PostgreSQL tells that their owner is gone, elsewhere
 their lease (`--lease`, 5 s) has to end. DBOS takes up what its own executor id has left, without asking
-whether that still lives.
+whether that still lives. Absurd waits for the end of a claim of the same length. Of Restate the process
+with the steps is killed, and its server, which knows of it, stays.
 
-    ./dev bench recovery [--rounds 3] [--only sqlite] [--workflows 500] [--lease 5] [--json FILE]
-
-DBOS is installed from PyPI into an environment of its own under .cache/ (bench/_rival.py).
+    ./dev bench recovery [--rounds 2] [--workflows 500] [--lease 5] [--alone] [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
-import os
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from bench._machine import load
-from bench._pg_rivals import Server
-from bench._recovering import STEPS
-from bench._rival import REQUIREMENTS, ROOT, environment
-from bench._table import Line, as_json, in_words
-from tools.serving.postgres import Cluster
+from bench._arena import Arena, Size, compete
+from bench._peers import ROOT, PeerMissing, environment_for, ours, theirs
+from bench._restate import restate, start_handler
+from bench._table import Aim, Contest, Entry
+from bench.peers._clock import STEPS
+from bench.peers.restate_steps import call, idle
 
-CACHE = ROOT / ".cache" / "bench"
-PARTS = ("sqlite", "postgres")
-PATIENCE = 600.0
+PATIENCE = 300.0
 LOOK = 0.01
+PEERS = {"SQLite": ["DBOS"], "PostgreSQL": ["DBOS", "Absurd"], "Redis": list[str]()}
+NEEDED = 2.0
+"""Seconds beyond the lease, where one has to end."""
 
 
 class Crash(NamedTuple):
@@ -53,122 +50,179 @@ class Crash(NamedTuple):
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print a table, write JSON if asked."""
-    parser = argparse.ArgumentParser(prog="./dev bench recovery")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=PARTS, action="append", help="leave the rest out")
-    parser.add_argument("--workflows", type=int, default=500)
-    parser.add_argument("--lease", type=float, default=5.0)
-    options = parser.parse_args(argv)
-    print(f"load of the machine: {load()}; below 1, or the figures say little")
-    CACHE.mkdir(parents=True, exist_ok=True)  # not /tmp, which may be memory
-    lines: list[Line] = []
-    for part in options.only or PARTS:
-        with tempfile.TemporaryDirectory(dir=CACHE) as name:
-            found = _measure(part, Path(name), options)
-        for line in found:
-            print(in_words(line), flush=True)
-        lines += found
-    print(f"load of the machine: {load()}")
-    if options.json:
-        results = {line.name: as_json(line) for line in lines}
-        options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    return 0
+    """Measure."""
+    sizes = {
+        "workflows": Size(500, 500, "workflows in flight"),
+        "lease": Size(5, 5, "seconds that a claim lasts"),
+    }
+    return compete(__name__, argv, {"crash": crashes}, rounds=2, sizes=sizes)
 
 
-def _measure(part: str, folder: Path, options: argparse.Namespace) -> list[Line]:
-    count: int = options.workflows
-    cluster, server = None, None
-    if part == "postgres":
-        folder.chmod(0o755)  # PostgreSQL refuses to run as root, and has to reach its own folder
-        cluster = Cluster(folder)
-        server = Server(cluster.url, folder, "recovery")
-    dbos = environment("dbos", REQUIREMENTS)
-    found: dict[str, list[Crash]] = {"ours": [], "DBOS": []}
-    try:
-        for number in range(options.rounds):
-            for name, crashes in found.items():
-                place = str(folder / f"{name}-{number}.db")
-                if server is not None:
-                    place = asyncio.run(server.database())
-                ledger = folder / f"{name}-{number}.steps"
-                command = [sys.executable, "-m", "bench._recovering"]
-                extra = [str(options.lease)]
-                if name == "DBOS":
-                    command, extra = [str(dbos), str(ROOT / "bench/_dbos_recovering.py")], []
-                crashes.append(_crash(command, place, ledger, count, extra))
-    finally:
-        if cluster is not None:
-            cluster.stop()
-    note = f"{count} workflows of {STEPS} steps, lease of {options.lease:g} s"
+def crashes(arena: Arena) -> list[Contest]:
+    """All in turn; shown by store, with Restate, which has its own, next to each."""
+    contestants: dict[str, Callable[[], Crash]] = {}
+    for store, peers in PEERS.items():
+        contestants[f"outlast, {store}"] = partial(_ours, arena, store)
+        for peer in peers if not arena.alone else ():
+            contestants[f"{peer}, {store}"] = partial(_theirs, arena, store, peer)
+    if not arena.alone:
+        contestants["Restate"] = partial(_restate, arena)
+    found, left_out = arena.alternate(contestants)
+    contests = []
+    for store, peers in PEERS.items():
+        names = [f"outlast, {store}", *(f"{peer}, {store}" for peer in peers), "Restate"]
+        missing = {who: left_out[who] for who in names if who in left_out}
+        rounds = {who: found[who] for who in names if who in found}
+        contests += _contests(arena, store, rounds, missing)
+    return contests
+
+
+def _contests(
+    arena: Arena, store: str, rounds: dict[str, list[Crash]], missing: dict[str, str]
+) -> list[Contest]:
+    lease, count = arena.size("lease"), arena.size("workflows")
+    is_told = store == "PostgreSQL"
+    settings = {
+        f"outlast, {store}": f"lease of {lease} s"
+        + (", not waited for: PostgreSQL tells who is gone" if is_told else ""),
+        f"Absurd, {store}": f"claim of {lease} s",
+        "Restate": "its server stays",
+    }
+
+    def entries(value: Callable[[Crash], float]) -> list[Entry]:
+        return [
+            Entry(who, [value(one) for one in crashes], settings[who])
+            for who, crashes in rounds.items()
+        ]
+
+    for who, crashes in rounds.items():
+        told = ", ".join(f"{one.without_reason} of {one.repeated}" for one in crashes)
+        running = max(one.running for one in crashes)
+        note = f"at most {running} were running; begun again though not running: {told}"
+        settings[who] = f"{settings.get(who, 'its own executor id')}; {note}"
+    name = f"{count} workflows, kill -9, {store}"
+    soon, few = [Aim(NEEDED + (0 if is_told else lease))], [Aim(float(count))]
+    seconds, repeated = entries(lambda one: one.seconds), entries(lambda one: float(one.repeated))
     return [
-        Line(
-            f"from kill -9 to the end of all, {part}, against DBOS",
-            "s",
-            [one.seconds for one in found["ours"]],
-            [one.seconds for one in found["DBOS"]],
-            "DBOS",
-            at_most=True,
-            note=note,
-        ),
-        Line(
-            f"steps begun again, {part}, against DBOS",
-            "steps",
-            [float(one.repeated) for one in found["ours"]],
-            [float(one.repeated) or 1.0 for one in found["DBOS"]],
-            "DBOS",
-            enough=float(count),
-            at_most=True,
-            note=f"{note}; {_running(found)}",
-        ),
+        Contest(f"{name}: until all are done", "s", seconds, True, soon, missing),
+        Contest(f"{name}: steps begun again", "steps", repeated, True, few, missing),
     ]
 
 
-def _running(found: dict[str, list[Crash]]) -> str:
-    """How many steps were running at the kill, and how many were begun again that were not."""
-    told = [
-        f"{name}: {one.running} were running, {one.without_reason} others were begun again"
-        for name, crashes in found.items()
-        for one in crashes
-    ]
-    return "; ".join(told)
+def _ours(arena: Arena, store: str) -> Crash:
+    return _crash(arena, arena.place(store), partial(ours, "bench._recovering"))
 
 
-def _crash(command: list[str], place: str, ledger: Path, count: int, extra: list[str]) -> Crash:
+def _theirs(arena: Arena, store: str, peer: str) -> Crash:
+    name = peer.lower()
+    place = arena.place(store).removeprefix("sqlite:///")
+    return _crash(arena, place, partial(theirs, name, f"{name}_recovering"))
+
+
+def _crash(arena: Arena, place: str, program: Callable[..., list[str]]) -> Crash:
     """One life that is killed, and one that goes on."""
-    ledger.touch()
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    if command[0] == sys.executable:
-        env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    count, ledger = arena.size("workflows"), _ledger(arena)
+
+    errors = ledger.with_suffix(".errors")
 
     def life(how: str) -> subprocess.Popen[bytes]:
-        args = [*command, how, place, str(ledger), str(count), *extra]
-        return subprocess.Popen(args, env=env, cwd=ROOT, stdout=subprocess.DEVNULL)
+        args = program(how, place, str(ledger), str(count), str(arena.size("lease")))
+        env = environment_for(args[0])
+        with errors.open("wb") as said:
+            return subprocess.Popen(args, env=env, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=said)
 
-    first, pause = life("begin"), threading.Event()
-    deadline = time.monotonic() + PATIENCE
-    while _lines(ledger) < count * STEPS // 2:
-        if first.poll() is not None or time.monotonic() > deadline:
-            raise AssertionError("it ended before it was killed")
-        pause.wait(LOOK)
-    first.kill()
+    started = Path(f"{ledger}.started")
+    first = life("begin")
+    try:
+        _wait_until_half(ledger, count, lambda: first.poll() is not None)
+        while not started.exists() and first.poll() is None:
+            threading.Event().wait(LOOK)
+    finally:
+        first.kill()
+        ended = first.wait()
+    if not started.exists() or ended == 0:
+        raise PeerMissing(f"it ended before it could be killed: {_last_line(errors)}")
+    last = _last(ledger)
     killed = time.perf_counter()
-    first.wait()
-    last = dict(line.split() for line in ledger.read_text(encoding="utf-8").splitlines())
     second = life("resume")
-    if second.wait(PATIENCE) != 0:
-        raise AssertionError("what was left was not brought to its end")
-    seconds = time.perf_counter() - killed
+    try:
+        if second.wait(PATIENCE) != 0:
+            raise PeerMissing(f"what was left was not brought to its end: {_last_line(errors)}")
+    except subprocess.TimeoutExpired as late:
+        raise PeerMissing(f"what was left took more than {PATIENCE:.0f} s") from late
+    finally:
+        second.kill()
+        second.wait()
+    return _counted(ledger, count, time.perf_counter() - killed, last)
+
+
+def _restate(arena: Arena) -> Crash:
+    """The server stays; the handler is killed, and another one listens where it did."""
+    count, ledger = arena.size("workflows"), _ledger(arena)
+    problems: list[BaseException] = []
+
+    async def calls(ingress: str) -> None:
+        found = await asyncio.gather(*(call(ingress, "/Ten/ten_steps", b"0") for _ in range(count)))
+        if {int(one) for one in found} != {STEPS}:
+            raise AssertionError("a wrong result")
+
+    def client(ingress: str) -> None:
+        try:
+            asyncio.run(calls(ingress))
+        except BaseException as problem:  # noqa: BLE001 - told in the other thread
+            problems.append(problem)
+
+    idle.clear()  # connections of an earlier round
+    with restate(arena.folder, ledger) as (server, handler):
+        thread = threading.Thread(target=client, args=[server.ingress], daemon=True)
+        thread.start()
+        _wait_until_half(ledger, count, lambda: not thread.is_alive())
+        if problems or not thread.is_alive():
+            raise PeerMissing(f"it ended before it could be killed: {problems}")
+        handler.kill()
+        last = _last(ledger)
+        killed = time.perf_counter()
+        other = start_handler(arena.folder, server.handler_port, ledger)
+        try:
+            thread.join(PATIENCE)
+            seconds = time.perf_counter() - killed
+        finally:
+            other.kill()
+        if thread.is_alive() or problems:
+            raise PeerMissing(f"not all came to their end: {problems}")
+    return _counted(ledger, count, seconds, last)
+
+
+def _last_line(errors: Path) -> str:
+    said = errors.read_text(errors="replace").strip().splitlines()
+    return said[-1] if said else "it said nothing"
+
+
+def _ledger(arena: Arena) -> Path:
+    ledger = arena.folder / f"{time.time_ns():x}.steps"
+    ledger.touch()
+    return ledger
+
+
+def _wait_until_half(ledger: Path, count: int, is_over: Callable[[], bool]) -> None:
+    pause, deadline = threading.Event(), time.monotonic() + PATIENCE
+    while ledger.read_bytes().count(b"\n") < count * STEPS // 2:
+        if is_over() or time.monotonic() > deadline:
+            return  # the one who waits finds out why
+        pause.wait(LOOK)
+
+
+def _last(ledger: Path) -> dict[str, str]:
+    """The last step that each workflow had begun."""
+    return dict(line.split() for line in ledger.read_text(encoding="utf-8").splitlines())
+
+
+def _counted(ledger: Path, count: int, seconds: float, last: dict[str, str]) -> Crash:
     begun = Counter(ledger.read_text(encoding="utf-8").splitlines())
     if len(begun) != count * STEPS:
-        raise AssertionError(f"{len(begun)} of {count * STEPS} steps were done")
+        raise PeerMissing(f"{len(begun)} of {count * STEPS} steps were done")
     again = {line: times - 1 for line, times in begun.items() if times > 1}
     idle = sum(
         times for line, times in again.items() if last.get(line.split()[0]) != line.split()[1]
     )
     return Crash(seconds, len(last), sum(again.values()), idle)
-
-
-def _lines(ledger: Path) -> int:
-    return ledger.read_bytes().count(b"\n")

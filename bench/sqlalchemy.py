@@ -4,35 +4,32 @@ Ten-step workflows, a hundred at once and one at a time; on PostgreSQL by asyncp
 and by psycopg in threads, each also with the projection, and in a SQLite file. Rounds alternate between
 the contestants, and a ratio is taken within each round. Aim: at least a third of the plain store's pace.
 
-    ./dev bench sqlalchemy [--rounds 3] [--json FILE]
+    ./dev bench sqlalchemy [--rounds 3] [--at-once 100] [--json FILE] [--plot FOLDER]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
-import tempfile
 import time
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sqlalchemy import MetaData, create_engine, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 import outlast
-from bench._machine import load
-from bench._pg_rivals import Server
-from bench._table import Line, as_json, in_words, made_ready
-from bench._ten import ALONE, AT_ONCE, STEPS, ten_steps, timed
+from bench._arena import Arena, Size, compete, made_ready
+from bench._our_steps import ten_steps
+from bench._stores import store_at
+from bench._table import Aim, Contest, Entry
+from bench.peers._clock import STEPS
 from outlast.contrib.sqlalchemy import make_tables, store_of
 from outlast.ports.store import Store
-from outlast.stores.postgres import PostgresStore
-from outlast.stores.sqlite import SqliteStore
-from tools.serving.postgres import Cluster
 
-CACHE = Path(__file__).parents[1] / ".cache" / "bench"
-AIM = 1 / 3
+AIM = 3.0
+"""Times the plain store may be faster."""
+
 DRIVERS: dict[str, tuple[str, Any, bool]] = {
     "PostgreSQL, asyncpg": ("postgresql+asyncpg", create_async_engine, False),
     "PostgreSQL, psycopg": ("postgresql+psycopg", create_async_engine, False),
@@ -44,65 +41,52 @@ DRIVERS: dict[str, tuple[str, Any, bool]] = {
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print a table, write JSON if asked."""
-    parser = argparse.ArgumentParser(prog="./dev bench sqlalchemy")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args(argv)
-    print(f"load of the machine: {load()}; below 1, or the figures say little")
-    CACHE.mkdir(parents=True, exist_ok=True)  # not /tmp, which may be memory
-    with tempfile.TemporaryDirectory(dir=CACHE) as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # PostgreSQL refuses to run as root, and has to reach its own folder
-        cluster = Cluster(folder)
-        try:
-            server = Server(cluster.url, folder, "sqlalchemy")
-            lines = asyncio.run(_measure(server, folder, options.rounds))
-        finally:
-            cluster.stop()
-    for line in lines:
-        print(in_words(line), flush=True)
-    print(f"load of the machine: {load()}")
-    if options.json:
-        results = {line.name: as_json(line) for line in lines}
-        options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    return 0
+    """Measure."""
+    sizes = {
+        "at_once": Size(100, 100, "workflows at once"),
+        "one_by_one": Size(20, 100, "workflows one at a time"),
+    }
+    return compete(__name__, argv, {"steps": steps}, rounds=3, sizes=sizes)
 
 
-async def _measure(server: Server, folder: Path, rounds: int) -> list[Line]:
-    found: dict[tuple[str, str], list[float]] = {}
-    plain: dict[tuple[str, str], list[float]] = {}
-    for number in range(rounds):
-        for how in ("together", "alone"):
-            for base in ("PostgreSQL", "SQLite"):
-                store: Store = (
-                    PostgresStore(await server.database())
-                    if base == "PostgreSQL"
-                    else SqliteStore(folder / f"{number}{how}.db")
-                )
-                plain.setdefault((base, how), []).append(await _pace(store, how))
-            for name, (driver, make, projected) in DRIVERS.items():
-                url = make_url(
-                    await server.database()
-                    if driver.startswith("postgresql")
-                    else f"sqlite:///{folder / f'{number}{how}{projected}.app.db'}"
-                ).set(drivername=driver)
-                pace = await _on_engine(make(url), how, projected=projected)
-                found.setdefault((name, how), []).append(pace)
-    return [
-        Line(
-            f"{f'{AT_ONCE} at once' if how == 'together' else 'one at a time'}, {name}",
-            "steps/s",
-            paces,
-            plain[name.partition(",")[0], how],
-            "the plain store",
-            aim=AIM,
-        )
-        for (name, how), paces in found.items()
-    ]
+def steps(arena: Arena) -> list[Contest]:
+    """Microseconds for a step: the plain store first, then each engine against it."""
+    bases = ("PostgreSQL", "SQLite")
+    contestants: dict[str, Callable[[], list[float]]] = {
+        f"outlast, {base}, plain": partial(_plain, arena, base) for base in bases
+    }
+    for name in DRIVERS:
+        contestants[f"outlast on SQLAlchemy, {name}"] = partial(_engine, arena, name)
+    found, _ = arena.alternate(contestants)
+    contests = []
+    for number, how in enumerate((f"{arena.size('at_once')} at once", "one at a time")):
+        for base in bases:
+            entries = [
+                Entry(who, [paces[number] / STEPS * 1e6 for paces in rounds])
+                for who, rounds in found.items()
+                if f", {base}" in who
+            ]
+            aims = [Aim(AIM, entry.who) for entry in entries[1:]]
+            name = f"a step on SQLAlchemy, {how}, {base}"
+            contests.append(Contest(name, "µs", entries, less=True, aims=aims, grows=True))
+    return contests
 
 
-async def _on_engine(engine: Any, how: str, *, projected: bool) -> float:
+def _plain(arena: Arena, base: str) -> list[float]:
+    return asyncio.run(_pace(store_at(arena.place(base)), _sizes(arena)))
+
+
+def _engine(arena: Arena, name: str) -> list[float]:
+    driver, make, projected = DRIVERS[name]
+    url = make_url(arena.place(name.partition(",")[0])).set(drivername=driver)
+    return asyncio.run(_on_engine(make(url), projected, _sizes(arena)))
+
+
+def _sizes(arena: Arena) -> tuple[int, int]:
+    return arena.size("at_once"), arena.size("one_by_one")
+
+
+async def _on_engine(engine: Any, projected: bool, sizes: tuple[int, int]) -> list[float]:
     if projected:
         metadata = MetaData()
         make_tables(metadata)
@@ -111,7 +95,7 @@ async def _on_engine(engine: Any, how: str, *, projected: bool) -> float:
                 await connection.run_sync(metadata.create_all)
         else:
             metadata.create_all(engine)
-    pace = await _pace(store_of(engine, projection=projected), how)
+    pace = await _pace(store_of(engine, projection=projected), sizes)
     if isinstance(engine, AsyncEngine):
         await engine.dispose()
     else:
@@ -119,15 +103,21 @@ async def _on_engine(engine: Any, how: str, *, projected: bool) -> float:
     return pace
 
 
-async def _pace(store: Store, how: str) -> float:
+async def _pace(store: Store, sizes: tuple[int, int]) -> list[float]:
+    """Seconds of a workflow: many at once, and one at a time."""
     async with store, outlast.App(store, workflows=[ten_steps]) as app:
-        await timed(app)
-        number = AT_ONCE if how == "together" else ALONE
+
+        async def once() -> None:
+            if await (await app.start(ten_steps, 1)).result() != 1 + STEPS:
+                raise AssertionError("a wrong result")
+
+        await once()
+        at_once, alone = sizes
         with made_ready():
             begun = time.perf_counter()
-            if how == "together":
-                await asyncio.gather(*(timed(app) for _ in range(number)))
-            else:
-                for _ in range(number):
-                    await timed(app)
-            return number * STEPS / (time.perf_counter() - begun)
+            await asyncio.gather(*(once() for _ in range(at_once)))
+            between = time.perf_counter()
+            for _ in range(alone):
+                await once()
+            ended = time.perf_counter()
+        return [(between - begun) / at_once, (ended - between) / alone]

@@ -4,8 +4,8 @@
 
 Without a name all modules of the folder run, one after the other, each in a process of its own, and
 a failure of one does not stop the next. `--list` names them. The arguments that follow the names go
-to each module. With `--json FILE` each writes a JSON object to a file of its own, and all are merged
-into the one that was asked for.
+to each module. With `--json FILE` each writes a JSON object to a file of its own, and when it has ended
+that is merged into the one that was asked for; what others have left there stays.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ def main(argv: list[str]) -> int:
                 print(f"== {name}", flush=True)
             extra = ["--json", f"{results}/{name}.json"] if target else []
             status = call_main(f"{folder.replace('/', '.')}.{name}", [*rest, *extra]) or status
-        if target:
-            merged = merge_json(sorted(Path(results).glob("*.json")))
-            Path(target).write_text(json.dumps(merged, indent=2) + "\n", encoding="utf-8")
+            if target:
+                found = [Path(target), Path(results) / f"{name}.json"]
+                merged = merge_json(path for path in found if path.exists())
+                text = json.dumps(merged, indent=2, ensure_ascii=False)
+                Path(target).write_text(f"{text}\n", encoding="utf-8")
     return status
 
 

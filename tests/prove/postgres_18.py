@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench._rival import environment
+from bench._peers import environment
 from tools.serving.postgres import start_postgres
 from tools.serving.system import ServerMissing, stop_all
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench._rival import environment
+from bench._peers import environment
 from tools.serving.system import Process, ServerMissing, free_port, listens, stop_all
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,25 +1,21 @@
-"""The same in DBOS. Run by DBOS's own Python, not by ours (bench/_rival.py):
+"""Workflows that are killed half way, in DBOS, see bench/recovery.py:
 
-    python _dbos_recovering.py begin|resume PLACE LEDGER COUNT
+    python -m bench.peers.dbos_recovering begin|resume PLACE LEDGER COUNT LEASE
 
 Written as DBOS's documentation has it: whoever launches with the same executor id takes up what was
 left unfinished, at once.
 """
 
 # mypy: ignore-errors
+# ruff: noqa: ASYNC240, I001 - a small file; and the newer SQLite has to be there before DBOS looks for one
 from __future__ import annotations
-
-import sys
-
-try:  # DBOS needs SQLite 3.42, and many a Python has an older one
-    import pysqlite3
-
-    sys.modules["sqlite3"] = pysqlite3
-except ImportError:
-    pass
 
 import asyncio
 import os
+import sys
+from pathlib import Path
+
+from bench.peers import _sqlite  # noqa: F401
 
 from dbos import DBOS, SetWorkflowID
 
@@ -58,6 +54,7 @@ async def main(how: str, place: str, count: int) -> None:
 
     if how == "begin":
         await asyncio.gather(*(begin(id) for id in ids))
+        Path(f"{sys.argv[3]}.started").touch()
     handles = [await DBOS.retrieve_workflow_async(id) for id in ids]
     for handle in handles:
         if await handle.get_result() != STEPS:

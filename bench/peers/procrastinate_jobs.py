@@ -1,11 +1,12 @@
-"""The same jobs in procrastinate. Run by its own Python, not by ours (bench/_pg_rivals.py):
+"""The same jobs in procrastinate. Run by its own Python, not by ours (bench/_peers.py):
 
-    python _procrastinate.py URL COUNT CONCURRENCY
+    python -m bench.peers.procrastinate_jobs URL COUNT CONCURRENCY
 
 Written as its documentation has it: jobs deferred in bulk, one worker with so many at once, successful
 jobs deleted. Prints one JSON object.
 """
 
+# mypy: ignore-errors
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +14,9 @@ import json
 import sys
 import time
 
-from procrastinate import App, PsycopgConnector  # type: ignore[import-not-found, unused-ignore]
+from procrastinate import App, PsycopgConnector
+
+from bench.peers._clock import wait_for_the_word
 
 BATCH = 1000
 
@@ -24,16 +27,19 @@ async def main(url: str, count: int, concurrency: int) -> None:
     app = App(connector=connector)
     done = 0
 
-    @app.task(name="tiny")  # type: ignore[untyped-decorator, unused-ignore]
+    @app.task(name="tiny")
     async def tiny(_number: int) -> None:
         nonlocal done
         done += 1
 
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
+        wait_for_the_word()
         begun = time.perf_counter()
         for start in range(0, count, BATCH):
-            await tiny.batch_defer_async(*({"_number": start + one} for one in range(BATCH)))
+            await tiny.batch_defer_async(
+                *({"_number": number} for number in range(start, min(start + BATCH, count)))
+            )
         deferred = time.perf_counter()
         await app.run_worker_async(
             wait=False,

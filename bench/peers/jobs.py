@@ -1,6 +1,6 @@
-"""Tiny jobs in Celery, Dramatiq or huey. Run by their own Python, not by ours (bench/_rival.py):
+"""Tiny jobs in Celery, Dramatiq or huey. Run by their own Python, not by ours (bench/_peers.py):
 
-    python _peer_jobs.py celery|dramatiq|huey URL COUNT
+    python -m bench.peers.jobs celery|dramatiq|huey URL COUNT
 
 Adds COUNT jobs, one after the other as their documentation has it, then works them off in one
 process: Celery in its `solo` pool, the fastest for jobs that do nothing, Dramatiq with its 8 threads,
@@ -16,6 +16,8 @@ import os
 import sys
 import threading
 import time
+
+from bench.peers._clock import wait_for_the_word
 
 done = 0
 first = 0.0
@@ -44,6 +46,7 @@ def main(name: str, url: str) -> None:
     global enqueued
     logging.disable(logging.CRITICAL)
     add, work = {"celery": with_celery, "dramatiq": with_dramatiq, "huey": with_huey}[name](url)
+    wait_for_the_word()
     begun = time.perf_counter()
     for number in range(count):
         add(number)

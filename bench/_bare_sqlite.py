@@ -20,7 +20,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from bench._appends import some_events
+from bench._arena import made_ready
 from outlast.model import Event, new_id
+from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import configure, connect
 from outlast.stores.sqlite.log import LIMIT
 from outlast.stores.sqlite.queries import query
@@ -32,6 +35,19 @@ ADVANCE = """
 UPDATE runs SET sequence = ?, revision = revision + 1, commit_id = ?, updated_at = ?
 WHERE key = ? AND token = ? AND sequence = ?
 """
+
+
+async def bare_loop(path: str, callers: int, each: int, size: int, *, fenced: bool) -> float:
+    """Seconds for so many callers' appends, as many in a transaction as there are callers."""
+    async with SqliteStore(path):
+        pass  # the tables are there
+    loop = BareLoop(path)
+    try:
+        ready = loop.prepare([some_events("bare", each, size) for _ in range(callers)])
+        with made_ready():
+            return loop.run(ready, per_transaction=callers, fenced=fenced)
+    finally:
+        loop.close()
 
 
 class Append(NamedTuple):

@@ -1,0 +1,250 @@
+"""What all benchmarks share: arguments, the machine's load, servers, rounds that alternate, results.
+
+    def main(argv):
+        return compete(__name__, argv, {"sqlite": on_sqlite, "redis": on_redis}, rounds=3,
+                       sizes={"jobs": Size(5_000, full=10_000, help="jobs to add and do")})
+
+A *part* is a function that gets the arena and returns contests. One that fails is told, with its
+reason in the results, and the next one goes on: a benchmark of half an hour is not lost for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import platform
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from bench._databases import Databases
+from bench._peers import CACHE, PeerMissing
+from bench._plot import draw
+from bench._table import Contest, as_json, in_words
+from tools.serving.postgres import Cluster
+from tools.serving.redis import start_own
+
+T = TypeVar("T")
+
+
+class Size(NamedTuple):
+    """How much of something, as a rule and with `--full`."""
+
+    default: int
+    full: int
+    help: str
+
+
+class Arena:
+    """Where one benchmark takes place: a folder on the disk, servers when they are asked for."""
+
+    def __init__(self, folder: Path, options: argparse.Namespace, stack: ExitStack) -> None:
+        self.folder = folder
+        self.rounds: int = options.rounds
+        self.alone: bool = options.alone
+        self._options, self._stack = options, stack
+        self._begun = time.monotonic()
+        self._databases: Databases | None = None
+        self._redis = ""
+
+    def size(self, name: str) -> int:
+        """How much of something was asked for."""
+        asked: int = getattr(self._options, name)
+        return asked
+
+    def say(self, what: str) -> None:
+        """Tell those who wait what is going on."""
+        print(f"[{time.monotonic() - self._begun:5.0f} s] {what}", file=sys.stderr, flush=True)
+
+    def postgres(self) -> Databases:
+        """A PostgreSQL of our own, with its durability as it comes."""
+        if self._databases is None:
+            self.say("starting PostgreSQL")
+            self.folder.chmod(0o755)  # it refuses to run as root, and has to reach its own folder
+            cluster = Cluster(self.folder)
+            self._stack.callback(cluster.stop)
+            self._databases = Databases(cluster.url, self.folder)
+        return self._databases
+
+    def redis(self) -> str:
+        """The URL of a Redis of our own on the disk, with `appendfsync always`."""
+        if not self._redis:
+            self.say("starting Redis")
+            self._redis, server = start_own(self.folder)
+            self._stack.callback(server.stop)
+        return self._redis
+
+    def place(self, store: str) -> str:
+        """The URL of a new and empty store: of SQLite, PostgreSQL, Redis, or memory."""
+        name = f"bench{time.time_ns():x}"
+        match store:
+            case "SQLite":
+                return f"sqlite:///{self.folder / name}.db"
+            case "PostgreSQL":
+                return asyncio.run(self.postgres().database())
+            case "Redis":
+                return f"{self.redis()}#{name}"
+            case _:
+                return "memory:"
+
+    def alternate(
+        self, contestants: Mapping[str, Callable[[], T]], rounds: int = 0
+    ) -> tuple[dict[str, list[T]], dict[str, str]]:
+        """What each found, round by round, in turn; and who could not take part, with the reason."""
+        found: dict[str, list[T]] = {}
+        left_out: dict[str, str] = {}
+        rounds = rounds or self.rounds
+        for number in range(rounds):
+            for name, act in contestants.items():
+                if name in left_out:
+                    continue
+                self.say(f"round {number + 1} of {rounds}: {name}")
+                try:
+                    found.setdefault(name, []).append(act())
+                except PeerMissing as missing:
+                    if name.startswith("outlast"):
+                        raise
+                    self.say(f"{name} cannot take part: {missing}")
+                    left_out[name] = str(missing)
+        return {name: values for name, values in found.items() if values}, left_out
+
+
+Part = Callable[[Arena], list[Contest]]
+
+
+def compete(
+    module: str,
+    argv: list[str],
+    parts: Mapping[str, Part],
+    *,
+    rounds: int,
+    sizes: Mapping[str, Size] | None = None,
+) -> int:
+    """Measure all parts, or those that are named; print each, write JSON and draw plots if asked."""
+    name, doc = module.rpartition(".")[2], sys.modules[module].__doc__ or ""
+    options = parse(name, doc, argv, parts, rounds, sizes or {})
+    machine = {"machine": describe(), "load_before": load()}
+    print(f"load of the machine: {load()}; below 1, or the figures say little", flush=True)
+    contests: list[Contest] = []
+    failed: dict[str, str] = {}
+    begun = time.monotonic()
+    CACHE.mkdir(parents=True, exist_ok=True)  # not /tmp, which may be memory
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder, ExitStack() as stack:
+        arena = Arena(Path(folder), options, stack)
+        # Servers are stopped however this ends.
+        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        stack.callback(signal.signal, signal.SIGTERM, before)
+        for part in options.only or parts:
+            arena.say(f"{name}: {part}")
+            try:
+                found = parts[part](arena)
+            except Exception as error:  # noqa: BLE001 - told below, and the next part goes on
+                traceback.print_exc()
+                failed[part], found = f"{type(error).__name__}: {error}", []
+            for contest in found:
+                print(in_words(contest), flush=True)
+            contests += found
+            machine |= {"load_after": load(), "minutes": f"{(time.monotonic() - begun) / 60:.1f}"}
+            results = {**machine, "contests": [as_json(one) for one in contests], "failed": failed}
+            if options.json:
+                text = json.dumps({name: results}, indent=2, ensure_ascii=False)
+                options.json.write_text(f"{text}\n", encoding="utf-8")
+            if options.plot:
+                draw({name: results}, options.plot)
+    print(f"load of the machine: {load()}; took {machine['minutes']} minutes", flush=True)
+    for part, reason in failed.items():
+        print(f"FAILED: {name} {part}: {reason}")
+    return 1 if failed else 0
+
+
+def parse(
+    name: str,
+    doc: str,
+    argv: list[str],
+    parts: Mapping[str, Part],
+    rounds: int,
+    sizes: Mapping[str, Size],
+) -> argparse.Namespace:
+    """The arguments that all benchmarks understand, and the sizes of this one."""
+    parser = argparse.ArgumentParser(
+        prog=f"./dev bench {name}",
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--rounds", type=_positive, default=rounds, help=f"as a rule {rounds}")
+    parser.add_argument("--only", choices=list(parts), action="append", help="leave the rest out")
+    parser.add_argument("--alone", action="store_true", help="outlast without the others")
+    parser.add_argument("--full", action="store_true", help="the full sizes, which take long")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--plot", type=Path, help="draw the results (SVG) into this folder")
+    for size, (default, full, text) in sizes.items():
+        told = f"{text}: {default:,}, with --full {full:,}"
+        parser.add_argument(f"--{size.replace('_', '-')}", type=_positive, help=told)
+    options = parser.parse_args(argv)
+    for size, (default, full, _) in sizes.items():
+        if getattr(options, size) is None:
+            setattr(options, size, full if options.full else default)
+    return options
+
+
+def _positive(text: str) -> int:
+    number = int(text.replace("_", "").replace(",", ""))
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
+
+
+# -- the machine ----------------------------------------------------------------------------------
+
+
+def load() -> str:
+    """How many processes want a core, over 1, 5 and 15 minutes."""
+    return ", ".join(f"{load:.1f}" for load in os.getloadavg()) + f" on {os.cpu_count()} cores"
+
+
+def describe() -> str:
+    """What was measured on, and when."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        named = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        model = named[0].partition(":")[2].strip() if named else model
+    day = datetime.now(UTC).strftime("%d %B %Y").lstrip("0")
+    return f"{day}, {os.cpu_count()} cores ({model}), Python {platform.python_version()}"
+
+
+def resident() -> int:
+    """Bytes of memory that this process has in use now."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+@contextmanager
+def made_ready() -> Iterator[None]:
+    """What was made before is not for the garbage collector to walk over while the clock runs."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+async def seconds(act: Callable[[], Awaitable[Any]], times: int = 1) -> float:
+    """How long it takes, on average of a few."""
+    with made_ready():
+        begun = time.perf_counter()
+        for _ in range(times):
+            await act()
+        return (time.perf_counter() - begun) / times
