@@ -28,7 +28,7 @@ from outlast.contrib.sqlalchemy.binding import (
     check_same_place,
     unwrapped,
 )
-from outlast.contrib.sqlalchemy.sources import check_transaction, connection_of
+from outlast.contrib.sqlalchemy.sources import connection_of, joined
 from outlast.contrib.sqlalchemy.transactions import ring_after, session_of, settle
 from outlast.errors import InvalidValue
 from outlast.model.projection import Projection
@@ -94,9 +94,9 @@ class SqlAlchemySqliteStore(SqliteStore):
     def on(self, connection: Transaction) -> BorrowedStore:  # type: ignore[override]
         """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
         and tasks are committed, or not, with your own data."""
-        check_transaction(connection)
-        ring_after(connection, self.notifier)
-        return _Borrowed(self, connection)
+        transaction = joined(connection)
+        ring_after(transaction, self.notifier)
+        return _Borrowed(self, transaction)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:

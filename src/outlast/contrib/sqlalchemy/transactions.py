@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.orm import Session
 
 from outlast.contrib.sqlalchemy.binding import Binding
 from outlast.ports.notifier import Notifier
@@ -36,13 +36,25 @@ async def session_of(binding: Binding) -> AsyncIterator[Any]:
 def ring_after(transaction: Any, notifier: Notifier) -> None:
     """Let those who wait look again when a session has committed."""
     session = transaction.sync_session if isinstance(transaction, AsyncSession) else transaction
-    if isinstance(session, (Session, scoped_session)):
-        event.listen(session, "after_commit", lambda _: notifier.ring(), once=True)
+    if isinstance(session, Session):
+        session.info.setdefault(WAITING, set()).add(notifier)
+        # One listener, however often: SQLAlchemy forgets none as long as the session lives.
+        if not event.contains(session, "after_commit", _ring):
+            event.listen(session, "after_commit", _ring)
+
+
+def _ring(session: Session) -> None:
+    if not session.in_nested_transaction():  # the end of a savepoint is seen by nobody else
+        for notifier in session.info.pop(WAITING, ()):
+            notifier.ring()
+
+
+WAITING = "outlast.waiting"
 
 
 async def settle(transaction: Any) -> None:
     """Write what a session has gathered, so that what is wrong with it shows before the COMMIT."""
     if isinstance(transaction, AsyncSession):
         await transaction.flush()
-    elif isinstance(transaction, (Session, scoped_session)):
+    elif isinstance(transaction, Session):
         await asyncio.to_thread(transaction.flush)
