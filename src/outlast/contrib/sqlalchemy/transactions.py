@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,14 +24,26 @@ async def session_of(binding: Binding) -> AsyncIterator[Any]:
         async with session, session.begin():
             yield session
         return
+    # A plain step runs there too: what ends the session waits for it, also if nobody else does any more.
+    threads = session.threads = ThreadPoolExecutor(1, "outlast-transaction")
+    loop = asyncio.get_running_loop()
     try:
         yield session
-        await asyncio.to_thread(session.commit)
     except BaseException:
-        await asyncio.to_thread(session.rollback)
+        await asyncio.shield(loop.run_in_executor(threads, _end, session, False))
         raise
+    else:
+        await asyncio.shield(loop.run_in_executor(threads, _end, session, True))
     finally:
-        await asyncio.to_thread(session.close)
+        threads.shutdown(wait=False)
+
+
+def _end(session: Session, keep: bool) -> None:
+    try:
+        if keep:
+            session.commit()
+    finally:
+        session.close()  # and with it what was not committed
 
 
 def ring_after(transaction: Any, notifier: Notifier) -> None:
