@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from django.db import connections
 from django.test import override_settings
 
 from outlast.codecs import JsonCodec
-from outlast.contrib.django import runs
+from outlast.contrib.django import checking, runs
 from outlast.contrib.django.checking import check_database, check_settings
 from outlast.contrib.django.conf import Settings, read_settings
 from outlast.contrib.django.models import Event, Run
@@ -106,6 +107,23 @@ def test_isolation_that_is_too_strict() -> None:
         "OPTIONS": {"isolation_level": 4},
     }
     assert found_on(other) == ["outlast.E007"]
+
+
+ON_POSTGRES: dict[str, Any] = {"ENGINE": "django.db.backends.postgresql", "NAME": "x"}
+
+
+def test_a_driver_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Django takes psycopg2 where psycopg 3 is not installed: our statements need the newer one."""
+    with another("other", ON_POSTGRES):
+        monkeypatch.setattr(connections["other"], "Database", ModuleType("psycopg2"))
+        assert found({"DATABASE": "other"}) == ["outlast.E003"]
+
+
+def test_the_extra_for_postgres_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told by `check`, with what to install, and not by the first view that starts a run."""
+    monkeypatch.setattr(checking, "find_spec", lambda _: None)
+    assert found_on(ON_POSTGRES) == ["outlast.E009"]
+    assert found_on(on_sqlite("x.db")) == []
 
 
 class Replica:
