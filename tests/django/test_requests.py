@@ -39,5 +39,5 @@ def test_a_request_that_waits_for_its_own_run_is_told(alias: str, client: Client
     """It would wait for ever: it fails at once, with what to write instead, and leaves nothing."""
     answer = client.get("/place/waits?wait=1")
     assert answer.status_code == 500
-    assert "non_atomic_requests" in str(answer.exc_info[1])  # type: ignore[attr-defined]
+    assert "non_atomic_requests" in str(answer.exc_info[1])
     assert there(alias) == ([], [])

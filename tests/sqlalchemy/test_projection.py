@@ -224,6 +224,10 @@ async def test_the_seven_operations_work_on_them(engine: Any, kind: str) -> None
         await store.save(Run(id="e-2", workflow="w"))
         query = RunQuery(workflow="w", status=frozenset({Status.HALTED}))
         assert [run.id for run in (await store.find(query)).items] == ["e-1"]
+        newest = RunQuery(workflow="w", limit=1)
+        assert [run.id for run in (await store.find(newest)).items] == ["e-2"]
+        first_halted = RunQuery(status=frozenset({Status.HALTED}), limit=1)
+        assert [run.id for run in (await store.find(first_halted)).items] == ["e-1"]
         assert set(await store.run_ids()) == {"e-1", "e-2"}
         assert await store.delete("e-1") is True
         assert await store.delete("e-1") is False

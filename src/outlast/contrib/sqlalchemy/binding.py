@@ -21,7 +21,8 @@ from outlast.errors import InvalidValue, Unavailable
 
 Place: TypeAlias = "Engine | AsyncEngine | sessionmaker[Any] | async_sessionmaker[Any]"
 Transaction: TypeAlias = (
-    "Session | scoped_session[Any] | Connection | AsyncSession | async_scoped_session[Any] | AsyncConnection"
+    "Session | scoped_session[Any] | Connection"
+    " | AsyncSession | async_scoped_session[Any] | AsyncConnection"
 )
 DRIVERS = {
     "postgresql": ("asyncpg", "psycopg"),
