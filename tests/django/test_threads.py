@@ -51,6 +51,26 @@ async def test_who_is_cancelled_at_the_beginning_leaves_no_transaction_open(alia
 
 
 @pytest.mark.server
+async def test_transactions_wait_for_their_turn() -> None:
+    """A thousand steps at once would be a thousand connections: the server would refuse most of them."""
+    await asyncio.to_thread(wipe_and_leave, POSTGRES)
+    threads = Threads(POSTGRES, 2)
+    open_now, most = 0, 0
+
+    async def step() -> None:
+        nonlocal open_now, most
+        async with threads.transaction() as held:
+            open_now += 1
+            most = max(most, open_now)
+            await held.run(Order.objects.using(POSTGRES).count)
+            open_now -= 1
+
+    await asyncio.gather(*(step() for _ in range(8)))
+    await threads.close()
+    assert most == 2
+
+
+@pytest.mark.server
 async def test_a_worker_keeps_its_connections() -> None:
     """CONN_MAX_AGE = 0, Django's default, means the end of a request, and a worker has none: one
     connection for each statement would be most of its time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,33 @@ async def test_a_pool_that_is_used_up() -> None:
         with engine.connect(), pytest.raises(Unavailable, match="pool_size"):  # type: ignore[union-attr]
             await store.exists("r")
     await dispose(engine)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", ["postgresql+asyncpg", "postgresql+psycopg threads"])
+async def test_steps_leave_room_in_the_pool(kind: str) -> None:
+    """However many there are: else no claim could be renewed, and their runs would be given up. Where there
+    is no room at all, that is told."""
+    engine = engine_of(kind, pool_size=2, max_overflow=0, pool_timeout=10)
+
+    async def another(store: Any) -> None:
+        async with store.transaction() as (_, borrowed):
+            await borrowed.exists("r")
+
+    async with store_of(engine, schema=SCHEMA, notify=False) as store:
+        async with store.transaction() as (_, borrowed):
+            await borrowed.exists("r")  # it has a connection now
+            second = asyncio.create_task(another(store))
+            for _ in range(5):
+                await store.exists("r")
+            assert not second.done()
+        await second
+    await dispose(engine)
+    single = engine_of(kind, pool_size=1, max_overflow=0)
+    async with store_of(single, schema=SCHEMA, notify=False) as store:
+        with pytest.raises(InvalidValue, match="pool_size of 2"):
+            await another(store)
+    await dispose(single)
 
 
 async def test_sessions_and_engines_that_are_closed(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ runs, its completion is written, and `atomic` ends. Nothing of it can happen on 
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -22,13 +23,15 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Up to `limit` threads for statements, and one for each transaction that is under way."""
+    """Up to `limit` threads for statements, and as many for transactions that are under way: each has a
+    connection, and a server has not many."""
 
     def __init__(self, alias: str, limit: int) -> None:
         self._alias = alias
         self._limit = limit
         self._executor: ThreadPoolExecutor | None = None
         self._idle: list[HeldTransaction] = []
+        self._free = asyncio.Semaphore(limit)
         self._opened: dict[int, Any] = {}
 
     def executor(self) -> Executor:
@@ -46,6 +49,10 @@ class Threads:
         own = connections[self._alias]
         if own.connection is not None and getattr(own.connection, "closed", False):
             own.close()
+        if own.vendor == "postgresql" and own.connection is not None and _has_come(own.connection):
+            own.errors_occurred = (
+                True  # let Django ask the server: it may have ended the connection
+            )
         own.close_if_unusable_or_obsolete()
         own.ensure_connection()
         if not own.settings_dict["CONN_MAX_AGE"]:
@@ -58,23 +65,25 @@ class Threads:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[HeldTransaction]:
         """`atomic`, from its beginning to its end, in a thread of its own."""
-        held = self._idle.pop() if self._idle else HeldTransaction(self._alias)
-        try:
-            await held.begin(self.connection)
+        async with self._free:
+            held = self._idle.pop() if self._idle else HeldTransaction(self._alias)
             try:
-                yield held
-            except BaseException as error:
-                await held.end(error)
-                raise
-            await held.end(None)
-        finally:
-            self._idle.append(held)
+                await held.begin(self.connection)
+                try:
+                    yield held
+                except BaseException as error:
+                    await held.end(error)
+                    raise
+                await held.end(None)
+            finally:
+                self._idle.append(held)
 
     async def close(self) -> None:
         """Close the connections, after what is under way."""
         executor, self._executor = self._executor, None
         idle, self._idle = self._idle, []
         opened, self._opened = self._opened, {}
+        self._free = asyncio.Semaphore(self._limit)  # another loop may come
 
         def end() -> None:
             for one in [executor, *(held.threads for held in idle)]:
@@ -88,6 +97,16 @@ class Threads:
         last = ThreadPoolExecutor(1, "outlast-django-end")
         await asyncio.get_running_loop().run_in_executor(last, end)
         last.shutdown(wait=False)
+
+
+def _has_come(driver: Any) -> bool:
+    """Whether the server has said something that nobody has asked for, such as that it goes: one look at
+    the socket, and no round trip."""
+    if hasattr(select, "poll"):
+        looks = select.poll()
+        looks.register(driver.fileno(), select.POLLIN)
+        return bool(looks.poll(0))
+    return bool(select.select([driver.fileno()], [], [], 0)[0])
 
 
 class HeldTransaction:
@@ -116,12 +135,12 @@ class HeldTransaction:
             atomic.__enter__()
             self._atomic = atomic
 
-        job = self.threads.submit(begin)
+        beginning = asyncio.ensure_future(self.run(begin))
         try:
-            await asyncio.shield(asyncio.wrap_future(job))
+            await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            if not job.cancel():
-                self.threads.submit(self._give_up)  # the next thing that is done in the thread
+            beginning.add_done_callback(_forget)
+            self.threads.submit(self._give_up)  # right after it, in its thread
             raise
 
     async def end(self, error: BaseException | None) -> None:
@@ -142,6 +161,11 @@ class HeldTransaction:
         if atomic is not None:
             error = asyncio.CancelledError("nobody waits for this transaction")
             atomic.__exit__(type(error), error, None)
+
+
+def _forget(beginning: asyncio.Future[None]) -> None:
+    if not beginning.cancelled():
+        beginning.exception()
 
 
 class StepThreads(ThreadPoolExecutor):

@@ -16,18 +16,20 @@ from sqlalchemy.ext.asyncio import (
     async_sessionmaker,
 )
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.pool import QueuePool
 
 from outlast.errors import InvalidValue, Unavailable
 
 Place: TypeAlias = "Engine | AsyncEngine | sessionmaker[Any] | async_sessionmaker[Any]"
-Transaction: TypeAlias = (
-    "Session | scoped_session[Any] | Connection"
-    " | AsyncSession | async_scoped_session[Any] | AsyncConnection"
-)
+AnySession: TypeAlias = "Session | scoped_session[Any] | AsyncSession | async_scoped_session[Any]"
+Transaction: TypeAlias = "AnySession | Connection | AsyncConnection"
 DRIVERS = {
     "postgresql": ("asyncpg", "psycopg"),
     "sqlite": ("pysqlite", "aiosqlite"),
 }
+
+MOST = 20
+"""Transactions at once where the pool says nothing: each is a connection to the server."""
 
 
 class Binding(NamedTuple):
@@ -43,6 +45,18 @@ class Binding(NamedTuple):
     def dialect(self) -> str:
         """`postgresql` or `sqlite`."""
         return self.engine.dialect.name
+
+    @property
+    def room(self) -> int:
+        """How many transactions of steps may be open at once, each with a connection of the pool: half of
+        it. If they had all, no claim could be renewed, and their runs would be taken from us."""
+        pool = self.engine.pool
+        spare = getattr(pool, "_max_overflow", -1)
+        if not isinstance(pool, QueuePool) or spare < 0:
+            return MOST
+        half = (pool.size() + spare) // 2
+        # On SQLite claims are renewed on a connection of the store's own.
+        return min(max(half, self.dialect == "sqlite"), MOST)
 
     @property
     def where(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from outlast.contrib.sqlalchemy.binding import Binding, Transaction
 from outlast.contrib.sqlalchemy.sources import TransactionSource, joined, source_of
-from outlast.contrib.sqlalchemy.transactions import ring_after, session_of, settle
+from outlast.contrib.sqlalchemy.transactions import Turns, ring_after, settle
 from outlast.errors import ReadOnlyStore
 from outlast.model.projection import Projection
 from outlast.ports.clock import Clock
@@ -37,6 +37,7 @@ class SqlAlchemyPostgresStore(PostgresStore):
         self.binding = binding
         self._projection = projection
         self.plain_transactions = binding.loops is None
+        self._turns = Turns(binding)
 
     async def open(self) -> None:
         await super().open()
@@ -71,6 +72,10 @@ class SqlAlchemyPostgresStore(PostgresStore):
         sibling._session.shift, sibling.notifier = self._session.shift, self.notifier
         return sibling
 
+    async def close(self) -> None:
+        await super().close()
+        self._turns.end()
+
     def on(self, connection: Transaction) -> BorrowedStore:
         """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
         and tasks are committed, or not, with your own data."""
@@ -81,7 +86,7 @@ class SqlAlchemyPostgresStore(PostgresStore):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
         await self.open()
-        async with session_of(self.binding) as session:
+        async with self._turns.session() as session:
             yield session, self.on(session)
 
 

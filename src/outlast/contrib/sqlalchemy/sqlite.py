@@ -29,7 +29,7 @@ from outlast.contrib.sqlalchemy.binding import (
     unwrapped,
 )
 from outlast.contrib.sqlalchemy.sources import connection_of, joined
-from outlast.contrib.sqlalchemy.transactions import ring_after, session_of, settle
+from outlast.contrib.sqlalchemy.transactions import Turns, ring_after, settle
 from outlast.errors import InvalidValue
 from outlast.model.projection import Projection
 from outlast.ports.clock import Clock
@@ -74,6 +74,7 @@ class SqlAlchemySqliteStore(SqliteStore):
         self.binding = binding
         self._projection = projection
         self.plain_transactions = binding.loops is None
+        self._turns = Turns(binding)
 
     async def open(self) -> None:
         engine = self.binding.engine
@@ -91,6 +92,10 @@ class SqlAlchemySqliteStore(SqliteStore):
                 await self.close()
                 raise
 
+    async def close(self) -> None:
+        await super().close()
+        self._turns.end()
+
     def on(self, connection: Transaction) -> BorrowedStore:  # type: ignore[override]
         """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
         and tasks are committed, or not, with your own data."""
@@ -101,7 +106,7 @@ class SqlAlchemySqliteStore(SqliteStore):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
         await self.open()
-        async with session_of(self.binding) as session:
+        async with self._turns.session() as session:
             yield session, self.on(session)
 
 

@@ -13,7 +13,34 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from outlast.contrib.sqlalchemy.binding import Binding
+from outlast.errors import InvalidValue
 from outlast.ports.notifier import Notifier
+
+
+class Turns:
+    """Lets as many steps have a transaction at once as the pool has room for."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding
+        self._free: asyncio.Semaphore | None = None
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Any]:
+        """A session, when it is its turn; see `session_of`."""
+        if self._free is None:
+            room = self._binding.room
+            if room < 1:
+                raise InvalidValue(
+                    "the engine has one connection, which a transactional step would have to itself while "
+                    "the claim of its run is renewed: give it a pool_size of 2 or more"
+                )
+            self._free = asyncio.Semaphore(room)
+        async with self._free, session_of(self._binding) as session:
+            yield session
+
+    def end(self) -> None:
+        """Another loop may come."""
+        self._free = None
 
 
 @asynccontextmanager
