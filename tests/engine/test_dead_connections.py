@@ -80,4 +80,5 @@ async def test_who_is_not_answered_asks_again(what: str, workflow: Any) -> None:
         if workflow is listens:
             await run.signal("word", "worked")
         assert await run.result() == "worked"
-    assert store.deaf == 0 and not store.endless
+    assert store.deaf == 0
+    assert not store.endless

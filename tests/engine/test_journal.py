@@ -144,14 +144,18 @@ async def test_too_few_answers_are_an_error() -> None:
 class Mute(MemoryStore):
     """A store that answers nothing any more: the first time it fails, and then it is silent."""
 
-    calls = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_failed = False
+        self.is_silent = asyncio.Event()
 
     async def commit(
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
     ) -> list[Outcome]:
-        self.calls += 1
-        if self.calls > 1:
+        if self._has_failed:
+            self.is_silent.set()
             await asyncio.Event().wait()
+        self._has_failed = True
         raise UnknownOutcome("the connection broke")
 
 
@@ -162,8 +166,7 @@ async def test_a_store_that_does_not_answer_keeps_nobody_who_is_to_end() -> None
     store = Mute()
     journal = Journal(store)
     calls = [asyncio.create_task(journal.commit(start(f"r{n}"))) for n in range(20)]
-    while store.calls < 2:
-        await asyncio.sleep(0)
+    await store.is_silent.wait()
     behind = asyncio.create_task(journal.commit(Commit(run_id="r0")))
     await asyncio.sleep(0)
     async with asyncio.timeout(20):

@@ -154,10 +154,7 @@ class Engine:
         await self._journal.close(self._patience)
         await self.losses.close()
         if claims:
-            try:
-                await self._store.release(claims, timeout=self._patience)
-            except (TryAgain, StoreFault) as error:
-                log.warning("runs could not be handed back, and go on when their leases end: %s", error)
+            await self._store.release(claims, timeout=self._patience)
 
     async def settled(self) -> None:
         """Return when no run is being driven here any more."""
@@ -332,9 +329,7 @@ class Engine:
         run, claim = claimed.run, claimed.claim
         workflow = self.workflows[run.workflow]
         digest = await load_digest(self._store, run, history, patience=self._patience)
-        waits = await turned_away(
-            self._store, digest.events, run, claim, patience=self._patience
-        )
+        waits = await turned_away(self._store, digest.events, run, claim, patience=self._patience)
         if waits is not None:
             await self._journal.commit(waits)
             self.leases.drop(lease)
