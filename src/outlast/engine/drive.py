@@ -60,7 +60,7 @@ class Drive:
 
     def __init__(
         self, store: Store, journal: Journal, bodies: Bodies, execution: Execution, run: Run,
-        claim: Claim,
+        claim: Claim, *, patience: float,
     ) -> None:  # fmt: skip
         self.claim = claim
         self._store = store
@@ -71,9 +71,9 @@ class Drive:
         self._sequence = run.sequence
         self._paused = run.status is Status.PAUSED
         self._arrived = asyncio.Event()
-        self._inbox = Inbox(store, execution)
+        self._inbox = Inbox(store, execution, patience)
         self._look = run.inbox > 0
-        self.under_way = UnderWay(store, bodies, execution, claim, self._arrived)
+        self.under_way = UnderWay(store, bodies, execution, claim, self._arrived, patience)
         self._leaving = False
         self._cut = False
         self.was_lost = False

@@ -153,7 +153,7 @@ class Engine:
         for task in list(self._tasks.values()):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        await self._journal.drained()
+        await self._journal.close(self._patience)
         await self.losses.close()
         if claims:
             await self._store.release(claims, timeout=self._patience)
@@ -214,7 +214,7 @@ class Engine:
             run_id=run_id,
             uid=run.uid,
             codec=self._codec,
-            digest=await load_digest(self._store, run),
+            digest=await load_digest(self._store, run, patience=self._patience),
         )
         started = WorkflowStarted(
             workflow_name=workflow.name, version=workflow.version, input=input
@@ -330,8 +330,8 @@ class Engine:
     ) -> None:
         run, claim = claimed.run, claimed.claim
         workflow = self.workflows[run.workflow]
-        digest = await load_digest(self._store, run, history)
-        waits = await turned_away(self._store, digest.events, run, claim)
+        digest = await load_digest(self._store, run, history, patience=self._patience)
+        waits = await turned_away(self._store, digest.events, run, claim, patience=self._patience)
         if waits is not None:
             await self._journal.commit(waits)
             self.leases.drop(lease)
@@ -371,7 +371,15 @@ class Engine:
         if present is not None:
             # Its claim is superseded: it could work, but never record anything.
             self._tasks[run.id].cancel()
-        drive = Drive(self._store, self._journal, self._bodies, execution, run, claim)
+        drive = Drive(
+            self._store,
+            self._journal,
+            self._bodies,
+            execution,
+            run,
+            claim,
+            patience=self._patience,
+        )
         drive.under_way.suspects.wait(suspects)
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
