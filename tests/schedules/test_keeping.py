@@ -155,6 +155,25 @@ async def test_overlap_wait(world: World) -> None:
     assert state.skipped > 0
 
 
+@pytest.mark.parametrize("overlap", ["wait", "cancel"])
+async def test_a_schedule_that_waits_takes_no_place_in_its_worker(
+    world: World, overlap: Any
+) -> None:
+    """The run that it waits for may need that place: with one only, both would wait for ever."""
+
+    @outlast.workflow
+    async def nap() -> None:
+        await outlast.sleep(1.5 * HOUR)
+
+    schedule = outlast.Schedule("s", nap, every=HOUR, overlap=overlap)
+    async with world.process(schedule) as app:
+        app._engine._concurrency = 1
+        await world.clock.sleep(8 * HOUR)
+        state = await app.schedules.get("s")
+        assert state.fired >= 4
+        assert (await app.get(world.at(1))).status.terminal
+
+
 async def test_overlap_cancel(world: World) -> None:
     """The run before is cancelled, and the new one begins when it has ended."""
     async with world.process(hourly(1.5 * HOUR, overlap="cancel")) as app:

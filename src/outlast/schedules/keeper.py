@@ -22,7 +22,7 @@ from outlast.engine.admission import queued
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.retry import Retry
 from outlast.engine.turn import begun
-from outlast.errors import InvalidValue, OutlastError, RunExists, TryAgain
+from outlast.errors import InvalidValue, OutlastError, Refused, RunExists, TryAgain
 from outlast.model.commit import Creation
 from outlast.model.ids import SCHEDULE_OF
 from outlast.ports.histories import accepted
@@ -36,7 +36,7 @@ TURNS = 50
 LATE = timedelta(minutes=1)
 """A firing that is later than this was missed."""
 
-LONGEST_LOOK = 300.0
+SHORTEST_LOOK, LONGEST_LOOK = 0.5, 30.0
 MOST_BACKFILLED = 1000
 AT_ONCE = 100
 KEPT_CHANGES = 100
@@ -104,17 +104,14 @@ def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Wor
                     accepted(outcome)
 
     @outlast.step(name="is over", retry=PATIENT)
-    async def is_over(run_id: str, seconds: float) -> bool:
-        """Whether a run has ended, waiting for it so long."""
+    async def is_over(run_id: str) -> bool:
+        """Whether a run has ended. Nobody waits for that here: a step that waits keeps its place in the
+        worker, and the run that it waits for may need that."""
         try:
-            await client.result(run_id, timeout=seconds)
-        except TryAgain:
-            raise
-        except TimeoutError:
-            return False
-        except OutlastError:
-            pass  # it has failed, was cancelled, or is gone
-        return True
+            run = await client.get(run_id)
+        except Refused:
+            return True  # it is gone, or elsewhere
+        return run.status.terminal
 
     @outlast.step(name="cancel", retry=PATIENT)
     async def cancel(run_id: str, schedule: str) -> None:
@@ -186,9 +183,7 @@ def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Wor
                 state.fired += len(run_ids)
 
         async def fire_unless_busy(moment: datetime) -> None:
-            busy = state.waiting is not None or (
-                state.last != "" and not await is_over(state.last, 0.0)
-            )
+            busy = state.waiting is not None or (state.last != "" and not await is_over(state.last))
             if not busy:
                 await fire([moment])
             elif plan.overlap == "cancel":
@@ -212,11 +207,12 @@ def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Wor
             pause_for = seconds_to_next(plan, state, outlast.now())
             outlast.publish(plan=plan, state=state)
             if state.waiting is not None and not state.paused:
-                look = LONGEST_LOOK if pause_for is None else min(pause_for, LONGEST_LOOK)
-                if await is_over(state.last, look) and may_fire() and state.waiting is not None:
+                if await is_over(state.last) and may_fire() and state.waiting is not None:
                     moment, state.waiting = state.waiting, None
                     await fire([moment])
-                continue
+                    continue
+                look = seconds_to_look(state.waiting, outlast.now())
+                pause_for = look if pause_for is None else min(look, pause_for)
             if pause_for is None and not state.paused:
                 return
             try:
@@ -250,6 +246,13 @@ def seconds_to_next(plan: Plan, state: State, now: datetime) -> float | None:
     if moment is None:
         return None
     return max((moment + jitter(plan, moment) - now).total_seconds(), 0.0)
+
+
+def seconds_to_look(waiting: datetime | None, now: datetime) -> float:
+    """Until it is worth while to see again whether the run before is over: the longer it takes, the
+    rarer, so that a firing waits for a tenth longer at most, and a history stays short."""
+    so_far = 0.0 if waiting is None else (now - waiting).total_seconds()
+    return min(max(so_far / 10, SHORTEST_LOOK), LONGEST_LOOK)
 
 
 def wanted_between(plan: Plan, wish: Wish) -> list[datetime]:
