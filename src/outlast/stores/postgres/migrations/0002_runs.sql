@@ -180,7 +180,7 @@ BEGIN
         IF verdict = '' AND f.keep AND EXISTS (
             SELECT FROM @tasks AS t
             WHERE t.place = decode(f.place, 'hex')
-              AND @gave_place_1(t.queue, t.claimed_until, @now_1(at, shift))
+              AND @gave_place_1(t.queue, t.claimed_until, at, shift)
         ) THEN
             verdict := 'lost';
         END IF;
