@@ -1,4 +1,4 @@
-"""A lease near its end and somebody who takes, in transactions that overlap."""
+"""Those who take, extend, admit, end and debounce, in transactions that overlap."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import asyncio
 import asyncpg
 import pytest
 
+import outlast
+from outlast.engine.admission import admission
+from outlast.errors import Fenced
 from outlast.model import Task
 from outlast.model.flow import Flow
 from outlast.ports import SystemClock
+from outlast.stores.postgres import PostgresStore
 from tests.postgres.places import SCHEMA, FreshStore, direct
 
 pytestmark = pytest.mark.server
@@ -17,7 +21,9 @@ pytestmark = pytest.mark.server
 EXTEND = f"SELECT verdict FROM {SCHEMA}.settle_1(NULL, 0, 'extend', $1, $2, 30000000, 5, '')"
 PLACE = f"SELECT place FROM {SCHEMA}.tasks WHERE owner IS NOT NULL"
 WAITERS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
-ENDED = f"SELECT claimed_until <= {SCHEMA}.now_1(NULL, 0) FROM {SCHEMA}.tasks WHERE owner IS NOT NULL"
+ENDED = (
+    f"SELECT claimed_until <= {SCHEMA}.now_1(NULL, 0) FROM {SCHEMA}.tasks WHERE owner IS NOT NULL"
+)
 
 
 @pytest.mark.proves("I22")
@@ -46,3 +52,44 @@ async def test_a_lease_that_is_extended_at_its_end_keeps_its_place() -> None:
             await ann.close()
             await watcher.close()
         assert (await queue.stats("mail")).in_flight == 1
+
+
+@outlast.workflow
+async def billing(customer: str) -> str:
+    return customer
+
+
+async def test_many_who_debounce_in_several_processes() -> None:
+    """Who finds the run locked by another who asks for it too tries again, and is not turned away."""
+    async with FreshStore() as here, PostgresStore(direct(), schema=SCHEMA) as there:
+        apps = [outlast.App(store, workflows=[billing]) for store in (here, there)]
+        async with apps[0], apps[1]:
+            asked = [
+                app.debounce(billing, f"{n}", key="a", quiet=600) for n in range(20) for app in apps
+            ]
+            assert {run.id for run in await asyncio.gather(*asked)} == {"billing.a.1"}
+
+
+async def test_who_ends_a_run_and_who_admits_it_do_not_wait_for_each_other() -> None:
+    """Both lock the run before its tasks, so that neither has to be cut off."""
+    clock = SystemClock()
+    async with FreshStore() as store, outlast.App(store) as app, store.queue() as queue:
+        await app.queues.pause("bills")
+        run = await app.start(billing, "ann", queue="bills")
+        await app.queues.resume("bills")
+        ticket = await queue.take("bills/@billing", owner="doorman", visibility=30.0)
+        assert ticket is not None
+        ann, watcher = await asyncpg.connect(direct()), await asyncpg.connect(direct())
+        try:
+            async with ann.transaction():
+                await ann.fetch(f"SELECT FROM {SCHEMA}.runs WHERE id = $1 FOR UPDATE", run.id)
+                send = store.send([admission(ticket.task)], keeps=[ticket.claim])
+                sending = asyncio.ensure_future(send)
+                while not sending.done() and not await watcher.fetchval(WAITERS):
+                    await clock.sleep(0.005)
+                await ann.execute(f"DELETE FROM {SCHEMA}.tasks WHERE run_id = $1", run.id)
+            with pytest.raises(Fenced):
+                await sending
+        finally:
+            await ann.close()
+            await watcher.close()

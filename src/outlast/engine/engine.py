@@ -32,8 +32,11 @@ from outlast.engine.watch import LoopWatch
 from outlast.engine.watching import Strangers, Watcher, Watchers
 from outlast.errors import (
     Closed,
+    Fenced,
     Mismatch,
+    NotFound,
     OutlastError,
+    RunClosed,
     StoreFault,
     TryAgain,
     Undecodable,
@@ -319,6 +322,9 @@ class Engine:
         try:
             if self.leases.keeps(lease):
                 await self._resume(claimed, lease, history)
+        except (Fenced, RunClosed, NotFound) as lost:
+            self.leases.drop(lease)
+            log.info("run %s is no longer ours: %s", claimed.run.id, lost)
         except Exception as error:  # noqa: BLE001 - one run must not hold up the others
             # The store hands the run out again when its lease ends.
             self.leases.drop(lease)
