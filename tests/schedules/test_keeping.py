@@ -452,6 +452,16 @@ async def test_code_that_changed_changes_the_schedule(world: World) -> None:
     assert [(one.what, one.by) for one in changes] == [("changed", "code")]
 
 
+async def test_new_code_at_the_same_times_makes_up_what_was_missed(world: World) -> None:
+    """A deployment that takes in the time of a firing, and changes what is done then, loses none."""
+    async with world.process(hourly(1.0)):
+        await world.clock.sleep(0.75 * HOUR)
+    await world.clock.sleep(0.5 * HOUR)
+    async with world.process(hourly(2.0)):
+        await world.clock.sleep(0.25 * HOUR)
+    assert ran == [world.at(1)]
+
+
 async def test_schedules_at_run_time(world: World) -> None:
     """Created, changed, listed and deleted through the client, without a word in code."""
     async with world.process() as app:

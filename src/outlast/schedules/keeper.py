@@ -38,6 +38,8 @@ LATE = timedelta(minutes=1)
 
 SHORTEST_LOOK, LONGEST_LOOK = 0.5, 30.0
 MOST_BACKFILLED = 1000
+TIMES = ("cron", "every", "timezone", "jitter", "starts_at", "ends_at")
+"""What of a plan says when it fires."""
 AT_ONCE = 100
 KEPT_CHANGES = 100
 PATIENT = Retry(attempts=10**9, delay=1.0, max_delay=60.0)
@@ -138,8 +140,10 @@ def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Wor
             nonlocal plan
             if wish.plan is None or wish.plan == plan:
                 return False
+            if any(getattr(wish.plan, time) != getattr(plan, time) for time in TIMES):
+                # Other times are from now on; at the same times, what was missed is made up.
+                state.cursor = max(state.cursor, outlast.now())
             plan = wish.plan
-            state.cursor = max(state.cursor, outlast.now())
             note("changed", wish)
             return True
 
