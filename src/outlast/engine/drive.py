@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
 from msgspec import UNSET
 
 from outlast.engine.arrivals import Inbox
-from outlast.engine.bodies import Bodies
+from outlast.engine.bodies import Bodies, always
 from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
 from outlast.engine.operations.signal import SignalWait
@@ -76,6 +77,8 @@ class Drive:
         self.under_way = UnderWay(store, bodies, execution, claim, self._arrived, patience)
         self._leaving = False
         self._cut = False
+        self.may_linger: Callable[[], bool] = always
+        """Whether it may stay in memory while it waits for a moment: not where others have no place."""
         self.was_lost = False
         """Whether it has ended because its claim is, or may be, another's."""
         self.is_over = False
@@ -169,7 +172,7 @@ class Drive:
         if any(operation.busy for operation in self._execution.open.values()):
             return False
         wake = next_wake(self._execution)
-        return wake is None or wake - self._clock.now() > LINGER
+        return wake is None or wake - self._clock.now() > LINGER or not self.may_linger()
 
     def _note(self, change: Change | None) -> None:
         """Keep what the next change is built upon."""

@@ -33,8 +33,11 @@ from outlast.engine.watch import LoopWatch
 from outlast.engine.watching import Strangers, Watcher, Watchers
 from outlast.errors import (
     Closed,
+    Fenced,
     Mismatch,
+    NotFound,
     OutlastError,
+    RunClosed,
     StoreFault,
     TryAgain,
     Undecodable,
@@ -105,6 +108,7 @@ class Engine:
         self.on_ticket: Callable[[], Awaitable[None]] | None = None
         """Called when a run has been sent to wait for its turn in a queue."""
         self._is_full = False
+        self._others_wait = False
         self._end_listening: Callable[[], None] = lambda: None
 
     # -- life ---------------------------------------------------------------------------------
@@ -320,6 +324,9 @@ class Engine:
         try:
             if self.leases.keeps(lease):
                 await self._resume(claimed, lease, history)
+        except (Fenced, RunClosed, NotFound) as lost:
+            self.leases.drop(lease)
+            log.info("run %s is no longer ours: %s", claimed.run.id, lost)
         except Exception as error:  # noqa: BLE001 - one run must not hold up the others
             # The store hands the run out again when its lease ends.
             self.leases.drop(lease)
@@ -388,9 +395,13 @@ class Engine:
         if not self.leases.keeps(lease):
             task.cancel()  # lost a moment ago, when nobody was to be told yet
         drive.under_way.held = partial(self.leases.is_held, lease)
+        drive.may_linger = self._may_linger
         task.add_done_callback(lambda task: self._over(run.id, drive, lease, task))
         # A task that is cancelled before it has begun runs no ``finally`` of its own.
         task.add_done_callback(lambda _: execution.evict())
+
+    def _may_linger(self) -> bool:
+        return not self._others_wait
 
     def _lose(self, drive: Drive, task: asyncio.Task[None]) -> None:
         drive.was_lost = True
@@ -436,6 +447,7 @@ class Engine:
 
     async def _idle_time(self, looked_at: datetime) -> float:
         due = await self._store.next_runnable_at(timeout=self._patience)
+        self._others_wait = self._is_full and due is not None and due <= looked_at
         listening = hears_all(self._store.notifier)
         seconds = LISTENING_SECONDS if listening else IDLE_SECONDS
         # Many processes that began together need not look together for ever.
