@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, make_url
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_sessionmaker,
+    create_async_engine,
+)
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import StaticPool
 
@@ -54,10 +59,44 @@ async def test_a_file_is_needed(tmp_path: Path) -> None:
     "kind", ["sqlite threads", pytest.param("postgresql+psycopg", marks=pytest.mark.server)]
 )
 async def test_an_engine_that_commits_by_itself(kind: str, tmp_path: Path) -> None:
-    """By option of the engine it is seen at once, by its own setting when a transaction is asked for."""
+    """By an option of the engine, or as it was made: it is seen at once."""
     engine = engine_of(kind, tmp_path)
     with pytest.raises(InvalidValue, match="AUTOCOMMIT"):
         store_of(engine.execution_options(isolation_level="AUTOCOMMIT"))
+    await dispose(engine)
+    engine = engine_of(kind, tmp_path, isolation_level="AUTOCOMMIT")
+    with pytest.raises(InvalidValue, match="AUTOCOMMIT"):
+        store_of(engine)
+    await dispose(engine)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize("kind", ["postgresql+asyncpg", "postgresql+psycopg threads"])
+async def test_an_engine_that_is_too_strict(kind: str, level: str) -> None:
+    """Its transactional steps could never be committed: the claim is renewed on another connection. The same
+    pool with another level will do, and what is started in a strict transaction is part of it."""
+    engine: Any = engine_of(kind, isolation_level=level)
+    with pytest.raises(InvalidValue, match="READ COMMITTED"):
+        store_of(engine)
+    milder = engine.execution_options(isolation_level="READ COMMITTED")
+    async with store_of(milder, schema=SCHEMA, notify=False) as store:
+        await store.delete("strict")
+        if isinstance(engine, AsyncEngine):
+            async with AsyncSession(engine) as session, session.begin():
+                await store.on(session).save(Run(id="strict", workflow="w"))
+        else:
+            with Session(engine) as plain, plain.begin():
+                await store.on(plain).save(Run(id="strict", workflow="w"))
+        assert await store.exists("strict")
+        async with store.transaction() as (_, borrowed):
+            assert await borrowed.exists("strict")  # it has looked
+            await store.save(Run(id="strict", workflow="w", current_step="another"))
+            await borrowed.save(Run(id="strict", workflow="w", current_step="the step"))
+        found = await store.get("strict")
+        assert found is not None
+        assert found.current_step == "the step"
+        await store.delete("strict")
     await dispose(engine)
 
 

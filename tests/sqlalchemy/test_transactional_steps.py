@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 import outlast
@@ -169,10 +171,11 @@ async def test_bad_use_of_a_transaction(engine: Any, kind: str, tmp_path: Path) 
         with pytest.raises(InvalidValue, match="attach or fail"):
             async with session_on(engine) as session:
                 await app.on(session).start(buys, "o", 1, on_conflict="replace")
-        loud = engine_of(kind, tmp_path, isolation_level="AUTOCOMMIT")
-        async with session_on(loud) as session:
-            with pytest.raises(InvalidValue, match="AUTOCOMMIT"):
-                await app.on(session).start(buys, "o", 1)
+        loud: Any = engine_of(kind, tmp_path, isolation_level="AUTOCOMMIT")
+        session = AsyncSession(loud) if isinstance(loud, AsyncEngine) else Session(loud)
+        with pytest.raises(InvalidValue, match="AUTOCOMMIT"):
+            await app.on(session).start(buys, "o", 1)
+        await session.close() if isinstance(session, AsyncSession) else session.close()
         await dispose(loud)
         other = engine_of("sqlite+aiosqlite", tmp_path / "elsewhere")
         (tmp_path / "elsewhere").mkdir()
@@ -181,3 +184,56 @@ async def test_bad_use_of_a_transaction(engine: Any, kind: str, tmp_path: Path) 
                 await app.on(session).start(buys, "o", 1)
         await dispose(other)
         assert [run async for run in app.find()] == []
+
+
+@pytest.mark.parametrize(
+    "kind", ["sqlite threads", pytest.param("postgresql+psycopg threads", marks=pytest.mark.server)]
+)
+async def test_a_session_is_not_ended_under_a_step_that_runs(engine: Any) -> None:
+    """Who is cancelled, or has timed out, leaves a plain step in its thread: its transaction is rolled back
+    when it has returned, and what it writes until then with it."""
+    arrived, go_on = threading.Event(), threading.Event()
+    seen: list[Any] = []
+
+    def body(session: Session) -> None:
+        seen.append(session.connection())
+        session.add(shop.Payment(order="x", amount=1))
+        session.flush()
+        arrived.set()
+        assert go_on.wait(30)
+        session.add(shop.Payment(order="x", amount=2))
+        session.flush()
+        seen.append(session.connection())
+
+    async def attempt(store: Any) -> None:
+        async with store.transaction() as (session, _):
+            await asyncio.get_running_loop().run_in_executor(session.threads, body, session)
+
+    async with store_at(engine) as store:
+        task = asyncio.create_task(attempt(store))
+        await asyncio.to_thread(arrived.wait, 30)
+        task.cancel()
+        await asyncio.sleep(0)  # it is told, and waits for the thread
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert seen[0] is seen[1], "it was one transaction to its end"
+    assert engine.pool.checkedout() == 0
+    assert await shop.booked(engine) == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite threads"])
+async def test_a_plain_step_runs_in_the_thread_of_its_transaction(engine: Any) -> None:
+    """So that whoever ends that waits for it."""
+
+    @outlast.step(transactional=True)
+    def where() -> str:
+        return threading.current_thread().name
+
+    @outlast.workflow
+    async def work() -> str:
+        return await where()
+
+    async with store_at(engine) as store, outlast.App(store, workflows=[work]) as app:
+        name = await (await app.start(work, id="r")).result(timeout=60)
+    assert name.startswith("outlast-transaction")

@@ -27,9 +27,13 @@ class OutlastConfig(AppConfig):
 
 
 def _leave_the_log(*, connection: Any, **_: Any) -> None:
-    """Let the store fold the log of a SQLite file (docs/explanation/sqlite.md): a connection that folds
+    """Fold the log of a SQLite file as the store does (docs/explanation/sqlite.md): a connection that folds
     a little after each commit can, with most versions of SQLite, lose the commit of another."""
     from outlast.contrib.django.conf import read_settings
 
-    if connection.vendor == "sqlite" and connection.alias == read_settings().database:
-        connection.connection.execute("PRAGMA wal_autocheckpoint = 0")
+    if connection.vendor != "sqlite" or connection.alias != read_settings().database:
+        return
+    if not connection.is_in_memory_db():
+        from outlast.contrib.django.log import keep
+
+        keep(connection)

@@ -48,6 +48,8 @@ class Threads:
             own.close()
         own.close_if_unusable_or_obsolete()
         own.ensure_connection()
+        if not own.settings_dict["CONN_MAX_AGE"]:
+            own.close_at = None  # "close it after the request": there is none, and it is wanted again
         self._opened[id(own)] = own
         return own.connection
 
@@ -103,14 +105,22 @@ class HeldTransaction:
         return await asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
 
     async def begin(self, connect: Callable[[], Any]) -> None:
-        """Begin it, with a connection that is alive."""
+        """Begin it, with a connection that is alive. Whoever is cancelled meanwhile leaves none open."""
 
         def begin() -> None:
+            self._atomic = None
             connect()
-            self._atomic = transaction.atomic(using=self.alias)
-            self._atomic.__enter__()
+            atomic = transaction.atomic(using=self.alias)
+            atomic.__enter__()
+            self._atomic = atomic
 
-        await self.run(begin)
+        job = self.threads.submit(begin)
+        try:
+            await asyncio.shield(asyncio.wrap_future(job))
+        except asyncio.CancelledError:
+            if not job.cancel():
+                self.threads.submit(self._give_up)  # the next thing that is done in the thread
+            raise
 
     async def end(self, error: BaseException | None) -> None:
         """Commit, or roll back. What has begun is waited for: a step cannot be torn out of a thread.
@@ -124,6 +134,12 @@ class HeldTransaction:
             raise InvalidValue(
                 f"the database has refused what was written ({broken}), and rolled it back"
             ) from broken
+
+    def _give_up(self) -> None:
+        atomic, self._atomic = self._atomic, None
+        if atomic is not None:
+            error = asyncio.CancelledError("nobody waits for this transaction")
+            atomic.__exit__(type(error), error, None)
 
 
 class StepThreads(ThreadPoolExecutor):

@@ -8,14 +8,20 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
+from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
+    AsyncEngine,
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+)
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from outlast.errors import InvalidValue, Unavailable
 
 Place: TypeAlias = "Engine | AsyncEngine | sessionmaker[Any] | async_sessionmaker[Any]"
 Transaction: TypeAlias = (
-    "Session | scoped_session[Any] | Connection | AsyncSession | AsyncConnection"
+    "Session | scoped_session[Any] | Connection | AsyncSession | async_scoped_session[Any] | AsyncConnection"
 )
 DRIVERS = {
     "postgresql": ("asyncpg", "psycopg"),
@@ -81,9 +87,25 @@ def _check_driver(engine: Engine) -> None:
         raise InvalidValue(
             f"the driver {driver} is not supported: use a URL that begins with {urls}"
         )
-    options = engine.get_execution_options()
-    if options.get("isolation_level") == "AUTOCOMMIT":
+    _check_isolation(engine)
+
+
+def _check_isolation(engine: Engine) -> None:
+    # By an option of the engine, or as it was made: that is nowhere to be read but here.
+    made = getattr(engine.dialect, "_on_connect_isolation_level", None)
+    level = engine.get_execution_options().get("isolation_level", made)
+    if level == "AUTOCOMMIT":
         raise InvalidValue(AUTOCOMMIT)
+    if engine.dialect.name == "postgresql" and level in STRICTER:
+        raise InvalidValue(
+            f"this engine has isolation_level={level!r}: a transactional step would not see that the "
+            "claim of its run was renewed meanwhile, and could never be committed. Pass "
+            "engine.execution_options(isolation_level='READ COMMITTED'), which shares its pool; sessions "
+            "of the stricter one may be passed to on()"
+        )
+
+
+STRICTER = ("REPEATABLE READ", "SERIALIZABLE")
 
 
 AUTOCOMMIT = (

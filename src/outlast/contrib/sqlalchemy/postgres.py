@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from outlast.contrib.sqlalchemy.binding import Binding, Transaction
-from outlast.contrib.sqlalchemy.sources import TransactionSource, check_transaction, source_of
+from outlast.contrib.sqlalchemy.sources import TransactionSource, joined, source_of
 from outlast.contrib.sqlalchemy.transactions import ring_after, session_of, settle
 from outlast.errors import ReadOnlyStore
 from outlast.model.projection import Projection
@@ -74,9 +74,9 @@ class SqlAlchemyPostgresStore(PostgresStore):
     def on(self, connection: Transaction) -> BorrowedStore:
         """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
         and tasks are committed, or not, with your own data."""
-        check_transaction(connection)
-        ring_after(connection, self.notifier)
-        return _Borrowed(self, connection)
+        transaction = joined(connection)
+        ring_after(transaction, self.notifier)
+        return _Borrowed(self, transaction)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
 from outlast.contrib.sqlalchemy.binding import (
@@ -158,14 +158,17 @@ def connection_of(transaction: Any) -> Connection:
     return found
 
 
-def check_transaction(transaction: Any) -> None:
-    """Refuse what has no transaction to join."""
-    if isinstance(transaction, (Session, scoped_session, AsyncSession)):
-        return
+def joined(transaction: Any) -> Any:
+    """The session or connection whose transaction is joined; what has none is refused. Of a scope, the
+    session of the caller's: it is used in another thread, which has a session of its own there."""
+    if isinstance(transaction, (scoped_session, async_scoped_session)):
+        transaction = transaction()
+    if isinstance(transaction, (Session, AsyncSession)):
+        return transaction
     if isinstance(transaction, (Connection, AsyncConnection)):
         if transaction.closed:
             raise InvalidValue("this connection is closed: use it while its transaction is open")
-        return
+        return transaction
     raise InvalidValue(
         f"{type(transaction).__name__} has no transaction: pass a Session, an AsyncSession, or a "
         "connection of the engine"

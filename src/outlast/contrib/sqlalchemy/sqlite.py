@@ -2,22 +2,24 @@
 
 What the store does by itself goes through connections of its own to the file, set up as SQLite is safe:
 its log is folded only under the writer's lock. The engine's connections must not fold it in the middle of
-a commit, so that is switched off on each of them as it is taken from the pool. In a transaction of the
-user's, our functions run on its connection.
+a commit, so that is switched off on each of them as it is taken from the pool, and done as the store does it
+when the log has grown (keeping.py). In a transaction of the user's, our functions run on its connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
+import weakref
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection as SqlConnection
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.util import await_only
 
 from outlast.contrib.sqlalchemy.binding import (
     AUTOCOMMIT,
@@ -26,7 +28,7 @@ from outlast.contrib.sqlalchemy.binding import (
     check_same_place,
     unwrapped,
 )
-from outlast.contrib.sqlalchemy.sources import check_transaction, connection_of
+from outlast.contrib.sqlalchemy.sources import connection_of, joined
 from outlast.contrib.sqlalchemy.transactions import ring_after, session_of, settle
 from outlast.errors import InvalidValue
 from outlast.model.projection import Projection
@@ -36,6 +38,7 @@ from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.borrowed import Borrow, BorrowedStore
 from outlast.stores.sqlite.connection import Connection, connect
 from outlast.stores.sqlite.database import MANY
+from outlast.stores.sqlite.keeping import Keeper
 from outlast.stores.sqlite.lane import Work
 from outlast.stores.sqlite.prefix import PREFIX
 from outlast.stores.sqlite.projecting import install
@@ -74,8 +77,9 @@ class SqlAlchemySqliteStore(SqliteStore):
 
     async def open(self) -> None:
         engine = self.binding.engine
-        if not event.contains(engine, "checkout", _leave_the_log):
-            event.listen(engine, "checkout", _leave_the_log)
+        if engine not in _kept:
+            _kept.add(engine)
+            _keep_the_log(engine, str(self.database.path), in_loop=self.binding.loops is not None)
         await super().open()
         if self._projection is not None:
             projection, prefix = self._projection, self.database.prefix
@@ -90,9 +94,9 @@ class SqlAlchemySqliteStore(SqliteStore):
     def on(self, connection: Transaction) -> BorrowedStore:  # type: ignore[override]
         """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
         and tasks are committed, or not, with your own data."""
-        check_transaction(connection)
-        ring_after(connection, self.notifier)
-        return _Borrowed(self, connection)
+        transaction = joined(connection)
+        ring_after(transaction, self.notifier)
+        return _Borrowed(self, transaction)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
@@ -202,10 +206,28 @@ def _opened_by(binding: Binding) -> Any:
     return opened
 
 
-def _leave_the_log(driver: Any, record: Any, _: Any) -> None:
-    if record.info.get("outlast"):
-        return
-    cursor = driver.cursor()
-    cursor.execute("PRAGMA wal_autocheckpoint = 0")
-    cursor.close()
-    record.info["outlast"] = True
+_kept: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _keep_the_log(engine: Engine, path: str, *, in_loop: bool) -> None:
+    """Let the engine's connections leave the log to us, and look at it before each transaction."""
+    keeper = Keeper(path)
+
+    def look(driver: Any) -> None:
+        if driver.in_transaction or not keeper.is_due():
+            return
+        if in_loop:
+            await_only(asyncio.to_thread(keeper.fold))  # the loop goes on meanwhile
+        else:
+            keeper.fold()
+
+    def checkout(driver: Any, record: Any, _: Any) -> None:
+        if not record.info.get("outlast"):
+            keeper.take_over(driver)
+            record.info["outlast"] = True
+
+    def begin(connection: SqlConnection) -> None:
+        look(connection.connection.driver_connection)
+
+    event.listen(engine, "checkout", checkout)
+    event.listen(engine, "begin", begin, insert=True)  # before a BEGIN of the user's own

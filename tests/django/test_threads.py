@@ -1,0 +1,72 @@
+"""Threads with connections of Django's: kept between statements, and never left in a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.db.backends.signals import connection_created
+
+from outlast.contrib.django.conf import read_settings
+from outlast.contrib.django.store import worker_store
+from outlast.contrib.django.threads import Threads
+from tests.django.places import POSTGRES, use, wipe_and_leave
+from tests.django.shop.models import Order
+
+
+async def test_who_is_cancelled_at_the_beginning_leaves_no_transaction_open(alias: str) -> None:
+    """Its thread would hold the lock to write of a SQLite file, and be of no use to the next step."""
+    threads = Threads(alias, 1)
+    connect, go_on, arrived = threads.connection, threading.Event(), threading.Event()
+
+    def slowly() -> Any:
+        arrived.set()
+        assert go_on.wait(30)
+        return connect()
+
+    async def order(name: str) -> None:
+        async with threads.transaction() as held:
+            await held.run(lambda: Order.objects.using(alias).create(name=name))
+
+    def names() -> list[str]:
+        try:
+            return [one.name for one in Order.objects.using(alias).all()]
+        finally:
+            connections[alias].close()
+
+    threads.connection = slowly  # type: ignore[method-assign]
+    cancelled = asyncio.create_task(order("never"))
+    await asyncio.to_thread(arrived.wait, 30)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    go_on.set()
+    threads.connection = connect  # type: ignore[method-assign]
+    await order("next")  # in the same thread
+    assert await asyncio.to_thread(names) == ["next"]
+    await threads.close()
+
+
+@pytest.mark.server
+async def test_a_worker_keeps_its_connections() -> None:
+    """CONN_MAX_AGE = 0, Django's default, means the end of a request, and a worker has none: one
+    connection for each statement would be most of its time."""
+    await asyncio.to_thread(wipe_and_leave, POSTGRES)
+    made: list[object] = []
+
+    def count(*, connection: Any, **_: Any) -> None:
+        made.append(connection)
+
+    with use(POSTGRES):
+        async with worker_store(read_settings()) as store:
+            await store.exists("r")
+            connection_created.connect(count)
+            try:
+                for _ in range(20):
+                    await store.exists("r")
+            finally:
+                connection_created.disconnect(count)
+    assert len(made) <= 10, "one a thread, or the one that listens"
