@@ -49,7 +49,9 @@ class Threads:
         own.close_if_unusable_or_obsolete()
         own.ensure_connection()
         if not own.settings_dict["CONN_MAX_AGE"]:
-            own.close_at = None  # "close it after the request": there is none, and it is wanted again
+            own.close_at = (
+                None  # "close it after the request": there is none, and it is wanted again
+            )
         self._opened[id(own)] = own
         return own.connection
 

@@ -20,9 +20,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from outlast.errors import InvalidValue, Unavailable
 
 Place: TypeAlias = "Engine | AsyncEngine | sessionmaker[Any] | async_sessionmaker[Any]"
-Transaction: TypeAlias = (
-    "Session | scoped_session[Any] | Connection | AsyncSession | async_scoped_session[Any] | AsyncConnection"
-)
+Transaction: TypeAlias = "Session | scoped_session[Any] | Connection | AsyncSession | async_scoped_session[Any] | AsyncConnection"
 DRIVERS = {
     "postgresql": ("asyncpg", "psycopg"),
     "sqlite": ("pysqlite", "aiosqlite"),
