@@ -79,7 +79,7 @@ async def _lengths(
             runs[length] = await parked(store, workflow, max(round(length / per), 1))
 
         async def resume(run: Run) -> None:
-            digest = await load_digest(store, run)
+            digest = await load_digest(store, run, patience=60)
             execution = _execution(workflow, run)
             execution.replay(digest.events)
             execution.evict()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
@@ -25,3 +27,13 @@ settings.register_profile(
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
 )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a kit that is `sampled` most cases are for campaigns, `./dev test -m prove tests/…`: what is
+    below is certified as a whole elsewhere, and all of it on every store would take too long."""
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None and zlib.crc32(item.nodeid.encode()) % sampled.args[0]:
+            item.add_marker("prove")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, suppress
@@ -199,8 +200,14 @@ class App(Starting):
                 last_first.push_async_callback(self._opened.close)
             if self._relay is not None:
                 last_first.push_async_callback(self._relay.close)
-            for part in (self._engine, self._worker, self._doorman, self._presence):
-                last_first.push_async_callback(part.close)
+            last_first.push_async_callback(self._stop)
+
+    async def _stop(self) -> None:
+        """All at once: where the store does not answer, each of them waits for that."""
+        parts = (self._presence, self._doorman, self._worker, self._engine)
+        for end in await asyncio.gather(*(part.close() for part in parts), return_exceptions=True):
+            if isinstance(end, BaseException):
+                raise end
 
     async def _declare(self) -> None:
         if self._ruled:

@@ -17,7 +17,7 @@ from tests.chaos.report import Tally
 from tests.chaos.round import Left, Round
 from tests.chaos.verdict import judge
 from tests.chaos.workers import Clockwork
-from tests.chaos.workflows import GRIP, LEASE, once
+from tests.chaos.workflows import GRIPPING, LEASE, once
 from tests.engine_kills.ledgers import Effect
 
 RUNS = 40
@@ -160,7 +160,7 @@ def test_a_fault_excuses_the_one_it_was_done_to(left: Left) -> None:
 def test_who_is_killed_in_a_grip_could_not_know(left: Left) -> None:
     """It stood still until its death, and has not lived to write that down."""
     one = _first(left, "chain")
-    grip = replace(one, key=GRIP, run_id="grips-0")
+    grip = replace(one, key=GRIPPING, run_id="grips-0")
     killed = Fault("killed", one.life, one.at + 9, one.at + 9)
     lines = [line for line in left.evidence.effects if line.life != one.life or line is one]
     alone = replace(left, evidence=left.evidence._replace(effects=lines), faults=[killed])

@@ -25,7 +25,7 @@ from outlast.testing.effects import Execution, Ledger
 from outlast.testing.verdicts import Losses
 from tests.chaos.ledgers import Fault
 from tests.chaos.round import Left
-from tests.chaos.workflows import FAR, GRIP, LEASE, ONCE, name_of
+from tests.chaos.workflows import FAR, GRIPPING, LEASE, ONCE, name_of
 from tests.engine_kills import verdict
 from tests.engine_kills.killing import Evidence
 from tests.engine_kills.ledgers import Effect
@@ -146,7 +146,7 @@ def last_grips(effects: Iterable[Effect], deaths: dict[int, int]) -> Iterator[Fa
     """Grips in which a worker was killed: it has not lived to write down that it stood still."""
     open: dict[tuple[object, ...], Effect] = {}
     for one in effects:
-        if name_of(one.key) == GRIP and one.what == "begun":
+        if name_of(one.key) == GRIPPING and one.what == "begun":
             open[_name_of(one)] = one
         else:
             open.pop(_name_of(one), None)

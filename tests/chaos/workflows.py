@@ -137,7 +137,7 @@ STEPS: list[Step[..., Any]] = [far_add, far_stumble, far_once]
 FAR = frozenset(step.definition.name for step in STEPS)
 """Steps in a queue: a worker who has lost its task may have begun the attempt that the next one
 makes."""
-GRIP = grip.definition.name
+GRIPPING = grip.definition.name
 ONCE = frozenset({once.definition.name, far_once.definition.name})
 CHAOS_KINDS: dict[str, Kind] = {
     **KINDS,

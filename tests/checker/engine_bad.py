@@ -9,6 +9,7 @@ from outlast.model.payloads import (
     ChildFailed,
     CompensationCompleted,
     CompensationFailed,
+    StepLost,
 )
 from outlast.testing.checker import Evidence
 from tests.checker.telling import (
@@ -106,6 +107,16 @@ BAD: dict[str, tuple[Evidence, str]] = {
     ),
     "I10: for ever": (
         left(lived(*((started(n), "a") for n in range(1, 5)), (DONE, "a"), OVER)),
+        "was cut off 3 times and goes on",
+    ),
+    "I10: lost for ever": (
+        left(
+            lived(
+                *((one, "a") for n in range(1, 15) for one in (started(n), StepLost(attempt=n))),
+                (DONE, "a"),
+                OVER,
+            )
+        ),
         "was cut off 3 times and goes on",
     ),
     "I10: after its end": (

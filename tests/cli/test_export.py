@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +91,14 @@ def spoil_end(text: bytes) -> bytes:
     return b"".join(text.splitlines(keepends=True)[:-1])
 
 
+def forged(text: bytes, line: bytes) -> bytes:
+    """With one more line, and an end that says so."""
+    lines = [*text.splitlines(keepends=True)[:-1], line + b"\n"]
+    digest = hashlib.sha256(b"".join(lines)).hexdigest()
+    end = {"lines": len(lines), "sha256": digest}
+    return b"".join(lines) + msgspec.json.encode({"end": end}) + b"\n"
+
+
 SPOILT: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "cut in a line": (lambda text: text[: len(text) // 2], "cut off"),
     "cut at a line": (spoil_end, "ends in the middle"),
@@ -99,6 +108,8 @@ SPOILT: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "something else": (lambda text: b'{"a": 1}\n', "not a file of `outlast export`"),
     "binary": (lambda text: bytes(range(256)), "not a file of `outlast export`"),
     "empty": (lambda text: b"", "is empty"),
+    "a key that is none": (lambda text: forged(text, b'{"key":{"scope":"a"}}'), "cannot be read"),
+    "of a kind that is none": (lambda text: forged(text, b'{"x":{}}'), "cannot be read"),
     "more": (lambda text: text + b"{}\n", "was changed"),
 }  # fmt: skip
 

@@ -95,6 +95,23 @@ def test_export_import_replay_and_the_debugger(shop: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize("keys", ["n\nn\n", "b 28\nc\n"])
+@pytest.mark.parametrize("step", ["charge", "0/ship"])
+def test_the_debugger_steps_through_the_users_code(shop: Path, step: str, keys: str) -> None:
+    """From a call, and from a call that the workflow waits for: the next line is one of the workflow's.
+    To quit is no fault of the run."""
+    assert piped(shop, "export", "order-done", "-o", "done.outlast").returncode == 0
+    done = piped(
+        shop, "replay", "done.outlast", "--app", "shop", "--break-at", step,
+        input=f"{keys}p 'receipt is', receipt\nq\n",
+    )  # fmt: skip
+    assert "('receipt is', 'paid 10')" in done.stdout, done.stdout + done.stderr
+    stops = [line for line in done.stdout.splitlines() if line.startswith("> ")]
+    assert stops
+    assert all("shop.py" in line for line in stops)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_closed_pipe_is_no_error(shop: Path) -> None:
     """Whoever reads the output may stop reading: no traceback, exit code 141."""
     reading, writing = os.pipe()

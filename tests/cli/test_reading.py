@@ -216,6 +216,18 @@ def test_tail_goes_on_after_a_sequence_and_tells_how_the_run_ended(outlast: Invo
     assert {run["id"] for run in changed} == {"order-waits", "order-halts", "order-sleeps"}
 
 
+def test_a_run_that_was_moved_is_not_said_to_have_been_cancelled(outlast: Invoke) -> None:
+    """Whoever follows it is told where it is, and what to type there names that store."""
+    there = "sqlite:///there.db"
+    assert outlast("move", "--to", there, "id:order-waits", "--yes").exit_code == 0
+    done = outlast("tail", "order-waits")
+    assert f"was moved to {there}" in done.stderr
+    assert done.exit_code == Exit.REFUSED
+    [reason] = records(outlast("why", "order-waits", "--store", there).stdout)
+    assert reason["commands"] == [f"outlast signal order-waits go --value JSON --store {there}"]
+    assert outlast("tail", "order-waits", "--no-follow", "--store", there).exit_code == 0
+
+
 def test_tail_leaves_no_change_out(outlast: Invoke) -> None:
     """It begins with the 200 that changed last, and goes on with every run that changes, however old."""
 

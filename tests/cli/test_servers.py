@@ -78,6 +78,7 @@ async def place(request: pytest.FixtureRequest) -> AsyncIterator[str]:
 
 
 @pytest.mark.server
+@pytest.mark.timeout(400)  # some thirty processes, one after the other
 @pytest.mark.parametrize("place", ["postgres", "redis"], indirect=True)
 def test_every_command_on_servers(place: str, filled: Path, tmp_path: Path) -> None:
     """Each command in a process of its own, those that one server is asked in a pipe the other is

@@ -138,6 +138,18 @@ def test_ctrl_c_ends_a_tail(shop: Path) -> None:
         assert "Traceback" not in screen.shown
 
 
+def test_ctrl_c_at_the_debugger_is_heard(shop: Path) -> None:
+    """The prompt comes back at once, as it does in every debugger."""
+    assert piped(shop, "export", "order-done", "-o", "done.outlast").returncode == 0
+    args = ("replay", "done.outlast", "--app", "shop", "--break-at", "charge")
+    with terminal(shop, *args) as screen:
+        screen.read_until("(Pdb)")
+        screen.type("\x03")
+        screen.read_until("KeyboardInterrupt")
+        screen.type("q\n")
+        assert screen.end() == 0
+
+
 def test_ctrl_c_stops_a_worker_in_good_order(shop: Path) -> None:
     """What is under way is handed back; the exit code says that it was interrupted."""
     with terminal(shop, "worker", "shop:app") as screen:

@@ -22,6 +22,7 @@ async def fresh(alias: str) -> str:
     return alias
 
 
+@pytest.mark.sampled(6)
 class TestDjangoOnSqlite(StoreConformance):
     """In the project's own file, beside its tables."""
 
@@ -49,6 +50,7 @@ class TestDjangoOnPostgres(TestDjangoOnSqlite):
     alias = POSTGRES
 
 
+@pytest.mark.sampled(6)
 class TestQueueOfDjangoOnSqlite(QueueConformance):
     """The queue beside it."""
 

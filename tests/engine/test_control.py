@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw, Struct
 
 import outlast
-from outlast.errors import ChildFailed, RunCancelled, RunFailed, StepFailed
+from outlast.errors import ChildFailed, InvalidValue, RunCancelled, RunFailed, StepFailed
 from outlast.model import Event, Status
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualApp, VirtualClock, app
@@ -539,3 +539,43 @@ async def test_attributes_can_be_set_at_the_start_and_later() -> None:
         await run.result()
         assert await ids(testing, stage="packing") == []
         assert await ids(testing, customer="ann", stage="shipped") == ["it"]
+
+
+@outlast.workflow
+async def asks_a_person() -> str:
+    return await outlast.halt("well?", str)
+
+
+async def test_the_answer_to_a_halt_reaches_a_run_that_is_paused() -> None:
+    """One that has halted and rests, as after an import: a value lets it go on and answers it, none
+    only lets it go on."""
+    async with app(asks_a_person) as testing:
+        run = await testing.start(asks_a_person, id="it")
+        await testing.clock.settle()
+        for _ in range(2):
+            await testing.pause("it")
+            await testing.clock.settle()
+            assert await run.status() is Status.PAUSED
+            await run.resume()
+            await testing.clock.settle()
+            assert await run.status() is Status.HALTED
+        await testing.pause("it")
+        await testing.clock.settle()
+        await run.resume("yes")
+        assert await run.result() == "yes"
+
+
+async def test_a_value_that_nobody_asked_for_is_refused() -> None:
+    """It would be lost without a word; the run rests as before."""
+    async with app(books_and_sleeps) as testing:
+        run = await testing.start(books_and_sleeps, id="it")
+        await testing.clock.sleep(20)
+        await testing.pause("it")
+        await testing.clock.settle()
+        with pytest.raises(InvalidValue, match="has asked nothing"):
+            await run.resume("yes")
+        await testing.clock.settle()
+        assert await run.status() is Status.PAUSED
+        await run.resume()
+        await testing.clock.settle()
+        assert await run.status() is Status.WAITING

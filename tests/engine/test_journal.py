@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from outlast.engine.journal import Journal
-from outlast.errors import Busy, NotFound, UnknownOutcome
+from outlast.errors import Busy, Closed, NotFound, UnknownOutcome
 from outlast.model import Commit, Committed, Event, Outcome, Run
 from outlast.stores.memory import MemoryStore
 
@@ -139,3 +139,38 @@ async def test_too_few_answers_are_an_error() -> None:
 
     outcomes = await all_of(Journal(Forgetful()), start("a"), start("b"))
     assert all(isinstance(outcome, Exception) for outcome in outcomes)
+
+
+class Mute(MemoryStore):
+    """A store that answers nothing any more: the first time it fails, and then it is silent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_failed = False
+        self.is_silent = asyncio.Event()
+
+    async def commit(
+        self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Outcome]:
+        if self._has_failed:
+            self.is_silent.set()
+            await asyncio.Event().wait()
+        self._has_failed = True
+        raise UnknownOutcome("the connection broke")
+
+
+@pytest.mark.proves("I30")
+async def test_a_store_that_does_not_answer_keeps_nobody_who_is_to_end() -> None:
+    """More commits than are settled at once, and none is answered: whoever closes goes, and every
+    caller hears of it, also one whose commit waits behind another of its run."""
+    store = Mute()
+    journal = Journal(store)
+    calls = [asyncio.create_task(journal.commit(start(f"r{n}"))) for n in range(20)]
+    await store.is_silent.wait()
+    behind = asyncio.create_task(journal.commit(Commit(run_id="r0")))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        await journal.close(0.01)
+        outcomes = await asyncio.gather(*calls, behind, return_exceptions=True)
+    assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes[:-1])
+    assert isinstance(outcomes[-1], Closed)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 import outlast
+from outlast.engine.losses import LOST, LossReport
 from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST
 from outlast.errors import RunFailed, TryAgain
 from outlast.model import Claim
+from outlast.model.inbox import Item, Send
 from outlast.model.payloads import StepLost, StepStarted, payload_of
+from outlast.model.wire import to_json
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
+from outlast.testing.effects import Ledger
+from outlast.testing.mortal import Process
 
 LEASE = 30.0
 tries: list[int] = []
@@ -52,6 +59,23 @@ async def once() -> str:
     return "done"
 
 
+@outlast.step
+async def item(number: int) -> str:
+    tries.append(number)
+    await takes(10 * LEASE)
+    return "done"
+
+
+@outlast.workflow
+async def works_on_items() -> str:
+    return (await outlast.map(item, [1]))[0]
+
+
+@outlast.workflow
+async def works_on_two() -> str:
+    return " and ".join(await asyncio.gather(here(), here()))
+
+
 @outlast.workflow
 async def works_here() -> str:
     return await here()
@@ -75,7 +99,7 @@ def store() -> Shaky:
 
 def opened(store: Shaky) -> Any:
     """An app on it that runs all of the above."""
-    workflows = (works_here, works_elsewhere, works_once)
+    workflows = (works_here, works_elsewhere, works_once, works_on_items, works_on_two)
     clock = store.clock
     assert isinstance(clock, VirtualClock)
     return app(*workflows, steps=[elsewhere], store=store, clock=clock, lease=LEASE)
@@ -116,13 +140,13 @@ async def test_a_queued_step_survives_more_lost_leases_than_deaths(store: Shaky)
 
 
 @pytest.mark.proves("I10")
-@pytest.mark.parametrize("workflow", [works_here, works_elsewhere])
+@pytest.mark.parametrize("workflow", [works_here, works_elsewhere, works_on_items])
 async def test_a_step_that_always_loses_its_lease_ends(store: Shaky, workflow: Any) -> None:
     """One that holds the interpreter for longer than a lease must not be tried for ever."""
     store.bad = 10_000
     async with opened(store) as virtual:
         run = await virtual.start(workflow, id="r")
-        with pytest.raises(RunFailed, match="process died"):
+        with pytest.raises(RunFailed, match="the process died"):
             await run.result()
     assert MAX_LOST < len(tries) <= MAX_LOST + 2 * MAX_INTERRUPTIONS
 
@@ -136,3 +160,43 @@ async def test_what_must_not_be_repeated_is_not_even_so(store: Shaky) -> None:
         with pytest.raises(RunFailed):
             await run.result()
     assert tries == [1]
+
+
+@pytest.mark.proves("I10", "I4")
+async def test_a_map_survives_more_lost_leases_than_deaths(store: Shaky) -> None:
+    """The same holds for the items of a map: as often as it was cut off, that is on record."""
+    store.bad = MAX_INTERRUPTIONS + 2
+    async with opened(store) as virtual:
+        run = await virtual.start(works_on_items, id="r")
+        assert await run.result() == "done"
+    assert len(tries) == store.bad + 1
+    assert (await told(store))[1] == list(range(1, store.bad + 1))
+
+
+@pytest.mark.proves("I10")
+async def test_a_loss_is_heard_by_who_waits_for_its_turn() -> None:
+    """A suspect's next attempt begins when its turn has come: that its last one was lost may be read
+    before, and counts all the same."""
+    clock = VirtualClock()
+    store = MemoryStore(clock=clock)
+    tries.clear()
+    for deaths in (1, 2):
+        process = Process(store, clock, Ledger())
+        dying = outlast.App(process.store, workflows=[works_on_two], lease=LEASE)
+        process.runs(dying, asyncio.create_task(_lives(dying)))
+        while len(tries) < 2 * deaths:
+            await clock.sleep(1)
+        process.die()
+        await process.bury()
+    keys = {event.step_name for event in await store.history("r") if event.type == "step.started"}
+    report = LossReport(attempts=dict.fromkeys(keys, 2))
+    item = Item(kind=LOST, id="lost", data=Raw(to_json(report)))
+    await store.send([Send(run_id="r", item=item)])
+    async with app(works_on_two, store=store, clock=clock, lease=LEASE) as virtual:
+        assert await virtual.handle("r").result() == "done and done"
+    assert (await told(store))[1] == [2, 2]
+
+
+async def _lives(dying: outlast.App) -> None:
+    await dying.open()
+    await dying.start(works_on_two, id="r")

@@ -275,8 +275,8 @@ MUTANTS = [
     Mutant(
         "what came after a snapshot is passed over",
         DIGEST,
-        "after=snapshot.sequence)",
-        "after=snapshot.sequence + 1)",
+        "after(snapshot.sequence)",
+        "after(snapshot.sequence + 1)",
         ("tests/engine/test_digest.py",),
     ),
 ]

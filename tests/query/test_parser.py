@@ -44,7 +44,8 @@ WRONG = [
     ("age>1d,2d", 7, "only one value can be compared with >"),
     (", status:failed", 0, "here a test"),
     ("(" * 60 + "id:a", 50, "nested at most 50 deep"),
-    ("id:a " * 1000, 4000, "at most 4000 characters"),
+    ("id:a " * 1000, 79, "at most 4000 characters"),
+    ("id:a attr.b=\udcff", 12, "half of a character"),
 ]
 
 

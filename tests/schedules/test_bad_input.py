@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -28,6 +28,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "words": ({"cron": "whenever you like, please !"}, "minute"),
     "empty": ({"cron": ""}, "fields"),
     "long": ({"cron": ",".join(["1"] * 5000) + " * * * *"}, "shorter"),
+    "cron of a number": ({"cron": 5}, "in a string"),
+    "input in a list": ({"input": ["eu"]}, "by name"),
+    "before the calendar": ({"starts_at": datetime.min.replace(tzinfo=UTC)}, "calendar"),
+    "after the calendar": ({"starts_at": datetime(9999, 12, 31, 23, tzinfo=UTC)}, "calendar"),
+    "past its end": (
+        {"starts_at": datetime.max.replace(tzinfo=timezone(timedelta(hours=-5)))}, "calendar",
+    ),
     "zone": ({"timezone": "Mars/Olympus"}, "time zone"),
     "zone as a path": ({"timezone": "../../etc/passwd"}, "time zone"),
     "zone as nothing": ({"timezone": ""}, "time zone"),

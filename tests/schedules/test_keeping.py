@@ -155,6 +155,25 @@ async def test_overlap_wait(world: World) -> None:
     assert state.skipped > 0
 
 
+@pytest.mark.parametrize("overlap", ["wait", "cancel"])
+async def test_a_schedule_that_waits_takes_no_place_in_its_worker(
+    world: World, overlap: Any
+) -> None:
+    """The run that it waits for may need that place: with one only, both would wait for ever."""
+
+    @outlast.workflow
+    async def nap() -> None:
+        await outlast.sleep(1.5 * HOUR)
+
+    schedule = outlast.Schedule("s", nap, every=HOUR, overlap=overlap)
+    async with world.process(schedule) as app:
+        app._engine._concurrency = 1
+        await world.clock.sleep(8 * HOUR)
+        state = await app.schedules.get("s")
+        assert state.fired >= 4
+        assert (await app.get(world.at(1))).status.terminal
+
+
 async def test_overlap_cancel(world: World) -> None:
     """The run before is cancelled, and the new one begins when it has ended."""
     async with world.process(hourly(1.5 * HOUR, overlap="cancel")) as app:
@@ -431,6 +450,16 @@ async def test_code_that_changed_changes_the_schedule(world: World) -> None:
         changes = (await app.schedules.get("s")).changes
     assert ran == [world.at(1), world.at(2), world.at(4)]
     assert [(one.what, one.by) for one in changes] == [("changed", "code")]
+
+
+async def test_new_code_at_the_same_times_makes_up_what_was_missed(world: World) -> None:
+    """A deployment that takes in the time of a firing, and changes what is done then, loses none."""
+    async with world.process(hourly(1.0)):
+        await world.clock.sleep(0.75 * HOUR)
+    await world.clock.sleep(0.5 * HOUR)
+    async with world.process(hourly(2.0)):
+        await world.clock.sleep(0.25 * HOUR)
+    assert ran == [world.at(1)]
 
 
 async def test_schedules_at_run_time(world: World) -> None:

@@ -187,7 +187,7 @@ def _add(runs: list[Cargo], line: bytes, where: str) -> None:
             runs.append(Cargo(from_json(raw, Run, where=where), []))
         else:
             _give(runs[-1], kind, raw, where)
-    except (*DAMAGE, ValueError, KeyError, IndexError) as error:
+    except (*DAMAGE, ValueError, TypeError, KeyError, IndexError) as error:
         raise Undecodable(f"{where} cannot be read: the file was cut off or changed") from error
 
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
+from shlex import quote
 from typing import Any, TypeVar
 
 import click
@@ -39,6 +40,13 @@ class Session:
     def store_given(self) -> bool:
         """Whether the command line names a store."""
         return self._option is not None
+
+    def here(self, command: str) -> str:
+        """A command to be typed, with the store that this one was given. An app names its own."""
+        if not self.store_given or " --store " in command or command.startswith("outlast worker "):
+            return command
+        typed, remark, why = command.partition("   #")
+        return f"{typed} --store {quote(self.place.shown)}{remark}{why}"
 
     @asynccontextmanager
     async def store(self, *, create: bool = False, at: Place | None = None) -> AsyncIterator[Store]:

@@ -208,16 +208,23 @@ class Client:
         await self._send(run_id, Item(kind="pause"))
 
     async def resume(self, run_id: str, value: Any = None) -> None:
-        """Answer a halt with a value, let a paused run go on, or try a mismatched one again."""
+        """Answer a halt with a value, let a paused run go on, or try a mismatched one again. A value
+        that nobody has asked for is refused."""
         run = await self.get(run_id)
         parked = run.status is Status.PAUSED or run.wait_kind == "mismatch"
         # One that is still at work may be about to pause.
         going = run.status in (Status.PENDING, Status.RUNNING) and run.halt_data is None
+        data = self._codec.encode(value, type_of_value(value), where="resume value")
+        answer = Item(kind="resume", data=data)
         if parked or going:
-            await self._send(run_id, Item(kind="unpause"))
+            if value is not None and run.halt_data is None:
+                raise InvalidValue(
+                    f"run {run_id!r} is {run.status} and has asked nothing that a value would answer: "
+                    "resume it without one, or answer when it has halted"
+                )
+            await self._send(run_id, Item(kind="unpause"), *([] if value is None else [answer]))
         elif run.halt_data is not None or run.status.terminal:
-            data = self._codec.encode(value, type_of_value(value), where="resume value")
-            await self._send(run_id, Item(kind="resume", data=data))
+            await self._send(run_id, answer)
         else:
             raise InvalidValue(
                 f"run {run_id!r} is {run.status}: only a halted or paused run can be resumed. "
@@ -300,11 +307,11 @@ class Client:
 
     # -- how ----------------------------------------------------------------------------------
 
-    async def _send(self, run_id: str, item: Item) -> None:
-        [receipt] = await self._store.send([Send(run_id=run_id, item=item)])
-        if not isinstance(receipt, Receipt):
-            await unless_moved(self._store, run_id)
-            raise receipt
+    async def _send(self, run_id: str, *items: Item) -> None:
+        for receipt in await self._store.send([Send(run_id=run_id, item=item) for item in items]):
+            if not isinstance(receipt, Receipt):
+                await unless_moved(self._store, run_id)
+                raise receipt
         self._poke(run_id)
 
     async def _write(self, commit: Commit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,9 +18,9 @@ from outlast.client.submitting import submission
 from outlast.engine.admission import QUEUED, queued
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.turn import begun
-from outlast.errors import Conflict, Fenced, InvalidValue, NotFound, RunClosed, RunExists
+from outlast.errors import Busy, Conflict, Fenced, InvalidValue, NotFound, RunClosed, RunExists
 from outlast.model.checks import check_delay
-from outlast.model.commit import Commit, Committed, Creation
+from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.model.ids import check_id, new_id
 from outlast.model.place import STARTS, InQueue
 from outlast.model.query import RunQuery
@@ -30,11 +31,16 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 BATCH = 500
+PAUSES = (0.02, 0.05, 0.1, 0.2, *[0.4] * 40)
+"""At most, before each further try where somebody else has locked the run: they ask for the same, most
+likely."""
 DEBOUNCED, SINCE = "outlast.debounced", "outlast.debounced_since"
 
 
 class Starting(Beginning):
     """Begins runs for whoever has their code and claims them first, here or elsewhere."""
+
+    _luck = random.Random()  # so that those who have met do not meet again
 
     async def begin(
         self,
@@ -152,6 +158,7 @@ class Starting(Beginning):
         name = workflow.definition.name
         query = RunQuery(workflow=name, attributes={DEBOUNCED: key}, limit=1)
         newest = next(iter((await self._store.find(query)).items), None)
+        pauses = list(PAUSES)
         while True:
             now = await self._store.now()
             waits = newest is not None and _waits(newest, name, key)
@@ -173,10 +180,16 @@ class Starting(Beginning):
             else:
                 run_id = f"{name}.{key}.{_generation(newest, f'{name}.{key}.') + 1}"
                 commit = build(run_id=run_id, creation=Creation.NEW)
-            [outcome] = await self._store.commit([queued(commit, place)])
+            outcome: Outcome
+            try:
+                [outcome] = await self._store.commit([queued(commit, place)])
+            except Busy as busy:
+                outcome = busy
             if isinstance(outcome, Committed):
                 return RunHandle(self, commit.run_id)
-            if not isinstance(outcome, RunExists | Fenced | Conflict | NotFound | RunClosed):
+            if isinstance(outcome, Busy) and pauses:
+                await self._store.clock.sleep(self._luck.uniform(0.0, pauses.pop(0)))
+            elif not isinstance(outcome, RunExists | Fenced | Conflict | NotFound | RunClosed):
                 raise outcome
             # Somebody else was faster: they began it, or asked for it too.
             newest = await self._store.find_one(commit.run_id)

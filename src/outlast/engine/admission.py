@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from outlast.engine.reading import patiently
 from outlast.engine.turn import child_outcome
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit
@@ -74,14 +75,14 @@ def admission(ticket: Task) -> Send:
 
 
 async def turned_away(
-    store: Store, events: Sequence[Event], run: Run, claim: Claim
+    store: Store, events: Sequence[Event], run: Run, claim: Claim, *, patience: float
 ) -> Commit | None:
     """What to write for a run that somebody has woken before its turn: it waits on, or is cancelled
     where it stands. None if it may begin."""
     started = payload_of(events[0]) if events and run.status is Status.PENDING else None
     if not isinstance(started, WorkflowStarted) or started.place is None:
         return None
-    items = await _inbox(store, run.id)
+    items = await _inbox(store, run.id, patience)
     if any(item.kind == ADMIT and item.id == f"{ADMIT} {run.uid}" for item in items):
         return None
     base = Commit(
@@ -117,10 +118,15 @@ def _cancelled(base: Commit, run: Run, item: Item) -> Commit:
     )
 
 
-async def _inbox(store: Store, run_id: str) -> list[Item]:
+async def _inbox(store: Store, run_id: str, patience: float) -> list[Item]:
     items: list[Item] = []
+
+    async def more(seconds: float) -> list[Item]:
+        after = items[-1].number if items else 0
+        return await store.inbox(run_id, after=after, limit=PAGE, timeout=seconds)
+
     while True:
-        page = await store.inbox(run_id, after=items[-1].number if items else 0, limit=PAGE)
+        page = await patiently(store.clock, more, patience)
         items += page
         if len(page) < PAGE:
             return items

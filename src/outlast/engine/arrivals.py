@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import TypeVar
 
 from msgspec import Raw
 
@@ -14,9 +12,10 @@ from outlast.engine.losses import LossReport
 from outlast.engine.mailbox import Mailbox
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.halt import HaltWait
+from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.remote import RemoteStep, StepReport
 from outlast.engine.operations.step import StepCall
-from outlast.errors import TryAgain
+from outlast.engine.reading import patiently
 from outlast.model.inbox import Item
 from outlast.model.payloads import (
     CancelRequested,
@@ -29,25 +28,24 @@ from outlast.model.payloads import (
     StepProgress,
 )
 from outlast.model.wire import from_json
-from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 
 PAGE = 1000
-PAUSES = (0.1, 0.5, 2.5)
 log = logging.getLogger("outlast.engine")
-T = TypeVar("T")
 
 
 class Inbox:
     """Reads a run's items and hands each to what it is for. Signals and updates wait until they
-    are asked for; all else takes effect at once and is folded with the commit that records it."""
+    are asked for; all else takes effect at once and is folded with the commit that records it.
+    A look may take `patience` seconds at first."""
 
-    def __init__(self, store: Store, execution: Execution) -> None:
+    def __init__(self, store: Store, execution: Execution, patience: float) -> None:
         self.seen = 0
         self.paused: bool | None = None
         self._pauses: list[int] = []
         self._store = store
         self._execution = execution
+        self._patience = patience
         self._mailbox = Mailbox()
 
     async def read(self) -> None:
@@ -56,7 +54,10 @@ class Inbox:
         while True:
             items = await patiently(
                 self._store.clock,
-                lambda: self._store.inbox(run_id, after=self.seen, limit=PAGE),
+                lambda seconds: self._store.inbox(
+                    run_id, after=self.seen, limit=PAGE, timeout=seconds
+                ),
+                self._patience,
             )
             for item in items:
                 self.seen = item.number
@@ -147,7 +148,7 @@ class Inbox:
         report = from_json(data, LossReport, where="report of a lost lease")
         for key, attempt in report.attempts.items():
             call = self._execution.open.get(key)
-            if isinstance(call, StepCall) and call.may_be_lost(attempt):
+            if isinstance(call, StepCall | MapCall) and call.may_be_lost(attempt):
                 self._execution.deliver(StepLost(attempt=attempt), now, key=key)
 
     def _child(self, child_id: str) -> ChildRun | None:
@@ -159,17 +160,6 @@ class Inbox:
     def _halt(self, key: str) -> HaltWait | None:
         halts = [op for op in self._execution.open.values() if isinstance(op, HaltWait)]
         return next((halt for halt in halts if key in ("", halt.key)), None)
-
-
-async def patiently(clock: Clock, read: Callable[[], Awaitable[T]]) -> T:
-    """Read, and read again if the store hiccups: giving the run up would cut off its steps."""
-    for pause in PAUSES:
-        try:
-            return await read()
-        except TryAgain as error:
-            log.warning("reading failed, trying again: %s", error)
-            await clock.sleep(pause)
-    return await read()
 
 
 def _child_payload(item: Item) -> Payload:

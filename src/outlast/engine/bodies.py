@@ -23,7 +23,7 @@ from outlast.ports.codec import Codec
 
 
 def always() -> bool:
-    """A lease that never runs out."""
+    """What never ends: a lease that does not run out, leave to stay."""
     return True
 
 

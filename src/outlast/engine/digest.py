@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from outlast.engine.past import Past
+from outlast.engine.reading import patiently
 from outlast.errors import Undecodable
 from outlast.model.event import Event, EventType
 from outlast.model.run import Run
@@ -76,22 +77,37 @@ def is_short(run: Run) -> bool:
     return 0 < run.sequence < SHORTEST
 
 
-async def load_digest(store: Store, run: Run, history: Sequence[Event] | None = None) -> Digest:
+async def load_digest(
+    store: Store, run: Run, history: Sequence[Event] | None = None, *, patience: float
+) -> Digest:
     """What a replay of `run` needs: its snapshot and the events after it, or all events. Nothing
-    is read for a run that has no history yet, or whose whole `history` was read before."""
+    is read for a run that has no history yet, or whose whole `history` was read before. A call may
+    take `patience` seconds at first."""
+
+    async def after(sequence: int) -> list[Event]:
+        return await patiently(
+            store.clock,
+            lambda seconds: store.history(run.id, after=sequence, timeout=seconds),
+            patience,
+        )
+
     writes = Capability.SNAPSHOTS in store.capabilities
     if writes and run.sequence >= SHORTEST:
         try:
-            snapshot = await store.find_snapshot(run.id)
+            snapshot = await patiently(
+                store.clock,
+                lambda seconds: store.find_snapshot(run.id, timeout=seconds),
+                patience,
+            )
             if snapshot is not None and snapshot.codec == CODEC:
                 known = read_snapshot(snapshot)
                 digest = Digest(known, snapshotted=len(known), writes=True)
-                digest.add(await store.history(run.id, after=snapshot.sequence))
+                digest.add(await after(snapshot.sequence))
                 return digest
         except Undecodable:
             pass  # a cache: the history has it all
     if history is None:
-        history = await store.history(run.id) if run.sequence else ()
+        history = await after(0) if run.sequence else ()
     return Digest(history, writes=writes)
 
 

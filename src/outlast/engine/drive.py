@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
 from msgspec import UNSET
 
 from outlast.engine.arrivals import Inbox
-from outlast.engine.bodies import Bodies
+from outlast.engine.bodies import Bodies, always
 from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
 from outlast.engine.operations.signal import SignalWait
@@ -60,7 +61,7 @@ class Drive:
 
     def __init__(
         self, store: Store, journal: Journal, bodies: Bodies, execution: Execution, run: Run,
-        claim: Claim,
+        claim: Claim, *, patience: float,
     ) -> None:  # fmt: skip
         self.claim = claim
         self._store = store
@@ -71,11 +72,13 @@ class Drive:
         self._sequence = run.sequence
         self._paused = run.status is Status.PAUSED
         self._arrived = asyncio.Event()
-        self._inbox = Inbox(store, execution)
+        self._inbox = Inbox(store, execution, patience)
         self._look = run.inbox > 0
-        self.under_way = UnderWay(store, bodies, execution, claim, self._arrived)
+        self.under_way = UnderWay(store, bodies, execution, claim, self._arrived, patience)
         self._leaving = False
         self._cut = False
+        self.may_linger: Callable[[], bool] = always
+        """Whether it may stay in memory while it waits for a moment: not where others have no place."""
         self.was_lost = False
         """Whether it has ended because its claim is, or may be, another's."""
         self.is_over = False
@@ -169,7 +172,7 @@ class Drive:
         if any(operation.busy for operation in self._execution.open.values()):
             return False
         wake = next_wake(self._execution)
-        return wake is None or wake - self._clock.now() > LINGER
+        return wake is None or wake - self._clock.now() > LINGER or not self.may_linger()
 
     def _note(self, change: Change | None) -> None:
         """Keep what the next change is built upon."""

@@ -33,8 +33,11 @@ from outlast.engine.watch import LoopWatch
 from outlast.engine.watching import Strangers, Watcher, Watchers
 from outlast.errors import (
     Closed,
+    Fenced,
     Mismatch,
+    NotFound,
     OutlastError,
+    RunClosed,
     StoreFault,
     TryAgain,
     Undecodable,
@@ -105,6 +108,7 @@ class Engine:
         self.on_ticket: Callable[[], Awaitable[None]] | None = None
         """Called when a run has been sent to wait for its turn in a queue."""
         self._is_full = False
+        self._others_wait = False
         self._end_listening: Callable[[], None] = lambda: None
 
     # -- life ---------------------------------------------------------------------------------
@@ -153,7 +157,7 @@ class Engine:
         for task in list(self._tasks.values()):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        await self._journal.drained()
+        await self._journal.close(self._patience)
         await self.losses.close()
         if claims:
             await self._store.release(claims, timeout=self._patience)
@@ -214,7 +218,7 @@ class Engine:
             run_id=run_id,
             uid=run.uid,
             codec=self._codec,
-            digest=await load_digest(self._store, run),
+            digest=await load_digest(self._store, run, patience=self._patience),
         )
         started = WorkflowStarted(
             workflow_name=workflow.name, version=workflow.version, input=input
@@ -320,6 +324,9 @@ class Engine:
         try:
             if self.leases.keeps(lease):
                 await self._resume(claimed, lease, history)
+        except (Fenced, RunClosed, NotFound) as lost:
+            self.leases.drop(lease)
+            log.info("run %s is no longer ours: %s", claimed.run.id, lost)
         except Exception as error:  # noqa: BLE001 - one run must not hold up the others
             # The store hands the run out again when its lease ends.
             self.leases.drop(lease)
@@ -330,8 +337,8 @@ class Engine:
     ) -> None:
         run, claim = claimed.run, claimed.claim
         workflow = self.workflows[run.workflow]
-        digest = await load_digest(self._store, run, history)
-        waits = await turned_away(self._store, digest.events, run, claim)
+        digest = await load_digest(self._store, run, history, patience=self._patience)
+        waits = await turned_away(self._store, digest.events, run, claim, patience=self._patience)
         if waits is not None:
             await self._journal.commit(waits)
             self.leases.drop(lease)
@@ -371,7 +378,15 @@ class Engine:
         if present is not None:
             # Its claim is superseded: it could work, but never record anything.
             self._tasks[run.id].cancel()
-        drive = Drive(self._store, self._journal, self._bodies, execution, run, claim)
+        drive = Drive(
+            self._store,
+            self._journal,
+            self._bodies,
+            execution,
+            run,
+            claim,
+            patience=self._patience,
+        )
         drive.under_way.suspects.wait(suspects)
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
@@ -380,9 +395,13 @@ class Engine:
         if not self.leases.keeps(lease):
             task.cancel()  # lost a moment ago, when nobody was to be told yet
         drive.under_way.held = partial(self.leases.is_held, lease)
+        drive.may_linger = self._may_linger
         task.add_done_callback(lambda task: self._over(run.id, drive, lease, task))
         # A task that is cancelled before it has begun runs no ``finally`` of its own.
         task.add_done_callback(lambda _: execution.evict())
+
+    def _may_linger(self) -> bool:
+        return not self._others_wait
 
     def _lose(self, drive: Drive, task: asyncio.Task[None]) -> None:
         drive.was_lost = True
@@ -428,6 +447,7 @@ class Engine:
 
     async def _idle_time(self, looked_at: datetime) -> float:
         due = await self._store.next_runnable_at(timeout=self._patience)
+        self._others_wait = self._is_full and due is not None and due <= looked_at
         listening = hears_all(self._store.notifier)
         seconds = LISTENING_SECONDS if listening else IDLE_SECONDS
         # Many processes that began together need not look together for ever.

@@ -21,7 +21,7 @@ import asyncio
 from collections import deque
 
 from outlast.engine.watching import Watcher
-from outlast.errors import Busy, StoreFault, TryAgain
+from outlast.errors import Busy, Closed, StoreFault, TryAgain
 from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.ports.store import Store
 
@@ -73,6 +73,21 @@ class Journal:
         """Return when nothing is waiting to be written."""
         while tasks := {*self._settling.values(), *filter(None, [self._flusher])}:
             await asyncio.wait(tasks)
+
+    async def close(self, patience: float) -> None:
+        """Return when nothing is waiting to be written; or, after so many seconds, write no more: a
+        store that does not answer would keep a process that is to end for minutes."""
+        try:
+            async with asyncio.timeout(patience):
+                await self.drained()
+        except TimeoutError:
+            for queue in self._waiting.values():
+                for waiting in queue:
+                    waiting.fail(Closed("closed before it could be written: nothing was"))
+            self._waiting.clear()
+            for task in (*self._settling.values(), *filter(None, [self._flusher])):
+                task.cancel()
+            await self.drained()
 
     def _wake(self) -> None:
         if self._flusher is None:

@@ -27,7 +27,7 @@ log = logging.getLogger("outlast.engine")
 
 
 class LossReport(Struct, frozen=True, kw_only=True):
-    """Which attempts of which steps were cut off."""
+    """Which attempts of which steps and maps were cut off."""
 
     attempts: dict[str, int]
 

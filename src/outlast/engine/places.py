@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from pathlib import Path
 from traceback import walk_tb
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 NOT_THE_USERS = (str(Path(__file__).parents[1]), str(Path(asyncio.__file__).parents[1]), "<frozen")
@@ -26,13 +26,19 @@ def place_of(code: CodeType, line: int | None) -> str | None:
 
 def place_of_code(awaited: Any) -> str | None:
     """The innermost line of the user's at which a coroutine waits."""
-    place = None
+    frame = frame_of_code(awaited)
+    return None if frame is None else place_of(frame.f_code, frame.f_lineno)
+
+
+def frame_of_code(awaited: Any) -> FrameType | None:
+    """The innermost frame of the user's in which a coroutine waits."""
+    found = None
     while awaited is not None:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
-        if frame is not None:
-            place = place_of(frame.f_code, frame.f_lineno) or place
+        if frame is not None and place_of(frame.f_code, frame.f_lineno) is not None:
+            found = frame
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
-    return place
+    return found
 
 
 def at_caller() -> str:

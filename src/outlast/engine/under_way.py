@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from msgspec import Raw
 
-from outlast.engine.arrivals import patiently
 from outlast.engine.bodies import Bodies, Outcome, StepContext, always
 from outlast.engine.execution import Execution
 from outlast.engine.interruptions import Suspects
@@ -21,6 +20,7 @@ from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.operation import Operation
 from outlast.engine.operations.remote import RemoteStep
 from outlast.engine.operations.step import StepCall
+from outlast.engine.reading import patiently
 from outlast.engine.transactions import attempt_in_transaction
 from outlast.errors import Unsupported
 from outlast.model.claim import Claim
@@ -39,6 +39,7 @@ class UnderWay:
         execution: Execution,
         claim: Claim,
         arrived: asyncio.Event,
+        patience: float,
     ) -> None:
         self.suspects = Suspects(bodies.solitude, arrived)
         self.held: Callable[[], bool] = always
@@ -50,6 +51,7 @@ class UnderWay:
         self._execution = execution
         self._claim = claim
         self._arrived = arrived
+        self._patience = patience
         self._running: dict[str, asyncio.Task[None]] = {}
         self._begun: dict[str, int] = {}
         self._maps: dict[str, MapBodies] = {}
@@ -69,7 +71,7 @@ class UnderWay:
         )
 
     def unrecorded(self) -> dict[str, int]:
-        """The attempts of steps that were begun here and whose end is recorded nowhere."""
+        """The attempts of steps and maps that were begun here and whose end is recorded nowhere."""
         return dict(self._begun)
 
     def recorded(self) -> None:
@@ -189,6 +191,7 @@ class UnderWay:
                     )
             case MapCall():
                 context = self._context(operation, 1, None)
+                self._begun[operation.key] = operation.attempt
                 self._maps[operation.key] = MapBodies(
                     operation, self._bodies, context, self._arrived
                 )
@@ -227,7 +230,11 @@ class UnderWay:
     async def _look_for(self, child: ChildRun) -> None:
         """See what is there under an id that a child has of its own."""
         try:
-            run = await patiently(self._clock, lambda: self._store.find_one(child.child_id))
+            run = await patiently(
+                self._clock,
+                lambda seconds: self._store.find_one(child.child_id, timeout=seconds),
+                self._patience,
+            )
             child.looked_for = True
             answer = None if run is None else child.outcome_in(run)
             if answer is not None:

@@ -34,6 +34,7 @@ from outlast.query.values import length_of, moment_of
 
 MAX_LENGTH, MAX_DEPTH = 4_000, 50
 
+_HALF = re.compile("[\ud800-\udfff]")  # bytes of a command line that are not UTF-8
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"""[^\s()<>=:~!,"'\\]+""")
 _OP = re.compile(r"!=|<=|>=|[:=~<>]")
@@ -45,7 +46,11 @@ _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 def parse(text: str) -> Filter:
     """Read a question; `InvalidQuery` says where it cannot be understood and what was meant."""
     if len(text) > MAX_LENGTH:
-        raise InvalidQuery(text[:80], MAX_LENGTH, f"a query has at most {MAX_LENGTH} characters")
+        shown = f"{text[:79]}…"
+        raise InvalidQuery(shown, 79, f"a query has at most {MAX_LENGTH} characters")
+    if half := _HALF.search(text):
+        problem = "here is half of a character, which no text in a store can have"
+        raise InvalidQuery(text, half.start(), problem)
     parser = _Parser(text)
     return Filter(text, parser.whole())
 

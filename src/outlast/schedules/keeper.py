@@ -22,7 +22,7 @@ from outlast.engine.admission import queued
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.retry import Retry
 from outlast.engine.turn import begun
-from outlast.errors import InvalidValue, OutlastError, RunExists, TryAgain
+from outlast.errors import InvalidValue, OutlastError, Refused, RunExists, TryAgain
 from outlast.model.commit import Creation
 from outlast.model.ids import SCHEDULE_OF
 from outlast.ports.histories import accepted
@@ -36,8 +36,10 @@ TURNS = 50
 LATE = timedelta(minutes=1)
 """A firing that is later than this was missed."""
 
-LONGEST_LOOK = 300.0
+SHORTEST_LOOK, LONGEST_LOOK = 0.5, 30.0
 MOST_BACKFILLED = 1000
+TIMES = ("cron", "every", "timezone", "jitter", "starts_at", "ends_at")
+"""What of a plan says when it fires."""
 AT_ONCE = 100
 KEPT_CHANGES = 100
 PATIENT = Retry(attempts=10**9, delay=1.0, max_delay=60.0)
@@ -104,17 +106,14 @@ def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Wor
                     accepted(outcome)
 
     @outlast.step(name="is over", retry=PATIENT)
-    async def is_over(run_id: str, seconds: float) -> bool:
-        """Whether a run has ended, waiting for it so long."""
+    async def is_over(run_id: str) -> bool:
+        """Whether a run has ended. Nobody waits for that here: a step that waits keeps its place in the
+        worker, and the run that it waits for may need that."""
         try:
-            await client.result(run_id, timeout=seconds)
-        except TryAgain:
-            raise
-        except TimeoutError:
-            return False
-        except OutlastError:
-            pass  # it has failed, was cancelled, or is gone
-        return True
+            run = await client.get(run_id)
+        except Refused:
+            return True  # it is gone, or elsewhere
+        return run.status.terminal
 
     @outlast.step(name="cancel", retry=PATIENT)
     async def cancel(run_id: str, schedule: str) -> None:
@@ -141,8 +140,10 @@ def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Wor
             nonlocal plan
             if wish.plan is None or wish.plan == plan:
                 return False
+            if any(getattr(wish.plan, time) != getattr(plan, time) for time in TIMES):
+                # Other times are from now on; at the same times, what was missed is made up.
+                state.cursor = max(state.cursor, outlast.now())
             plan = wish.plan
-            state.cursor = max(state.cursor, outlast.now())
             note("changed", wish)
             return True
 
@@ -186,9 +187,7 @@ def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Wor
                 state.fired += len(run_ids)
 
         async def fire_unless_busy(moment: datetime) -> None:
-            busy = state.waiting is not None or (
-                state.last != "" and not await is_over(state.last, 0.0)
-            )
+            busy = state.waiting is not None or (state.last != "" and not await is_over(state.last))
             if not busy:
                 await fire([moment])
             elif plan.overlap == "cancel":
@@ -212,11 +211,12 @@ def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Wor
             pause_for = seconds_to_next(plan, state, outlast.now())
             outlast.publish(plan=plan, state=state)
             if state.waiting is not None and not state.paused:
-                look = LONGEST_LOOK if pause_for is None else min(pause_for, LONGEST_LOOK)
-                if await is_over(state.last, look) and may_fire() and state.waiting is not None:
+                if await is_over(state.last) and may_fire() and state.waiting is not None:
                     moment, state.waiting = state.waiting, None
                     await fire([moment])
-                continue
+                    continue
+                look = seconds_to_look(state.waiting, outlast.now())
+                pause_for = look if pause_for is None else min(look, pause_for)
             if pause_for is None and not state.paused:
                 return
             try:
@@ -250,6 +250,13 @@ def seconds_to_next(plan: Plan, state: State, now: datetime) -> float | None:
     if moment is None:
         return None
     return max((moment + jitter(plan, moment) - now).total_seconds(), 0.0)
+
+
+def seconds_to_look(waiting: datetime | None, now: datetime) -> float:
+    """Until it is worth while to see again whether the run before is over: the longer it takes, the
+    rarer, so that a firing waits for a tenth longer at most, and a history stays short."""
+    so_far = 0.0 if waiting is None else (now - waiting).total_seconds()
+    return min(max(so_far / 10, SHORTEST_LOOK), LONGEST_LOOK)
 
 
 def wanted_between(plan: Plan, wish: Wish) -> list[datetime]:

@@ -85,7 +85,7 @@ class Schedule:
         if (cron is None) == (every is None):
             raise InvalidValue("a schedule needs one of cron=… and every=…")
         self.workflow = workflow
-        self.input = dict(input or {})
+        self.input = _arguments(input)
         zone_of(timezone)
         self._plan = Plan(
             name=check_schedule_name(name),
@@ -102,7 +102,7 @@ class Schedule:
             ends_at=_moment("ends_at", ends_at),
             queue=_place(queue),
         )
-        if ends_at is not None:
+        if starts_at is not None or ends_at is not None:
             self._fires_at_all()
 
     @property
@@ -124,7 +124,14 @@ class Schedule:
 
     def _fires_at_all(self) -> None:
         start = self._plan.starts_at or datetime.now(UTC)
-        if next(firings(self._plan, start - timedelta(microseconds=1)), None) is None:
+        try:
+            first = next(firings(self._plan, start - timedelta(microseconds=1)), None)
+        except OverflowError:
+            raise InvalidValue(
+                f"schedule {self.name!r} never fires: starts_at={start.isoformat()} is out of this "
+                "calendar"
+            ) from None
+        if first is None:
             raise InvalidValue(f"schedule {self.name!r} never fires: nothing is due before ends_at")
 
 
@@ -137,6 +144,14 @@ def check_schedule_name(name: str) -> str:
             f"{LONGEST_NAME} characters, no @, and not just “schedule”"
         )
     return name
+
+
+def _arguments(input: Any) -> dict[str, Any]:
+    if input is not None and not isinstance(input, dict):
+        raise InvalidValue(
+            f"input={input!r} is not possible: give the workflow's arguments by name, in a dict"
+        )
+    return dict(input or {})
 
 
 def _interval(every: Any) -> float:
@@ -184,7 +199,10 @@ def _moment(what: str, moment: Any) -> datetime | None:
         return None
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise InvalidValue(f"{what}={moment!r} has no time zone: give it one, tzinfo=UTC say")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidValue(f"{what}={moment!r} is not possible: out of this calendar") from None
 
 
 def _one_of(what: str, value: Any, possible: tuple[str, ...]) -> Any:

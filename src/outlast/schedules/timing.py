@@ -117,6 +117,9 @@ def check_cron(cron: str) -> str:
     """The expression in full; `InvalidValue` if it is none or never fires."""
     from cronsim import CronSim, CronSimError
 
+    given: object = cron
+    if not isinstance(given, str):
+        raise InvalidValue(f"cron={given!r} is not possible: give five fields in a string")
     if len(cron) > MOST_CRON_CHARACTERS:
         raise InvalidValue(f"a cron expression of {len(cron)} characters: use shorter lists")
     full = SHORTHANDS.get(cron.strip().lower(), cron)

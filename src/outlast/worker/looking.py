@@ -44,8 +44,10 @@ async def look_for_ever(
             # Nobody rings when a delayed task comes due, a lease ends or a rate allows more.
             due = await queue.next_ready_at(names, timeout=patience)
             now = clock.now()
-            if due is not None and due > now:
-                pause = max(min(pause, (due - now).total_seconds()), SHORTEST_PAUSE)
+            if due is not None:
+                # What is due could not be had, or has come due since, or is due by our clock only:
+                # that is looked for soon, and then ever more rarely.
+                pause = max(min(pause, abs((due - now).total_seconds())), SHORTEST_PAUSE)
             # Where there are rules, and where there was no room, what ends lets something begin.
             ruled = is_full() or await _has_rules(queue, patience)
             news = News.ANY if ruled else News.TASKS

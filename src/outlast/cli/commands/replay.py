@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import pdb
+import signal
 import sys
 from pathlib import Path
 from types import FrameType
@@ -23,7 +24,7 @@ from outlast.codecs import JsonCodec
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.execution import ENDINGS, Execution
 from outlast.engine.operations.operation import Operation
-from outlast.engine.places import place_of
+from outlast.engine.places import frame_of_code, place_of
 from outlast.errors import NotFound
 from outlast.moving import Cargo
 from outlast.testing.replaying import replay
@@ -89,9 +90,12 @@ def _debug(definition: WorkflowDefinition, one: Cargo, step: str) -> None:
     execution = Stopping(
         definition, run_id=one.run.id, uid=one.run.uid, codec=JsonCodec(), step=step
     )
+    # Ctrl-C is the debugger's, as ever: asyncio would only make a note of it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         execution.replay(events)
     finally:
+        signal.signal(signal.SIGINT, before)
         sys.settrace(None)
         execution.evict()
 
@@ -106,19 +110,51 @@ class Stopping(Execution):
     def ask(self, operation: Operation) -> Operation:
         asked = super().ask(operation)
         if asked.key == self._step:
-            _open_debugger()
+            self._open_debugger()
         return asked
 
+    def _open_debugger(self) -> None:
+        """The prompt, in the user's own frame that is calling, or that waits for those that it has let
+        call, as in `asyncio.gather(charge(…), ship(…))`."""
+        debugger = Debugger()
+        frame: FrameType | None = inspect.currentframe()
+        while frame is not None and place_of(frame.f_code, frame.f_lineno) is None:
+            frame = frame.f_back
+        if frame is not None:
+            debugger.set_trace(frame)
+            return
+        waiting = None if self.main is None else frame_of_code(self.main.get_coro())
+        if waiting is None:
+            click.echo(
+                "a plain `def` workflow runs on a thread of its own: no debugger there", err=True
+            )
+            return
+        debugger.look_into(waiting)
 
-def _open_debugger() -> None:
-    """The prompt, in the user's own frame that is calling."""
-    frame: FrameType | None = inspect.currentframe()
-    while frame is not None and place_of(frame.f_code, frame.f_lineno) is None:
-        frame = frame.f_back
-    if frame is None:
-        click.echo(
-            "a plain `def` workflow runs on a thread of its own: no debugger there", err=True
-        )
-        return
-    debugger = pdb.Pdb(skip=["outlast.*", "asyncio.*", "click.*", "contextlib", "functools"])
-    debugger.set_trace(frame)
+
+class Debugger(pdb.Pdb):
+    """Steps through the user's code alone. Whoever quits has seen enough: an exception in the workflow
+    would look like a fault of it."""
+
+    goes_on = False
+
+    def look_into(self, waiting: FrameType) -> None:
+        """The prompt in a frame that is not running; what is typed there holds from when it is."""
+        self.reset()
+        self.botframe = inspect.currentframe()  # below it, there is nothing to stop at
+        self.interaction(waiting, None)
+        if not self.goes_on or self.get_all_breaks():
+            waiting.f_trace = self.trace_dispatch
+            sys.settrace(self.trace_dispatch)
+
+    def stop_here(self, frame: FrameType) -> bool:
+        is_made_up = frame.f_code.co_filename.startswith("<")
+        is_users = not is_made_up and place_of(frame.f_code, frame.f_lineno) is not None
+        return is_users and super().stop_here(frame)
+
+    def set_continue(self) -> None:
+        self.goes_on = True
+        super().set_continue()
+
+    def set_quit(self) -> None:
+        self.set_continue()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 import click
 from msgspec import Raw
 
@@ -58,7 +60,7 @@ async def show_command(session: Session, *, run_id: str, full: bool, history: bo
         for line in neutral_lines(run.error).splitlines():
             out.line(line, "red")
     if not run.status.terminal or run.error:
-        out.note(f"what it waits for: outlast why {run.id}")
+        out.note(f"what it waits for: {session.here(f'outlast why {quote(run.id)}')}")
 
 
 async def _with_children(store: Store, run: Run, depth: int) -> list[Part]:

@@ -16,6 +16,7 @@ from outlast.cli.neutral import neutral
 from outlast.cli.output import Output
 from outlast.cli.records import as_text, event_record, run_record
 from outlast.cli.session import Session, with_session
+from outlast.errors import Moved
 from outlast.model.event import Event
 from outlast.model.query import Order, cursor_at
 from outlast.model.run import Run, Status
@@ -49,7 +50,8 @@ async def tail_command(
     """Follow a run event by event until it ends; without RUN, all runs that match as they change,
     beginning with the 200 that changed last.
 
-    Exits with 7 if the run failed or was cancelled. Interrupted, it can go on with --after the last
+    Exits with 7 if the run failed or was cancelled, with 4 if it was moved to another store, and says
+    where. Interrupted, it can go on with --after the last
     sequence, or with --since the last time, and leaves nothing out.
 
     \b
@@ -90,6 +92,8 @@ async def _events(store: Store, out: Output, run_id: str, after: int, *, follow:
             _show(out, event)
             after = event.sequence
         if run.status.terminal and after >= run.sequence:
+            if run.moved_to is not None:
+                raise Moved(run.id, run.moved_to)
             return run.status
         if not follow:
             return run.status

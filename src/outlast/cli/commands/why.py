@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import click
+from msgspec.structs import replace
 
 from outlast.cli.commands.workers import workers_of
 from outlast.cli.completing import RUN
@@ -46,6 +47,7 @@ async def why_command(session: Session, *, run_id: str) -> None:
         if any(one.is_open and one.kind == "step" for part in parts for one in part.everything()):
             steps = await _queued_steps(store, run)
         found = reasons(run, parts, now=await store.now(), inbox=inbox, queue=queue, steps=steps)
+    found = [replace(one, commands=tuple(map(session.here, one.commands))) for one in found]
     if out.json:
         for reason in found:
             out.value(

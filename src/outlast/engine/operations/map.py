@@ -14,11 +14,11 @@ from msgspec import Raw
 
 from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.operation import Operation
-from outlast.engine.retry import MAX_INTERRUPTIONS, SUSPECT_AFTER
+from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST, SUSPECT_AFTER
 from outlast.errors import InvalidValue, MapFailed, StepFailed, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.fact import Fact
-from outlast.model.payloads import MapCompleted, MapProgress, MapStarted, Payload
+from outlast.model.payloads import MapCompleted, MapProgress, MapStarted, Payload, StepLost
 from outlast.model.payloads import MapFailed as Failed
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ class MapCall(Operation):
         self.results: dict[int, Raw] = {}
         self.failed: dict[int, str] = {}
         self.allowed = 0
-        self.interruptions = 0
+        self.attempt = 1
+        self.lost: list[int] = []
+        self._cut_off: list[int] = []
         self._tolerate = tolerate
         self._enough = len(self.items) if enough is None else min(enough, len(self.items))
         self._execution = execution
@@ -81,9 +83,15 @@ class MapCall(Operation):
                 self.results.update(zip(progress.completed, progress.results, strict=True))
                 self.failed.update(progress.failed)
                 self._register(progress.completed)
-                self.interruptions = self.interruptions + 1 if progress.interrupted else 0
+                if progress.interrupted:
+                    self._cut_off.append(self.attempt)
+                    self.attempt += 1
+                else:
+                    self._cut_off.clear()
                 if not progress.completed and not progress.failed:
                     self._execution.launches.append(self)  # taken up again by another process
+            case StepLost(attempt=attempt):
+                self.lost.append(attempt)
             case MapCompleted():
                 self.resolve(self._values())
                 return True
@@ -105,13 +113,24 @@ class MapCall(Operation):
         return MapProgress(started=self.allowed)
 
     @property
+    def interruptions(self) -> int:
+        """How often its process has died since items were done last, if it has ended that way now."""
+        cut_off = [*self._cut_off, self.attempt]
+        return len(cut_off) - min(sum(one in self.lost for one in cut_off), MAX_LOST)
+
+    def may_be_lost(self, attempt: int) -> bool:
+        """Whether nobody knows the end of what was begun then. What a process does with a map between
+        two interruptions counts as one attempt."""
+        return attempt <= self.attempt and attempt not in self.lost
+
+    @property
     def is_suspect(self) -> bool:
         """Whether it may be what its process died of, and is to be taken up again."""
-        return SUSPECT_AFTER <= self.interruptions + 1 < MAX_INTERRUPTIONS
+        return SUSPECT_AFTER <= self.interruptions < MAX_INTERRUPTIONS
 
     def after_interruption(self) -> Payload:
         """What to record when the process died while items ran: that they go on, or the end."""
-        if self.interruptions + 1 < MAX_INTERRUPTIONS or not self.open_items:
+        if self.interruptions < MAX_INTERRUPTIONS or not self.open_items:
             return MapProgress(started=self.allowed, interrupted=True)
         text = "the process died again and again while items ran"
         return Failed(failed_index=min(self.open_items), error=text)

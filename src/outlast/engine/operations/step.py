@@ -110,8 +110,9 @@ class StepCall(Operation):
         return self.attempt - self.failures - self.stops - lost
 
     def may_be_lost(self, attempt: int) -> bool:
-        """Whether that attempt is one that nobody knows the end of, and another was begun since."""
-        return attempt < self.attempt and attempt not in self._ended and attempt not in self.lost
+        """Whether that attempt is one that nobody knows the end of. It may be the last: a suspect's
+        next one waits for its turn. It is never one that runs here: each is begun under one claim."""
+        return attempt <= self.attempt and attempt not in self._ended and attempt not in self.lost
 
     @property
     def is_suspect(self) -> bool:

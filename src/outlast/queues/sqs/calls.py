@@ -178,7 +178,8 @@ class Calls:
 
     def _return_later(self, place: Place, messages: list[Message]) -> None:
         if messages:
-            begin(partial(self._return, place, messages))
+            with suppress(Unavailable):  # they come back when their visibility ends
+                begin(partial(self._return, place, messages))
 
     def _return(self, place: Place, messages: list[Message]) -> None:
         # If it fails they come back when their visibility ends.

@@ -12,12 +12,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from outlast.errors import Unavailable
+
 T = TypeVar("T")
 
 
 def begin(work: Callable[[], object]) -> None:
-    """Do something in a thread of its own, and forget it."""
-    threading.Thread(target=work, name="outlast-sqs", daemon=True).start()
+    """Do something in a thread of its own, and forget it. `Unavailable` if there is no room for one."""
+    try:
+        threading.Thread(target=work, name="outlast-sqs", daemon=True).start()
+    except RuntimeError as error:
+        raise Unavailable(
+            f"there is no room for another thread, nothing was begun: {error}"
+        ) from None
 
 
 async def in_thread(work: Callable[[], T]) -> T:

@@ -7,12 +7,14 @@ looks again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
+from outlast.errors import TryAgain
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.claiming import readable
@@ -44,17 +46,29 @@ class Candidate(NamedTuple):
 
 
 async def claim_runs(server: Server, wish: Wish, *, timeout: float | None) -> list[ClaimedRun]:
-    """Claim up to `limit` runs, those due longest first."""
+    """Claim up to `limit` runs, those due longest first. The time is for all of it: whoever stops
+    waits for an answer that is on its way."""
+    clock = asyncio.get_running_loop().time
+    deadline = None if timeout is None else clock() + timeout
+
+    def left() -> float | None:
+        return None if deadline is None else deadline - clock()
+
     claimed: list[ClaimedRun] = []
     if wish.run_ids is not None:
-        named = await _by_name(server, wish.run_ids, timeout)
-        return await _claim(server, wish, named, wish.limit, timeout)
+        named = await _by_name(server, wish.run_ids, left())
+        return await _claim(server, wish, named, wish.limit, left())
     for _ in range(LOOKS):
         wanted = wish.limit - len(claimed)
-        found = sorted(await _look(server, wish, wanted, timeout))[:wanted]
-        if not found:
-            break
-        got = await _claim(server, wish, [one.id for one in found], wanted, timeout)
+        try:
+            found = sorted(await _look(server, wish, wanted, left()))[:wanted]
+            if not found:
+                break
+            got = await _claim(server, wish, [one.id for one in found], wanted, left())
+        except TryAgain:
+            if claimed:
+                break  # whoever gets no answer never drives what is claimed by now
+            raise
         claimed += got
         if len(claimed) == wish.limit or len(got) == len(found) < wanted:
             break

@@ -127,17 +127,18 @@ class RedisDetails(Store):
         except (TryAgain, StoreFault):
             return {}
 
-    async def _tidy_up(self, server: Server) -> None:
+    async def _tidy_up(self, server: Server, timeout: float | None) -> None:
         """From time to time: carry over what a process that died has left, and drop what is old."""
         now = self.clock.monotonic()
         if self._tidied is not None and now - self._tidied < TIDY_SECONDS:
             return
         self._tidied = now
         try:
-            await self._carry(relay, set(await waiting(server, timeout=None)), None)
+            posted = set(await waiting(server, timeout=timeout))
+            await self._carry(relay, posted, timeout)
             if self._retention is not None:
-                before = await server.now(timeout=None) - timedelta(seconds=self._retention)
-                await self.expire(before)
+                before = await server.now(timeout=timeout) - timedelta(seconds=self._retention)
+                await self.expire(before, timeout=timeout)
         except (TryAgain, StoreFault):
             return  # the next look does it
 

@@ -175,7 +175,8 @@ class Server:
                     answers[n] = reply
                     del left[n]
             if unknown:
-                await self._load({left[n].part: one for n, one in unknown.items()})
+                wait = None if deadline is None else deadline - clock()
+                await self._load({left[n].part: one for n, one in unknown.items()}, wait)
             if not left:
                 return answers
         raise Busy("others change the same runs all the time: nothing was written, try again")
@@ -263,9 +264,9 @@ class Server:
         more = [key[size:].decode() for key in keys]
         return call._replace(names=[*call.names, *more])
 
-    async def _load(self, scripts: dict[int, Script]) -> None:
+    async def _load(self, scripts: dict[int, Script], timeout: float | None) -> None:
         commands = [(part, (b"SCRIPT", b"LOAD", one.text)) for part, one in scripts.items()]
-        await self.commands(commands, timeout=None, writes=False)
+        await self.commands(commands, timeout=timeout, writes=False)
 
     def _error(self, error: BaseException, *, unknown: bool) -> Exception:
         translated = translate(error, self.where, unknown=unknown)

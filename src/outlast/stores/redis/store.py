@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from outlast.errors import TryAgain, UnknownOutcome
 from outlast.model.checks import check_after
 from outlast.model.claim import Claim, ClaimedRun, check_ttl
 from outlast.model.commit import Commit, Committed, Outcome
@@ -87,8 +88,11 @@ class RedisStore(RedisCompany):
         if posted:
             outcomes = await self._relayed(commits, outcomes, posted, timeout)
         if server.layout.partitions > 1 and any(commit.activities for commit in commits):
-            await forget_elsewhere(server, saved_activities(commits, outcomes), timeout=timeout)
-        return await self._watch.checked(server, commits, outcomes)
+            try:
+                await forget_elsewhere(server, saved_activities(commits, outcomes), timeout=timeout)
+            except TryAgain as error:  # it says that nothing was written, and the commits are
+                raise UnknownOutcome(f"written, but not everywhere: {error}") from error
+        return await self._watch.checked(server, commits, outcomes, timeout=timeout)
 
     async def _relayed(
         self,
@@ -173,8 +177,8 @@ class RedisStore(RedisCompany):
         server = await self._session.server()
         wish = claiming.Wish(owner, ttl, limit, workflows, run_ids)
         claimed = await claiming.claim_runs(server, wish, timeout=timeout)
-        await self._tidy_up(server)
-        return await self._watch.claimed(server, claimed)
+        await self._tidy_up(server, timeout)
+        return await self._watch.claimed(server, claimed, timeout=timeout)
 
     async def renew(
         self, claims: Sequence[Claim], ttl: float, *, timeout: float | None = None

@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
-from outlast.errors import Conflict, Fenced
+from outlast.errors import Conflict, Fenced, StoreFault, TryAgain
 from outlast.model.claim import ClaimedRun
 from outlast.model.commit import Commit, Committed, Outcome
 from outlast.stores.redis.keys import SHELVES, of_run
@@ -39,17 +40,26 @@ class Watch:
         self._told: OrderedDict[str, Told] = OrderedDict()
 
     async def checked(
-        self, server: Server, commits: Sequence[Commit], outcomes: list[Outcome]
+        self,
+        server: Server,
+        commits: Sequence[Commit],
+        outcomes: list[Outcome],
+        *,
+        timeout: float | None,
     ) -> list[Outcome]:
         """Remember what was written; look closer at what was refused."""
         for commit, outcome in zip(commits, outcomes, strict=True):
             if isinstance(outcome, Committed):
                 self._remember(commit.run_id, Told(outcome.uid, outcome.revision))
             elif isinstance(outcome, (Conflict, Fenced)) and commit.run_id in self._told:
-                await self._look_at(server, commit.run_id)
+                # What was written stays so, and was answered: whoever claims it next looks again.
+                with suppress(TryAgain, StoreFault):
+                    await self._look_at(server, commit.run_id, timeout)
         return outcomes
 
-    async def claimed(self, server: Server, claimed: list[ClaimedRun]) -> list[ClaimedRun]:
+    async def claimed(
+        self, server: Server, claimed: list[ClaimedRun], *, timeout: float | None
+    ) -> list[ClaimedRun]:
         """Those of them that have not gone back."""
         good = []
         for one in claimed:
@@ -57,18 +67,20 @@ class Watch:
             if told is None or told.uid != one.run.uid or told.revision <= one.run.revision:
                 good.append(one)
             else:
-                await self._quarantine(server, one.run.id, told)
+                await self._quarantine(server, one.run.id, told, timeout)
         return good
 
-    async def _look_at(self, server: Server, run_id: str) -> None:
+    async def _look_at(self, server: Server, run_id: str, timeout: float | None) -> None:
         layout, told = server.layout, self._told[run_id]
         part = layout.part_of(run_id)
         command = (b"HMGET", layout.key(part, of_run(run_id, "state")), b"uid", b"revision")
-        ((uid, revision),) = await server.commands([(part, command)], timeout=None, writes=False)
+        ((uid, revision),) = await server.commands([(part, command)], timeout=timeout, writes=False)
         if uid is not None and uid.decode() == told.uid and int(revision) < told.revision:
-            await self._quarantine(server, run_id, told)
+            await self._quarantine(server, run_id, told, timeout)
 
-    async def _quarantine(self, server: Server, run_id: str, told: Told) -> None:
+    async def _quarantine(
+        self, server: Server, run_id: str, told: Told, timeout: float | None
+    ) -> None:
         reason = (
             f"quarantined: Redis has gone back behind revision {told.revision}, which it had "
             "acknowledged; steps may have been done that are no longer recorded"
@@ -76,7 +88,7 @@ class Watch:
         call = quarantine_call(
             server, run_id, {"uid": told.uid, "revision": str(told.revision), "reason": reason}
         )
-        if (await server.call(call, timeout=None))[0] == b"done":
+        if (await server.call(call, timeout=timeout))[0] == b"done":
             _logger.error("run %r is %s", run_id, reason)
 
     def forget(self, run_id: str) -> None:

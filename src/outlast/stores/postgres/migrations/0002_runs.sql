@@ -172,6 +172,16 @@ DECLARE
     s record;
     f record;
 BEGIN
+    -- In the order of their ids, so that two senders never wait for each other; and before the tasks, so that
+    -- who ends a run, and removes its tasks, and who sends to it do not either.
+    FOR target IN
+        SELECT DISTINCT x.run COLLATE "C" AS id FROM jsonb_to_recordset(sends::jsonb) AS x (run text)
+        ORDER BY 1
+    LOOP
+        IF NOT @lock_run_1(target.id) THEN
+            busy := busy || target.id;
+        END IF;
+    END LOOP;
     FOR f IN
         SELECT * FROM jsonb_to_recordset(finishes::jsonb)
             AS x (i int, place text, token bigint, keep boolean)
@@ -180,7 +190,7 @@ BEGIN
         IF verdict = '' AND f.keep AND EXISTS (
             SELECT FROM @tasks AS t
             WHERE t.place = decode(f.place, 'hex')
-              AND @gave_place_1(t.queue, t.claimed_until, @now_1(at, shift))
+              AND @gave_place_1(t.queue, t.claimed_until, at, shift)
         ) THEN
             verdict := 'lost';
         END IF;
@@ -189,15 +199,6 @@ BEGIN
             given := f.i;
             RETURN NEXT;
             RETURN;
-        END IF;
-    END LOOP;
-    -- In the order of their ids, so that two senders never wait for each other.
-    FOR target IN
-        SELECT DISTINCT x.run COLLATE "C" AS id FROM jsonb_to_recordset(sends::jsonb) AS x (run text)
-        ORDER BY 1
-    LOOP
-        IF NOT @lock_run_1(target.id) THEN
-            busy := busy || target.id;
         END IF;
     END LOOP;
     now := @now_1(at, shift);

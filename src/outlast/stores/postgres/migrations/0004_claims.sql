@@ -145,7 +145,7 @@ BEGIN
     FROM unnest(t_place, t_token) AS c (place, token) CROSS JOIN LATERAL (
         SELECT t.key FROM @tasks AS t
         WHERE t.place = c.place AND t.token = c.token AND t.owner IS NOT NULL
-          AND NOT @gave_place_1(t.queue, t.claimed_until, now)
+          AND NOT @gave_place_1(t.queue, t.claimed_until, at, shift)
         FOR UPDATE SKIP LOCKED
     ) AS m;
     UPDATE @tasks AS t SET claimed_until = now + ttl
@@ -155,7 +155,7 @@ BEGIN
         FROM unnest(t_place, t_token) AS c (place, token) CROSS JOIN LATERAL (
             SELECT t.place, t.token, t.key FROM @tasks AS t
             WHERE t.place = c.place AND t.token = c.token AND t.owner IS NOT NULL
-              AND NOT @gave_place_1(t.queue, t.claimed_until, now)
+              AND NOT @gave_place_1(t.queue, t.claimed_until, at, shift)
             OFFSET 0
         ) AS m
     LOOP

@@ -173,7 +173,7 @@ BEGIN
         RETURN;
     END IF;
     IF t.owner IS NULL OR t.token <> a_token
-       OR (verb = 'extend' AND @gave_place_1(t.queue, t.claimed_until, now)) THEN
+       OR (verb = 'extend' AND @gave_place_1(t.queue, t.claimed_until, at, shift)) THEN
         verdict := 'fenced';
         current := t.token;
         RETURN;

@@ -44,18 +44,19 @@ CREATE TABLE @flows (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
 -- Whether a lease has run out where places are counted: its place may be somebody else's by now, so it
--- cannot be revived, though nobody has taken the task yet.
-CREATE FUNCTION @gave_place_1(a_queue text, until bigint, now bigint) RETURNS boolean
-LANGUAGE plpgsql STABLE AS $$
+-- cannot be revived, though nobody has taken the task yet. Near its end the rules stay locked until this
+-- transaction is over: who takes meanwhile would not see the longer lease, and give the place away.
+CREATE FUNCTION @gave_place_1(a_queue text, until bigint, at bigint, shift bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    IF until IS NULL OR until > now THEN
+    IF until IS NULL OR until > @now_1(at, shift) + 15000000 THEN
         RETURN false;
     END IF;
-    RETURN EXISTS (
-        SELECT FROM @flows AS f
-        WHERE f.scope = split_part(a_queue, '/', 1)
-          AND (f.concurrency IS NOT NULL OR f.key_concurrency IS NOT NULL)
-    );
+    PERFORM FROM @flows AS f
+    WHERE f.scope = split_part(a_queue, '/', 1)
+      AND (f.concurrency IS NOT NULL OR f.key_concurrency IS NOT NULL)
+    FOR SHARE;
+    RETURN FOUND AND until <= @now_1(at, shift);
 END $$;
 
 -- How far a task moves its line on, for lines that have a weight.

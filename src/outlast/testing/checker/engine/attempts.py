@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from outlast.engine.retry import MAX_INTERRUPTIONS
+from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST
 from outlast.model.commit import Commit
 from outlast.model.event import Event
 from outlast.model.payloads import (
@@ -111,6 +111,7 @@ def _begun_too_soon(case: Case) -> Iterator[Violation]:
 def _miscounted(id: str, case: Case) -> Iterator[Violation]:
     starts: dict[str, int] = {}
     failures: dict[str, int] = {}
+    losses: dict[str, int] = {}
     over: set[str] = set()
     for event, payload in case.told(id):
         key = event.step_name
@@ -122,11 +123,14 @@ def _miscounted(id: str, case: Case) -> Iterator[Violation]:
                 if key in over:
                     yield Violation("I10", id, f"step {key!r} is over and was started again")
                 starts[key] = attempt
-                if attempt - failures.get(key, 0) > MAX_INTERRUPTIONS:
+                forgiven = failures.get(key, 0) + min(losses.get(key, 0), MAX_LOST)
+                if attempt - forgiven > MAX_INTERRUPTIONS:
                     message = f"step {key!r} was cut off {MAX_INTERRUPTIONS} times and goes on"
                     yield Violation("I10", id, message)
-            case StepFailed(will_retry=True) | StepLost():
+            case StepFailed(will_retry=True):
                 failures[key] = failures.get(key, 0) + 1
+            case StepLost():
+                losses[key] = losses.get(key, 0) + 1
             case StepFailed() | StepCompleted() | OperationAbandoned():
                 over.add(key)
 
