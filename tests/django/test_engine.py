@@ -55,7 +55,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.proves("I7", "I8", "I9", "I12", "I14", "I15", "I16", "I18", "I19", "I20", "I21", "I24")
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 async def test_a_case(case: Case, place: str) -> None:
     """A workflow ends with its outcome and its history; for some, when its process dies at some call of

@@ -22,7 +22,7 @@ async def fresh(alias: str) -> str:
     return alias
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 class TestDjangoOnSqlite(StoreConformance):
     """In the project's own file, beside its tables."""
 
@@ -50,7 +50,7 @@ class TestDjangoOnPostgres(TestDjangoOnSqlite):
     alias = POSTGRES
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 class TestQueueOfDjangoOnSqlite(QueueConformance):
     """The queue beside it."""
 

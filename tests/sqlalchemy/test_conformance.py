@@ -23,7 +23,7 @@ from outlast.testing.conformance.queue import QueueConformance
 from tests.sqlalchemy.places import NAMES, again, fresh
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 class Certified(StoreConformance):
     """Any of them; time is an input."""
 
@@ -68,7 +68,7 @@ class TestPostgresByPsycopg(Certified):
 
 
 @pytest.mark.server
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 class TestPostgresByPsycopgInLoop(Lifecycle, Commits, Fidelity, BadInput, Concurrency):
     """An `AsyncEngine` on psycopg: the same statements and values, so what differs is looked at."""
 
@@ -91,7 +91,7 @@ class TestSqlite(Certified):
 
 
 @pytest.mark.server
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 class TestQueueByPsycopg(QueueConformance):
     """The queue of a store, where tasks are part of a commit."""
 
@@ -102,7 +102,7 @@ class TestQueueByPsycopg(QueueConformance):
             yield queue
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 class TestQueueInFile(QueueConformance):
     """The same in the file of an `AsyncEngine`."""
 

@@ -46,7 +46,7 @@ async def engine(kind: str, tmp_path: Path) -> AsyncIterator[Any]:
 
 
 @pytest.mark.proves("I7", "I8", "I9", "I12", "I14", "I15", "I16", "I18", "I19", "I20", "I21", "I24")
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 @pytest.mark.parametrize(
     "kind", [pytest.param("postgresql+asyncpg", marks=pytest.mark.server), "sqlite threads"]

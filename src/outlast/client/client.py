@@ -29,6 +29,7 @@ from outlast.engine.replanting import (
 )
 from outlast.engine.turn import child_outcome
 from outlast.errors import (
+    Busy,
     InvalidValue,
     Moved,
     NotFound,
@@ -54,6 +55,9 @@ from outlast.ports.histories import accepted
 from outlast.ports.store import Store
 
 T = TypeVar("T")
+
+PAUSES = (0.01, 0.05, 0.2, 0.5)
+"""Seconds to wait for a run that is locked: somebody is writing to it, which takes no longer."""
 
 
 class Client:
@@ -316,6 +320,11 @@ class Client:
 
     async def _write(self, commit: Commit) -> None:
         (outcome,) = await self._store.commit([commit])
+        for pause in PAUSES:
+            if not isinstance(outcome, Busy):
+                break
+            await self._store.clock.sleep(pause)
+            (outcome,) = await self._store.commit([commit])
         if isinstance(outcome, (NotFound, RunClosed)):
             await unless_moved(self._store, commit.run_id)
         accepted(outcome)

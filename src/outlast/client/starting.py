@@ -85,6 +85,11 @@ class Starting(Beginning):
         """Begin a run by the name of its workflow, with its arguments as a JSON object. It is left
         to whoever has the code and claims it first, here or elsewhere; the app need not be open,
         only its store. `RunExists` if the id is taken."""
+        if not isinstance(name, str):
+            raise InvalidValue(
+                f"submit() takes the name of a workflow, not {name!r}: use begin() or start() for the "
+                "workflow itself"
+            )
         run_id = new_id() if id is None else check_id(id)
         place = await self._place(queue)
         commit = submission(
