@@ -146,6 +146,11 @@ class Terminal:
         while text not in self.shown:
             assert self._read(), f"{text!r} was not shown, but: {self.shown}"
 
+    def read_for(self, seconds: float) -> None:
+        """Read what is shown, and wait no longer than that for it to begin."""
+        if select.select([self._main], [], [], seconds)[0]:
+            self._read()
+
     def type(self, keys: str) -> None:
         """Press keys."""
         os.write(self._main, keys.encode())

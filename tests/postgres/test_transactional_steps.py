@@ -25,6 +25,13 @@ from tests.sqlite_processes.crew import Member
 pytestmark = pytest.mark.server
 SCHEMA = f"transactional_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
 TABLE = f"ledger_{SCHEMA}"
+HOLDERS = """
+    SELECT DISTINCT a.pid, a.state, a.query, pg_terminate_backend(a.pid) AS ended
+    FROM pg_locks AS l
+    JOIN pg_class AS c ON c.oid = l.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    JOIN pg_stat_activity AS a ON a.pid = l.pid
+    WHERE (n.nspname = ANY ($1) OR c.relname = ANY ($1)) AND l.pid <> pg_backend_pid()
+"""
 fates: list[str] = []
 
 
@@ -73,6 +80,9 @@ async def database() -> AsyncIterator[Any]:
     )
     await connection.execute(f"CREATE TABLE {TABLE} (amount int)")
     yield connection
+    # A process that was killed in the middle of a statement lives on in the server for a while.
+    for line in await connection.fetch(HOLDERS, [SCHEMA, TABLE]):
+        print("still at work on these tables:", dict(line))
     await connection.execute(
         f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; DROP TABLE IF EXISTS {TABLE}"
     )
