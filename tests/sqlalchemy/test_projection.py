@@ -270,6 +270,8 @@ async def test_the_ready_migration_leaves_nothing_for_autogenerate(engine: Any, 
 
     def down(connection: Any) -> None:
         operations = Operations(MigrationContext.configure(connection))
+        with pytest.raises(InvalidValue, match="prefix="):
+            migration.downgrade(operations, NAMES, schema=OWN, prefix='x"; drop')
         migration.downgrade(operations, NAMES, schema=OWN)
 
     await run_on(engine, down)

@@ -28,7 +28,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
 
 from outlast.contrib.sqlalchemy.models import make_tables
 from outlast.model.projection import Projection
-from outlast.stores.sqlite.prefix import PREFIX
+from outlast.stores.sqlite.prefix import PREFIX, check_prefix
 
 TRIGGERS = [
     "runs_turn",
@@ -61,10 +61,14 @@ def downgrade(
 ) -> None:
     """Drop what writes to the tables, then the tables. Stop workers that have a projection first."""
     if op.get_context().dialect.name == "postgresql":
-        op.execute(f'DROP FUNCTION IF EXISTS "{schema}"."{prefix or ""}project_1"() CASCADE')
+        from outlast.stores.postgres.queries import queries_of  # it needs a driver
+
+        named = queries_of(schema, prefix or "")
+        op.execute(named.render("DROP FUNCTION IF EXISTS @project_1() CASCADE"))
     else:
+        ours = check_prefix(PREFIX if prefix is None else prefix)
         for name in TRIGGERS:
-            op.execute(f"DROP TRIGGER IF EXISTS {PREFIX if prefix is None else prefix}{name}")
+            op.execute(f"DROP TRIGGER IF EXISTS {ours}{name}")
     for table in reversed(_tables(projection)):
         op.execute(DropTable(table))
 

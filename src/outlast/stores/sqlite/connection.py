@@ -28,19 +28,23 @@ class Cursor(Protocol):
         ...
 
 
-class Connection(Protocol):
-    """A connection in autocommit mode that may be used by one thread at a time."""
+class Statements(Protocol):
+    """Where single statements can be run."""
 
     def execute(self, sql: str, parameters: Any = ..., /) -> Cursor:
         """Run one statement."""
         ...
 
-    def executemany(self, sql: str, parameters: Iterable[Any], /) -> object:
-        """Run one statement for each set of parameters."""
-        ...
-
     def close(self) -> None:
         """Give it back."""
+        ...
+
+
+class Connection(Statements, Protocol):
+    """A connection in autocommit mode that may be used by one thread at a time."""
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> object:
+        """Run one statement for each set of parameters."""
         ...
 
 

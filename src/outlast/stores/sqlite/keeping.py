@@ -78,10 +78,6 @@ class _Once:
         finally:
             connection.close()
 
-    def executemany(self, sql: str, parameters: Any, /) -> object:
-        """It is for single statements."""
-        raise NotImplementedError
-
     def close(self) -> None:
         """It is closed."""
 

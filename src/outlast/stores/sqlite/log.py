@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.connection import Statements
 
 LIMIT = 8 * 1024 * 1024
 HARD_LIMIT = 64 * 1024 * 1024
@@ -32,7 +32,7 @@ HARD_LIMIT = 64 * 1024 * 1024
 class Log:
     """The log of one file, with the connection that folds it."""
 
-    def __init__(self, path: Path, connection: Connection, *, limit: int, hard_limit: int) -> None:
+    def __init__(self, path: Path, connection: Statements, *, limit: int, hard_limit: int) -> None:
         self.limit = limit
         self.hard_limit = hard_limit
         self.folds = 0
