@@ -55,17 +55,20 @@ async def test_transactions_wait_for_their_turn() -> None:
     """A thousand steps at once would be a thousand connections: the server would refuse most of them."""
     await asyncio.to_thread(wipe_and_leave, POSTGRES)
     threads = Threads(POSTGRES, 2)
-    open_now, most = 0, 0
+    open_now, most, both = 0, 0, asyncio.Event()
 
     async def step() -> None:
         nonlocal open_now, most
         async with threads.transaction() as held:
             open_now += 1
             most = max(most, open_now)
+            if open_now == 2:
+                both.set()
+            await both.wait()  # or the first could be done before the second begins
             await held.run(Order.objects.using(POSTGRES).count)
             open_now -= 1
 
-    await asyncio.gather(*(step() for _ in range(8)))
+    await asyncio.wait_for(asyncio.gather(*(step() for _ in range(8))), 60)
     await threads.close()
     assert most == 2
 
