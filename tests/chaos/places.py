@@ -139,12 +139,20 @@ class PostgresWithSqs(Postgres):
         if what != "bell":
             super().disturb(what, chance, lease)
         elif chance.random() < 0.5:
-            url = self._client.get_queue_url(QueueName="bell")["QueueUrl"]
-            self._client.purge_queue(QueueUrl=url)
+            self._lose_messages()
         else:
             os.kill(self._sqs.pid, signal.SIGSTOP)
             pause_for(lease * chance.uniform(0.3, 1.5))
             os.kill(self._sqs.pid, signal.SIGCONT)
+
+    def _lose_messages(self) -> None:
+        """All that can be received now. Not a purge: SQS allows one a minute."""
+        url = self._client.get_queue_url(QueueName="bell")["QueueUrl"]
+        while found := self._client.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get(
+            "Messages"
+        ):
+            for one in found:
+                self._client.delete_message(QueueUrl=url, ReceiptHandle=one["ReceiptHandle"])
 
 
 class Redis(Place):
