@@ -62,18 +62,25 @@ def pack_commits(commits: Sequence[Commit], *, atomic: bool) -> tuple[Any, ...]:
     ]
     return (
         atomic,
-        sorted(_ids(commits)),
-        *map(_sparse, heads),
+        list(touched),
+        *map(_sparse, heads, _HEAD_DEFAULTS),
         [len(commit.events) for commit in commits],
-        *(map(_sparse, zip(*events, strict=True)) if events else [()] * 10),
+        *(map(_sparse, zip(*events, strict=True), _EVENT_DEFAULTS) if events else [()] * 10),
         text(docs) if any(docs) else "[]",
         blobs,
     )
 
 
-def _sparse(column: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Most columns hold nothing in most batches, and the driver is slow with each element."""
-    return column if any(value is not None for value in column) else ()
+_HEAD_DEFAULTS = (*[None] * 8, 0, *[None] * 5)
+"""What a column of `_head` holds most often: None, but for `seen`."""
+
+_EVENT_DEFAULTS = (*[None] * 4, 1, *[None] * 5)
+"""The same for events, but for `version`."""
+
+
+def _sparse(column: tuple[Any, ...], default: Any) -> tuple[Any, ...]:
+    """Many columns hold the same in all of a batch, and the driver is slow with each element."""
+    return () if column.count(default) == len(column) else column
 
 
 def pack_sends(
@@ -103,13 +110,6 @@ def pack_claims(claims: Sequence[Claim]) -> tuple[Any, ...]:
 
 
 # -- commits --------------------------------------------------------------------------------------
-
-
-def _ids(commits: Sequence[Commit]) -> set[str]:
-    ids = {commit.run_id for commit in commits}
-    for commit in commits:
-        ids.update(send.run_id for send in commit.sends)
-    return ids
 
 
 def _head(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> tuple[Any, ...]:

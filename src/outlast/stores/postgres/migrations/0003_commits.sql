@@ -9,8 +9,8 @@
 --
 -- `c_…` has one element per commit, `e_…` one per event. `doc` is a JSON array with the rarer
 -- parts of each commit (or null), whose payloads are numbers of `blobs`; it is empty if no commit has
--- any, as is an array that would hold nothing but NULL. `c_born` is the uid of the
--- life that a commit would begin. `c_flags` are bits:
+-- any, as is an array that would hold nothing but NULL, or 0 as what was seen, or 1 as the version.
+-- `ids` are runs besides those of the commits. `c_born` is the uid of the life that a commit would begin. `c_flags` are bits:
 --   1 creates   2 upsert   4 replace   8 force   16 carry inbox   32 release   64 reopens
 --   128 sets runnable_at   256 sets wait_kind   512 sets current_step   1024 has an element in doc
 --   2048 plain, if the run is there   4096 plain, if it is not
@@ -53,6 +53,7 @@ DECLARE
     x record;
     i int;
 BEGIN
+    ids := ids || c_run;
     SELECT coalesce(array_agg(l.key), '{}') INTO held FROM (
         SELECT a.key FROM @runs AS a WHERE a.id = ANY (ids) ORDER BY a.id FOR UPDATE SKIP LOCKED
     ) AS l;
@@ -264,9 +265,9 @@ BEGIN
     FOR n, o_uid, o_sequence, o_revision, o_token, still, ends IN
         WITH plain AS (
             SELECT u.*, a.ends, a.ends AND r.ended_at IS NULL AS ends_now,
-                   u.flags & (32 | 128) <> 0 AND r.inbox > u.seen AND NOT a.ends
+                   u.flags & (32 | 128) <> 0 AND r.inbox > a.seen AND NOT a.ends
                    AND EXISTS (
-                       SELECT FROM @inbox AS m WHERE m.run_key = r.key AND m.number > u.seen
+                       SELECT FROM @inbox AS m WHERE m.run_key = r.key AND m.number > a.seen
                    ) AS unseen
             FROM unnest(keys, verdicts, c_id, c_flags, c_seen, c_status, c_workflow, c_wait_kind,
                         c_current_step, c_runnable_at, c_events)
@@ -274,7 +275,8 @@ BEGIN
                                        current_step, runnable_at, events, n)
             JOIN @runs AS r ON r.key = u.key
             CROSS JOIN LATERAL (
-                SELECT coalesce(u.status, r.status) IN ('completed', 'failed', 'cancelled') AS ends
+                SELECT coalesce(u.seen, 0) AS seen,
+                       coalesce(u.status, r.status) IN ('completed', 'failed', 'cancelled') AS ends
             ) AS a
             WHERE u.verdict = '' AND u.flags & 2048 <> 0
         )
@@ -336,7 +338,7 @@ BEGIN
     LOOP
         n := c.n;
         SELECT w.* INTO x FROM @write_commit_1(
-            now, keys, n, c.run, c.id, c.flags, c.seen, c.status, c.workflow, c.wait_kind,
+            now, keys, n, c.run, c.id, c.flags, coalesce(c.seen, 0), c.status, c.workflow, c.wait_kind,
             c.current_step, c.runnable_at, c.events, parts -> (n - 1), blobs
         ) AS w;
         keys := x.keys;
@@ -357,8 +359,8 @@ BEGIN
     -- the events of all
     INSERT INTO @events (run_key, sequence, id, type, version, step_name, timestamp, token,
                          metadata, data, output)
-    SELECT keys[u.life], coalesce(bases[u.life], 0) + u.position, u.id, u.type, u.version, u.step,
-           coalesce(u.timestamp, now), coalesce(tokens[u.life], 0), u.metadata, u.data, u.output
+    SELECT keys[u.life], coalesce(bases[u.life], 0) + u.position, u.id, u.type, coalesce(u.version, 1),
+           u.step, coalesce(u.timestamp, now), coalesce(tokens[u.life], 0), u.metadata, u.data, u.output
     FROM unnest(e_life, e_position, e_id, e_type, e_version, e_step, e_timestamp, e_metadata,
                 e_data, e_output)
          AS u (life, position, id, type, version, step, timestamp, metadata, data, output)
