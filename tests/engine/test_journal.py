@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from outlast.engine.journal import Journal
+from outlast.engine.journal import MANY, Journal
 from outlast.errors import Busy, Closed, NotFound, UnknownOutcome
-from outlast.model import Commit, Committed, Event, Outcome, Run
+from outlast.model import Commit, Committed, Creation, Event, Item, Outcome, Run, Send
 from outlast.stores.memory import MemoryStore
 
 
@@ -174,3 +174,71 @@ async def test_a_store_that_does_not_answer_keeps_nobody_who_is_to_end() -> None
         outcomes = await asyncio.gather(*calls, behind, return_exceptions=True)
     assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes[:-1])
     assert isinstance(outcomes[-1], Closed)
+
+
+class Server(Sick):
+    """A store that is given two batches at once, and answers when it is let go on."""
+
+    batches_at_once = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flying: list[list[Commit]] = []
+        self.most_flying = 0
+        self.meetings: list[str] = []
+
+    async def commit(
+        self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Outcome]:
+        for other in (one for batch in self.flying for one in batch):
+            mine = {name for commit in commits for name in touched(commit)}
+            self.meetings += mine & touched(other)
+            if Creation.REPLACE in (other.creation, *(commit.creation for commit in commits)):
+                self.meetings.append(f"{other.run_id} is replaced")
+        self.flying.append(list(commits))
+        self.most_flying = max(self.most_flying, len(self.flying))
+        for _ in range(20):  # long enough for the next to come
+            await asyncio.sleep(0)
+        self.flying.remove(list(commits))
+        return await super().commit(commits, atomic=atomic, timeout=timeout)
+
+
+def touched(commit: Commit) -> set[str]:
+    return {commit.run_id, *(send.run_id for send in commit.sends)}
+
+
+@pytest.mark.proves("I3")
+async def test_many_commits_are_two_batches_on_their_way() -> None:
+    """Each has half of the runs; few go as one."""
+    store = Server()
+    journal = Journal(store)
+    await all_of(journal, *[start(f"r{n}") for n in range(MANY)])
+    assert [len(call) for call in store.calls] == [MANY // 2, MANY // 2]
+    assert store.most_flying == 2
+    await all_of(journal, *[start(f"few{n}") for n in range(MANY - 1)])
+    assert [len(call) for call in store.calls[2:]] == [MANY - 1]
+
+
+@pytest.mark.proves("I3")
+async def test_batches_on_their_way_never_touch_the_same_run() -> None:
+    """A run's commits stay in order, what is sent to a run waits for that run, and what replaces a
+    tree waits for all; everything is written."""
+    store = Server()
+    journal = Journal(store)
+    runs = [f"r{n}" for n in range(2 * MANY)]
+    await all_of(journal, *[start(run) for run in runs])
+    replaced = Commit(run_id="r0", create=Run(id="r0"), creation=Creation.REPLACE, force=True)
+
+    def again(run: str, to: str) -> Commit:
+        event, send = Event(type="y", run_id=run), Send(run_id=to, item=Item(kind="signal"))
+        return Commit(run_id=run, events=(event,), sends=(send,))
+
+    waiting = [asyncio.ensure_future(journal.commit(again(run, "r1"))) for run in runs[2:]]
+    waiting += [asyncio.ensure_future(journal.commit(again(run, run))) for run in runs[2:]]
+    waiting.insert(MANY, asyncio.ensure_future(journal.commit(replaced)))
+    async with asyncio.timeout(20):
+        outcomes = await asyncio.gather(*waiting)
+    assert [one.sequence for one in outcomes if one.run_id == "r9"] == [2, 3]
+    assert (await store.get("r1")).inbox == len(runs) - 2
+    assert store.meetings == []
+    assert store.most_flying == 2

@@ -8,6 +8,10 @@ transaction, while the next batch gathers.
     run c ─┘      ▲                            └─▶ outcome c        nobody waits when it is idle
     run a (next) ─┘
 
+Where a server does the writing (`batches_at_once`) and there are many runs, they are written in two
+halves: while one is on its way the runs of the other go on. No two batches that are on their way touch
+the same run.
+
 When a whole batch fails, nobody knows what became of its commits, and each is settled alone: it is
 written again as it is. That is safe for a commit with a token, an expected sequence or events: the
 store answers one that is its run's last with ``again``, and refuses one that was overtaken. So an
@@ -26,6 +30,9 @@ from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.ports.store import Store
 
 MAX_BATCH = 1000
+MANY = 32
+"""So many commits, waiting or on their way, are worth a second batch: each costs a sync of its own."""
+
 ATTEMPTS = 5
 FIRST_PAUSE = 0.01
 SETTLE_AT_ONCE = 8
@@ -51,7 +58,9 @@ class Journal:
         self._timeout = timeout
         self._watch = watch
         self._waiting: dict[str, deque[_Waiting]] = {}
-        self._flusher: asyncio.Task[None] | None = None
+        self._flushers: set[asyncio.Task[None]] = set()
+        self._flying: set[str] = set()  # runs that batches on their way touch
+        self._flies_alone = False
         self._settling: dict[str, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(SETTLE_AT_ONCE)
 
@@ -71,7 +80,7 @@ class Journal:
 
     async def drained(self) -> None:
         """Return when nothing is waiting to be written."""
-        while tasks := {*self._settling.values(), *filter(None, [self._flusher])}:
+        while tasks := {*self._settling.values(), *self._flushers}:
             await asyncio.wait(tasks)
 
     async def close(self, patience: float) -> None:
@@ -85,18 +94,32 @@ class Journal:
                 for waiting in queue:
                     waiting.fail(Closed("closed before it could be written: nothing was"))
             self._waiting.clear()
-            for task in (*self._settling.values(), *filter(None, [self._flusher])):
+            for task in (*self._settling.values(), *self._flushers):
                 task.cancel()
             await self.drained()
 
     def _wake(self) -> None:
-        if self._flusher is None:
-            self._flusher = asyncio.create_task(self._flush_all())
+        if not self._flushers or (
+            len(self._flushers) < self._store.batches_at_once and self._has_many
+        ):
+            self._flushers.add(asyncio.create_task(self._flush_all()))
+
+    @property
+    def _has_many(self) -> bool:
+        return len(self._waiting) + len(self._flying) >= MANY
 
     async def _flush_all(self) -> None:
         try:
             while batch := self._next_batch():
-                await self._flush(batch)
+                touched = {run_id for waiting in batch for run_id in _touched_by(waiting.commit)}
+                self._flying |= touched
+                self._flies_alone = _replaces(batch[0].commit)
+                self._wake()
+                try:
+                    await self._flush(batch)
+                finally:
+                    self._flying -= touched
+                    self._flies_alone = False
         except BaseException:
             # The program is ending: nobody will write what is waiting, and nobody may wait for it.
             for queue in self._waiting.values():
@@ -105,21 +128,34 @@ class Journal:
             self._waiting.clear()
             raise
         finally:
-            self._flusher = None
+            self._flushers -= {asyncio.current_task()}
 
     def _next_batch(self) -> list[_Waiting]:
         """The oldest commit of each run that is not being settled; one that replaces a tree goes
-        alone, because it may not meet commits of that tree."""
+        alone, because it may not meet commits of that tree. Of many, a part. What finds no place
+        beside those on their way is taken when they have come back."""
         batch: list[_Waiting] = []
+        most = self._max_batch
+        if self._flying and (self._flies_alone or not self._has_many):
+            return batch
+        if self._store.batches_at_once > 1 and self._has_many:
+            most = min(
+                most, -(-(len(self._waiting) + len(self._flying)) // self._store.batches_at_once)
+            )
         for run_id in list(self._waiting):
             queue = self._waiting[run_id]
-            alone = queue[0].commit.creation is Creation.REPLACE
+            commit = queue[0].commit
+            alone = _replaces(commit)
             if run_id in self._settling or (alone and batch):
+                continue
+            if alone and self._flying:
+                break  # nothing more takes off until all have come back
+            if self._flying and not self._flying.isdisjoint(_touched_by(commit)):
                 continue
             batch.append(queue.popleft())
             if not queue:
                 del self._waiting[run_id]
-            if alone or len(batch) == self._max_batch:
+            if alone or len(batch) == most:
                 break
         return batch
 
@@ -179,6 +215,17 @@ class Journal:
             return False
         waiting.succeed(outcome)
         return True
+
+
+def _replaces(commit: Commit) -> bool:
+    return commit.creation is Creation.REPLACE
+
+
+def _touched_by(commit: Commit) -> tuple[str, ...]:
+    """The runs that the store has to lock for it."""
+    if not commit.sends:
+        return (commit.run_id,)
+    return (commit.run_id, *(send.run_id for send in commit.sends))
 
 
 class _Waiting:

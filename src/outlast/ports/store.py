@@ -23,6 +23,10 @@ class Store(HistoryMethods, RecordMethods, DetailMethods):
     """Whether the connection that `transaction` gives is for plain steps, in threads; else it is for
     async ones."""
 
+    batches_at_once: int = 1
+    """How many batches of commits, of other runs each, it is worth being given at the same time: one
+    where they would only wait for each other, as on a file."""
+
     def queue(self) -> Queue:
         """The queue that lives in the same database, so that tasks are part of a commit."""
         raise Unsupported(f"{type(self).__name__} has no queue of its own: pass one to the app")

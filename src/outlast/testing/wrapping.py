@@ -44,6 +44,7 @@ class WrappedStore(Store):
         self.durability = inner.durability
         self.capabilities = inner.capabilities  # type: ignore[misc]
         self.plain_transactions = inner.plain_transactions
+        self.batches_at_once = inner.batches_at_once
 
     async def around(
         self,

@@ -54,6 +54,7 @@ class PostgresStore(PostgresCompany):
     """
 
     capabilities = ALL_CAPABILITIES
+    batches_at_once = 2
 
     async def open(self) -> None:
         await self._session.open()

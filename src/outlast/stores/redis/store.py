@@ -40,6 +40,7 @@ class RedisStore(RedisCompany):
     """
 
     capabilities = ALL_CAPABILITIES - {Capability.OWNER_GONE}
+    batches_at_once = 2
 
     async def open(self) -> None:
         await self._open()
