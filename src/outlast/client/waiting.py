@@ -86,7 +86,18 @@ def answer_in(history: Iterable[Event], update_id: str) -> UpdateCompleted | Non
 async def _either(here: asyncio.Future[None], limit: Coroutine[Any, Any, None] | None) -> None:
     """Wait until a run leaves this process, or a time has passed."""
     if limit is None:
-        await asyncio.wait((here,))
+        # What `asyncio.wait` does for many; every run that is waited for comes through here.
+        left = asyncio.get_running_loop().create_future()
+
+        def tell(_: asyncio.Future[None]) -> None:
+            if not left.done():
+                left.set_result(None)
+
+        here.add_done_callback(tell)
+        try:
+            await left
+        finally:
+            here.remove_done_callback(tell)
         return
     sleeping = asyncio.ensure_future(limit)
     try:

@@ -231,7 +231,7 @@ class Engine:
             now = self._clock.now()
             until = now + timedelta(seconds=self._lease)
             claim = Claim(owner=self.owner, token=0, claimed_at=now, expires_at=until)
-            commit = next_commit(execution, run, claim, sequence=0, seen=0, rests=rests)
+            commit = next_commit(execution, run, claim, end, sequence=0, seen=0, rests=rests)
             commit = msgspec.structs.replace(
                 commit,
                 expected=None,

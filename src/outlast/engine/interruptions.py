@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 
+from outlast.engine.bell import Bell
 from outlast.engine.execution import Execution
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
@@ -83,7 +84,7 @@ class Solitude:
 class Suspects:
     """The suspects of one run: those that wait, and those whose turn it is."""
 
-    def __init__(self, solitude: Solitude, arrived: asyncio.Event) -> None:
+    def __init__(self, solitude: Solitude, arrived: Bell) -> None:
         self._solitude = solitude
         self._arrived = arrived
         self._tasks: set[asyncio.Task[None]] = set()
@@ -126,9 +127,9 @@ class Suspects:
 
     def _begin(self, suspect: Suspect) -> asyncio.Event:
         self._turns.append(suspect)
-        self._arrived.set()
+        self._arrived.ring()
         return self._ended.setdefault(suspect.key, asyncio.Event())
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._arrived.set()
+        self._arrived.ring()
