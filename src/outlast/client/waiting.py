@@ -15,10 +15,11 @@ from outlast.errors import UpdateFailed
 from outlast.model.event import Event, EventType
 from outlast.model.payloads import UpdateCompleted, payload_of
 from outlast.model.run import Run
-from outlast.ports.clock import look_again_after
+from outlast.ports.clock import Clock, look_again_after
 from outlast.ports.store import Store
 
 POLL_SECONDS = 0.5
+LEAST_SECONDS = 1.0
 Ending = Callable[[str], asyncio.Future[None] | None]
 
 
@@ -32,7 +33,7 @@ async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None
         if here is not None and (left is None or left > 0):
             await _either(here, None if left is None else clock.sleep(left))
         rings = store.notifier.rings
-        run = await find_here(store, run_id)
+        run = await find_here(store, run_id, timeout=_look_within(clock, deadline))
         if run.status.terminal:
             return run
         patience = look_again_after(clock, POLL_SECONDS)
@@ -52,10 +53,11 @@ async def answered(
     uid = run.uid
     while True:
         rings = store.notifier.rings
-        run = await find_here(store, run.id)
+        run = await find_here(store, run.id, timeout=_look_within(clock, deadline))
         if run.uid != uid:
             uid, after = run.uid, 0  # it has continued as new: what it had answered went along
-        history = await store.history(run.id, after=after)
+        within = _look_within(clock, deadline)
+        history = await store.history(run.id, after=after, timeout=within)
         answer = answer_in(history, update_id)
         if answer is not None:
             return answer
@@ -81,6 +83,12 @@ def answer_in(history: Iterable[Event], update_id: str) -> UpdateCompleted | Non
             if isinstance(answer, UpdateCompleted) and answer.update_id == update_id:
                 return answer
     return None
+
+
+def _look_within(clock: Clock, deadline: float | None) -> float | None:
+    """How long a look may take for someone who waits until `deadline`: a store that does not answer
+    must not keep them, one that is asked at the last moment needs a moment."""
+    return None if deadline is None else max(deadline - clock.monotonic(), LEAST_SECONDS)
 
 
 async def _either(here: asyncio.Future[None], limit: Coroutine[Any, Any, None] | None) -> None:

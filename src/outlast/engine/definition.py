@@ -81,10 +81,11 @@ class Signature:
         try:
             recorded = _arguments(input)
             plain = self._plain
-            if plain is not None and recorded.keys() == self._hints.keys() - {"return"}:
-                return tuple(
+            if plain is not None and [name for name, _, _ in plain] == list(recorded):
+                values = [
                     codec.decode(recorded[name], hint, where=where) for name, hint, where in plain
-                ), {}
+                ]
+                return tuple(values), {}
             bound = self._parameters.bind_partial()
             for name, value in recorded.items():
                 where = f"argument {name!r} of {self._name}"
