@@ -10,6 +10,7 @@ import pytest
 import outlast
 from outlast.model import Commit, Run
 from outlast.ports import SystemClock
+from outlast.ports.notifier import hears_all
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import ManualClock
 
@@ -38,7 +39,9 @@ async def test_whoever_waits_hears_another_process(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "a.db") as here, SqliteStore(tmp_path / "a.db") as there:
         bell = here.notifier
         # The first look finds a number that is new.
+        assert not hears_all(bell)
         assert await bell.wait(SystemClock(), 3600, since=bell.rings)
+        assert hears_all(bell), "so nobody has to look for work every second"
         waiting = asyncio.create_task(bell.wait(SystemClock(), 3600, since=bell.rings))
         await begin(there, "r")
         assert await waiting
@@ -70,3 +73,4 @@ async def test_virtual_time_knows_no_looking(tmp_path: Path) -> None:
             await asyncio.sleep(0)
         clock.advance(61)
         assert await waiting is False
+        assert not hears_all(here.notifier)

@@ -37,6 +37,12 @@ class SqliteNotifier(LocalNotifier):
         self._told, self._is_owed = -BETWEEN_LOOKS, False
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether somebody here looks at what others write, so that there is no need to look for it
+        elsewhere."""
+        return self._loop is not None and not self._loop.is_closed()
+
     async def wait(
         self, clock: Clock, seconds: float, *, since: int, news: News | None = None
     ) -> bool:
