@@ -162,9 +162,10 @@ def hints(wanted: Wanted, results: dict[str, Any]) -> Iterator[str]:
     """What a missed aim of the ten steps is due to: the engine without a disk, and the layers."""
     if wanted.workload != "steps":
         return
-    how = "one at a time" if "one at a time" in wanted.contest else "at once"
+    is_alone = "one at a time" in wanted.contest
+    how = "one at a time" if is_alone else "at once"
     for contest in contests_of(results, "steps"):
-        if re.fullmatch(rf"ten steps, .*{how}(, p50)?, SQLite", contest["name"]):
+        if re.fullmatch(_alone("SQLite") if is_alone else _many("SQLite"), contest["name"]):
             for entry in contest["entries"]:
                 if entry["who"] == "outlast, memory":
                     yield _told(entry, contest)
