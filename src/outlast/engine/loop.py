@@ -244,6 +244,8 @@ def _is_in_as_completed() -> bool:
 class _Call:
     """A call that is to come: what asyncio has a handle for, without what that needs a world for."""
 
+    __slots__ = ("args", "callback", "context", "is_cancelled")
+
     def __init__(
         self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> None:
@@ -262,7 +264,7 @@ class _Call:
 class _TimedCall(_Call):
     """One at a time of its own, whose cancellation is known to the run."""
 
-    cancel_timer: Callable[[], None]
+    __slots__ = ("_when", "cancel_timer")
 
     def __init__(
         self,
@@ -273,6 +275,7 @@ class _TimedCall(_Call):
     ) -> None:
         super().__init__(callback, args, context)
         self._when = when
+        self.cancel_timer: Callable[[], None] = lambda: None
 
     def when(self) -> float:
         return self._when
