@@ -8,7 +8,7 @@ resume     reading and replaying a run of 10, 1,000, 10,000 and 100,000 events, 
            iterations of a loop; replay alone; a snapshot next to the events that it stands for
 limits     what this machine can do at all: fsync, one-row transactions, encoding an event
 
-    ./dev bench log [--rounds 3] [--only append] [--events 5000] [--alone] [--json FILE] [--plot FOLDER]
+    ./dev bench log [--rounds 2] [--only append] [--events 10000] [--alone] [--json FILE] [--plot FOLDER]
 
 A *caller* awaits `Journal(store).commit(commit)` again and again, on a run of its own that it holds a
 claim on; several callers share a journal, as the runs of a worker do.
@@ -67,11 +67,11 @@ def main(argv: list[str]) -> int:
     """Measure."""
     parts = {"append": appends, "read": reads, "resume": measure_resume, "limits": limits}
     sizes = {
-        "events": Size(5_000, 10_000, "events to append"),
+        "events": Size(10_000, 10_000, "events to append"),
         "long": Size(100_000, 100_000, "events of the longest loop"),
         "row": Size(10_000, 100_000, "events of the longest run of steps in a row"),
     }
-    return compete(__name__, argv, parts, rounds=3, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=2, sizes=sizes)
 
 
 # -- appending ------------------------------------------------------------------------------------

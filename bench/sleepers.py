@@ -7,7 +7,7 @@ in a second. DBOS, next to us, is given fewer, and its statements on SQLite are 
 no durable sleep that a process could be measured with (LangGraph, eventsourcing, the queues), or keep it
 in a server (Restate) or as a task of a table (Absurd), whose memory is not a run's.
 
-    ./dev bench sleepers [--rounds 1] [--sleepers 100000] [--fewer 20000] [--theirs 500] [--idle 10]
+    ./dev bench sleepers [--rounds 1] [--sleepers 100000] [--fewer 10000] [--theirs 300] [--idle 10]
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def main(argv: list[str]) -> int:
     """Measure."""
     sizes = {
         "sleepers": Size(100_000, 100_000, "runs that sleep on SQLite"),
-        "fewer": Size(20_000, 100_000, "runs that sleep on PostgreSQL and on Redis"),
-        "theirs": Size(500, 2_000, "runs of a peer that sleep"),
+        "fewer": Size(10_000, 100_000, "runs that sleep on PostgreSQL and on Redis"),
+        "theirs": Size(300, 2_000, "runs of a peer that sleep"),
         "idle": Size(10, 30, "seconds in which nothing happens"),
     }
     return compete(__name__, argv, {"sleep": sleep}, rounds=1, sizes=sizes)
