@@ -180,7 +180,8 @@ def history(arena: Arena) -> list[Contest]:
         gaps = asyncio.run(_gaps(max(marks) + WINDOW + 1))
         for mark in marks:
             took[mark].append(statistics.median(gaps[mark : mark + WINDOW]) * 1e6)
-    contest = _grown("a step after so many others, memory", "µs", took, "before it")
+    settings = "memory, not durable"
+    contest = _grown("a step after so many others, memory", "µs", took, "before it", settings)
     return [contest, *asyncio.run(_stream(arena))]
 
 
@@ -209,11 +210,12 @@ async def _stream(arena: Arena) -> list[Contest]:
                 if event.sequence % max(events // 100, 1) == 0
             ]
             took = time.perf_counter() - begun
+        settings = settings_of(store)
     early = max(memory[: len(memory) // 10] or [0])
     name = f"stream of {events:,} events, SQLite"
-    growth = Entry("outlast", [(max(memory) - early) / MIB])
+    growth = Entry("outlast", [(max(memory) - early) / MIB], settings)
     return [
-        Contest(name, "events/s", [Entry("outlast", [events / took])]),
+        Contest(name, "events/s", [Entry("outlast", [events / took], settings)]),
         Contest(f"{name}, growth after the first tenth", "MiB", [growth], less=True),
     ]
 
