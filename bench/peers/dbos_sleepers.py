@@ -24,7 +24,7 @@ from dbos import DBOS
 
 AT_ONCE = 50
 FIRST = 50
-SPARE = 2.0
+SPARE = 4.0
 SETTLE = 11.0  # see bench/_sleepers.py
 begun = set()
 ended = 0
