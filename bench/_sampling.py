@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +36,7 @@ LAYERS = {  # the first that a file's path, from `outlast/` or `bench/` on, begi
     "asyncio": "asyncio",
 }
 WAITING = "waiting|waiting"
-Stacks = Counter[tuple[str, ...]]
+Stacks = dict[tuple[str, ...], float]
 """Seconds, by functions from the outermost to the innermost; each is `layer|name`."""
 
 _names: dict[CodeType, str] = {}
@@ -45,7 +45,7 @@ _names: dict[CodeType, str] = {}
 @contextmanager
 def sampled() -> Iterator[Stacks]:
     """The stacks of this thread, the main one, from here to the end."""
-    stacks: Stacks = Counter()
+    stacks: Stacks = defaultdict(float)
     last = time.perf_counter()
 
     def look(_: int, frame: FrameType | None) -> None:
@@ -114,8 +114,9 @@ def name_of(filename: str, function: str) -> str:
 
 def shares(stacks: Stacks) -> dict[str, float]:
     """Percent of the time by layer, the most first. What belongs to none is `elsewhere`."""
-    by_layer: Counter[str] = Counter()
+    by_layer: dict[str, float] = defaultdict(float)
     for stack, seconds in stacks.items():
         by_layer[stack[-1].partition("|")[0] if stack else "elsewhere"] += seconds
-    total = by_layer.total() or 1.0
-    return {layer: seconds / total * 100 for layer, seconds in by_layer.most_common()}
+    total = sum(by_layer.values()) or 1.0
+    most = sorted(by_layer.items(), key=lambda one: -one[1])
+    return {layer: seconds / total * 100 for layer, seconds in most}

@@ -9,7 +9,7 @@ share of the time, what is called below its caller.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from typing import Any
 
 from bench._arena import Arena, Size, compete
@@ -50,31 +50,35 @@ def _looked_at(arena: Arena) -> dict[str, Any]:
 
 
 def _stacks(listed: list[tuple[list[str], float]]) -> Stacks:
-    return Counter({tuple(stack): seconds for stack, seconds in listed})
+    return {tuple(stack): seconds for stack, seconds in listed}
 
 
 def _contest(name: str, rounds: list[Stacks], settings: str) -> Contest:
-    every = sum(rounds, Stacks())
+    every: Stacks = defaultdict(float)
+    for one in rounds:
+        for stack, seconds in one.items():
+            every[stack] += seconds
     by_round = [shares(one) for one in rounds]
     entries = [
         Entry(f"outlast: {layer}", [one.get(layer, 0.0) for one in by_round], settings)
         for layer in shares(every)
     ]
-    total = every.total() or 1.0
+    total = sum(every.values()) or 1.0
     kept = {";".join(stack): seconds / total for stack, seconds in pruned(every).items()}
     return Contest(name, "% of the time", entries, stacks=kept)
 
 
 def pruned(stacks: Stacks) -> Stacks:
     """The same time in fewer stacks: what is rare counts for its caller."""
-    total = stacks.total()
-    inside: Counter[tuple[str, ...]] = Counter()
+    total = sum(stacks.values())
+    inside: Stacks = defaultdict(float)
     for stack, seconds in stacks.items():
         for depth in range(1, len(stack) + 1):
             inside[stack[:depth]] += seconds
-    found: Stacks = Counter()
+    found: Stacks = defaultdict(float)
     for stack, seconds in stacks.items():
-        while stack and inside[stack] < LEAST * total:
-            stack = stack[:-1]
-        found[stack] += seconds
+        depth = len(stack)
+        while depth and inside[stack[:depth]] < LEAST * total:
+            depth -= 1
+        found[stack[:depth]] += seconds
     return found

@@ -7,7 +7,7 @@ in a second. DBOS, next to us, is given fewer, and its statements on SQLite are 
 no durable sleep that a process could be measured with (LangGraph, eventsourcing, the queues), or keep it
 in a server (Restate) or as a task of a table (Absurd), whose memory is not a run's.
 
-    ./dev bench sleepers [--rounds 1] [--sleepers 100000] [--fewer 20000] [--theirs 500] [--idle 10]
+    ./dev bench sleepers [--rounds 1] [--sleepers 100000] [--fewer 10000] [--theirs 300] [--idle 10]
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 
 from bench._arena import Arena, Size, compete
 from bench._peers import ours, theirs, told
-from bench._stores import STORES
 from bench._table import Aim, Contest, Entry
 
 KIB, MIB = 2**10, 2**20
@@ -34,25 +33,21 @@ def main(argv: list[str]) -> int:
     """Measure."""
     sizes = {
         "sleepers": Size(100_000, 100_000, "runs that sleep on SQLite"),
-        "fewer": Size(20_000, 100_000, "runs that sleep on PostgreSQL and on Redis"),
-        "theirs": Size(500, 2_000, "runs of a peer that sleep"),
+        "fewer": Size(10_000, 100_000, "runs that sleep on PostgreSQL and on Redis"),
+        "theirs": Size(300, 2_000, "runs of a peer that sleep"),
         "idle": Size(10, 30, "seconds in which nothing happens"),
     }
-    return compete(__name__, argv, {"sleep": sleep}, rounds=1, sizes=sizes)
+    names = {"sqlite": "SQLite", "postgres": "PostgreSQL", "redis": "Redis"}
+    parts = {part: partial(sleep, store=store) for part, store in names.items()}
+    return compete(__name__, argv, parts, rounds=1, sizes=sizes)
 
 
-def sleep(arena: Arena) -> list[Contest]:
-    """On every store."""
-    contestants = {f"outlast, {store}": partial(_ours, arena, store) for store in STORES}
-    if not arena.alone:
-        contestants |= {f"DBOS, {store}": partial(_theirs, arena, store) for store in PEERS}
-    found, left_out = arena.alternate(contestants)
-    contests = []
-    for store in STORES:
-        rounds = {who: found[who] for who in found if who.endswith(store)}
-        missing = {who: why for who, why in left_out.items() if who.endswith(store)}
-        contests += _contests(store, rounds, missing)
-    return contests
+def sleep(arena: Arena, store: str) -> list[Contest]:
+    """On one store."""
+    contestants = {f"outlast, {store}": partial(_ours, arena, store)}
+    if store in PEERS and not arena.alone:
+        contestants[f"DBOS, {store}"] = partial(_theirs, arena, store)
+    return _contests(store, *arena.alternate(contestants))
 
 
 def _contests(

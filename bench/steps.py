@@ -28,6 +28,9 @@ from bench._table import Aim, Contest, Entry
 from bench.peers._clock import STEPS
 
 PROCESSES = (1, 2, 4)
+MANY = 2
+"""Rounds of several processes, at most."""
+
 PEERS = {  # who: (package, program, the store that it is on)
     "DBOS, SQLite": ("dbos", "dbos_steps", "SQLite"),
     "DBOS, SQLite in WAL mode": ("dbos", "dbos_steps", "SQLite"),
@@ -189,7 +192,8 @@ def processes(arena: Arena) -> list[Contest]:
                     _side, arena, store, number
                 )
                 for number in PROCESSES
-            }
+            },
+            min(arena.rounds, MANY),
         )
         entries = [
             Entry(who, [one.together for one in rounds], rounds[0].settings)

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,7 +48,9 @@ def main(argv: list[str]) -> int:
     for name in names:
         if len(names) > 1:
             print(f"== {name}", flush=True)
-        with results_of(name, Path(target)) if target else nullcontext([]) as extra:
+        written: AbstractContextManager[list[str]]
+        written = results_of(name, Path(target)) if target else nullcontext([])
+        with written as extra:
             status = call_main(f"{folder.replace('/', '.')}.{name}", [*rest, *extra]) or status
     return status
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 TIMES = 10
 WINDOW = 30
@@ -31,6 +32,6 @@ async def growing(
         by_size.append(statistics.median(took) * 1000)
     begun.clear()
     await long(max(marks) + WINDOW + 1)
-    gaps = [after - before for before, after in zip(begun, begun[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(begun)]
     by_mark = [statistics.median(gaps[mark : mark + WINDOW]) * 1000 for mark in marks]
     return {"sizes": by_size, "marks": by_mark}

@@ -1,7 +1,5 @@
-"""Big results and long runs in DBOS, see bench/_growing.py: written as its documentation has it.
-
-python -m bench.peers.dbos_growing PLACE SIZES MARKS
-"""
+"""Big results and long runs in DBOS, see bench/_growing.py: `python -m bench.peers.dbos_growing PLACE
+SIZES MARKS`. Written as its documentation has it."""
 
 # mypy: ignore-errors
 # ruff: noqa: I001 - the newer SQLite has to be there before DBOS looks for one

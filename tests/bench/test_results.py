@@ -123,8 +123,10 @@ def test_a_table_says_where_and_under_which_load_it_was_measured() -> None:
     [race] = workload(FAST).values()
     parts = {"race": race, "append": {**race, "minutes": 1.5}, "read": {**race, "machine": "B"}}
     assert list(_page.table(parts))[:3] == [
-        "1 May 2026, 2 cores. Load and time: *race* 0.1 before and 1.2 after, 3 minutes; "
-        "*append* 0.1 before and 1.2 after, 1.5 minutes.",
+        (
+            "1 May 2026, 2 cores. Load and time: *race* 0.1 before and 1.2 after, 3 minutes; "
+            "*append* 0.1 before and 1.2 after, 1.5 minutes."
+        ),
         "B. Load and time: *read* 0.1 before and 1.2 after, 3 minutes.",
         "",
     ]
