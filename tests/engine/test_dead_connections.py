@@ -93,6 +93,7 @@ async def test_who_waits_for_a_result_waits_no_longer_than_they_said() -> None:
         store.what, store.deaf = "find_one", 1
         with pytest.raises(TimeoutError):
             await run.result(timeout=5)
-        assert store.deaf == 0 and not store.endless
+        assert store.deaf == 0
+        assert not store.endless
         await run.signal("word", "hello")
         assert await run.result(timeout=5) == "hello"

@@ -48,6 +48,37 @@ async def test_whoever_waits_hears_another_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("I24")
+def test_a_loop_that_nobody_runs_any_more_looks_at_nothing(tmp_path: Path) -> None:
+    """Whoever waits in another loop looks instead, and until then work is looked for."""
+    path = tmp_path / "a.db"
+
+    async def opened() -> SqliteStore:
+        return await SqliteStore(path).__aenter__()
+
+    first = asyncio.new_event_loop()
+    try:
+        here = first.run_until_complete(opened())
+        bell = here.notifier
+        assert first.run_until_complete(bell.wait(SystemClock(), 3600, since=bell.rings))
+        assert hears_all(bell)
+
+        async def go_on() -> None:
+            while hears_all(bell):  # noqa: ASYNC110 - time is what has to pass
+                await asyncio.sleep(0.05)
+            async with SqliteStore(path) as there:
+                waiting = asyncio.create_task(bell.wait(SystemClock(), 3600, since=bell.rings))
+                while not hears_all(bell):  # noqa: ASYNC110 - it begins to look
+                    await asyncio.sleep(0)
+                await begin(there, "r")
+                assert await waiting
+
+        asyncio.run(go_on())
+        first.run_until_complete(here.__aexit__(None, None, None))
+    finally:
+        first.close()
+
+
+@pytest.mark.proves("I24")
 async def test_a_run_begun_elsewhere_is_taken_up(tmp_path: Path) -> None:
     """And its result is heard of where it was begun."""
 

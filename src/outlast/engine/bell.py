@@ -24,9 +24,11 @@ class Bell:
     async def wait(self) -> None:
         """Return when it rings, or at once if it has since the last time."""
         if not self._has_rung:
-            self._waiter = self._loop.create_future()
+            waiter = self._waiter = self._loop.create_future()
             try:
-                await self._waiter
+                await waiter
             finally:
-                self._waiter = None
+                # One who was cancelled may get here when the next one waits already.
+                if self._waiter is waiter:
+                    self._waiter = None
         self._has_rung = False

@@ -206,6 +206,7 @@ class Drive:
         """Deliver the outcomes of bodies, the inbox, and what is due, in this order."""
         self.under_way.deliver()
         if self._look or self.under_way.look:
+            self.under_way.stop_abandoned()  # to look may take long
             self._look = self.under_way.look = False
             await self._inbox.read()
             self._paused = self._inbox.paused if self._inbox.paused is not None else self._paused

@@ -97,8 +97,9 @@ class Suspects:
 
     @property
     def idle(self) -> bool:
-        """Whether none of them waits or has the quiet time for itself."""
-        return not self._tasks
+        """Whether none of them waits, has the quiet time for itself, or has yet to begin: a run that
+        waits for its store may come to look when that time is over."""
+        return not (self._tasks or self._turns)
 
     def wait(self, suspects: Iterable[Suspect]) -> None:
         """Let these wait for their turn."""

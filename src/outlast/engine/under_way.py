@@ -168,10 +168,12 @@ class UnderWay:
 
     def stop_abandoned(self) -> None:
         """Cut off what nobody waits for any more."""
-        while self._execution.abandoned:
-            body = self._running.get(self._execution.abandoned.pop().key)
-            if body is not None:
-                body.cancel()
+        if self._execution.abandoned:
+            for operation in self._execution.abandoned:
+                body = self._running.get(operation.key)
+                if body is not None:
+                    body.cancel()
+            self._execution.abandoned.clear()
         if self._maps:
             for key in [key for key, mapping in self._maps.items() if mapping.abandoned]:
                 self._maps.pop(key).stop()
