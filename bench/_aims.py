@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from bench._table import contests_of, in_range
 
 Contest = dict[str, Any]
-ENTRY = r"^(DBOS|Restate|Absurd|LangGraph|sayiir|eventsourcing|celery|dramatiq|huey|procrastinate)\b"
+ENTRY = (
+    r"^(DBOS|Restate|Absurd|LangGraph|sayiir|eventsourcing|celery|dramatiq|huey|procrastinate)\b"
+)
 """Names of peers, as they stand in results."""
 
 
@@ -172,7 +174,9 @@ def hints(wanted: Wanted, results: dict[str, Any]) -> Iterator[str]:
     for contest in contests_of(results, "profile"):
         if how in contest["name"] and wanted.contest.endswith("SQLite"):
             most = contest["entries"][:3]
-            shares = (f"{one['who'].removeprefix('outlast: ')} {one['value']:.0f} %" for one in most)
+            shares = (
+                f"{one['who'].removeprefix('outlast: ')} {one['value']:.0f} %" for one in most
+            )
             yield f"most of the time: {', '.join(shares)}"
 
 

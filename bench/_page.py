@@ -26,7 +26,9 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = "docs/reference/performance.json"
 PLOTS = "docs/reference/plots"
 PAGES = ("docs/reference/performance.md", "README.md")
-BLOCK = re.compile(r"(<!-- (figures|plot|aims|peers) of ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- (figures|plot|aims|peers) of ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL
+)
 WHOLE = {"aims": _aims.rows, "peers": _aims.better}
 """What is written from the results of all workloads."""
 

@@ -76,7 +76,9 @@ def _contests(
     return [
         Contest(name, "items/s", speed, left_out=left_out),
         Contest(f"{name}, most memory", "MiB", memory, True, aims, left_out),
-        Contest(f"{name}, runs", "runs", entries(lambda one: one["runs"]), True, [Aim(1)], left_out),
+        Contest(
+            f"{name}, runs", "runs", entries(lambda one: one["runs"]), True, [Aim(1)], left_out
+        ),
     ]
 
 

@@ -110,7 +110,9 @@ def _contests(
         Contest(f"{name}: begun again though not running", "steps", needless, True, [Aim(0.0)], missing),
     ]  # fmt: skip
     if not is_told:
-        after = [Entry(seconds[0].who, [one - lease for one in seconds[0].values], seconds[0].settings)]
+        after = [
+            Entry(seconds[0].who, [one - lease for one in seconds[0].values], seconds[0].settings)
+        ]
         aims = [Aim(NEEDED)]
         contests.append(Contest(f"{contests[0].name} after the lease", "s", after, True, aims))
     return contests

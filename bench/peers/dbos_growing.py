@@ -1,6 +1,6 @@
 """Big results and long runs in DBOS, see bench/_growing.py: written as its documentation has it.
 
-    python -m bench.peers.dbos_growing PLACE SIZES MARKS
+python -m bench.peers.dbos_growing PLACE SIZES MARKS
 """
 
 # mypy: ignore-errors

@@ -20,7 +20,7 @@ from outlast.ports.store import Store
 
 POLL_SECONDS = 0.5
 LEAST_SECONDS = 1.0
-Ending = Callable[[str], asyncio.Future[None] | None]
+Ending = Callable[[str], asyncio.Future[Run | None] | None]
 
 
 async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None) -> Run:
@@ -32,6 +32,9 @@ async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None
         left = None if deadline is None else deadline - clock.monotonic()
         if here is not None and (left is None or left > 0):
             await _either(here, None if left is None else clock.sleep(left))
+            record = _record_in(here)
+            if record is not None:
+                return record
         rings = store.notifier.rings
         run = await find_here(store, run_id, timeout=_look_within(clock, deadline))
         if run.status.terminal:
@@ -91,13 +94,20 @@ def _look_within(clock: Clock, deadline: float | None) -> float | None:
     return None if deadline is None else max(deadline - clock.monotonic(), LEAST_SECONDS)
 
 
-async def _either(here: asyncio.Future[None], limit: Coroutine[Any, Any, None] | None) -> None:
+def _record_in(here: asyncio.Future[Run | None]) -> Run | None:
+    """The record of a run that has ended in this process, if that is what has happened."""
+    if not here.done() or here.cancelled() or here.exception() is not None:
+        return None
+    return here.result()
+
+
+async def _either(here: asyncio.Future[Any], limit: Coroutine[Any, Any, None] | None) -> None:
     """Wait until a run leaves this process, or a time has passed."""
     if limit is None:
         # What `asyncio.wait` does for many; every run that is waited for comes through here.
         left = asyncio.get_running_loop().create_future()
 
-        def tell(_: asyncio.Future[None]) -> None:
+        def tell(_: asyncio.Future[Any]) -> None:
             if not left.done():
                 left.set_result(None)
 

@@ -92,8 +92,9 @@ class Drive:
         self._look = True
         self._arrived.ring()
 
-    async def go(self) -> None:
-        """Turn after turn."""
+    async def go(self) -> Run | None:
+        """Turn after turn. The record of the run if it has ended here: that is durable, and whoever
+        waits for it need not ask the store."""
         try:
             try:
                 await self._take_arrivals()
@@ -114,6 +115,7 @@ class Drive:
         finally:
             self.under_way.stop()
             self._execution.evict()
+        return self._run if self._run.status.terminal else None
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -144,9 +146,9 @@ class Drive:
             if end is not None:
                 self._inbox.tell_what_is_left()
             self.under_way.recorded()
+            self._note(commit.change)
             if end is not None or leaves:
                 return False
-            self._note(commit.change)
             if not rests:
                 return True
             # An answer that came again does not say whether something waits: look.
