@@ -57,9 +57,9 @@ class _Front(NamedTuple):
     until: int
 
 
-def _next_front(before: int) -> _Front:
+def _next_front(before: int, now: int) -> _Front:
     """One that is greater than the front with `before` as its upper bits, whatever the clock says."""
-    millisecond = _time_ns() // 1_000_000
+    millisecond = now // 1_000_000
     upper = max(millisecond << 26 | _random.getrandbits(25), before + 1)
     # Version 7 and variant 2 stand between the parts, as RFC 9562 has it.
     text = f"{upper >> 26:012x}7{upper >> 14 & 0xFFF:03x}{0x8000 | upper & 0x3FFF:04x}"
@@ -71,18 +71,18 @@ def _next_front(before: int) -> _Front:
     )
 
 
-_front = _next_front(0)
+_front = _next_front(0, _time_ns())
 
 
 def new_id() -> str:
     """A UUIDv7 that is greater than any this process has made before."""
     global _front
     front = _front
-    tail = next(front.tails)
-    while tail >= _FULL or _time_ns() >= front.until:
+    tail, now = next(front.tails), _time_ns()
+    while tail >= _FULL or now >= front.until:
         with _lock:
             if front is _front:
-                _front = _next_front(front.upper)
+                _front = _next_front(front.upper, now)
         front = _front
         tail = next(front.tails)
     return front.text + hex(tail)[3:]
@@ -95,7 +95,7 @@ def seeded(seed: int) -> Iterator[None]:
     global _random, _time_ns, _front
     before = _random, _time_ns, _front
     _random, _time_ns = random.Random(seed), lambda: 0
-    _front = _next_front(0)
+    _front = _next_front(0, 0)
     try:
         yield
     finally:
@@ -107,7 +107,7 @@ def _reseed_after_fork() -> None:
     global _lock, _front
     _lock = threading.Lock()
     _random.seed(os.urandom(32))
-    _front = _next_front(_front.upper)
+    _front = _next_front(_front.upper, _time_ns())
 
 
 os.register_at_fork(after_in_child=_reseed_after_fork)
