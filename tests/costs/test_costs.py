@@ -28,9 +28,9 @@ MOST: dict[tuple[str, str], dict[str, float]] = {
     ("memory", "alone"): {"functions": 600},
     ("sqlite", "together"): {"transactions": 0.05, "statements": 4.3},
     ("sqlite", "alone"): {"transactions": 1.15, "statements": 7.0},
-    ("postgres", "together"): {"round trips": 0.2},
+    ("postgres", "together"): {"round trips": 0.06},
     ("postgres", "alone"): {"round trips": 1.45},
-    ("redis", "together"): {"round trips": 0.2},
+    ("redis", "together"): {"round trips": 0.06},
     ("redis", "alone"): {"round trips": 1.45},
 }
 """For each step, with a tenth of what a run needs to begin and to end."""

@@ -247,3 +247,25 @@ async def test_a_run_that_only_naps_leaves_its_place_to_others() -> None:
         await testing.start(naps)
         run = await testing.start(is_short, here=False)
         assert await run.result(timeout=60) == "done"
+
+
+@outlast.workflow
+async def naps() -> None:
+    await outlast.sleep(10)
+
+
+class BehindStore(MemoryStore):
+    """Its clock is a little behind ours: what is due for us is not due there yet."""
+
+    async def claim_runs(self, *args: Any, **kwargs: Any) -> list[ClaimedRun]:
+        if self.clock.now() == START + timedelta(seconds=10):
+            return []
+        return await super().claim_runs(*args, **kwargs)
+
+
+async def test_what_is_due_by_our_clock_only_is_looked_for_soon() -> None:
+    """A run that could not be had at the moment it was due is had in the next, not a second later."""
+    clock = VirtualClock()
+    async with app(naps, store=BehindStore(clock=clock), clock=clock) as testing:
+        await (await testing.start(naps)).result()
+        assert timedelta(0) < clock.now() - START - timedelta(seconds=10) < timedelta(seconds=0.1)

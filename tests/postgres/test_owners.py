@@ -90,6 +90,21 @@ async def test_a_killed_process_is_taken_over_before_its_lease_ends(here: Postgr
     assert await here.owner_gone("doomed")
 
 
+@pytest.mark.proves("I5")
+async def test_who_begins_looks_at_once(
+    here: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who takes the place of one that has died need not wait for its turn to look."""
+    monkeypatch.setattr("outlast.stores.postgres.owners.LOOK", HOUR)
+    member = await asyncio.to_thread(Member, claim_and_wait, (direct(), SCHEMA))
+    assert await asyncio.to_thread(member.pipe.recv) == "claimed"
+    await asyncio.to_thread(member.kill)
+    await here.close()
+    async with PostgresStore(direct(), schema=SCHEMA) as heir:
+        run, task = await claimed_by(heir, "heir")
+    assert (run.owner, task.owner) == ("heir", "heir")
+
+
 async def test_who_lives_or_is_unknown_is_not_gone(here: PostgresStore) -> None:
     """Nobody is called dead who never had a lock to lose."""
     await here.claim_runs("w", HOUR)

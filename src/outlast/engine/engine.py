@@ -58,6 +58,7 @@ from outlast.ports.store import Store
 
 LEASE_SECONDS = 30.0
 IDLE_SECONDS = 1.0
+SHORTEST_PAUSE = 0.001
 LISTENING_SECONDS = 5.0
 """How often to look for work when nobody rings: more rarely where a doorbell can be trusted."""
 JITTER = 0.2
@@ -459,7 +460,7 @@ class Engine:
         )
         if due is None:
             return patience
-        if due <= looked_at:
-            return IDLE_SECONDS  # it was there when we looked: its code is not here, or no room is
-        pause = max((due - self._clock.now()).total_seconds(), 0.001)
-        return min(pause, patience)
+        # What was due when we looked could not be had: its code is not here, or no room is, or it is
+        # due by our clock only. That is looked for soon, and then ever more rarely.
+        away = abs((due - self._clock.now()).total_seconds())
+        return max(min(away, IDLE_SECONDS if due <= looked_at else patience), SHORTEST_PAUSE)

@@ -22,6 +22,7 @@ from outlast.model.task import Task
 from outlast.model.timer import Timer
 from outlast.model.times import to_micros
 from outlast.ports.clock import Clock, ServerClock, SystemClock
+from outlast.ports.gathering import Gathering
 from outlast.ports.notifier import Notifier
 from outlast.ports.store import Store
 from outlast.stores.postgres import rows
@@ -56,6 +57,21 @@ class PostgresDetails(Store):
             )
         self.notifier: Notifier = place.notifier
         self._session = Session(place, StoreClosed, clock=judging(clock), borrowed=borrowed)
+        self._records = Gathering(self._read_records)
+        self._inboxes = Gathering(self._read_inboxes)
+
+    async def _read_records(self, ids: Sequence[str], timeout: float | None) -> dict[str, rows.Row]:
+        found = await self._session.read("find_runs", ids, timeout=timeout)
+        return {row[1]: row for row in found}
+
+    async def _read_inboxes(
+        self, pages: Sequence[tuple[str, int, int]], timeout: float | None
+    ) -> dict[tuple[str, int, int], list[rows.Row]]:
+        columns = zip(*pages, strict=True)
+        found: dict[tuple[str, int, int], list[rows.Row]] = {}
+        for place, *row in await self._session.read("load_inboxes", *columns, timeout=timeout):
+            found.setdefault(pages[place - 1], []).append(row)
+        return found
 
     @property
     def database(self) -> Database:
@@ -87,8 +103,8 @@ class PostgresDetails(Store):
         check_after(after)
         check_limit(limit)
         check_id(run_id, child=True)
-        found = await self._session.read("load_inbox", run_id, after, limit, timeout=timeout)
-        return [rows.to_item(row) for row in found]
+        found = await self._inboxes.find((run_id, after, limit), timeout)
+        return [rows.to_item(row) for row in found or ()]
 
     # -- tasks --------------------------------------------------------------------------------
 

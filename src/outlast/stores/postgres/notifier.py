@@ -35,7 +35,8 @@ _logger = logging.getLogger("outlast.postgres")
 PAUSE = 0.05
 """Seconds between two NOTIFYs: more rings in between are one."""
 
-FIRST_RETRY, LONGEST_RETRY = 0.25, 5.0
+FIRST_RETRY, LONGEST_RETRY = 0.05, 5.0
+"""Seconds. At first at once: others wait a moment only for a session that is lost (owners.py)."""
 
 
 class PostgresNotifier(LocalNotifier):

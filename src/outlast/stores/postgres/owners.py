@@ -4,8 +4,8 @@
 
     claim as "w-1" ──▶ a shared advisory lock "w-1", on the session that listens, and a row
     kill -9 ──▶ the session ends, the lock with it
-    others  ──▶ look every two seconds: a row without a lock is missing; a second later still
-                missing, it is gone: its leases are ended, and whoever waits is rung for
+    others  ──▶ look when they begin, and every two seconds: a row without a lock is missing; half a
+                second later still missing, it is gone: its leases are ended, who waits is rung for
 
 A lock can be lost while its process lives: the session was cut off, or the server was restarted. So
 there is a second look, a session that is lost is made again at once, and whoever has just come back
@@ -35,7 +35,12 @@ _logger = logging.getLogger("outlast.postgres")
 LOOK = 2.0
 """Seconds between two looks at the others: less than a query a second."""
 
-GRACE = 1.0
+FIRST_LOOK = 0.05
+"""Who has just begun most often takes the place of one that has died."""
+
+GRACE = 0.5
+"""Longer than a session that was cut off needs to come back."""
+
 SETTLE = 10.0
 SECONDS, LAST_SECONDS = 5.0, 2.0
 AGAIN = 0.5
@@ -67,6 +72,7 @@ class Owners:
         self._watching: asyncio.Task[None] | None = None
         self._judges_from = 0.0
         self._has_come = False
+        self._attached = asyncio.Event()
 
     def start(self, judge: Judge, ring: Callable[[], None]) -> None:
         """Begin to look at others: `judge` ends the leases of those that are gone."""
@@ -102,6 +108,7 @@ class Owners:
         self._session = session
         for owner in list(self._mine):
             await self.hold(owner)
+        self._attached.set()
 
     def detach(self) -> None:
         """The session has ended."""
@@ -116,7 +123,8 @@ class Owners:
         return False  # the lease decides
 
     async def _watch(self, judge: Judge, ring: Callable[[], None]) -> None:
-        pause = LOOK
+        await self._attached.wait()
+        pause = FIRST_LOOK
         while True:
             await asyncio.sleep(pause * (0.9 + 0.2 * random.random()))
             pause = LOOK

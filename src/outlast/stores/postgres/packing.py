@@ -15,7 +15,7 @@ from outlast.model.commit import Commit, Creation
 from outlast.model.decision import parks
 from outlast.model.event import Event
 from outlast.model.inbox import Send
-from outlast.model.run import Change
+from outlast.model.run import TERMINAL, Change
 from outlast.model.task import Task
 from outlast.model.times import EPOCH, to_micros
 from outlast.stores.postgres.parts import (
@@ -30,7 +30,8 @@ from outlast.stores.postgres.parts import (
 from outlast.stores.postgres.rows import quote, quote_or_none
 
 CREATES, UPSERT, REPLACE, FORCE, CARRY, RELEASE, REOPENS = 1, 2, 4, 8, 16, 32, 64
-SETS_RUNNABLE_AT, SETS_WAIT_KIND, SETS_CURRENT_STEP, HAS_PARTS, PLAIN = 128, 256, 512, 1024, 2048
+SETS_RUNNABLE_AT, SETS_WAIT_KIND, SETS_CURRENT_STEP, HAS_PARTS = 128, 256, 512, 1024
+PLAIN, PLAIN_BIRTH = 2048, 4096
 
 
 def pack_commits(commits: Sequence[Commit], *, atomic: bool) -> tuple[Any, ...]:
@@ -113,13 +114,6 @@ def _ids(commits: Sequence[Commit]) -> set[str]:
 
 def _head(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> tuple[Any, ...]:
     change = commit.change or _NOTHING
-    # Plain: it touches its own run only, and nobody else of the batch does.
-    is_plain = (
-        (doc is None or (len(doc) == 1 and commit.create is not None))
-        and not commit.force
-        and commit.creation is not Creation.REPLACE
-        and commit.run_id not in touched
-    )
     flags = (
         CREATES * (commit.create is not None)
         | UPSERT * (commit.creation is Creation.UPSERT)
@@ -132,7 +126,7 @@ def _head(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> tupl
         | SETS_WAIT_KIND * (change.wait_kind is not UNSET)
         | SETS_CURRENT_STEP * (change.current_step is not UNSET)
         | HAS_PARTS * (doc is not None)
-        | PLAIN * is_plain
+        | _plain(commit, doc, touched)
     )
     runnable_at = change.runnable_at
     return (
@@ -154,6 +148,21 @@ def _head(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> tupl
 
 
 _NOTHING = Change()
+_SAID, _BEGUN = {"birth", "details"}, {"birth", "hold"}
+
+
+def _plain(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> int:
+    """Whether it touches its own run only, and nobody else of the batch does: if the run is there,
+    and if it is not."""
+    if commit.force or commit.creation is Creation.REPLACE or commit.run_id in touched:
+        return 0
+    if doc is None:
+        return PLAIN
+    flags = PLAIN * (doc.keys() <= _SAID and "marks" not in doc.get("details", ()))
+    if commit.create is not None and doc.keys() <= _BEGUN:
+        ends = commit.create.status.terminal or (commit.change or _NOTHING).status in TERMINAL
+        flags |= PLAIN_BIRTH * (not ends)
+    return flags
 
 
 def _set_text(value: Any) -> str | None:

@@ -133,8 +133,8 @@ class PostgresStore(PostgresCompany):
 
     async def find_one(self, run_id: str, *, timeout: float | None = None) -> Run | None:
         check_id(run_id, child=True)
-        found = await self._session.read("find_run", run_id, timeout=timeout)
-        return to_run(found[0]) if found else None
+        row = await self._records.find(run_id, timeout)
+        return None if row is None else to_run(row)
 
     async def history(
         self,

@@ -27,6 +27,7 @@ from outlast.stores.redis.session import Call, Server
 
 HISTORY = ("seq", "events", "event-ids")
 BIRTH = ("idx:ids", "idx:created", "idx:filed", *SHELVES)
+FILES = ("idx:filed", *(f"idx:status:{status.value}" for status in Status), *SHELVES)
 TOGETHER = 25
 """Commits in one call of the script: enough to share its cost, few enough to keep nobody waiting."""
 
@@ -43,21 +44,22 @@ def names_of(commit: Commit, layout: Layout, part: int) -> list[str]:
     """The keys that a commit touches, as far as that can be told from outside. What depends on the
     data the script asks for."""
     id = commit.run_id
-    names = [of_run(id, "state"), "idx:updated"]
+    head = of_run(id, "")
+    names = [head + "state", "idx:updated"]
     if commit.events:
-        names += (of_run(id, what) for what in HISTORY)
+        names += (head + "seq", head + "events", head + "event-ids")
     if commit.create is not None:
         names += _birth_of(commit.create)
     if commit.force or commit.hold is not None:
         names += ("token", *SHELVES)
     if commit.folds or commit.release or parks(commit.change) or commit.carry_inbox:
-        names += (of_run(id, "inbox"), *SHELVES)
+        names += (head + "inbox", *SHELVES)
     change = commit.change
     if change is not None and (isinstance(change.status, Status) or change.workflow):
         # Which status it had is for the script to say.
-        names += ("idx:filed", *(f"idx:status:{status.value}" for status in Status), *SHELVES)
+        names += FILES
         if change.status in TERMINAL:
-            names += ("idx:ended", of_run(id, "tasks"), of_run(id, "timers"))
+            names += ("idx:ended", head + "tasks", head + "timers")
     for send in commit.sends:
         if layout.part_of(send.run_id) == part:
             names += (of_run(send.run_id, what) for what in ("state", "inbox", "items"))

@@ -25,9 +25,10 @@ from outlast.ports.clock import Clock, ServerClock
 from outlast.ports.store import Store
 from outlast.stores.redis import activities, ageing, parts, reconciling, sending, tasks
 from outlast.stores.redis.bell import Bell
-from outlast.stores.redis.keys import Layout, of_run
+from outlast.stores.redis.keys import Layout
 from outlast.stores.redis.location import Location
 from outlast.stores.redis.notifier import RedisNotifier
+from outlast.stores.redis.reading import Reads
 from outlast.stores.redis.relay import relay, waiting
 from outlast.stores.redis.session import Server, Session
 from outlast.stores.redis.unpacking import to_entry, to_item, to_snapshot
@@ -67,6 +68,7 @@ class RedisDetails(Store):
         self._given_clock = clock
         self._retention = _retention(retention, options.get("retention"))
         self._watch = Watch()
+        self._reads = Reads(self._session)
         self._tidied: float | None = None
         bell = Bell(self._server)
         self.notifier = self._doorbell = RedisNotifier(bell.publish, bell.listen)
@@ -105,15 +107,6 @@ class RedisDetails(Store):
         """Hold all indexes against the records and mend them; how many places were not right. Needed
         only after somebody has written by hand."""
         return await reconciling.reconcile(await self._session.server(), timeout=timeout)
-
-    async def _read(
-        self, run_id: str, what: str, command: bytes, *args: bytes, timeout: float | None
-    ) -> Any:
-        server = await self._session.server()
-        part = server.layout.part_of(run_id)
-        key = server.layout.key(part, of_run(run_id, what))
-        asked = [(part, (command, key, *args))]
-        return (await server.commands(asked, timeout=timeout, writes=False))[0]
 
     async def _carry(
         self,
@@ -165,9 +158,8 @@ class RedisDetails(Store):
         check_after(after)
         check_limit(limit)
         check_id(run_id, child=True)
-        page = (b"(%d" % after, b"+inf", b"LIMIT", b"0", b"%d" % limit)
-        found = await self._read(run_id, "inbox", b"ZRANGEBYSCORE", *page, timeout=timeout)
-        return [to_item(member) for member in found]
+        found = await self._reads.inboxes.find((run_id, after, limit), timeout)
+        return [to_item(member) for member in found or ()]
 
     # -- tasks --------------------------------------------------------------------------------
 
@@ -213,7 +205,7 @@ class RedisDetails(Store):
 
     async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
         check_id(run_id, child=True)
-        lines = await self._read(run_id, "entries", b"LRANGE", b"0", b"-1", timeout=timeout)
+        lines = await self._reads.one(run_id, "entries", b"LRANGE", b"0", b"-1", timeout=timeout)
         return sorted((to_entry(run_id, line) for line in lines), key=lambda one: one.timestamp)
 
     async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
@@ -230,7 +222,7 @@ class RedisDetails(Store):
 
     async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
         check_id(run_id, child=True)
-        value = await self._read(run_id, "snapshot", b"GET", timeout=timeout)
+        value = await self._reads.one(run_id, "snapshot", b"GET", timeout=timeout)
         return None if value is None else to_snapshot(value)
 
     async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:

@@ -264,7 +264,8 @@ async def exchange(connection: Any, commands: Sequence[Command], attempt: Attemp
 
 
 async def listen(connection: Any, channel: bytes, heard: Callable[[bytes], None]) -> None:
-    """Read messages from a connection, which is closed afterwards: it can do nothing else now."""
+    """Read messages from a connection, which is closed afterwards: it can do nothing else now. An
+    empty one comes first, when the server has said that it sends them."""
     try:
         await connection.connect()
         await connection.send_packed_command(
@@ -274,7 +275,10 @@ async def listen(connection: Any, channel: bytes, heard: Callable[[bytes], None]
             reply = await connection.read_response(
                 disable_decoding=True, timeout=math.inf, push_request=True
             )
-            if isinstance(reply, list) and len(reply) == 3 and reply[0] == b"message":
-                heard(bytes(reply[2]))
+            if isinstance(reply, list) and len(reply) == 3:
+                if reply[0] == b"subscribe":
+                    heard(b"")
+                elif reply[0] == b"message":
+                    heard(bytes(reply[2]))
     finally:
         await connection.disconnect(nowait=True)

@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 Publish = Callable[[bytes], Awaitable[None]]
 Listen = Callable[[Callable[[bytes], None]], Awaitable[None]]
-"""Calls back with each message until it is cancelled."""
+"""Calls back with an empty message when it hears, and then with each message, until it is cancelled."""
 
 
 class RedisNotifier(LocalNotifier):
@@ -40,6 +40,7 @@ class RedisNotifier(LocalNotifier):
         self._owed = News(0)
         self._runs: frozenset[str] = frozenset()
         self._is_awaited = False
+        self.is_listening = False
 
     def open(self) -> None:
         """From now on it rings elsewhere, too."""
@@ -102,9 +103,14 @@ class RedisNotifier(LocalNotifier):
             # Whoever waits looks again after a while all the same.
             _logger.debug("nothing is heard: %s", error)
         finally:
-            self._is_awaited = False  # the next one who waits listens again
+            # The next one who waits listens again, and looks more often until then.
+            self._is_awaited = self.is_listening = False
 
     def _heard(self, message: bytes) -> None:
+        if not message:
+            self.is_listening = True
+            self.wake()  # for all that came while nobody listened
+            return
         name, news, runs = from_message(message.decode())
         if name != self._name:
             self.wake(news, runs=runs)

@@ -272,14 +272,15 @@ def pack_commit(commit: Commit, layout: Layout, part: int) -> Packed:
     for name in ("uid", "expected", "revision", "token"):
         if (value := getattr(commit, name)) is not None:
             packed[name] = str(value)
-    flags = {
-        "force": commit.force,
-        "reopens": commit.reopens,
-        "carry": commit.carry_inbox,
-        "release": commit.release,
-        "parks": parks(commit.change),
-    }
-    packed |= {name: True for name, is_set in flags.items() if is_set}
+    for name, is_set in (
+        ("force", commit.force),
+        ("reopens", commit.reopens),
+        ("carry", commit.carry_inbox),
+        ("release", commit.release),
+        ("parks", parks(commit.change)),
+    ):
+        if is_set:
+            packed[name] = True
     if commit.create is not None:
         packed["fresh"] = pack_run(commit.create)
         packed["creation"] = commit.creation.value
@@ -289,34 +290,41 @@ def pack_commit(commit: Commit, layout: Layout, part: int) -> Packed:
         packed["hold"] = {"owner": commit.hold.owner, "lease": lease(commit.hold.ttl)}
     if commit.change is not None:
         packed["change"] = pack_change(commit.change)
-    lists: Packed = {
-        "events": pack_events(commit.events),
-        "folds": [str(number) for number in commit.folds],
-        "sends": [pack_send(send, layout, part) for send in commit.sends],
-        "starts": [pack_start(start, layout, part) for start in commit.starts],
-        "tasks": [pack_task(task) for task in commit.tasks],
-        "dead": [pack_dead(one) for one in commit.dead],
-        "finishes": [pack_claim(claim) for claim in commit.finishes],
-        "drops": list(commit.drops),
-        "timers": [
-            {"id": one.id, "at": micros(one.fire_at), "due": due_score(one.fire_at)}
-            for one in commit.timers
-        ],
-        "fired": list(commit.fired),
-        "facts": [part for fact in commit.facts for part in (fact.hash, blob(fact.data))],
-        "entries": [
-            part for one in commit.entries for part in (stamp(one.timestamp), blob(pack_entry(one)))
-        ],
-        "activities": [
-            {"id": one.id, "bytes": blob(pack_activity(one))} for one in commit.activities
-        ],
-    }
-    packed |= {name: value for name, value in lists.items() if value}
+    if commit.events:
+        packed["events"] = pack_events(commit.events)
+    for name, encode in _LISTS.items():
+        if found := getattr(commit, name):
+            packed[name] = encode(found)
+    if commit.sends:
+        packed["sends"] = [pack_send(send, layout, part) for send in commit.sends]
+    if commit.starts:
+        packed["starts"] = [pack_start(start, layout, part) for start in commit.starts]
     if commit.facts:
         packed["root"] = root_of(commit.run_id)
     if commit.snapshot is not None:
         packed["snapshot"] = blob(commit.snapshot.pack())
     return packed
+
+
+_LISTS: dict[str, Callable[[Any], list[Any]]] = {
+    "folds": lambda folds: [str(number) for number in folds],
+    "tasks": lambda tasks: [pack_task(task) for task in tasks],
+    "dead": lambda dead: [pack_dead(one) for one in dead],
+    "finishes": lambda claims: [pack_claim(claim) for claim in claims],
+    "drops": list,
+    "timers": lambda timers: [
+        {"id": one.id, "at": micros(one.fire_at), "due": due_score(one.fire_at)} for one in timers
+    ],
+    "fired": list,
+    "facts": lambda facts: [part for fact in facts for part in (fact.hash, blob(fact.data))],
+    "entries": lambda entries: [
+        part for one in entries for part in (stamp(one.timestamp), blob(pack_entry(one)))
+    ],
+    "activities": lambda states: [
+        {"id": one.id, "bytes": blob(pack_activity(one))} for one in states
+    ],
+}
+"""How the rarer parts of a commit are packed."""
 
 
 def due_score(moment: datetime) -> str:

@@ -144,12 +144,18 @@ class Server:
         self, requests: Sequence[tuple[int, Command]], *, timeout: float | None, writes: bool
     ) -> list[Any]:
         """The replies to plain commands, each on a partition. An error is raised."""
-        asked = [Request(self.layout.prefixes[part] + b"meta", one) for part, one in requests]
-        replies = await self._run(asked, timeout, writes=writes)
+        replies = await self.replies(requests, timeout=timeout, writes=writes)
         for reply in replies:
             if isinstance(reply, Exception):
                 raise self._error(reply, unknown=False) from reply
         return replies
+
+    async def replies(
+        self, requests: Sequence[tuple[int, Command]], *, timeout: float | None, writes: bool
+    ) -> list[Any]:
+        """The same, with what Redis answers with an error as an error there."""
+        asked = [Request(self.layout.prefixes[part] + b"meta", one) for part, one in requests]
+        return await self._run(asked, timeout, writes=writes)
 
     async def calls(
         self, calls: Sequence[Call], *, timeout: float | None, writes: bool = True

@@ -118,8 +118,8 @@ class RedisStore(RedisCompany):
 
     async def find_one(self, run_id: str, *, timeout: float | None = None) -> Run | None:
         check_id(run_id, child=True)
-        reply = await self._read(run_id, "state", b"HGETALL", timeout=timeout)
-        return to_run(run_id, reply)
+        reply = await self._reads.records.find(run_id, timeout)
+        return None if reply is None else to_run(run_id, reply)
 
     async def history(
         self,
@@ -132,7 +132,7 @@ class RedisStore(RedisCompany):
         check_id(run_id, child=True)
         check_after(after)
         page = () if limit is None else (b"LIMIT", b"0", b"%d" % check_limit(limit))
-        found = await self._read(
+        found = await self._reads.one(
             run_id, "events", b"ZRANGEBYSCORE", b"(%d" % after, b"+inf", *page, timeout=timeout
         )
         return [to_event(run_id, member) for member in found]

@@ -4,8 +4,8 @@
 --             locked is `busy`. A run that is not there is locked by a lock on its name.
 --   2. decide every commit on what the locks hold still. Nothing has been written.
 --   3. write  those that were not refused: the plain ones, which touch nothing but their own run,
---             in one statement, the others in order, so that each sees what those before it did;
---             then the events of all in one statement.
+--             in one statement for those that begin and one for the rest, the others in order, so
+--             that each sees what those before it did; then the events of all in one statement.
 --
 -- `c_…` has one element per commit, `e_…` one per event. `doc` is a JSON array with the rarer
 -- parts of each commit (or null), whose payloads are numbers of `blobs`; it is empty if no commit has
@@ -13,7 +13,7 @@
 -- life that a commit would begin. `c_flags` are bits:
 --   1 creates   2 upsert   4 replace   8 force   16 carry inbox   32 release   64 reopens
 --   128 sets runnable_at   256 sets wait_kind   512 sets current_step   1024 has an element in doc
---   2048 plain, if the run is there
+--   2048 plain, if the run is there   4096 plain, if it is not
 -- The answers come in any order.
 CREATE FUNCTION @commit_1(
     at bigint, shift bigint, atomic boolean, ids text[],
@@ -46,7 +46,9 @@ DECLARE
     details text[];
     numbers bigint[];      -- per commit: where a duplicate is
     unborn text[];         -- names that may be taken now, locked
-    refused boolean;
+    ending bigint[];       -- keys of the runs that end with a plain commit
+    k bigint;
+    ends boolean;
     c record;
     x record;
     i int;
@@ -198,12 +200,71 @@ BEGIN
         END LOOP;
     END IF;
 
-    -- write the plain ones
-    FOR n, o_uid, o_sequence, o_revision, o_token, detail, still, refused IN
+    -- write the plain ones: lives that begin
+    verdict := 'done';
+    still := false;
+    detail := NULL;
+    IF unborn IS NOT NULL THEN
+        FOR n, k, o_uid, o_sequence, o_token IN
+            WITH born AS (
+                SELECT u.n, nextval('@runs_key_seq') AS key, u.run, u.id AS commit_id, u.events, b.*,
+                       coalesce(u.workflow, b.workflow) AS a_workflow,
+                       coalesce(u.status, b.status) AS a_status,
+                       CASE WHEN u.flags & 256 <> 0 THEN u.wait_kind ELSE b.wait_kind END AS a_wait,
+                       CASE WHEN u.flags & 512 <> 0 THEN u.current_step
+                            ELSE b.current_step END AS a_step,
+                       CASE WHEN u.flags & 128 <> 0 THEN u.runnable_at ELSE b.runnable_at END AS due,
+                       CASE WHEN u.flags & 32 = 0 THEN p.hold ->> 'owner' END AS owner,
+                       CASE WHEN u.flags & 32 = 0 THEN now + (p.hold ->> 'ttl')::bigint END AS until,
+                       CASE WHEN p.hold IS NULL THEN 0 ELSE nextval('@tokens') END AS token
+                FROM unnest(keys, verdicts, c_run, c_id, c_flags, c_status, c_workflow, c_wait_kind,
+                            c_current_step, c_runnable_at, c_events)
+                     WITH ORDINALITY AS u (key, verdict, run, id, flags, status, workflow,
+                                           wait_kind, current_step, runnable_at, events, n)
+                CROSS JOIN LATERAL jsonb_to_record(parts -> (u.n - 1)::int)
+                    AS p (birth jsonb, hold jsonb)
+                CROSS JOIN LATERAL jsonb_to_record(p.birth)
+                    AS b (uid text, workflow text, parent text, status text, wait_kind text,
+                          current_step text, runnable_at bigint, created_at bigint, version text,
+                          definition text, queue text, priority bigint, attributes text, input int,
+                          error text, recover_to text, ctx int, result int, halt_data int,
+                          marks jsonb)
+                WHERE u.verdict = '' AND u.key = 0 AND u.flags & 4096 <> 0
+            ), placed AS (
+                INSERT INTO @runs (key, id, uid, workflow, parent, status, wait_kind, current_step,
+                                   runnable_at, owner, token, claimed_until, sequence, revision,
+                                   commit_id, created_at, updated_at)
+                SELECT b.key, b.run, b.uid, b.a_workflow, b.parent, b.a_status, b.a_wait, b.a_step,
+                       CASE WHEN b.due IS NOT NULL THEN greatest(b.due, now) END, b.owner, b.token,
+                       b.until, b.events, 1, b.commit_id, coalesce(b.created_at, now), now
+                FROM born AS b
+            ), detailed AS (
+                INSERT INTO @run_details (key, version, definition, queue, priority, attributes,
+                                          input, error, recover_to, ctx, result, halt_data)
+                SELECT b.key, b.version, b.definition, b.queue, b.priority, b.attributes,
+                       blobs[b.input], b.error, b.recover_to, blobs[b.ctx], blobs[b.result],
+                       blobs[b.halt_data]
+                FROM born AS b
+            ), marked AS (
+                INSERT INTO @attributes (run_key, mark, created_at)
+                SELECT b.key, decode(m.mark, 'hex'), coalesce(b.created_at, now)
+                FROM born AS b CROSS JOIN LATERAL jsonb_array_elements_text(b.marks) AS m (mark)
+            )
+            SELECT b.n, b.key, b.uid, b.events, b.token FROM born AS b
+        LOOP
+            o_revision := 1;
+            keys[n] := k;
+            tokens[n] := o_token;
+            verdicts[n] := verdict;
+            RETURN NEXT;
+        END LOOP;
+    END IF;
+
+    -- write the plain ones: runs that are there
+    FOR n, o_uid, o_sequence, o_revision, o_token, still, ends IN
         WITH plain AS (
-            SELECT u.*, coalesce(u.status, r.status) IN ('completed', 'failed', 'cancelled') AS ends,
-                   u.flags & (32 | 128) <> 0 AND r.inbox > u.seen
-                   AND coalesce(u.status, r.status) NOT IN ('completed', 'failed', 'cancelled')
+            SELECT u.*, a.ends, a.ends AND r.ended_at IS NULL AS ends_now,
+                   u.flags & (32 | 128) <> 0 AND r.inbox > u.seen AND NOT a.ends
                    AND EXISTS (
                        SELECT FROM @inbox AS m WHERE m.run_key = r.key AND m.number > u.seen
                    ) AS unseen
@@ -212,6 +273,9 @@ BEGIN
                  WITH ORDINALITY AS u (key, verdict, id, flags, seen, status, workflow, wait_kind,
                                        current_step, runnable_at, events, n)
             JOIN @runs AS r ON r.key = u.key
+            CROSS JOIN LATERAL (
+                SELECT coalesce(u.status, r.status) IN ('completed', 'failed', 'cancelled') AS ends
+            ) AS a
             WHERE u.verdict = '' AND u.flags & 2048 <> 0
         )
         UPDATE @runs AS t SET
@@ -221,31 +285,45 @@ BEGIN
             current_step = CASE
                 WHEN w.flags & 512 <> 0 THEN w.current_step ELSE t.current_step END,
             runnable_at = CASE
+                WHEN w.ends THEN NULL
                 WHEN w.unseen THEN now
                 WHEN w.flags & 128 = 0 THEN t.runnable_at
                 WHEN w.runnable_at IS NULL THEN NULL
                 ELSE greatest(w.runnable_at, now) END,
             owner = CASE
-                WHEN w.flags & 32 <> 0 AND NOT w.unseen AND NOT w.ends THEN NULL
+                WHEN w.ends OR (w.flags & 32 <> 0 AND NOT w.unseen) THEN NULL
                 ELSE t.owner END,
             claimed_until = CASE
-                WHEN w.flags & 32 <> 0 AND NOT w.unseen AND NOT w.ends THEN NULL
+                WHEN w.ends OR (w.flags & 32 <> 0 AND NOT w.unseen) THEN NULL
                 ELSE t.claimed_until END,
+            ended_at = CASE WHEN w.ends_now THEN now ELSE t.ended_at END,
             sequence = t.sequence + w.events,
             revision = t.revision + 1,
             commit_id = w.id,
             updated_at = now
         FROM plain AS w WHERE t.key = w.key
-        RETURNING w.n, t.uid, t.sequence, t.revision, t.token, NULL::text, w.unseen,
-                  w.ends AND t.ended_at IS NULL
+        RETURNING w.n, t.uid, t.sequence, t.revision, t.token, w.unseen, w.ends_now
     LOOP
-        IF refused THEN
-            PERFORM @end_run_1(now, keys[n], c_run[n]);
+        IF ends THEN
+            ending := ending || keys[n];
         END IF;
-        verdict := 'done';
         verdicts[n] := verdict;
         RETURN NEXT;
     END LOOP;
+    IF parts <> '[]' THEN
+        PERFORM @change_details_1(array_agg(u.key), array_agg(u.part -> 'details'), blobs)
+        FROM (
+            SELECT w.key, parts -> (w.n - 1)::int AS part
+            FROM unnest(keys, verdicts, c_flags) WITH ORDINALITY AS w (key, verdict, flags, n)
+            WHERE w.verdict = 'done' AND w.flags & (1024 | 2048) = (1024 | 2048) AND w.key > 0
+        ) AS u
+        WHERE u.part ? 'details';
+    END IF;
+    IF ending IS NOT NULL THEN
+        PERFORM @drop_work_1(ending, ARRAY(
+            SELECT u.run FROM unnest(keys, c_run) AS u (key, run) WHERE u.key = ANY (ending)
+        ));
+    END IF;
 
     -- write the others
     FOR c IN
@@ -392,6 +470,36 @@ BEGIN
     END IF;
 END $$;
 
+-- Alters what runs have to say: `ds` has what is new of each.
+CREATE FUNCTION @change_details_1(ks bigint[], ds jsonb[], blobs bytea[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE @run_details AS t SET
+        version = CASE WHEN d ? 'version' THEN d ->> 'version' ELSE t.version END,
+        definition = CASE WHEN d ? 'definition' THEN d ->> 'definition' ELSE t.definition END,
+        queue = CASE WHEN d ? 'queue' THEN d ->> 'queue' ELSE t.queue END,
+        priority = CASE WHEN d ? 'priority' THEN (d ->> 'priority')::bigint ELSE t.priority END,
+        attributes = CASE WHEN d ? 'attributes' THEN d ->> 'attributes' ELSE t.attributes END,
+        input = CASE WHEN d ? 'input' THEN blobs[(d ->> 'input')::int] ELSE t.input END,
+        error = CASE WHEN d ? 'error' THEN d ->> 'error' ELSE t.error END,
+        recover_to = CASE WHEN d ? 'recover_to' THEN d ->> 'recover_to' ELSE t.recover_to END,
+        ctx = CASE WHEN d ? 'ctx' THEN blobs[(d ->> 'ctx')::int] ELSE t.ctx END,
+        result = CASE WHEN d ? 'result' THEN blobs[(d ->> 'result')::int] ELSE t.result END,
+        halt_data = CASE
+            WHEN d ? 'halt_data' THEN blobs[(d ->> 'halt_data')::int] ELSE t.halt_data END
+    FROM unnest(ks, ds) AS u (key, d) WHERE t.key = u.key;
+END $$;
+
+-- What ended runs leave undone: tasks, and timers that have not fired.
+CREATE FUNCTION @drop_work_1(ks bigint[], runs text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    -- The indexes leave out tasks of no run, and want to be told.
+    DELETE FROM @tasks AS t WHERE t.run_id = ANY (runs) AND t.run_id <> '';
+    DELETE FROM @dead_tasks AS t WHERE t.run_id = ANY (runs) AND t.run_id <> '';
+    DELETE FROM @timers AS t WHERE t.run_key = ANY (ks) AND NOT t.fired;
+END $$;
+
 -- What a commit brings besides events and record. A child that begins gets its key into `keys`.
 CREATE FUNCTION @write_parts_1(
     now bigint, run text, INOUT keys bigint[], n int, life text, p jsonb, blobs bytea[],
@@ -408,20 +516,7 @@ BEGIN
     undelivered := '{}';
     d := p -> 'details';
     IF d IS NOT NULL THEN
-        UPDATE @run_details AS t SET
-            version = CASE WHEN d ? 'version' THEN d ->> 'version' ELSE t.version END,
-            definition = CASE WHEN d ? 'definition' THEN d ->> 'definition' ELSE t.definition END,
-            queue = CASE WHEN d ? 'queue' THEN d ->> 'queue' ELSE t.queue END,
-            priority = CASE WHEN d ? 'priority' THEN (d ->> 'priority')::bigint ELSE t.priority END,
-            attributes = CASE WHEN d ? 'attributes' THEN d ->> 'attributes' ELSE t.attributes END,
-            input = CASE WHEN d ? 'input' THEN blobs[(d ->> 'input')::int] ELSE t.input END,
-            error = CASE WHEN d ? 'error' THEN d ->> 'error' ELSE t.error END,
-            recover_to = CASE WHEN d ? 'recover_to' THEN d ->> 'recover_to' ELSE t.recover_to END,
-            ctx = CASE WHEN d ? 'ctx' THEN blobs[(d ->> 'ctx')::int] ELSE t.ctx END,
-            result = CASE WHEN d ? 'result' THEN blobs[(d ->> 'result')::int] ELSE t.result END,
-            halt_data = CASE
-                WHEN d ? 'halt_data' THEN blobs[(d ->> 'halt_data')::int] ELSE t.halt_data END
-        WHERE t.key = k;
+        PERFORM @change_details_1(ARRAY[k], ARRAY[d], blobs);
         IF d ? 'attributes' THEN
             DELETE FROM @attributes AS t WHERE t.run_key = k;
             INSERT INTO @attributes (run_key, mark, created_at)

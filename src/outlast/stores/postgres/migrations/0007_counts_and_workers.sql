@@ -103,10 +103,7 @@ BEGIN
     UPDATE @runs SET runnable_at = NULL, owner = NULL, claimed_until = NULL,
                      ended_at = coalesce(ended_at, now)
     WHERE key = k;
-    -- The indexes leave out tasks of no run, and want to be told.
-    DELETE FROM @tasks WHERE run_id = run AND run_id <> '';
-    DELETE FROM @dead_tasks WHERE run_id = run AND run_id <> '';
-    DELETE FROM @timers WHERE run_key = k AND NOT fired;
+    PERFORM @drop_work_1(ARRAY[k], ARRAY[run]);
 END $$;
 
 -- Count on from there, if the sequence is behind. One at a time: two who set it at once could set it

@@ -3,9 +3,13 @@
 -- name: send
 SELECT * FROM @send_1($1, $2, $3, $4, $5);
 
--- name: load_inbox
-SELECT number, id, kind, name, sender, sent_at, data
-FROM @inbox
-WHERE run_key = (SELECT key FROM @runs WHERE id = $1) AND number > $2
-ORDER BY number
-LIMIT $3;
+-- name: load_inboxes
+SELECT w.place::int, i.*
+FROM unnest($1::text[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS w (id, after, most, place)
+CROSS JOIN LATERAL (
+    SELECT i.number, i.id, i.kind, i.name, i.sender, i.sent_at, i.data
+    FROM @inbox AS i
+    WHERE i.run_key = (SELECT key FROM @runs WHERE id = w.id) AND i.number > w.after
+    ORDER BY i.number
+    LIMIT w.most
+) AS i;

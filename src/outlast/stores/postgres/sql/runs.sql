@@ -7,8 +7,11 @@ SELECT * FROM @commit_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 
 -- name: now
 SELECT @now_1($1, $2);
 
--- name: find_run
-SELECT * FROM @records WHERE id = $1;
+-- name: find_runs
+-- LATERAL with a LIMIT stays what it is: one search of the index for each run.
+SELECT r.* FROM unnest($1::text[]) AS w (id) CROSS JOIN LATERAL (
+    SELECT * FROM @records AS r WHERE r.id = w.id LIMIT 1
+) AS r;
 
 -- name: load_history
 SELECT e.sequence, e.id, e.type, e.version, e.step_name, e.timestamp, e.token, e.metadata, e.data,
@@ -19,7 +22,6 @@ ORDER BY e.sequence
 LIMIT $3;
 
 -- name: load_histories
--- LATERAL with a LIMIT stays what it is: one search of the index for each run.
 SELECT w.id, e.* FROM unnest($1::text[]) AS w (id) CROSS JOIN LATERAL (
     SELECT e.sequence, e.id, e.type, e.version, e.step_name, e.timestamp, e.token, e.metadata,
            e.data, e.output

@@ -183,7 +183,7 @@ local function forget_run(id, keeps)
             call('DEL', at(of_run(id, what)))
         end
     end
-    runs[id] = false
+    runs[id], changed[id] = false, nil
 end
 
 -- Remove a tree as planned. `keeps` names what the root's id keeps for its next life.

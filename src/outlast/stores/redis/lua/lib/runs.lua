@@ -18,6 +18,7 @@ local HOT = {
 }
 local TERMINAL = { completed = true, failed = true, cancelled = true }
 local runs = {}  -- id → run, or false
+local changed = {}  -- id → run, since the last flush
 
 local heads = {}  -- id → how the names of its keys begin
 
@@ -52,6 +53,7 @@ local function find(id)
 end
 
 local function set(run, name, value)
+    changed[run.id] = run
     run[name] = value
     if value == nil then
         value = false  -- the field goes
@@ -208,24 +210,23 @@ end
 
 -- Write back what has changed in the records.
 local function flush()
-    for id, run in pairs(runs) do
-        if run and next(run.dirty) then
-            local key, values, gone = at(of_run(id, 'state')), {}, {}
-            for name, value in pairs(run.dirty) do
-                if value == false then
-                    gone[#gone + 1] = name
-                else
-                    values[#values + 1] = name
-                    values[#values + 1] = value
-                end
+    for id, run in pairs(changed) do
+        local key, values, gone = at(of_run(id, 'state')), {}, {}
+        for name, value in pairs(run.dirty) do
+            if value == false then
+                gone[#gone + 1] = name
+            else
+                values[#values + 1] = name
+                values[#values + 1] = value
             end
-            if #values > 0 then
-                call('HSET', key, unpack(values))
-            end
-            if #gone > 0 then
-                call('HDEL', key, unpack(gone))
-            end
-            run.dirty = {}
         end
+        if #values > 0 then
+            call('HSET', key, unpack(values))
+        end
+        if #gone > 0 then
+            call('HDEL', key, unpack(gone))
+        end
+        run.dirty = {}
     end
+    changed = {}
 end

@@ -165,11 +165,12 @@ local function life(commit, tree)
 end
 
 local function apply(run, change)
-    if change.status or change.workflow then
+    local status, workflow = change.status or run.status, change.workflow or run.workflow
+    if status ~= run.status or workflow ~= run.workflow then
         unfile(run)
         unshelve(run)
-        set(run, 'status', change.status or run.status)
-        set(run, 'workflow', change.workflow or run.workflow)
+        set(run, 'status', status)
+        set(run, 'workflow', workflow)
         file(run)
         shelve(run)
     end

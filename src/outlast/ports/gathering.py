@@ -1,0 +1,73 @@
+"""Gathering: reads that are asked for in the same turn of the loop go to the server as one.
+
+::
+
+    find_one("a") ─┐
+    find_one("b") ─┼─▶ read(["a", "b", "c"]) ─▶ each gets its own
+    find_one("c") ─┘
+
+When a hundred runs end in one commit, a hundred who wait for their results look at the same moment. A
+look that comes alone costs what it did, but for one turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+Read = Callable[[Sequence[K], float | None], Awaitable[Mapping[K, V | Exception]]]
+"""What was found of so many names, within so many seconds; an error that concerns one name only."""
+
+MOST = 100
+"""Names in one read: what they stand for may be large."""
+
+
+class Gathering(Generic[K, V]):
+    """Reads by name, for one loop. `read` is asked for each name once, and leaves out what is not there."""
+
+    def __init__(self, read: Read[K, V]) -> None:
+        self._read = read
+        self._waiting: dict[float | None, list[tuple[K, asyncio.Future[V | None]]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def find(self, name: K, timeout: float | None) -> V | None:
+        """What `read` finds for `name`; its error, if it has one. Only those with the same patience
+        go together: what ends the wait of one would end that of all."""
+        answer: asyncio.Future[V | None] = asyncio.get_running_loop().create_future()
+        asked = self._waiting.setdefault(timeout, [])
+        asked.append((name, answer))
+        if len(asked) == 1:
+            task = asyncio.create_task(self._read_for(asked, timeout))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if len(asked) == MOST:
+            del self._waiting[timeout]
+        return await answer
+
+    async def _read_for(
+        self, asked: list[tuple[K, asyncio.Future[V | None]]], timeout: float | None
+    ) -> None:
+        if self._waiting.get(timeout) is asked:
+            del self._waiting[timeout]
+        try:
+            found = await self._read(list(dict.fromkeys(name for name, _ in asked)), timeout)
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who asked must hear of it
+            for _, answer in asked:
+                if not answer.done():
+                    answer.set_exception(error)
+        except BaseException:
+            for _, answer in asked:
+                answer.cancel()
+            raise
+        else:
+            for name, answer in asked:
+                value = found.get(name)
+                if answer.done():
+                    continue
+                if isinstance(value, Exception):
+                    answer.set_exception(value)
+                else:
+                    answer.set_result(value)
