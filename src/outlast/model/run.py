@@ -142,7 +142,7 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         # A plain loop takes three quarters of the time, and every turn of a run asks.
         for name, value in zip(CHANGEABLE, msgspec.structs.astuple(self)):  # noqa: B905
             if value is not UNSET:
-                values[name] = value
+                values[name] = value  # noqa: PERF403
         return values
 
     @classmethod
