@@ -138,12 +138,9 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     def values(self) -> dict[str, object]:
         """The fields that are set, by name, in the order of declaration."""
-        values = {}
-        # A plain loop takes three quarters of the time, and every turn of a run asks.
-        for name, value in zip(CHANGEABLE, msgspec.structs.astuple(self)):  # noqa: B905
-            if value is not UNSET:
-                values[name] = value
-        return values
+        # Both are as long as the fields; to have that checked takes a quarter longer.
+        values = zip(CHANGEABLE, msgspec.structs.astuple(self))  # noqa: B905
+        return {name: value for name, value in values if value is not UNSET}
 
     @classmethod
     def of(cls, run: Run) -> Change:
