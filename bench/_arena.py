@@ -5,7 +5,8 @@
                        sizes={"jobs": Size(5_000, full=10_000, help="jobs to add and do")})
 
 A *part* is a function that gets the arena and returns contests. One that fails is told, with its
-reason in the results, and the next one goes on: a benchmark of half an hour is not lost for it.
+reason in the results, and the next one goes on: a benchmark of half an hour is not lost for it. Results
+are kept by part (bench/_results.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import os
 import platform
 import resource
@@ -30,8 +30,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from bench._databases import Databases
 from bench._peers import CACHE, PeerMissing
-from bench._plot import draw
-from bench._table import Contest, as_json, in_words
+from bench._results import Results
+from bench._table import Contest, in_words
 from tools.serving.postgres import Cluster
 from tools.serving.redis import start_own
 
@@ -62,6 +62,10 @@ class Arena:
         """How much of something was asked for."""
         asked: int = getattr(self._options, name)
         return asked
+
+    def minutes(self) -> float:
+        """Since it began."""
+        return (time.monotonic() - self._begun) / 60
 
     def say(self, what: str) -> None:
         """Tell those who wait what is going on."""
@@ -112,11 +116,12 @@ class Arena:
                 self.say(f"round {number + 1} of {rounds}: {name}")
                 try:
                     found.setdefault(name, []).append(act())
-                except PeerMissing as missing:
+                except Exception as error:
                     if name.startswith("outlast"):
                         raise
-                    self.say(f"{name} cannot take part: {missing}")
-                    left_out[name] = str(missing)
+                    is_told = isinstance(error, PeerMissing)
+                    left_out[name] = str(error) if is_told else f"{type(error).__name__}: {error}"
+                    self.say(f"{name} cannot take part: {left_out[name]}")
         return {name: values for name, values in found.items() if values}, left_out
 
 
@@ -134,11 +139,8 @@ def compete(
     """Measure all parts, or those that are named; print each, write JSON and draw plots if asked."""
     name, doc = module.rpartition(".")[2], sys.modules[module].__doc__ or ""
     options = parse(name, doc, argv, parts, rounds, sizes or {})
-    machine = {"machine": describe(), "load_before": load()}
     print(f"load of the machine: {load()}; below 1, or the figures say little", flush=True)
-    contests: list[Contest] = []
-    failed: dict[str, str] = {}
-    begun = time.monotonic()
+    results = Results(name, list(parts), options.json, options.plot)
     CACHE.mkdir(parents=True, exist_ok=True)  # not /tmp, which may be memory
     with tempfile.TemporaryDirectory(dir=CACHE) as folder, ExitStack() as stack:
         arena = Arena(Path(folder), options, stack)
@@ -147,25 +149,20 @@ def compete(
         stack.callback(signal.signal, signal.SIGTERM, before)
         for part in options.only or parts:
             arena.say(f"{name}: {part}")
+            begun, load_before, failed = time.monotonic(), load(), ""
+            found: list[Contest] = []
             try:
                 found = parts[part](arena)
             except Exception as error:  # noqa: BLE001 - told below, and the next part goes on
                 traceback.print_exc()
-                failed[part], found = f"{type(error).__name__}: {error}", []
+                failed = f"{type(error).__name__}: {error}"
             for contest in found:
                 print(in_words(contest), flush=True)
-            contests += found
-            machine |= {"load_after": load(), "minutes": f"{(time.monotonic() - begun) / 60:.1f}"}
-            results = {**machine, "contests": [as_json(one) for one in contests], "failed": failed}
-            if options.json:
-                text = json.dumps({name: results}, indent=2, ensure_ascii=False)
-                options.json.write_text(f"{text}\n", encoding="utf-8")
-            if options.plot:
-                draw({name: results}, options.plot)
-    print(f"load of the machine: {load()}; took {machine['minutes']} minutes", flush=True)
-    for part, reason in failed.items():
-        print(f"FAILED: {name} {part}: {reason}")
-    return 1 if failed else 0
+            about = {"machine": describe(), "load_before": load_before, "load_after": load()}
+            minutes = round((time.monotonic() - begun) / 60, 1)
+            results.add(part, {**about, "minutes": minutes, "failed": failed}, found)
+    print(f"load of the machine: {load()}; took {arena.minutes():.1f} minutes", flush=True)
+    return results.tell_failures(options.only or list(parts))
 
 
 def parse(

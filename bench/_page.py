@@ -4,7 +4,8 @@
     ./dev python -m bench._page [--check]
 
 What stands between `<!-- figures of NAME -->` or `<!-- plot of NAME -->` and `<!-- end -->` in the pages
-is written again from the results: the tables of a workload, or one of its charts.
+is written again from the results: the tables of a workload, or one of its charts. `<!-- aims of all -->`
+is what was asked for and what came of it, `<!-- peers of all -->` where a peer is better.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench import _aims
 from bench._plot import CHARTS
 from bench._table import in_range
 
@@ -24,7 +26,12 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = "docs/reference/performance.json"
 PLOTS = "docs/reference/plots"
 PAGES = ("docs/reference/performance.md", "README.md")
-BLOCK = re.compile(r"(<!-- (figures|plot) of ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- (figures|plot|aims|peers) of ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL
+)
+WHOLE = {"aims": _aims.rows, "peers": _aims.better}
+"""What is written from the results of all workloads."""
+
 NOTHING = "*Not measured yet: `./dev bench {name}`.*"
 
 
@@ -58,6 +65,8 @@ def fill(text: str, results: dict[str, Any], *, plots: dict[str, str]) -> str:
         begin, kind, name, end = found.groups()
         if kind == "plot":
             inside = f"![{CHARTS[name].title}]({plots[name]})" if name in plots else ""
+        elif kind in WHOLE:
+            inside = "\n".join(WHOLE[kind](results))
         elif name in results:
             inside = "\n".join(table(results[name]))
         else:
@@ -68,29 +77,39 @@ def fill(text: str, results: dict[str, Any], *, plots: dict[str, str]) -> str:
 
 
 def table(workload: dict[str, Any]) -> Iterator[str]:
-    """The contests of a workload in Markdown."""
-    yield (
-        f"{workload['machine']}; load {workload['load_before']} before and {workload['load_after']} "
-        f"after; {workload['minutes']} minutes."
-    )
+    """The contests of a workload in Markdown, its parts one after the other."""
+    yield from _circumstances(workload)
     yield ""
     yield "| | figure | ratio | aim | under |"
     yield "|---|--:|--:|---|---|"
-    for contest in workload["contests"]:
-        better = ", less is better" if contest["less"] else ""
-        yield f"| **{contest['name']}** ({contest['unit']}{better}) | | | | |"
-        aims = {aim["against"]: aim for aim in contest["aims"]}
-        for number, entry in enumerate(contest["entries"]):
-            aim = _aim(contest, aims.get(entry["who"] if number else ""))
-            ratio = _figure(entry, "ratio") + " ×" if "ratio" in entry else ""
-            yield (
-                f"| {entry['who']} | {_figure(entry, 'value')} | {ratio} | {aim} "
-                f"| {entry['settings']} |"
-            )
-        for who, why in contest["left_out"].items():
-            yield f"| {who} | not measured | | | {_one_line(why)} |"
-    for part, why in workload["failed"].items():
-        yield f"| **{part}** failed | | | | {_one_line(why)} |"
+    for name, part in workload.items():
+        for contest in part["contests"]:
+            yield from _rows(contest)
+        if part["failed"]:
+            yield f"| **{name}** failed | | | | {_one_line(part['failed'])} |"
+
+
+def _circumstances(workload: dict[str, Any]) -> Iterator[str]:
+    """On which machine, when, under which load and how long; parts may come from several runs."""
+    by_machine: dict[str, list[str]] = {}
+    for name, part in workload.items():
+        told = f"*{name}* {part['load_before']} before and {part['load_after']} after"
+        by_machine.setdefault(part["machine"], []).append(f"{told}, {part['minutes']:g} minutes")
+    for machine, parts in by_machine.items():
+        yield f"{machine}. Load and time: {'; '.join(parts)}."
+
+
+def _rows(contest: dict[str, Any]) -> Iterator[str]:
+    better = ", less is better" if contest["less"] else ""
+    yield f"| **{contest['name']}** ({contest['unit']}{better}) | | | | |"
+    aims = {aim["against"]: aim for aim in contest["aims"]}
+    for number, entry in enumerate(contest["entries"]):
+        aim = _aim(contest, aims.get(entry["who"] if number else ""))
+        ratio = _figure(entry, "ratio") + " ×" if "ratio" in entry else ""
+        figure = _figure(entry, "value")
+        yield f"| {entry['who']} | {figure} | {ratio} | {aim} | {entry['settings']} |"
+    for who, why in contest["left_out"].items():
+        yield f"| {who} | not measured | | | {_one_line(why)} |"
 
 
 def _figure(entry: dict[str, Any], name: str) -> str:

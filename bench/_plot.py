@@ -1,9 +1,9 @@
-"""Bar charts of the results, as SVG without any dependency, for light and dark pages.
+"""Charts of the results, as SVG without any dependency, for light and dark pages.
 
     ./dev python -m bench._plot RESULTS.json FOLDER
 
 A chart is a file with some contests of a workload below each other. Bars start at zero and are as long
-as the median; a thin line shows the range. Ours have the colour.
+as the median; a thin line shows the range. Ours have the colour. Stacks become a flame graph.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench._table import in_range
+from bench._flame import flame
+from bench._table import contests_of, in_range
 
 
 class Chart(NamedTuple):
@@ -37,6 +38,7 @@ CHARTS = {
     "resume": Chart("log", "Coming back to a long run", r"resume a run"),
     "fan-out": Chart("fan_out", "Mapping a step over many items", r"items, \w+$"),
     "start": Chart("start", "A new process", r"import|first step"),
+    "profile": Chart("profile", "Where the time goes", r"where the time goes"),
     "growth": Chart("growth", "A workflow of ten steps among so many runs", r"runs: ten steps"),
 }
 
@@ -75,12 +77,14 @@ def draw(results: dict[str, Any], folder: Path) -> list[Path]:
     for name, chart in CHARTS.items():
         contests = [
             one
-            for one in results.get(chart.workload, {}).get("contests", ())
+            for one in contests_of(results, chart.workload)
             if re.search(chart.pattern, one["name"]) and one["entries"]
         ]
         if contests:
             path = folder / f"{name}.svg"
-            path.write_text(picture(chart.title, contests), encoding="utf-8")
+            stacks = {one["name"]: one["stacks"] for one in contests if "stacks" in one}
+            text = flame(chart.title, stacks) if stacks else picture(chart.title, contests)
+            path.write_text(text, encoding="utf-8")
             drawn.append(path)
     return drawn
 

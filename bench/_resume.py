@@ -8,6 +8,7 @@ from functools import partial
 
 import outlast
 from bench._arena import Arena, made_ready, seconds
+from bench._stores import settings_of
 from bench._table import Aim, Contest, Entry
 from outlast.codecs import JsonCodec
 from outlast.engine.digest import Digest, load_digest, read_snapshot
@@ -88,7 +89,10 @@ async def _lengths(
         for _ in range(arena.rounds):
             for length, run in runs.items():
                 took[length].append(await seconds(partial(resume, run), TIMES) * 1000)
-    entries = [Entry(f"outlast, {length:,} events", values) for length, values in took.items()]
+        settings = settings_of(store)
+    entries = [
+        Entry(f"outlast, {length:,} events", values, settings) for length, values in took.items()
+    ]
     # A run of steps in a row has to be gone through again; only a loop can be folded away.
     folds = workflow is in_a_loop
     aims = [Aim(2.0, entry.who) for entry in entries[2:] if folds]
@@ -109,7 +113,7 @@ async def _replay(arena: Arena) -> Contest:
             speeds.append(STEPS / (time.perf_counter() - begun))
         execution.evict()
     name = f"replay of {STEPS:,} steps"
-    return Contest(name, "steps/s", [Entry("outlast", speeds)], aims=[Aim(40_000)])
+    return Contest(name, "steps/s", [Entry("outlast", speeds, "no store")], aims=[Aim(40_000)])
 
 
 async def _snapshots(arena: Arena) -> list[Contest]:
@@ -134,7 +138,11 @@ async def _snapshots(arena: Arena) -> list[Contest]:
             for _ in range(arena.rounds):
                 loads.append(1 / await seconds(load, TIMES))
                 folds.append(1 / await seconds(fold, TIMES))
-            entries = [Entry("outlast, its snapshot", loads), Entry("its events, folded", folds)]
+            settings = settings_of(store)
+            entries = [
+                Entry("outlast, its snapshot", loads, settings),
+                Entry("its events, folded", folds, settings),
+            ]
             name = f"coming back to {end:,} events of {what}"
             contests.append(Contest(name, "/s", entries, aims=[Aim(5.0, "its events, folded")]))
     return contests

@@ -43,6 +43,8 @@ class Contest:
     left_out: dict[str, str] = field(default_factory=dict)
     """Who could not take part, and why."""
     grows: bool = False
+    stacks: dict[str, float] = field(default_factory=dict)
+    """Shares of the time by stack, `layer|function;layer|function`, for a flame graph."""
 
     def compares(self, entry: Entry) -> bool:
         """Whether an entry is set against the first: others are, and ours in several sizes."""
@@ -110,7 +112,13 @@ def as_json(contest: Contest) -> dict[str, Any]:
             for aim in contest.aims
         ],
         "left_out": contest.left_out,
+        **({"stacks": contest.stacks} if contest.stacks else {}),
     }
+
+
+def contests_of(results: dict[str, Any], workload: str) -> list[dict[str, Any]]:
+    """All contests of a workload in a file of results, of one part after the other."""
+    return [one for part in results.get(workload, {}).values() for one in part["contests"]]
 
 
 def _figures(name: str, values: Sequence[float]) -> dict[str, float]:

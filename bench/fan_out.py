@@ -4,7 +4,7 @@ Items a second, and the most memory that the process had. The map is one run wit
 the number of items. DBOS, next to it on SQLite and PostgreSQL, has a workflow for each item, in a queue,
 as its documentation has it; it is given a fiftieth of the items, and its speed is shown.
 
-    ./dev bench fan_out [--rounds 3] [--items 10000] [--most 100000] [--alone] [--json FILE]
+    ./dev bench fan_out [--rounds 2] [--items 10000] [--most 100000] [--alone] [--json FILE]
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
         "items": Size(10_000, 10_000, "items on every store"),
         "most": Size(100_000, 100_000, "items on SQLite"),
     }
-    return compete(__name__, argv, {"items": items, "most": most}, rounds=3, sizes=sizes)
+    return compete(__name__, argv, {"items": items, "most": most}, rounds=2, sizes=sizes)
 
 
 def items(arena: Arena) -> list[Contest]:
@@ -76,6 +76,9 @@ def _contests(
     return [
         Contest(name, "items/s", speed, left_out=left_out),
         Contest(f"{name}, most memory", "MiB", memory, True, aims, left_out),
+        Contest(
+            f"{name}, runs", "runs", entries(lambda one: one["runs"]), True, [Aim(1)], left_out
+        ),
     ]
 
 

@@ -5,11 +5,13 @@ runs       a page of runs, one run by id, and a whole ten-step workflow, in a st
 history    a step after many others in the same run; and streaming a long history
 payload    a step that returns 100 B … 10 MB
 backlog    taking and finishing tasks of a queue with 1,000, 10,000 … waiting
+peers      a step that returns much and a step late in a run, next to DBOS. Nobody is next to us where a
+           store has to be filled first: at DBOS' pace a million runs take hours
 
 Entries are compared with the first, the smallest: a figure that does not grow stays at × 1. Sizes go up
 in steps of ten to a bound that keeps this short; `--full` goes to the end.
 
-    ./dev bench growth [--rounds 3] [--only runs] [--runs 100000] [--backlog 100000] [--full]
+    ./dev bench growth [--rounds 2] [--only runs] [--most 1000000] [--backlog 100000] [--full]
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from msgspec import Raw
 import outlast
 from bench._appends import an_event
 from bench._arena import Arena, Size, compete, made_ready, resident, seconds
+from bench._next_to import next_to
 from bench._our_steps import ten_steps
 from bench._stores import STORES, settings_of, store_at
 from bench._table import Aim, Contest, Entry
@@ -40,6 +43,9 @@ BATCH = 500
 TIMES = 20
 EARLY, WINDOW = 10, 200
 TAKEN, TAKES = 50, 3
+BIG = 1_000_000
+"""Bytes from which on it is their number that costs, rather than the step."""
+
 MIB = 2**20
 FLAT = 2.0
 """How many times more is still no growth."""
@@ -49,15 +55,22 @@ _begun: list[float] = []
 
 def main(argv: list[str]) -> int:
     """Measure."""
-    parts = {"runs": runs, "history": history, "payload": payload, "backlog": backlog}
+    parts = {
+        "runs": runs,
+        "history": history,
+        "payload": payload,
+        "backlog": backlog,
+        "peers": next_to,
+    }
     sizes = {
-        "runs": Size(100_000, 1_000_000, "runs in the store"),
+        "runs": Size(100_000, 1_000_000, "runs in PostgreSQL and in Redis"),
+        "most": Size(1_000_000, 1_000_000, "runs in SQLite"),
         "steps": Size(10_000, 100_000, "steps of the longest run"),
         "stream": Size(200_000, 1_000_000, "events to stream"),
-        "bytes": Size(1_000_000, 10_000_000, "bytes that a step returns"),
+        "bytes": Size(10_000_000, 10_000_000, "bytes that a step returns"),
         "backlog": Size(100_000, 1_000_000, "tasks that wait"),
     }
-    return compete(__name__, argv, parts, rounds=3, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=2, sizes=sizes)
 
 
 def tens(least: int, most: int) -> list[int]:
@@ -80,7 +93,7 @@ def runs(arena: Arena) -> list[Contest]:
 
 
 async def _runs(arena: Arena, name: str, place: str) -> list[Contest]:
-    most = arena.size("runs")
+    most = arena.size("most" if name == "SQLite" else "runs")
     found: dict[str, dict[int, list[float]]] = {}
     async with _opened(place) as (store, app, settings):
         there = 0
@@ -167,7 +180,8 @@ def history(arena: Arena) -> list[Contest]:
         gaps = asyncio.run(_gaps(max(marks) + WINDOW + 1))
         for mark in marks:
             took[mark].append(statistics.median(gaps[mark : mark + WINDOW]) * 1e6)
-    contest = _grown("a step after so many others, memory", "µs", took, "before it")
+    settings = "memory, not durable"
+    contest = _grown("a step after so many others, memory", "µs", took, "before it", settings)
     return [contest, *asyncio.run(_stream(arena))]
 
 
@@ -196,11 +210,12 @@ async def _stream(arena: Arena) -> list[Contest]:
                 if event.sequence % max(events // 100, 1) == 0
             ]
             took = time.perf_counter() - begun
+        settings = settings_of(store)
     early = max(memory[: len(memory) // 10] or [0])
     name = f"stream of {events:,} events, SQLite"
-    growth = Entry("outlast", [(max(memory) - early) / MIB])
+    growth = Entry("outlast", [(max(memory) - early) / MIB], settings)
     return [
-        Contest(name, "events/s", [Entry("outlast", [events / took])]),
+        Contest(name, "events/s", [Entry("outlast", [events / took], settings)]),
         Contest(f"{name}, growth after the first tenth", "MiB", [growth], less=True),
     ]
 
@@ -225,11 +240,11 @@ def payload(arena: Arena) -> list[Contest]:
     contests = []
     for name in STORES:
         arena.say(f"payloads on {name}")
-        contests.append(asyncio.run(_payload(arena, name, arena.place(name))))
+        contests += asyncio.run(_payload(arena, name, arena.place(name)))
     return contests
 
 
-async def _payload(arena: Arena, name: str, place: str) -> Contest:
+async def _payload(arena: Arena, name: str, place: str) -> list[Contest]:
     found: dict[int, list[float]] = {}
     async with store_at(place) as store, outlast.App(store, workflows=[carry]) as app:
         settings = settings_of(store)
@@ -242,7 +257,15 @@ async def _payload(arena: Arena, name: str, place: str) -> Contest:
             await seconds(whole, 5)  # the first is what the others are compared with: not cold
             found[size] = [await seconds(whole, 5) * 1000 for _ in range(arena.rounds)]
     entries = [Entry(f"outlast, {size:,} B", values, settings) for size, values in found.items()]
-    return Contest(f"a step that returns so much, {name}", "ms", entries, less=True, grows=True)
+    by_megabyte = {
+        size: [value / size * 1e6 for value in values]
+        for size, values in found.items()
+        if size >= BIG or size == max(found)
+    }
+    return [
+        Contest(f"a step that returns so much, {name}", "ms", entries, less=True, grows=True),
+        _grown(f"a megabyte of what a step returns, {name}", "ms", by_megabyte, "B", settings),
+    ]
 
 
 # -- backlog --------------------------------------------------------------------------------------

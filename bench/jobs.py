@@ -10,7 +10,7 @@ called for each with what it carries, acknowledged when that has returned. As *r
 than the others promise. The clock runs from the first job that is added to the last that is done, in
 one process.
 
-    ./dev bench jobs [--rounds 2] [--only redis] [--jobs 5000] [--alone] [--json FILE] [--plot FOLDER]
+    ./dev bench jobs [--rounds 2] [--only redis] [--jobs 10000] [--alone] [--json FILE] [--plot FOLDER]
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
     """Measure."""
     names = {"redis": "Redis", "sqlite": "SQLite", "postgres": "PostgreSQL"}
     parts = {part: partial(jobs, store=store) for part, store in names.items()}
-    sizes = {"jobs": Size(5_000, 10_000, "jobs to add and do")}
+    sizes = {"jobs": Size(10_000, 10_000, "jobs to add and do")}
     return compete(__name__, argv, parts, rounds=2, sizes=sizes)
 
 

@@ -8,7 +8,7 @@ resume     reading and replaying a run of 10, 1,000, 10,000 and 100,000 events, 
            iterations of a loop; replay alone; a snapshot next to the events that it stands for
 limits     what this machine can do at all: fsync, one-row transactions, encoding an event
 
-    ./dev bench log [--rounds 3] [--only append] [--events 5000] [--alone] [--json FILE] [--plot FOLDER]
+    ./dev bench log [--rounds 2] [--only append] [--events 10000] [--alone] [--json FILE] [--plot FOLDER]
 
 A *caller* awaits `Journal(store).commit(commit)` again and again, on a run of its own that it holds a
 claim on; several callers share a journal, as the runs of a worker do.
@@ -67,11 +67,11 @@ def main(argv: list[str]) -> int:
     """Measure."""
     parts = {"append": appends, "read": reads, "resume": measure_resume, "limits": limits}
     sizes = {
-        "events": Size(5_000, 10_000, "events to append"),
+        "events": Size(10_000, 10_000, "events to append"),
         "long": Size(100_000, 100_000, "events of the longest loop"),
         "row": Size(10_000, 100_000, "events of the longest run of steps in a row"),
     }
-    return compete(__name__, argv, parts, rounds=3, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=2, sizes=sizes)
 
 
 # -- appending ------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def reads(arena: Arena) -> list[Contest]:
     """Whole histories, through the port."""
     texts: dict[int, list[bytes]] = {}
     alone = "msgspec alone, one JSON array"
-    contestants: dict[str, Callable[[], list[float]]] = {
+    contestants: dict[str, Callable[[], tuple[list[float], str]]] = {
         f"outlast, {store}": partial(_our_reads, arena, store, texts) for store in STORES
     }
     contestants[alone] = partial(_decoded, texts)
@@ -197,7 +197,7 @@ def reads(arena: Arena) -> list[Contest]:
             f"read back, histories of {length:,} events, {store}",
             "events/s",
             [
-                Entry(who, [length * count / took[number] for took in rounds])
+                Entry(who, [length * count / took[number] for took, _ in rounds], rounds[0][1])
                 for who, rounds in found.items()
                 if who.endswith(store) or who == alone
             ],
@@ -209,8 +209,8 @@ def reads(arena: Arena) -> list[Contest]:
     ]
 
 
-def _our_reads(arena: Arena, store: str, texts: dict[int, list[bytes]]) -> list[float]:
-    async def measure(place: str) -> list[float]:
+def _our_reads(arena: Arena, store: str, texts: dict[int, list[bytes]]) -> tuple[list[float], str]:
+    async def measure(place: str) -> tuple[list[float], str]:
         took = []
         async with store_at(place) as opened:
             for length, count in READS.items():
@@ -227,12 +227,12 @@ def _our_reads(arena: Arena, store: str, texts: dict[int, list[bytes]]) -> list[
                 took.append(await seconds(read))
                 if length not in texts:
                     texts[length] = [msgspec.json.encode(await opened.history(id)) for id in ids]
-        return took
+            return took, settings_of(opened)
 
     return asyncio.run(measure(arena.place(store)))
 
 
-def _decoded(texts: dict[int, list[bytes]]) -> list[float]:
+def _decoded(texts: dict[int, list[bytes]]) -> tuple[list[float], str]:
     decode = msgspec.json.Decoder(list[_Plain]).decode
     took = []
     for length in READS:
@@ -241,13 +241,13 @@ def _decoded(texts: dict[int, list[bytes]]) -> list[float]:
             for text in texts[length]:
                 decode(text)
             took.append(time.perf_counter() - begun)
-    return took
+    return took, "no store"
 
 
-def _their_reads(arena: Arena, store: str) -> list[float]:
+def _their_reads(arena: Arena, store: str) -> tuple[list[float], str]:
     cases = [[count, length] for length, count in READS.items()]
-    found: list[float] = _eventsourcing(arena, store, [], cases)["read"]
-    return found
+    found = _eventsourcing(arena, store, [], cases)
+    return found["read"], found["settings"]
 
 
 # -- the machine ----------------------------------------------------------------------------------
@@ -262,9 +262,9 @@ def limits(arena: Arena) -> list[Contest]:
         Contest(
             "limit: 4 KiB written and synced, one after the other",
             "/s",
-            [Entry("fdatasync", syncs)],
+            [Entry("fdatasync", syncs, "the same disk")],
         ),
-        Contest("limit: an event encoded as JSON", "/s", [Entry("msgspec", encoded)]),
+        Contest("limit: an event encoded as JSON", "/s", [Entry("msgspec", encoded, "no store")]),
     ]
 
 

@@ -98,15 +98,24 @@ def _contests(
     for who, crashes in rounds.items():
         told = ", ".join(f"{one.without_reason} of {one.repeated}" for one in crashes)
         running = max(one.running for one in crashes)
-        note = f"at most {running} were running; begun again though not running: {told}"
+        note = f"at most {running} were running, needlessly begun again {told}"
         settings[who] = f"{settings.get(who, 'its own executor id')}; {note}"
     name = f"{count} workflows, kill -9, {store}"
     soon, few = [Aim(NEEDED + (0 if is_told else lease))], [Aim(float(count))]
     seconds, repeated = entries(lambda one: one.seconds), entries(lambda one: float(one.repeated))
-    return [
+    needless = entries(lambda one: float(one.without_reason))
+    contests = [
         Contest(f"{name}: until all are done", "s", seconds, True, soon, missing),
         Contest(f"{name}: steps begun again", "steps", repeated, True, few, missing),
-    ]
+        Contest(f"{name}: begun again though not running", "steps", needless, True, [Aim(0.0)], missing),
+    ]  # fmt: skip
+    if not is_told:
+        after = [
+            Entry(seconds[0].who, [one - lease for one in seconds[0].values], seconds[0].settings)
+        ]
+        aims = [Aim(NEEDED)]
+        contests.append(Contest(f"{contests[0].name} after the lease", "s", after, True, aims))
+    return contests
 
 
 def _ours(arena: Arena, store: str) -> Crash:

@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 import outlast
 from bench._arena import Arena, Size, compete, made_ready
 from bench._our_steps import ten_steps
-from bench._stores import store_at
+from bench._stores import settings_of, store_at
 from bench._table import Aim, Contest, Entry
 from bench.peers._clock import STEPS
 from outlast.contrib.sqlalchemy import make_tables, store_of
@@ -30,6 +30,7 @@ from outlast.ports.store import Store
 AIM = 3.0
 """Times the plain store may be faster."""
 
+Paces = tuple[list[float], str]
 DRIVERS: dict[str, tuple[str, Any, bool]] = {
     "PostgreSQL, asyncpg": ("postgresql+asyncpg", create_async_engine, False),
     "PostgreSQL, psycopg": ("postgresql+psycopg", create_async_engine, False),
@@ -52,7 +53,7 @@ def main(argv: list[str]) -> int:
 def steps(arena: Arena) -> list[Contest]:
     """Microseconds for a step: the plain store first, then each engine against it."""
     bases = ("PostgreSQL", "SQLite")
-    contestants: dict[str, Callable[[], list[float]]] = {
+    contestants: dict[str, Callable[[], Paces]] = {
         f"outlast, {base}, plain": partial(_plain, arena, base) for base in bases
     }
     for name in DRIVERS:
@@ -62,7 +63,7 @@ def steps(arena: Arena) -> list[Contest]:
     for number, how in enumerate((f"{arena.size('at_once')} at once", "one at a time")):
         for base in bases:
             entries = [
-                Entry(who, [paces[number] / STEPS * 1e6 for paces in rounds])
+                Entry(who, [paces[number] / STEPS * 1e6 for paces, _ in rounds], rounds[0][1])
                 for who, rounds in found.items()
                 if f", {base}" in who
             ]
@@ -72,11 +73,11 @@ def steps(arena: Arena) -> list[Contest]:
     return contests
 
 
-def _plain(arena: Arena, base: str) -> list[float]:
+def _plain(arena: Arena, base: str) -> Paces:
     return asyncio.run(_pace(store_at(arena.place(base)), _sizes(arena)))
 
 
-def _engine(arena: Arena, name: str) -> list[float]:
+def _engine(arena: Arena, name: str) -> Paces:
     driver, make, projected = DRIVERS[name]
     url = make_url(arena.place(name.partition(",")[0])).set(drivername=driver)
     return asyncio.run(_on_engine(make(url), projected, _sizes(arena)))
@@ -86,7 +87,7 @@ def _sizes(arena: Arena) -> tuple[int, int]:
     return arena.size("at_once"), arena.size("one_by_one")
 
 
-async def _on_engine(engine: Any, projected: bool, sizes: tuple[int, int]) -> list[float]:
+async def _on_engine(engine: Any, projected: bool, sizes: tuple[int, int]) -> Paces:
     if projected:
         metadata = MetaData()
         make_tables(metadata)
@@ -103,8 +104,8 @@ async def _on_engine(engine: Any, projected: bool, sizes: tuple[int, int]) -> li
     return pace
 
 
-async def _pace(store: Store, sizes: tuple[int, int]) -> list[float]:
-    """Seconds of a workflow: many at once, and one at a time."""
+async def _pace(store: Store, sizes: tuple[int, int]) -> Paces:
+    """Seconds of a workflow: many at once, and one at a time; and how durable the store is."""
     async with store, outlast.App(store, workflows=[ten_steps]) as app:
 
         async def once() -> None:
@@ -120,4 +121,4 @@ async def _pace(store: Store, sizes: tuple[int, int]) -> list[float]:
             for _ in range(alone):
                 await once()
             ended = time.perf_counter()
-        return [(between - begun) / at_once, (ended - between) / alone]
+        return [(between - begun) / at_once, (ended - between) / alone], settings_of(store)

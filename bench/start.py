@@ -100,8 +100,18 @@ def _contest(arena: Arena, name: str, contestants: dict[str, Callable[[], float]
         except PeerMissing:
             continue  # told in the rounds
     found, left_out = arena.alternate(contestants)
-    entries = [Entry(who, [took * 1000 for took in rounds]) for who, rounds in found.items()]
+    entries = [
+        Entry(who, [took * 1000 for took in rounds], _settings(who, name))
+        for who, rounds in found.items()
+    ]
     return Contest(name, "ms", entries, less=True, left_out=left_out)
+
+
+def _settings(who: str, name: str) -> str:
+    if not name.startswith(("first step", "command line, a list")):
+        return "no store"
+    ours = who.startswith("outlast")
+    return f"SQLite, {'WAL' if ours else 'rollback journal'}, synchronous=FULL"
 
 
 def _imported(name: str, module: str) -> float:

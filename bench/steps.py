@@ -6,7 +6,8 @@ processes  1, 2 and 4 worker processes on one store, 100 at once in each: steps 
 
 The step adds one to a number. Each contestant is a process of its own on a new and empty store
 (Restate: three), and all run the same race, bench/peers/_clock.py. Peers stand next to us on the store
-that they use; DBOS on SQLite and Restate, which has a log of its own, next to us on every store.
+that they use; Restate, which has a log of its own, next to us on every store, and DBOS at its best, which
+cannot use Redis, next to us on Redis.
 
     ./dev bench steps [--rounds 3] [--only race] [--at-once 100] [--alone] [--json FILE] [--plot FOLDER]
 """
@@ -27,6 +28,9 @@ from bench._table import Aim, Contest, Entry
 from bench.peers._clock import STEPS
 
 PROCESSES = (1, 2, 4)
+MANY = 2
+"""Rounds of several processes, at most."""
+
 PEERS = {  # who: (package, program, the store that it is on)
     "DBOS, SQLite": ("dbos", "dbos_steps", "SQLite"),
     "DBOS, SQLite in WAL mode": ("dbos", "dbos_steps", "SQLite"),
@@ -37,7 +41,11 @@ PEERS = {  # who: (package, program, the store that it is on)
     "LangGraph, PostgreSQL": ("langgraph", "langgraph_steps", "PostgreSQL"),
     "sayiir, PostgreSQL": ("sayiir", "sayiir_steps", "PostgreSQL"),
 }
-EVERYWHERE = ("DBOS, SQLite", "Restate")
+ELSEWHERE = {  # whoever has a store of its own stands next to ours, too
+    "SQLite": ["Restate"],
+    "PostgreSQL": ["Restate"],
+    "Redis": ["DBOS, SQLite in WAL mode", "DBOS, PostgreSQL, 8 threads", "Restate"],
+}
 AIMS = {  # × steps a second with many at once, × latency of one at a time
     ("SQLite", "DBOS, SQLite"): (100.0, 8.0),
     ("SQLite", "DBOS, SQLite in WAL mode"): (100.0, 8.0),
@@ -45,7 +53,8 @@ AIMS = {  # × steps a second with many at once, × latency of one at a time
     ("PostgreSQL", "DBOS, PostgreSQL"): (60.0, 5.0),
     ("PostgreSQL", "DBOS, PostgreSQL, 8 threads"): (60.0, 5.0),
     ("PostgreSQL", "Restate"): (6.0, 1.0),
-    ("Redis", "DBOS, SQLite"): (60.0, 5.0),
+    ("Redis", "DBOS, SQLite in WAL mode"): (60.0, 5.0),
+    ("Redis", "DBOS, PostgreSQL, 8 threads"): (60.0, 5.0),
     ("Redis", "Restate"): (6.0, 1.0),
 }
 
@@ -82,8 +91,7 @@ def race(arena: Arena) -> list[Contest]:
     contests: list[Contest] = []
     for store in STORES:
         names = [who for who, (_, _, place) in PEERS.items() if place == store]
-        others = [*names, *(who for who in EVERYWHERE if who not in names)]
-        entries = [f"outlast, {store}", *others]
+        entries = [f"outlast, {store}", *names, *ELSEWHERE[store]]
         if store == "SQLite":
             entries.append("outlast, memory")
         contests += _contests(store, entries, found, left_out, arena.size("at_once"))
@@ -184,7 +192,8 @@ def processes(arena: Arena) -> list[Contest]:
                     _side, arena, store, number
                 )
                 for number in PROCESSES
-            }
+            },
+            min(arena.rounds, MANY),
         )
         entries = [
             Entry(who, [one.together for one in rounds], rounds[0].settings)

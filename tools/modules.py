@@ -4,17 +4,21 @@
 
 Without a name all modules of the folder run, one after the other, each in a process of its own, and
 a failure of one does not stop the next. `--list` names them. The arguments that follow the names go
-to each module. With `--json FILE` each writes a JSON object to a file of its own, and when it has ended
-that is merged into the one that was asked for; what others have left there stays.
+to each module. With `--json FILE` each writes a JSON object to a file of its own, which at first is a
+copy of the one that was asked for, and when it has ended, be it by Ctrl-C, that is merged into the one
+that was asked for; what others have left there stays.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,19 +43,31 @@ def main(argv: list[str]) -> int:
         print(f"{folder}/ has no {rest[0]!r}; it has {', '.join(known)}")
         return 2
     target, rest = take_json(rest)
-    with tempfile.TemporaryDirectory() as results:
-        status = 0
-        for name in names:
-            if len(names) > 1:
-                print(f"== {name}", flush=True)
-            extra = ["--json", f"{results}/{name}.json"] if target else []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    status = 0
+    for name in names:
+        if len(names) > 1:
+            print(f"== {name}", flush=True)
+        written: AbstractContextManager[list[str]]
+        written = results_of(name, Path(target)) if target else nullcontext([])
+        with written as extra:
             status = call_main(f"{folder.replace('/', '.')}.{name}", [*rest, *extra]) or status
-            if target:
-                found = [Path(target), Path(results) / f"{name}.json"]
-                merged = merge_json(path for path in found if path.exists())
-                text = json.dumps(merged, indent=2, ensure_ascii=False)
-                Path(target).write_text(f"{text}\n", encoding="utf-8")
     return status
+
+
+@contextmanager
+def results_of(name: str, target: Path) -> Iterator[list[str]]:
+    """The arguments for a module that writes results, which are merged into the target at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        own = Path(folder) / f"{name}.json"
+        if target.exists():
+            shutil.copy(target, own)
+        try:
+            yield ["--json", str(own)]
+        finally:
+            merged = merge_json(path for path in (target, own) if path.exists())
+            text = json.dumps(merged, indent=2, ensure_ascii=False)
+            target.write_text(f"{text}\n", encoding="utf-8")
 
 
 def modules_in(folder: Path) -> list[str]:
@@ -86,7 +102,14 @@ def take_json(args: list[str]) -> tuple[str, list[str]]:
 def call_main(module: str, args: list[str]) -> int:
     """Call the `main` of one module in a new process and return its exit code."""
     command = [sys.executable, "-c", CALL_MAIN, module, *args]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        try:
+            return process.wait()
+        except SystemExit:
+            process.terminate()
+            raise
+        finally:  # it stops its servers first; Ctrl-C it has got as well
+            process.wait()
 
 
 def merge_json(paths: Iterable[Path]) -> dict[str, object]:

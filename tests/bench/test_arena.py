@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from bench._arena import Arena, Size, compete, parse
 from bench._peers import PeerMissing, told
 from bench._table import Contest, Entry
-from tools.modules import modules_in
+from tools.modules import modules_in, results_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = {"jobs": Size(50, 1_000, "jobs to do")}
@@ -68,8 +69,69 @@ def test_a_part_that_fails_does_not_take_the_others_along(
     assert compete(__name__, ["--json", str(target)], PARTS, rounds=1) == 1
     assert "FAILED: test_arena two: ValueError: no luck" in capsys.readouterr().out
     found = json.loads(target.read_text(encoding="utf-8"))["test_arena"]
-    assert [contest["name"] for contest in found["contests"]] == ["one"]
-    assert found["failed"] == {"two": "ValueError: no luck"}
+    assert [contest["name"] for contest in found["one"]["contests"]] == ["one"]
+    assert {part: about["failed"] for part, about in found.items()} == {
+        "two": "ValueError: no luck",
+        "one": "",
+    }
+
+
+def test_a_part_that_is_measured_again_replaces_what_it_had_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    """A benchmark that was ended half way goes on with the parts that are missing."""
+    target = tmp_path / "found.json"
+    compete(__name__, ["--json", str(target)], PARTS, rounds=1)
+    mended = {"two": one, "one": two}
+    assert compete(__name__, ["--json", str(target), "--only", "two"], mended, rounds=1) == 0
+    found = json.loads(target.read_text(encoding="utf-8"))["test_arena"]
+    assert [(part, len(about["contests"])) for part, about in found.items()] == [
+        ("two", 1),
+        ("one", 1),
+    ]
+
+
+def test_what_was_measured_before_an_interruption_is_kept(tmp_path: Path) -> None:
+    """Ctrl-C in the second part leaves the first one's figures in the file that was asked for, next to
+    those of other workloads."""
+
+    def interrupted(_: Arena) -> list[Contest]:
+        raise KeyboardInterrupt
+
+    target = tmp_path / "found.json"
+    target.write_text('{"jobs": {"redis": {}}}', encoding="utf-8")
+    with pytest.raises(KeyboardInterrupt), results_of("test_arena", target) as arguments:
+        compete(__name__, arguments, {"one": one, "two": interrupted}, rounds=1)
+    found = json.loads(target.read_text(encoding="utf-8"))
+    assert list(found) == ["jobs", "test_arena"]
+    assert list(found["test_arena"]) == ["one"]
+
+
+ENDED_BY_ITS_CALLER = """
+import os, pathlib, signal, sys
+
+def end(*_):
+    pathlib.Path(sys.argv[-1]).touch()
+    sys.exit(143)
+
+signal.signal(signal.SIGTERM, end)
+os.kill(os.getppid(), signal.SIGTERM)
+while True:
+    signal.pause()
+"""
+CALLER = """
+import sys
+from tools import modules
+modules.CALL_MAIN = sys.argv[1]
+sys.exit(modules.main(["bench", "steps", sys.argv[2]]))
+"""
+
+
+def test_a_module_is_ended_with_the_one_that_called_it(tmp_path: Path) -> None:
+    """SIGTERM reaches it, and it is waited for, so that it can stop its servers."""
+    command = [sys.executable, "-c", CALLER, ENDED_BY_ITS_CALLER, str(tmp_path / "ended")]
+    assert subprocess.run(command, timeout=60, check=False, cwd=ROOT).returncode == 143
+    assert (tmp_path / "ended").exists()
 
 
 def test_rounds_alternate_and_who_is_missing_is_left_out_by_name() -> None:
@@ -84,16 +146,23 @@ def test_rounds_alternate_and_who_is_missing_is_left_out_by_name() -> None:
         order.append("peer")
         raise PeerMissing("not for this machine")
 
+    def broken() -> float:
+        raise TimeoutError("no answer")
+
     def contests(arena: Arena) -> list[Contest]:
         found, left_out = arena.alternate(
             {
                 "outlast": lambda: noted("outlast", 1.0),
                 "peer": peer,
+                "broken": broken,
                 "other": lambda: noted("other", 2.0),
             }
         )
         assert found == {"outlast": [1.0, 1.0], "other": [2.0, 2.0]}
-        assert left_out == {"peer": "not for this machine"}
+        assert left_out == {
+            "peer": "not for this machine",
+            "broken": "TimeoutError: no answer",
+        }
         return []
 
     assert compete(__name__, ["--rounds", "2"], {"one": contests}, rounds=3) == 0

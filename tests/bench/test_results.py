@@ -11,7 +11,7 @@ import pytest
 
 from bench import _page
 from bench._plot import CHARTS, draw
-from bench._table import Aim, Contest, Entry, as_json, in_words
+from bench._table import Aim, Contest, Entry, as_json, contests_of, in_words
 
 SVG = "{http://www.w3.org/2000/svg}"
 FAST = Contest(
@@ -42,18 +42,25 @@ GROWN = Contest(
 )
 
 
-def workload(*contests: Contest, failed: dict[str, str] | None = None) -> dict[str, Any]:
-    """The results of a workload, as they come out of a file."""
+def workload(*contests: Contest, failed: str = "") -> dict[str, Any]:
+    """The results of a workload with one part, as they come out of a file."""
     found = {
-        "machine": "1 May 2026, 2 cores",
-        "load_before": "0.1",
-        "load_after": "1.2",
-        "minutes": "3.0",
-        "contests": [as_json(one) for one in contests],
-        "failed": failed or {},
+        "race": {
+            "machine": "1 May 2026, 2 cores",
+            "load_before": "0.1",
+            "load_after": "1.2",
+            "minutes": 3.0,
+            "failed": failed,
+            "contests": [as_json(one) for one in contests],
+        }
     }
     read: dict[str, Any] = json.loads(json.dumps(found))
     return read
+
+
+def contests(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The contests of a workload."""
+    return contests_of({"steps": found}, "steps")
 
 
 def test_a_ratio_says_how_many_times_better_ours_is_within_each_round() -> None:
@@ -81,7 +88,7 @@ def test_nothing_is_divided_by_nothing() -> None:
 def test_whoever_did_not_take_part_is_named_with_the_reason() -> None:
     """In words, in the results and on the page."""
     assert "Restate                            not measured: npm is not" in in_words(FAST)
-    [contest] = workload(FAST)["contests"]
+    [contest] = contests(workload(FAST))
     assert contest["left_out"] == FAST.left_out
     rows = list(_page.table(workload(FAST)))
     assert "| Restate | not measured | | | npm is not installed \\| here |" in rows
@@ -98,8 +105,8 @@ def test_the_durability_stands_next_to_each_number() -> None:
 
 def test_ours_are_not_set_against_ours_unless_they_grow() -> None:
     """outlast in memory is no rival of outlast on SQLite, but ten times the runs are compared."""
-    _, _, memory = workload(FAST)["contests"][0]["entries"]
-    _, many = workload(GROWN)["contests"][0]["entries"]
+    _, _, memory = contests(workload(FAST))[0]["entries"]
+    _, many = contests(workload(GROWN))[0]["entries"]
     assert "ratio" not in memory
     assert many["ratio"] == 3
     assert "at most 2, **missed**" in "\n".join(_page.table(workload(GROWN)))
@@ -107,8 +114,22 @@ def test_ours_are_not_set_against_ours_unless_they_grow() -> None:
 
 def test_a_part_that_failed_is_told_on_the_page() -> None:
     """A gap in the tables has a reason."""
-    rows = list(_page.table(workload(FAST, failed={"race": "OSError: no disk"})))
+    rows = list(_page.table(workload(FAST, failed="OSError: no disk")))
     assert rows[-1] == "| **race** failed | | | | OSError: no disk |"
+
+
+def test_a_table_says_where_and_under_which_load_it_was_measured() -> None:
+    """Once for each machine and day, with the parts that were measured there."""
+    [race] = workload(FAST).values()
+    parts = {"race": race, "append": {**race, "minutes": 1.5}, "read": {**race, "machine": "B"}}
+    assert list(_page.table(parts))[:3] == [
+        (
+            "1 May 2026, 2 cores. Load and time: *race* 0.1 before and 1.2 after, 3 minutes; "
+            "*append* 0.1 before and 1.2 after, 1.5 minutes."
+        ),
+        "B. Load and time: *read* 0.1 before and 1.2 after, 3 minutes.",
+        "",
+    ]
 
 
 def test_a_page_is_filled_between_its_marks_again_and_again() -> None:
@@ -145,6 +166,7 @@ def test_every_workload_and_chart_has_its_place_on_the_page() -> None:
 
     blocks = {(kind, name) for _, kind, name, _ in _page.BLOCK.findall(page)}
     wanted = {("figures", name) for name in modules_in(_page.ROOT / "bench")}
+    wanted |= {("aims", "all"), ("peers", "all")}
     assert blocks == wanted | {("plot", name) for name in CHARTS}
 
 

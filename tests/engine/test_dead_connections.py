@@ -82,3 +82,18 @@ async def test_who_is_not_answered_asks_again(what: str, workflow: Any) -> None:
         assert await run.result() == "worked"
     assert store.deaf == 0
     assert not store.endless
+
+
+async def test_who_waits_for_a_result_waits_no_longer_than_they_said() -> None:
+    """A store that does not answer is no reason to sit there: the look has an end, too."""
+    clock = VirtualClock()
+    store = Deaf(MemoryStore(clock=clock))
+    async with app(listens, store=store, clock=clock, lease=LEASE) as virtual:
+        run = await virtual.start(listens, id="r")
+        store.what, store.deaf = "find_one", 1
+        with pytest.raises(TimeoutError):
+            await run.result(timeout=5)
+        assert store.deaf == 0
+        assert not store.endless
+        await run.signal("word", "hello")
+        assert await run.result(timeout=5) == "hello"

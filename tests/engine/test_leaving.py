@@ -6,10 +6,15 @@ import asyncio
 import gc
 import inspect
 from contextlib import suppress
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 import outlast
+from outlast.client import Client
+from outlast.codecs import JsonCodec
+from outlast.model.inbox import Item
 from outlast.model.run import Status
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
@@ -55,6 +60,47 @@ async def test_a_step_that_nobody_waits_for_is_cut_off() -> None:
     async with app(loses_patience) as testing:
         run = await testing.start(loses_patience)
         assert await run.result() == ["cut off"]
+
+
+class Silent(MemoryStore):
+    """A store that takes long to tell what is in an inbox."""
+
+    async def inbox(self, *args: Any, **options: Any) -> list[Item]:
+        await self.clock.sleep(300)
+        return await super().inbox(*args, **options)
+
+
+async def test_a_step_that_nobody_waits_for_is_cut_off_before_a_look_that_takes_long() -> None:
+    """What it does meanwhile nobody wants."""
+    clock = VirtualClock()
+    store = Silent(clock=clock)
+    elsewhere = Client(store, codec=JsonCodec())
+    cut_at: list[timedelta] = []
+
+    @outlast.step
+    async def long() -> None:
+        try:
+            await takes(600)
+        finally:
+            cut_at.append(clock.now() - START)
+
+    @outlast.step
+    async def fails() -> None:
+        await takes(10)
+        await elsewhere.signal("it", "look")  # the app hears of it
+        raise ValueError("no")
+
+    @outlast.workflow
+    async def pair() -> None:
+        with suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(long())
+                group.create_task(fails())
+
+    async with app(pair, store=store, clock=clock) as testing:
+        run = await testing.start(pair, id="it")
+        await run.result()
+    assert cut_at == [timedelta(seconds=10)]
 
 
 @outlast.step

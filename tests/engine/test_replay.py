@@ -11,8 +11,10 @@ import pytest
 
 import outlast
 from outlast.api import Workflow
+from outlast.engine.interruptions import QUIET_SECONDS
 from outlast.errors import RunFailed, StepFailed
 from outlast.model import Event, Status
+from outlast.model.commit import Outcome
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
@@ -440,6 +442,40 @@ async def test_a_step_that_kills_its_process_ends_in_failure() -> None:
     async with app(dies, store=store, clock=clock) as testing:
         assert await testing.handle("it").result() == "Interrupted after 3"
     assert ran == ["deadly"] * 3
+
+
+class Slow(MemoryStore):
+    """A store whose commits take `seconds`."""
+
+    seconds = 0.0
+
+    async def commit(self, commits: Any, **options: Any) -> list[Outcome]:
+        await self.clock.sleep(self.seconds)
+        return await super().commit(commits, **options)
+
+
+@pytest.mark.proves("I10", "I24")
+async def test_a_suspect_whose_turn_comes_while_the_store_is_slow_begins() -> None:
+    """Its quiet time is over when its run comes to look: it has its turn all the same."""
+    seconds = 3600
+
+    @outlast.step
+    async def part(name: str) -> str:
+        await takes(seconds)
+        return name
+
+    @outlast.workflow
+    async def both() -> str:
+        return " and ".join(await asyncio.gather(part("a"), part("b")))
+
+    clock = VirtualClock()
+    store = Slow(clock=clock)
+    for _ in range(2):
+        await dies_with(both, store, clock)
+    seconds = 5
+    async with app(both, store=store, clock=clock) as testing:
+        store.seconds = 2.5 * QUIET_SECONDS
+        assert await testing.handle("it").result(timeout=3600) == "a and b"
 
 
 @pytest.mark.proves("I10")

@@ -13,8 +13,8 @@ from outlast.model.inbox import Item, Send
 from outlast.model.times import EPOCH, NOW
 
 HEAD = Head("uid", Status.RUNNING, 3, 5, 7, "last")
-NEVER_CLAIMED = HEAD._replace(token=0)
-ENDED = HEAD._replace(status=Status.COMPLETED)
+NEVER_CLAIMED = replace(HEAD, token=0)
+ENDED = replace(HEAD, status=Status.COMPLETED)
 EVENT = Event(type="t", run_id="r")
 MINE = Commit(run_id="r", token=7, events=(EVENT,))
 RUN = Run(id="r", uid="new")

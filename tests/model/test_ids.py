@@ -7,14 +7,15 @@ import threading
 import time
 import uuid
 from contextlib import suppress
+from itertools import cycle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.errors import InvalidId
-from outlast.model import new_id
-from outlast.model.ids import check_id, check_name, partition_of, root_of
+from outlast.model import ids, new_id
+from outlast.model.ids import check_id, check_name, partition_of, root_of, seeded
 
 
 @pytest.mark.proves("K-01")
@@ -30,6 +31,28 @@ def test_our_ids_only_grow() -> None:
     """Each is greater than the one before, as text too."""
     ids = [new_id() for _ in range(20_000)]
     assert ids == sorted(set(ids))
+
+
+@pytest.mark.proves("K-01", "I27")
+def test_our_ids_grow_while_the_clock_stands_still() -> None:
+    """More than one millisecond has room for, and the same again for the same seed."""
+    for seed in range(8):
+        made = []
+        for _ in range(2):
+            with seeded(seed):
+                made.append([new_id() for _ in range(70_000)])
+        assert made[0] == made[1] == sorted(set(made[0]))
+
+
+@pytest.mark.proves("K-01", "I27")
+def test_our_ids_grow_although_the_clock_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its times are used again when they are new."""
+    before = [new_id() for _ in range(100)]
+    past, future = time.time_ns() - 3_600 * 10**9, time.time_ns() + 3_600 * 10**9
+    times = cycle([past, future, past, past + 10**6])
+    monkeypatch.setattr(ids, "_time_ns", lambda: next(times))
+    made = before + [new_id() for _ in range(1_000)]
+    assert made == sorted(set(made))
 
 
 @pytest.mark.proves("K-01", "I27")

@@ -104,8 +104,8 @@ MUTANTS = [
     Mutant(
         "a timer fires early",
         DRIVE,
-        "if op.due is not None and op.due <= now]",
-        "if op.due is not None and op.due <= now + LINGER * 1800]",
+        "for when, op in waits if when <= now]",
+        "for when, op in waits if when <= now + LINGER * 1800]",
         cases("naps", "timers_in_timers", "a_signal_before_its_timeout"),
     ),
     Mutant(

@@ -160,8 +160,8 @@ MUTANTS = [
     Mutant(
         "counts: a run that turns is counted twice",
         "stores/sqlite/book.py",
-        "                self._count(row, -1)\n                row.status = str(value)",
-        "                row.status = str(value)",
+        "        self._count(row, -1)\n        row.workflow, row.status = workflow, status",
+        "        row.workflow, row.status = workflow, status",
         COUNTS,
     ),
     Mutant(

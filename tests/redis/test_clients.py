@@ -156,6 +156,14 @@ async def test_the_class_of_durability_is_told(
     assert victim.describe()["fsync"] == "always"
 
 
+@pytest.mark.proves("C-01")
+async def test_a_node_of_a_cluster_is_not_taken_for_a_server() -> None:
+    """Some of the keys would be elsewhere: that is said when it is opened, not by the first run."""
+    node = url_of(CLUSTER).replace("redis+cluster://", "redis://").partition(",")[0]
+    with pytest.raises(InvalidValue, match=r"redis\+cluster://"):
+        await RedisStore(node, prefix=own_prefix()).open()
+
+
 @pytest.mark.proves("C-01", "I31")
 async def test_a_server_that_evicts_is_refused(
     warden: Redis, own_server: str, clock: ManualClock

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from redis.asyncio import Redis
 
@@ -25,7 +27,7 @@ async def listening(store: RedisStore) -> int:
 
 
 @pytest.mark.parametrize("make", [single, clustered])
-async def test_who_listens_is_rung_for(make: type[RedisStore]) -> None:
+async def test_who_listens_is_rung_for(make: Callable[[], RedisStore]) -> None:
     """What another process begins is heard, on a server and on a cluster."""
     async with make() as here, again(here) as there:
         rings = await listening(there)
@@ -36,7 +38,7 @@ async def test_who_listens_is_rung_for(make: type[RedisStore]) -> None:
 async def test_a_connection_that_ends_is_not_relied_on(victim: RedisStore, warden: Redis) -> None:
     """Nobody thinks that it hears what it cannot, and it listens again by itself."""
     await listening(victim)
-    await warden.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+    await warden.execute_command("CLIENT", "KILL", "TYPE", "pubsub")  # type: ignore[no-untyped-call]
     while hears_all(victim.notifier):
         await victim.notifier.wait(CLOCK, 0.05, since=victim.notifier.rings)
     await listening(victim)

@@ -10,6 +10,7 @@ import pytest
 import outlast
 from outlast.model import Commit, Run
 from outlast.ports import SystemClock
+from outlast.ports.notifier import hears_all
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import ManualClock
 
@@ -38,10 +39,43 @@ async def test_whoever_waits_hears_another_process(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "a.db") as here, SqliteStore(tmp_path / "a.db") as there:
         bell = here.notifier
         # The first look finds a number that is new.
+        assert not hears_all(bell)
         assert await bell.wait(SystemClock(), 3600, since=bell.rings)
+        assert hears_all(bell), "so nobody has to look for work every second"
         waiting = asyncio.create_task(bell.wait(SystemClock(), 3600, since=bell.rings))
         await begin(there, "r")
         assert await waiting
+
+
+@pytest.mark.proves("I24")
+def test_a_loop_that_nobody_runs_any_more_looks_at_nothing(tmp_path: Path) -> None:
+    """Whoever waits in another loop looks instead, and until then work is looked for."""
+    path = tmp_path / "a.db"
+
+    async def opened() -> SqliteStore:
+        return await SqliteStore(path).__aenter__()
+
+    first = asyncio.new_event_loop()
+    try:
+        here = first.run_until_complete(opened())
+        bell = here.notifier
+        assert first.run_until_complete(bell.wait(SystemClock(), 3600, since=bell.rings))
+        assert hears_all(bell)
+
+        async def go_on() -> None:
+            while hears_all(bell):  # noqa: ASYNC110 - time is what has to pass
+                await asyncio.sleep(0.05)
+            async with SqliteStore(path) as there:
+                waiting = asyncio.create_task(bell.wait(SystemClock(), 3600, since=bell.rings))
+                while not hears_all(bell):  # noqa: ASYNC110 - it begins to look
+                    await asyncio.sleep(0)
+                await begin(there, "r")
+                assert await waiting
+
+        asyncio.run(go_on())
+        first.run_until_complete(here.__aexit__(None, None, None))
+    finally:
+        first.close()
 
 
 @pytest.mark.proves("I24")
@@ -70,3 +104,4 @@ async def test_virtual_time_knows_no_looking(tmp_path: Path) -> None:
             await asyncio.sleep(0)
         clock.advance(61)
         assert await waiting is False
+        assert not hears_all(here.notifier)

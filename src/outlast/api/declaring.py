@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
-from outlast.api.inside import handed, workflow_here
+from outlast.engine.bridge import current_bridge
 from outlast.engine.definition import StepDefinition, WorkflowDefinition
+from outlast.engine.execution import current_execution
 from outlast.engine.operations.remote import step_call
 from outlast.engine.retry import ONCE, Retry
 from outlast.errors import WorkflowMisuse
@@ -27,11 +28,13 @@ class Step(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         # Typed for the workflow that awaits it; `outlast.sync` has the type of a plain call.
         outcome: Coroutine[Any, Any, R]
-        run = workflow_here()
-        if run is None:
-            outcome = self.definition.function(*args, **kwargs)
+        if (run := current_execution()) is not None:
+            outcome = run.answer(step_call(run, self.definition, args, kwargs))
+        elif (bridge := current_bridge()) is not None:
+            run = bridge.execution
+            outcome = bridge.call(run.answer(step_call(run, self.definition, args, kwargs)))
         else:
-            outcome = handed(run.answer(step_call(run, self.definition, args, kwargs)))
+            outcome = self.definition.function(*args, **kwargs)
         return outcome
 
     def compensate(self, function: Callable[[R], Any]) -> Step[[R], Any]:

@@ -12,8 +12,10 @@ from outlast.errors import WorkflowMisuse
 
 def workflow_here() -> Execution | None:
     """The run whose workflow code is calling, or None outside workflow code."""
-    bridge = current_bridge()
-    return current_execution() if bridge is None else bridge.execution
+    run = current_execution()
+    if run is None and (bridge := current_bridge()) is not None:
+        return bridge.execution
+    return run
 
 
 def the_run(name: str) -> Execution:
@@ -32,11 +34,7 @@ def perform(
     ask: Callable[[Execution], Coroutine[Any, Any, Any]], name: str = ""
 ) -> Coroutine[Any, Any, Any]:
     """Ask in the way of the workflow that is calling: a coroutine to await, or the answer."""
-    return handed(ask(the_run(name)))
-
-
-def handed(question: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
-    """What the workflow that is calling gets: the coroutine to await, or the answer."""
+    question = ask(the_run(name))
     bridge = current_bridge()
     if bridge is None:
         return question

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from outlast import __version__
 from outlast.cli.codes import Exit, code_of
 from outlast.cli.neutral import neutral_lines
 from outlast.errors import OutlastError
@@ -94,7 +95,7 @@ class Commands(click.Group):
     epilog="The store is --store URL, else OUTLAST_STORE, else `store` under [tool.outlast] in "
     "pyproject.toml, else the SQLite file of the current folder.",
 )
-@click.version_option(package_name="outlast", message="outlast %(version)s")
+@click.version_option(__version__, message="outlast %(version)s")
 def cli() -> None:
     """Durable workflows: run them, see them, mend them.
 

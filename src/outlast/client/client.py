@@ -70,7 +70,7 @@ class Client:
         codec: Codec,
         poke: Callable[[str], None] | None = None,
         drop: Callable[[str], None] | None = None,
-        ending: Callable[[str], asyncio.Future[None] | None] | None = None,
+        ending: Callable[[str], asyncio.Future[Run | None] | None] | None = None,
         workflows: dict[str, WorkflowDefinition] | None = None,
     ) -> None:
         self._opened = store

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 import msgspec
 from msgspec import Raw
@@ -32,6 +31,8 @@ def submission(
     """The commit that begins a run, runnable now and nobody's, or in a queue."""
     workflow = workflows.get(name)
     if workflow is None:
+        from difflib import get_close_matches  # when it is needed: every start would pay for it
+
         known = [own for own in sorted(workflows) if not own.startswith(SCHEDULE_OF)]
         near = get_close_matches(name, known, 1)
         unknown = NotFound("workflow", name)

@@ -15,11 +15,12 @@ from outlast.errors import UpdateFailed
 from outlast.model.event import Event, EventType
 from outlast.model.payloads import UpdateCompleted, payload_of
 from outlast.model.run import Run
-from outlast.ports.clock import look_again_after
+from outlast.ports.clock import Clock, look_again_after
 from outlast.ports.store import Store
 
 POLL_SECONDS = 0.5
-Ending = Callable[[str], asyncio.Future[None] | None]
+LEAST_SECONDS = 1.0
+Ending = Callable[[str], asyncio.Future[Run | None] | None]
 
 
 async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None) -> Run:
@@ -31,8 +32,11 @@ async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None
         left = None if deadline is None else deadline - clock.monotonic()
         if here is not None and (left is None or left > 0):
             await _either(here, None if left is None else clock.sleep(left))
+            record = _record_in(here)
+            if record is not None:
+                return record
         rings = store.notifier.rings
-        run = await find_here(store, run_id)
+        run = await find_here(store, run_id, timeout=_look_within(clock, deadline))
         if run.status.terminal:
             return run
         patience = look_again_after(clock, POLL_SECONDS)
@@ -52,10 +56,11 @@ async def answered(
     uid = run.uid
     while True:
         rings = store.notifier.rings
-        run = await find_here(store, run.id)
+        run = await find_here(store, run.id, timeout=_look_within(clock, deadline))
         if run.uid != uid:
             uid, after = run.uid, 0  # it has continued as new: what it had answered went along
-        history = await store.history(run.id, after=after)
+        within = _look_within(clock, deadline)
+        history = await store.history(run.id, after=after, timeout=within)
         answer = answer_in(history, update_id)
         if answer is not None:
             return answer
@@ -83,10 +88,34 @@ def answer_in(history: Iterable[Event], update_id: str) -> UpdateCompleted | Non
     return None
 
 
-async def _either(here: asyncio.Future[None], limit: Coroutine[Any, Any, None] | None) -> None:
+def _look_within(clock: Clock, deadline: float | None) -> float | None:
+    """How long a look may take for someone who waits until `deadline`: a store that does not answer
+    must not keep them, one that is asked at the last moment needs a moment."""
+    return None if deadline is None else max(deadline - clock.monotonic(), LEAST_SECONDS)
+
+
+def _record_in(here: asyncio.Future[Run | None]) -> Run | None:
+    """The record of a run that has ended in this process, if that is what has happened."""
+    if not here.done() or here.cancelled() or here.exception() is not None:
+        return None
+    return here.result()
+
+
+async def _either(here: asyncio.Future[Any], limit: Coroutine[Any, Any, None] | None) -> None:
     """Wait until a run leaves this process, or a time has passed."""
     if limit is None:
-        await asyncio.wait((here,))
+        # What `asyncio.wait` does for many; every run that is waited for comes through here.
+        left = asyncio.get_running_loop().create_future()
+
+        def tell(_: asyncio.Future[Any]) -> None:
+            if not left.done():
+                left.set_result(None)
+
+        here.add_done_callback(tell)
+        try:
+            await left
+        finally:
+            here.remove_done_callback(tell)
         return
     sleeping = asyncio.ensure_future(limit)
     try:

@@ -34,6 +34,7 @@ from outlast.errors import (
 from outlast.ports.codec import Codec, Transform
 
 MIB = 1024 * 1024
+OBJECT = ord("{")
 
 Read = Callable[[bytes | msgspec.Raw], Any]
 
@@ -89,7 +90,8 @@ class JsonCodec(Codec):
             raise self._mismatch(value, error, where) from error
         except Exception as error:
             raise self._no_form(value, error, where) from error
-        return envelope.escape(text), back
+        # An envelope is an object: all else needs no look.
+        return (envelope.escape(text) if text[0] == OBJECT else msgspec.Raw(text)), back
 
     def decode(self, data: msgspec.Raw | bytes, type: Any = Any, *, where: str = "value") -> Any:
         try:

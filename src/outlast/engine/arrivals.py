@@ -65,14 +65,14 @@ class Inbox:
             if len(items) < PAGE:
                 return
 
-    def match(self, now: datetime) -> None:
+    def match(self) -> None:
         """Hand signals and updates to those who want them."""
-        self._mailbox.match(self._execution, now)
+        if self._mailbox.has_any:
+            self._mailbox.match(self._execution, self._store.clock.now())
 
     def tell_what_is_left(self) -> None:
         """The run has ended. Signals that nobody has asked for may have had a wrong name."""
-        names = self._mailbox.signals
-        if names:
+        if self._mailbox.has_any and (names := self._mailbox.signals):
             log.warning(
                 "run %s of workflow %r has ended and never asked for the signals %s. If that is "
                 "not meant, compare their names with those in wait_for(…)",
@@ -83,8 +83,9 @@ class Inbox:
         """The next commit records that the run is paused, or it no longer is. Until then such an
         item stays where it is: steps that run may end first, and a process that dies meanwhile
         must not take the wish to pause with it."""
-        self._execution.draft.folds += self._pauses
-        self._pauses = []
+        if self._pauses:
+            self._execution.draft.folds += self._pauses
+            self._pauses = []
 
     def _take(self, item: Item) -> None:
         execution = self._execution

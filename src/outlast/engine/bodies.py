@@ -54,6 +54,9 @@ UNSURE_SECONDS = 0.05
 GRACE_SECONDS = 8.0
 """How long a process that is to end waits for steps in threads."""
 
+PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict})
+"""What most steps return, and what needs no second look."""
+
 in_threads: set[object] = set()
 """One for each body that runs in a thread of this process, also if nobody waits for it any more."""
 
@@ -67,6 +70,8 @@ class Outcome(Struct, frozen=True):
     output: Raw | None
     error: BaseException | None
     duration_ns: int
+    value: Any = None
+    """The value as a replay would see it."""
 
 
 class Bodies:
@@ -102,15 +107,15 @@ class Bodies:
         began = self.clock.monotonic()
         token = step_context.set(context)
         output: Raw | None = None
+        back: Any = None
         error: BaseException | None = None
         try:
-            if step.process:
-                call = self._told(step, context, self._call_elsewhere, step, context, args, kwargs)
-                value = await self._limited(step, call)
+            if self._leaping is None:
+                call = self._call(step, context, args, kwargs)
             else:
-                call = self._told(step, context, call_body, step, args, kwargs, self._threads)
-                value = await self._limited(step, call)
-            output = step.signature.encode_result(self._codec, value)
+                call = self._call_and_tell(self._leaping, step, context, args, kwargs)
+            value = await (call if step.timeout is None else self._limited(step, call))
+            output, back = step.signature.roundtrip_result(self._codec, value)
         except asyncio.CancelledError as cancelled:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -123,7 +128,7 @@ class Bodies:
         finally:
             step_context.reset(token)
         elapsed = int((self.clock.monotonic() - began) * 1e9)
-        return Outcome(output, error, elapsed)
+        return Outcome(output, error, elapsed, back)
 
     async def _call_elsewhere(
         self, step: StepDefinition, context: StepContext, args: Any, kwargs: Any
@@ -149,27 +154,27 @@ class Bodies:
         )
         return step.signature.decode_result(plain, await call_in_process(step, order, report))
 
-    def _told(
+    def _call(
+        self, step: StepDefinition, context: StepContext, args: Any, kwargs: Any
+    ) -> Coroutine[Any, Any, Any]:
+        if step.process:
+            return self._call_elsewhere(step, context, args, kwargs)
+        return call_body(step, args, kwargs, self._threads)
+
+    async def _call_and_tell(
         self,
+        clock: LeapingClock,
         step: StepDefinition,
         context: StepContext,
-        call: Callable[..., Coroutine[Any, Any, Any]],
-        *args: Any,
-    ) -> Coroutine[Any, Any, Any]:
-        """The call; a clock that leaps is told that it is under way."""
-        clock = self._leaping
-        if clock is None:
-            return call(*args)
-
-        async def told() -> Any:
-            async with clock.attempt(context, elsewhere=step.process or not step.is_async):
-                return await call(*args)
-
-        return told()
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
+        """The same; a clock that leaps is told that it is under way."""
+        async with clock.attempt(context, elsewhere=step.process or not step.is_async):
+            return await self._call(step, context, args, kwargs)
 
     async def _limited(self, step: StepDefinition, call: Coroutine[Any, Any, Any]) -> Any:
-        if step.timeout is None:
-            return await call
+        assert step.timeout is not None
         # Measured on the injected clock, so that a test can let the time pass.
         body = asyncio.ensure_future(call)
         limit = asyncio.ensure_future(self.clock.sleep(step.timeout))
@@ -210,7 +215,7 @@ async def call_body(
     except SystemExit as exit:
         # It would end the whole process, and every process that tries it again.
         raise RuntimeError(f"step {step.name!r} wanted to exit ({exit}): raise instead") from exit
-    if hasattr(value, "__next__") or hasattr(value, "__anext__"):
+    if type(value) not in PLAIN and (hasattr(value, "__next__") or hasattr(value, "__anext__")):
         raise WorkflowMisuse(
             f"step {step.name!r} returned a generator, which cannot be recorded: return a list"
         )

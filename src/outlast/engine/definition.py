@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 _encode = msgspec.json.Encoder().encode
+_arguments = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class Signature:
@@ -78,7 +79,13 @@ class Signature:
     def decode_call(self, codec: Codec, input: Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a recorded call."""
         try:
-            recorded = msgspec.json.decode(input, type=dict[str, Raw])
+            recorded = _arguments(input)
+            plain = self._plain
+            if plain is not None and [name for name, _, _ in plain] == list(recorded):
+                values = [
+                    codec.decode(recorded[name], hint, where=where) for name, hint, where in plain
+                ]
+                return tuple(values), {}
             bound = self._parameters.bind_partial()
             for name, value in recorded.items():
                 where = f"argument {name!r} of {self._name}"
@@ -107,6 +114,10 @@ class Signature:
     def encode_result(self, codec: Codec, value: Any) -> Raw:
         """The recorded form of a result."""
         return codec.encode(value, self._hints["return"], where=self._result)
+
+    def roundtrip_result(self, codec: Codec, value: Any) -> tuple[Raw, Any]:
+        """The recorded form of a result, and the result as a replay would see it."""
+        return codec.roundtrip(value, self._hints["return"], where=self._result)
 
     def decode_result(self, codec: Codec, output: Raw) -> Any:
         """A recorded result."""

@@ -39,8 +39,8 @@ class Digest:
         self, events: Sequence[Event] = (), *, snapshotted: int = 0, writes: bool = False
     ) -> None:
         self.events = list(events)
-        self._snapshotted = snapshotted
         self._writes = writes
+        self._wait_after(snapshotted)
 
     def add(self, events: Sequence[Event]) -> None:
         """These have become part of the history."""
@@ -49,13 +49,12 @@ class Digest:
     @property
     def is_due(self) -> bool:
         """Whether it has outgrown its last snapshot, on a store that keeps snapshots."""
-        grown = len(self.events) - self._snapshotted
-        return self._writes and grown >= max(SHORTEST, self._snapshotted)
+        return self._writes and len(self.events) >= self._due_at
 
     def snapshot(self, run: Run, sequence: int, now: datetime) -> Snapshot:
         """What is needed of the history up to `sequence`; the rest is forgotten here too."""
         self.fold()
-        self._snapshotted = len(self.events)
+        self._wait_after(len(self.events))
         lines = [_line(event) for event in self.events]
         return Snapshot(
             run_id=run.id,
@@ -65,6 +64,9 @@ class Digest:
             codec=CODEC,
             created_at=now,
         )
+
+    def _wait_after(self, snapshotted: int) -> None:
+        self._due_at = snapshotted + max(SHORTEST, snapshotted)
 
     def fold(self) -> None:
         """Forget what is inside something that is finished."""

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import UNSET
 
 from outlast.engine.arrivals import Inbox
+from outlast.engine.bell import Bell
 from outlast.engine.bodies import Bodies, always
 from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
@@ -50,9 +51,6 @@ from outlast.ports.store import Store
 LINGER = timedelta(seconds=2)
 """A run that is due again within this time stays in memory: leaving would cost more."""
 
-NOTED = ("ctx", "attributes", "error", "halt_data")
-"""What of a run's record the commits of later turns depend on."""
-
 log = logging.getLogger("outlast.engine")
 
 
@@ -71,7 +69,7 @@ class Drive:
         self._run = run
         self._sequence = run.sequence
         self._paused = run.status is Status.PAUSED
-        self._arrived = asyncio.Event()
+        self._arrived = Bell()
         self._inbox = Inbox(store, execution, patience)
         self._look = run.inbox > 0
         self.under_way = UnderWay(store, bodies, execution, claim, self._arrived, patience)
@@ -87,15 +85,16 @@ class Drive:
     def stop(self) -> None:
         """Cut off what is under way and hand the run back, soon."""
         self._leaving = True
-        self._arrived.set()
+        self._arrived.ring()
 
     def poke(self) -> None:
         """Something may be in the inbox: look."""
         self._look = True
-        self._arrived.set()
+        self._arrived.ring()
 
-    async def go(self) -> None:
-        """Turn after turn."""
+    async def go(self) -> Run | None:
+        """Turn after turn. The record of the run if it has ended here: that is durable, and whoever
+        waits for it need not ask the store."""
         try:
             try:
                 await self._take_arrivals()
@@ -116,6 +115,7 @@ class Drive:
         finally:
             self.under_way.stop()
             self._execution.evict()
+        return self._run if self._run.status.terminal else None
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Drive:
             if end is None and not rests and execution.draft.empty:
                 return True
             commit = next_commit(
-                execution, self._run, self.claim,
+                execution, self._run, self.claim, end,
                 sequence=self._sequence, seen=self._inbox.seen, rests=rests,
                 paused=self._paused,
             )  # fmt: skip
@@ -143,10 +143,10 @@ class Drive:
                 commit = msgspec.structs.replace(commit, change=change)
             committed = await self._journal.commit(commit)
             self._sequence = committed.sequence
-            self.under_way.recorded()
-            self._note(commit.change)
             if end is not None:
                 self._inbox.tell_what_is_left()
+            self.under_way.recorded()
+            self._note(commit.change)
             if end is not None or leaves:
                 return False
             if not rests:
@@ -165,18 +165,25 @@ class Drive:
         self.under_way.record_stops()
 
     def _rests(self) -> bool:
+        if not self._paused:
+            for operation in self._execution.open.values():
+                if operation.busy:
+                    return False
         if not self.under_way.nothing:
             return False
         if self._paused:
             return True
-        if any(operation.busy for operation in self._execution.open.values()):
-            return False
         wake = next_wake(self._execution)
         return wake is None or wake - self._clock.now() > LINGER or not self.may_linger()
 
     def _note(self, change: Change | None) -> None:
-        """Keep what the next change is built upon."""
-        if change is not None and any(getattr(change, name) is not UNSET for name in NOTED):
+        """Keep what the commits of later turns are built upon."""
+        if change is not None and not (
+            change.ctx is UNSET
+            and change.attributes is UNSET
+            and change.error is UNSET
+            and change.halt_data is UNSET
+        ):
             self._run = msgspec.structs.replace(self._run, **change.values())
 
     # -- what arrives -------------------------------------------------------------------------
@@ -194,26 +201,29 @@ class Drive:
             finally:
                 sleeping.cancel()
                 arriving.cancel()
-        self._arrived.clear()
 
     async def _take_arrivals(self) -> None:
         """Deliver the outcomes of bodies, the inbox, and what is due, in this order."""
         self.under_way.deliver()
         if self._look or self.under_way.look:
+            self.under_way.stop_abandoned()  # to look may take long
             self._look = self.under_way.look = False
             await self._inbox.read()
             self._paused = self._inbox.paused if self._inbox.paused is not None else self._paused
         if not self._paused:
-            self._inbox.match(self._clock.now())
-            self._take_due()
-            self._inbox.match(self._clock.now())
+            self._inbox.match()
+            if self._take_due():
+                self._inbox.match()
         self.under_way.stop_abandoned()
 
-    def _take_due(self) -> None:
+    def _take_due(self) -> bool:
+        """Deliver what the time has come for; whether that was anything."""
+        waits = [(op.due, op) for op in self._execution.open.values() if op.due is not None]
+        if not waits:
+            return False
         now = self._clock.now()
-        waits = [op for op in self._execution.open.values() if op.due is not None]
-        due = [op for op in waits if op.due is not None and op.due <= now]
-        for operation in sorted(due, key=lambda op: op.due or now):
+        due = [(when, op) for when, op in waits if when <= now]
+        for _, operation in sorted(due, key=lambda wait: wait[0]):
             if self._execution.open.get(operation.key) is operation:
                 match operation:
                     case TimerWait():
@@ -223,3 +233,4 @@ class Drive:
                         self._execution.deliver(timeout, now, key=operation.key)
                     case StepCall():
                         self._execution.deliver(operation.next_attempt(), now, key=operation.key)
+        return bool(due)

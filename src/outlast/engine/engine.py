@@ -101,7 +101,7 @@ class Engine:
         self._lease = lease
         self._concurrency = concurrency
         self._drives: dict[str, Drive] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[Run | None]] = {}
         self.leases = Leases(store, lease)
         self.losses = Losses(store, self._patience)
         self._claiming = Daemon(self._patience)
@@ -186,8 +186,9 @@ class Engine:
         if task is not None:
             task.cancel()
 
-    def ending(self, run_id: str) -> asyncio.Future[None] | None:
-        """What is done when the run is no longer driven here; None if it is not now."""
+    def ending(self, run_id: str) -> asyncio.Future[Run | None] | None:
+        """What is done when the run is no longer driven here, with its record if it has ended; None
+        if it is not now."""
         return self._tasks.get(run_id)
 
     # -- starting -----------------------------------------------------------------------------
@@ -232,7 +233,7 @@ class Engine:
             now = self._clock.now()
             until = now + timedelta(seconds=self._lease)
             claim = Claim(owner=self.owner, token=0, claimed_at=now, expires_at=until)
-            commit = next_commit(execution, run, claim, sequence=0, seen=0, rests=rests)
+            commit = next_commit(execution, run, claim, end, sequence=0, seen=0, rests=rests)
             commit = msgspec.structs.replace(
                 commit,
                 expected=None,
@@ -404,11 +405,13 @@ class Engine:
     def _may_linger(self) -> bool:
         return not self._others_wait
 
-    def _lose(self, drive: Drive, task: asyncio.Task[None]) -> None:
+    def _lose(self, drive: Drive, task: asyncio.Task[Run | None]) -> None:
         drive.was_lost = True
         task.cancel()
 
-    def _over(self, run_id: str, drive: Drive, lease: Lease, task: asyncio.Task[None]) -> None:
+    def _over(
+        self, run_id: str, drive: Drive, lease: Lease, task: asyncio.Task[Run | None]
+    ) -> None:
         self.leases.drop(lease)
         if self._drives.get(run_id) is drive:
             del self._drives[run_id], self._tasks[run_id]

@@ -83,6 +83,7 @@ class Execution:
         self.now = EPOCH
         self.open: dict[str, Operation] = {}
         self.launches: list[Operation] = []
+        self.abandoned: list[Operation] = []
         self.draft = Draft()
         self.digest = digest or Digest()
         self.past = Past()
@@ -112,6 +113,7 @@ class Execution:
             if not self.past.skips(event):
                 self._take(event, payload_of(event))
         self.launches.clear()
+        self.abandoned.clear()
         self._record_statements()
 
     def deliver(
@@ -184,7 +186,10 @@ class Execution:
         if operation is not None:
             operation.asked_at = operation.asked_at or event.sequence
             operation.recorded = True
-            if isinstance(payload, OperationAbandoned) or operation.apply(event, payload):
+            if isinstance(payload, OperationAbandoned):
+                self.abandoned.append(operation)
+                del self.open[key]
+            elif operation.apply(event, payload):
                 del self.open[key]
 
     def _begin(self, started: WorkflowStarted) -> None:
@@ -278,8 +283,9 @@ class Execution:
     def evict(self) -> None:
         """Throw the code out of memory. Its ``finally`` blocks run, but outlast calls in them
         raise and record nothing."""
-        self.evicted = True
-        self.loop.close_tasks()
+        if not self.evicted:
+            self.evicted = True
+            self.loop.close_tasks()
 
     def _mismatch(self, event: Event) -> Mismatch:
         asked = ", ".join(f"{type} {key!r}" for key, type in self._said) or "nothing more"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 
+from outlast.engine.bell import Bell
 from outlast.engine.execution import Execution
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
@@ -83,7 +84,7 @@ class Solitude:
 class Suspects:
     """The suspects of one run: those that wait, and those whose turn it is."""
 
-    def __init__(self, solitude: Solitude, arrived: asyncio.Event) -> None:
+    def __init__(self, solitude: Solitude, arrived: Bell) -> None:
         self._solitude = solitude
         self._arrived = arrived
         self._tasks: set[asyncio.Task[None]] = set()
@@ -96,8 +97,9 @@ class Suspects:
 
     @property
     def idle(self) -> bool:
-        """Whether none of them waits or has the quiet time for itself."""
-        return not self._tasks
+        """Whether none of them waits, has the quiet time for itself, or has yet to begin: a run that
+        waits for its store may come to look when that time is over."""
+        return not (self._tasks or self._turns)
 
     def wait(self, suspects: Iterable[Suspect]) -> None:
         """Let these wait for their turn."""
@@ -126,9 +128,9 @@ class Suspects:
 
     def _begin(self, suspect: Suspect) -> asyncio.Event:
         self._turns.append(suspect)
-        self._arrived.set()
+        self._arrived.ring()
         return self._ended.setdefault(suspect.key, asyncio.Event())
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._arrived.set()
+        self._arrived.ring()

@@ -38,7 +38,7 @@ class RunLoop:
     """An event loop without a world. One per run; never runs by itself."""
 
     def __init__(self) -> None:
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: deque[_Call] = deque()
         self._time = 0.0
         self._as_loop = cast(asyncio.AbstractEventLoop, self)
         # Held until they are done: one that waits for nothing is garbage otherwise, and collecting
@@ -57,11 +57,13 @@ class RunLoop:
             for _ in range(MAX_CALLBACKS):
                 if not self._ready:
                     return
-                handle = self._ready.popleft()
-                if not handle.cancelled():
+                call = self._ready.popleft()
+                if not call.is_cancelled:
                     try:
-                        handle._run()
-                    except SystemExit:
+                        call.context.run(call.callback, *call.args)
+                    except KeyboardInterrupt:
+                        raise
+                    except BaseException:  # noqa: BLE001, S112
                         continue  # the task that raised it has it as its outcome
         finally:
             self._leave(outside)
@@ -122,10 +124,10 @@ class RunLoop:
 
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self._as_loop, context)
-        self._ready.append(handle)
-        return handle
+    ) -> _Call:
+        call = _Call(callback, args, context)
+        self._ready.append(call)
+        return call
 
     def call_later(
         self,
@@ -133,7 +135,7 @@ class RunLoop:
         callback: Callable[..., object],
         *args: Any,
         context: Context | None = None,
-    ) -> asyncio.TimerHandle:
+    ) -> _TimedCall:
         return self.call_at(self._time + delay, callback, *args, context=context)
 
     def call_at(
@@ -142,12 +144,12 @@ class RunLoop:
         callback: Callable[..., object],
         *args: Any,
         context: Context | None = None,
-    ) -> asyncio.TimerHandle:
-        handle = _DurableHandle(when, callback, args, self._as_loop, context)
-        handle.cancel_timer = self.start_timer(
-            max(when - self._time, 0.0), lambda: self._ready.append(handle)
+    ) -> _TimedCall:
+        call = _TimedCall(callback, args, context, when)
+        call.cancel_timer = self.start_timer(
+            max(when - self._time, 0.0), lambda: self._ready.append(call)
         )
-        return handle
+        return call
 
     def start_timer(self, seconds: float, fire: Callable[[], None]) -> Callable[[], None]:
         """Ask for a durable timer that calls `fire`; returns how to cancel it."""
@@ -180,7 +182,7 @@ class RunLoop:
         context: Context | None = None,
     ) -> asyncio.Task[T]:
         """A task whose operations get keys in `scope`."""
-        context = context or copy_context()
+        context = copy_context() if context is None else context
         context.run(current_scope.set, scope)
         task = _RunTask(coro, scope, loop=self._as_loop, name=name, context=context)
         self._tasks[task] = context
@@ -199,9 +201,6 @@ class RunLoop:
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Swallow what asyncio would log: an error in a branch reaches whoever awaits it, and a
         branch that nobody awaits has no say in the outcome of a run."""
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio tells its loop of a cancelled timer; `_DurableHandle` has done that."""
 
     # -- what it may not ----------------------------------------------------------------------
 
@@ -242,13 +241,47 @@ def _is_in_as_completed() -> bool:
     return False
 
 
-class _DurableHandle(asyncio.TimerHandle):
-    """A timer handle whose cancellation is known to the run."""
+class _Call:
+    """A call that is to come: what asyncio has a handle for, without what that needs a world for."""
 
-    cancel_timer: Callable[[], None]
+    __slots__ = ("args", "callback", "context", "is_cancelled")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = copy_context() if context is None else context
+        self.is_cancelled = False
 
     def cancel(self) -> None:
-        if not self.cancelled():
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+
+class _TimedCall(_Call):
+    """One at a time of its own, whose cancellation is known to the run."""
+
+    __slots__ = ("_when", "cancel_timer")
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+        when: float,
+    ) -> None:
+        super().__init__(callback, args, context)
+        self._when = when
+        self.cancel_timer: Callable[[], None] = lambda: None
+
+    def when(self) -> float:
+        return self._when
+
+    def cancel(self) -> None:
+        if not self.is_cancelled:
             super().cancel()
             self.cancel_timer()
 

@@ -20,6 +20,11 @@ class Mailbox:
         self._items: dict[tuple[str, str], deque[Item]] = {}
 
     @property
+    def has_any(self) -> bool:
+        """Whether anything is here."""
+        return bool(self._items)
+
+    @property
     def signals(self) -> list[str]:
         """The names of the signals that are here."""
         return sorted(name for kind, name in self._items if kind == "signal")

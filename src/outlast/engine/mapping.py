@@ -9,6 +9,7 @@ from datetime import datetime
 from msgspec import Raw
 from msgspec.structs import replace
 
+from outlast.engine.bell import Bell
 from outlast.engine.bodies import Bodies, Outcome, StepContext
 from outlast.engine.execution import Execution
 from outlast.engine.operations.map import MapCall
@@ -18,9 +19,7 @@ from outlast.errors import OutlastError
 class MapBodies:
     """Runs the items that history allows, `concurrency` at once."""
 
-    def __init__(
-        self, call: MapCall, bodies: Bodies, context: StepContext, arrived: asyncio.Event
-    ) -> None:
+    def __init__(self, call: MapCall, bodies: Bodies, context: StepContext, arrived: Bell) -> None:
         self._call = call
         self._bodies = bodies
         self._context = context
@@ -33,7 +32,7 @@ class MapBodies:
         self._paused = False
         self._broken: BaseException | None = None
         if call.is_over:
-            arrived.set()  # there is nothing to do: no items, or enough of them
+            arrived.ring()  # there is nothing to do: no items, or enough of them
         else:
             self._fill()
 
@@ -96,7 +95,7 @@ class MapBodies:
             self._broken = self._broken or task.exception()
             self._fill()
         if not self._running or self._broken:
-            self._arrived.set()  # a run that is paused can rest now
+            self._arrived.ring()  # a run that is paused can rest now
 
     async def _run(self, index: int) -> None:
         outcome = await self._attempts(index)
@@ -104,7 +103,7 @@ class MapBodies:
             self._results[index] = outcome.output
         else:
             self._failed[index] = f"{type(outcome.error).__name__}: {outcome.error}"
-        self._arrived.set()
+        self._arrived.ring()
 
     async def _attempts(self, index: int) -> Outcome:
         """Try one item as often as its step's policy says. These retries wait in memory: a crash

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.draft import Draft
@@ -64,24 +64,28 @@ def ending(execution: Execution) -> Payload | None:
 
 def next_wake(execution: Execution) -> datetime | None:
     """When the run has to be woken, if nothing comes before."""
-    times = [due for op in execution.open.values() if (due := op.due) is not None]
-    return min(times, default=None)
+    soonest: datetime | None = None
+    for operation in execution.open.values():
+        due = operation.due
+        if due is not None and (soonest is None or due < soonest):
+            soonest = due
+    return soonest
 
 
 def next_commit(
     execution: Execution,
     run: Run,
     claim: Claim,
+    end: Payload | None,
     *,
     sequence: int,
     seen: int,
     rests: bool,
     paused: bool = False,
 ) -> Commit:
-    """The commit that makes what was gathered durable. With `rests` nothing is done for the run
-    here any more: it is parked, and the claim is given back."""
+    """The commit that makes what was gathered durable, and the run's `end`, if it has come. With
+    `rests` nothing is done for the run here any more: it is parked, and the claim is given back."""
     draft, execution.draft = execution.draft, Draft()
-    end = ending(execution)
     if isinstance(end, WorkflowContinued):
         end = None  # that is a commit of its own, and comes next
     sends = list(draft.sends)
@@ -217,9 +221,6 @@ def _change(
     rests: bool,
     paused: bool,
 ) -> Change:
-    newest_first = reversed(execution.open.values())
-    current = next((op.key for op in newest_first if isinstance(op, StepCall)), UNSET)
-    halts = [op for op in execution.open.values() if isinstance(op, HaltWait)]
     ctx = {**run.ctx, **draft.published} if draft.published else UNSET
     attributes = {**run.attributes, **draft.attributes} if draft.attributes else UNSET
     # A run that was parked for a mismatch, and goes on, has no error any more.
@@ -240,11 +241,18 @@ def _change(
                 status=Status.CANCELLED, error=reason, wait_kind=None, halt_data=None,
                 ctx=ctx, attributes=attributes,
             )  # fmt: skip
+    current: str | UnsetType = UNSET
+    halt: HaltWait | None = None
+    for operation in execution.open.values():
+        if isinstance(operation, StepCall):
+            current = operation.key
+        elif halt is None and isinstance(operation, HaltWait):
+            halt = operation
     if not rests:
         status, kind = Status.RUNNING, None
     elif paused:
         status, kind = Status.PAUSED, None
-    elif halts:
+    elif halt is not None:
         status, kind = Status.HALTED, "halt"
     else:
         status, kind = Status.WAITING, _wait_kind(execution)
@@ -255,8 +263,8 @@ def _change(
         current_step=current,
         ctx=ctx,
         attributes=attributes,
-        halt_data=halts[0].data if halts else (None if run.halt_data is not None else UNSET),
-        recover_to=halts[0].key if halts else UNSET,
+        halt_data=halt.data if halt else (None if run.halt_data is not None else UNSET),
+        recover_to=halt.key if halt else UNSET,
         runnable_at=UNSET if not rests else None if paused else next_wake(execution),
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from msgspec import Raw
 
+from outlast.engine.bell import Bell
 from outlast.engine.bodies import Bodies, Outcome, StepContext, always
 from outlast.engine.execution import Execution
 from outlast.engine.interruptions import Suspects
@@ -29,7 +30,7 @@ from outlast.ports.store import Store
 
 
 class UnderWay:
-    """The bodies of one run that this process has begun. `arrived` is set whenever one of them has
+    """The bodies of one run that this process has begun. `arrived` is rung whenever one of them has
     something to tell."""
 
     def __init__(
@@ -38,7 +39,7 @@ class UnderWay:
         bodies: Bodies,
         execution: Execution,
         claim: Claim,
-        arrived: asyncio.Event,
+        arrived: Bell,
         patience: float,
     ) -> None:
         self.suspects = Suspects(bodies.solitude, arrived)
@@ -47,6 +48,7 @@ class UnderWay:
         """Whether one of them has left its outcome in the inbox."""
         self._store = store
         self._clock = store.clock
+        self._loop = asyncio.get_running_loop()
         self._bodies = bodies
         self._execution = execution
         self._claim = claim
@@ -64,10 +66,10 @@ class UnderWay:
         """Whether nothing is under way, and nothing is left to be taken."""
         return not (
             self._running
-            or not self.suspects.idle
-            or not all(mapping.idle for mapping in self._maps.values())
             or self._outcomes
             or self._found
+            or not self.suspects.idle
+            or (self._maps and not all(mapping.idle for mapping in self._maps.values()))
         )
 
     def unrecorded(self) -> dict[str, int]:
@@ -142,18 +144,22 @@ class UnderWay:
         if self._doubt is not None:
             raise self._doubt
         execution = self._execution
-        outcomes, self._outcomes = self._outcomes, []
-        for call, outcome in outcomes:
-            self._deliver_outcome(call, outcome)
-        for suspect in self.suspects.whose_turn():
-            if execution.open.get(suspect.key) is suspect:
-                execution.deliver(suspect.after_interruption(), self._clock.now(), key=suspect.key)
-            else:
-                self.suspects.ended(suspect.key)
-        found, self._found = self._found, []
-        for child, answer in found:
-            if execution.open.get(child.key) is child:
-                execution.deliver(answer, self._clock.now(), key=child.key)
+        if self._outcomes:
+            outcomes, self._outcomes = self._outcomes, []
+            for call, outcome in outcomes:
+                self._deliver_outcome(call, outcome)
+        if not self.suspects.idle:
+            for suspect in self.suspects.whose_turn():
+                if execution.open.get(suspect.key) is suspect:
+                    interrupted = suspect.after_interruption()
+                    execution.deliver(interrupted, self._clock.now(), key=suspect.key)
+                else:
+                    self.suspects.ended(suspect.key)
+        if self._found:
+            found, self._found = self._found, []
+            for child, answer in found:
+                if execution.open.get(child.key) is child:
+                    execution.deliver(answer, self._clock.now(), key=child.key)
         if self._maps:
             for key, mapping in list(self._maps.items()):
                 if mapping.deliver(execution, self._clock.now()):
@@ -161,7 +167,13 @@ class UnderWay:
                     self.suspects.ended(key)
 
     def stop_abandoned(self) -> None:
-        """Cut off the maps that nobody waits for any more."""
+        """Cut off what nobody waits for any more."""
+        if self._execution.abandoned:
+            for operation in self._execution.abandoned:
+                body = self._running.get(operation.key)
+                if body is not None:
+                    body.cancel()
+            self._execution.abandoned.clear()
         if self._maps:
             for key in [key for key, mapping in self._maps.items() if mapping.abandoned]:
                 self._maps.pop(key).stop()
@@ -173,6 +185,7 @@ class UnderWay:
         if outcome.error is not None:
             self._execution.deliver(call.after_error(outcome.error, now), now, key=call.key)
         else:
+            call.value = outcome.value
             done = StepCompleted(duration_ns=outcome.duration_ns)
             self._execution.deliver(done, now, key=call.key, output=outcome.output)
 
@@ -181,14 +194,8 @@ class UnderWay:
     def _begin(self, operation: Operation) -> None:
         match operation:
             case StepCall():
-                task = asyncio.create_task(self._run_body(operation))
                 self._begun[operation.key] = operation.attempt
-                self._running[operation.key] = task
-                # An abandoned step has nobody who waits for it: its body is cancelled too.
-                if operation.future is not None:
-                    operation.future.add_done_callback(
-                        lambda future: task.cancel() if future.cancelled() else None
-                    )
+                self._running[operation.key] = asyncio.create_task(self._run_body(operation))
             case MapCall():
                 context = self._context(operation, 1, None)
                 self._begun[operation.key] = operation.attempt
@@ -209,7 +216,7 @@ class UnderWay:
         finally:
             self._running.pop(call.key, None)
             self.suspects.ended(call.key)
-            self._arrived.set()
+            self._arrived.ring()
 
     async def _run_in_transaction(self, call: StepCall, context: StepContext) -> None:
         try:
@@ -241,14 +248,14 @@ class UnderWay:
                 self._found.append((child, answer))
         finally:
             self._running.pop(child.key, None)
-            self._arrived.set()
+            self._arrived.ring()
 
     def _context(self, call: Operation, attempt: int, progress: Raw | None) -> StepContext:
-        loop, key = asyncio.get_running_loop(), call.key
+        key = call.key
 
         def report(details: Raw) -> None:
             # A plain step is in a thread, and may live on there when its attempt is over.
-            loop.call_soon_threadsafe(self._report, key, attempt, details)
+            self._loop.call_soon_threadsafe(self._report, key, attempt, details)
 
         return StepContext(
             run_id=self._execution.run_id,
@@ -267,4 +274,4 @@ class UnderWay:
         if isinstance(call, StepCall) and call.attempt == attempt:
             progress = StepProgress(attempt=attempt, details=details)
             self._execution.deliver(progress, self._clock.now(), key=key)
-            self._arrived.set()
+            self._arrived.ring()

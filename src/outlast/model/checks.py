@@ -39,9 +39,12 @@ def check_batch(commits: Sequence[Commit]) -> None:
             )
         runs.add(commit.run_id)
         check_commit(commit)
+    beginning = [commit for commit in commits if commit.create is not None]
+    if not beginning:
+        return
     started = {start.run.id for commit in commits for start in commit.starts}
-    for commit in commits:
-        if commit.create is not None and commit.run_id in started:
+    for commit in beginning:
+        if commit.run_id in started:
             raise InvalidCommit(
                 f"run {commit.run_id!r} is created by one commit of a batch and started as a "
                 "child by another: only one of them can begin it, so send them one after the other"
@@ -66,9 +69,11 @@ def check_commit(commit: Commit) -> None:
                 f"a commit for run {commit.run_id!r} creates run {commit.create.id!r}"
             )
         _check_new_run(commit.create)
-    elif commit.hold is not None:
-        raise InvalidCommit("`hold` claims the run that a commit creates: use claim_runs instead")
     if commit.hold is not None:
+        if commit.create is None:
+            raise InvalidCommit(
+                "`hold` claims the run that a commit creates: use claim_runs instead"
+            )
         check_name(commit.hold.owner, "owner")
         check_ttl(commit.hold.ttl)
     if commit.expected is not None and commit.expected < 0:
@@ -88,7 +93,7 @@ def check_fields(value: Struct, what: str) -> None:
 def is_plain(value: Struct) -> bool:
     """Whether every field is empty, or so short and simple that nothing can be wrong with it. A
     commit is checked often, and most are like this."""
-    for found in astuple(value):
+    for found in filter(None, astuple(value)):
         kind = type(found)
         if kind is str or kind is Raw:
             if len(found) > PLAIN_BYTES or (kind is str and not found.isascii()):
@@ -96,7 +101,7 @@ def is_plain(value: Struct) -> bool:
         elif kind is datetime:
             if found.tzinfo is not UTC:
                 return False
-        elif found and kind is not int and kind is not Status:
+        elif kind is not int and kind is not Status:
             return False
     return True
 
@@ -197,11 +202,10 @@ def _check_parts(commit: Commit) -> None:
             raise InvalidCommit(f"child {start.run.id!r} names parent {start.run.parent!r}")
         _check_new_run(start.run)
         _check_events(start.events, start.run.id, 0)
-    for task in (*commit.tasks, *(one.task for one in commit.dead)):
-        check_task(task)
-        if task.run_id != run_id:
-            raise InvalidCommit(f"task {task.id!r} of run {task.run_id!r} is in {run_id!r}")
+    for task in commit.tasks:
+        _check_own_task(task, run_id)
     for one in commit.dead:
+        _check_own_task(one.task, run_id)
         check_fields(one, f"dead task {one.task.id!r}")
     for claim in commit.finishes:
         if claim.task_id is None or claim.run_id != run_id:
@@ -230,6 +234,12 @@ def _check_parts(commit: Commit) -> None:
                 f"the snapshot is of run {commit.snapshot.run_id!r}, not {run_id!r}"
             )
         check_fields(commit.snapshot, f"the snapshot of run {run_id!r}")
+
+
+def _check_own_task(task: Task, run_id: str) -> None:
+    check_task(task)
+    if task.run_id != run_id:
+        raise InvalidCommit(f"task {task.id!r} of run {task.run_id!r} is in {run_id!r}")
 
 
 def check_send(send: Send) -> None:

@@ -19,16 +19,15 @@ decide in SQL or Lua implement it, and the conformance kit holds all of them to 
 from __future__ import annotations
 
 from enum import IntFlag
-from typing import NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from outlast.errors import Conflict, Fenced, NotFound, RunClosed, RunExists
 from outlast.model.commit import Commit, Committed, Creation, Refusal
 from outlast.model.run import TERMINAL, Change, Status
 
 
-class Head(NamedTuple):
+class Head(Struct, frozen=True, gc=False):
     """What a decision needs to know of a run: the columns that fence."""
 
     uid: str
@@ -107,14 +106,17 @@ class News(IntFlag):
     ANY = RUNS | TASKS | ENDS
 
 
+NO_NEWS = News(0)
+
+
 def news_of(commit: Commit) -> News:
     """What others may find after this commit; nothing for one that only carries its run on."""
-    change, news = commit.change, News(0)
+    change, news = commit.change, NO_NEWS
     is_free = commit.release or (commit.create is not None and commit.hold is None)
     if change is not None and change.runnable_at is not UNSET:
         is_free = change.runnable_at is not None
         news |= News.ENDS
-    if commit.release or (change is not None and change.status in TERMINAL):
+    elif commit.release or (change is not None and change.status in TERMINAL):
         news |= News.ENDS
     if is_free or commit.sends or commit.starts:
         news |= News.RUNS

@@ -37,6 +37,7 @@ MAX_PERIOD = 366 * 86_400.0
 FINEST = 1_000_000
 """Starts a second: the store's clock counts microseconds, and cannot tell more apart."""
 HEAVIEST, LIGHTEST = 1000.0, 0.001
+MAX_WEIGHTS = 10_000
 KEPT_CHANGES = 250
 """Of each queue: an audit of rules need not be as long as a queue is old."""
 
@@ -217,6 +218,11 @@ def check_flow(flow: Flow) -> Flow:
     _check_count(flow.key_concurrency, "key_concurrency")
     _check_rate(flow.rate, "rate")
     _check_rate(flow.key_rate, "key_rate")
+    if len(flow.weights) > MAX_WEIGHTS:
+        raise InvalidValue(
+            f"queue {flow.queue!r} has {len(flow.weights):,} weights, and every take reads them: give "
+            f"them to at most {MAX_WEIGHTS:,} keys; all others have 1"
+        )
     for key, weight in flow.weights.items():
         check_key(key)
         if not LIGHTEST <= weight <= HEAVIEST:

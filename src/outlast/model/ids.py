@@ -19,6 +19,8 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
+from typing import NamedTuple
 
 from outlast.errors import InvalidId
 
@@ -28,61 +30,84 @@ SEPARATOR = "~"
 SCHEDULE_OF = "schedule of "
 """How the names of our own workflows begin: those that keep the schedules of another."""
 
-_TAIL = (1 << 62) - 1
 # Most ids are like this, and every call checks one.
 _plain = re.compile(r"[A-Za-z0-9 _./@+=,-]{1,255}").fullmatch
 _FORBIDDEN = {":": "a colon", "{": "a brace", "}": "a brace"}
 
+# The last 48 bits of an id are counted with a bit before them: so `hex` writes all their digits.
+_TAIL, _FULL = 1 << 48, 2 << 48
+
 _lock = threading.Lock()
 _random = random.Random(os.urandom(32))
 _time_ns = time.time_ns
-_last = 0
-_front = (-1, "")  # the upper 60 bits of the last id, and how they are written
+
+
+class _Front(NamedTuple):
+    """How the ids of one millisecond begin, and the tails that tell them apart.
+
+    48 bits of milliseconds are followed by 74 that start at random and grow by a random step of up to
+    2^32: neighbours are unguessable enough to be distinct between processes. `upper` is all but
+    the tail. Three ids are made for every step, so the front is written once, and to count
+    takes no lock.
+    """
+
+    upper: int
+    text: str
+    tails: Iterator[int]
+    until: int
+
+
+def _next_front(before: int, now: int) -> _Front:
+    """One that is greater than the front with `before` as its upper bits, whatever the clock says."""
+    millisecond = now // 1_000_000
+    upper = max(millisecond << 26 | _random.getrandbits(25), before + 1)
+    # Version 7 and variant 2 stand between the parts, as RFC 9562 has it.
+    text = f"{upper >> 26:012x}7{upper >> 14 & 0xFFF:03x}{0x8000 | upper & 0x3FFF:04x}"
+    return _Front(
+        upper,
+        f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:]}-",
+        count(_TAIL + _random.getrandbits(47), 1 + _random.getrandbits(32)),
+        (millisecond + 1) * 1_000_000,
+    )
+
+
+_front = _next_front(0, _time_ns())
 
 
 def new_id() -> str:
     """A UUIDv7 that is greater than any this process has made before."""
-    global _last, _front
-    with _lock:
-        # 48 bits of milliseconds, then 74 bits that start at random and only grow within one
-        # millisecond: a step of up to 2^32 leaves neighbours unguessable enough to be distinct
-        # between processes, and 2^41 of them before the milliseconds would be touched.
-        fresh = (_time_ns() // 1_000_000) << 74
-        if fresh > _last:
-            _last = fresh | _random.getrandbits(73)
-        else:
-            _last += 1 + _random.getrandbits(32)
-        value = _last
-    # Version 7 and variant 2 stand between the three parts, as RFC 9562 has it. Of the ids made
-    # in one millisecond nearly all begin alike, and three are made for every step.
-    upper, written = _front
-    if upper != value >> 62:
-        upper = value >> 62
-        text = f"{upper >> 12:012x}"
-        written = f"{text[:8]}-{text[8:]}-7{upper & 0xFFF:03x}-"
-        _front = upper, written
-    text = f"{0x2 << 62 | value & _TAIL:016x}"
-    return f"{written}{text[:4]}-{text[4:]}"
+    global _front
+    front = _front
+    tail, now = next(front.tails), _time_ns()
+    while tail >= _FULL or now >= front.until:
+        with _lock:
+            if front is _front:
+                _front = _next_front(front.upper, now)
+        front = _front
+        tail = next(front.tails)
+    return front.text + hex(tail)[3:]
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Make ids in this block that depend on `seed` alone, so that a simulation can be repeated:
     what is made twice with one seed has the same ids, so let nothing of it outlive the block."""
-    global _random, _time_ns, _last
-    before = _random, _time_ns, _last
-    _random, _time_ns, _last = random.Random(seed), lambda: 0, 0
+    global _random, _time_ns, _front
+    before = _random, _time_ns, _front
+    _random, _time_ns = random.Random(seed), lambda: 0
+    _front = _next_front(0, 0)
     try:
         yield
     finally:
-        _random, _time_ns, _last = before
+        _random, _time_ns, _front = before
 
 
 def _reseed_after_fork() -> None:
     # A forked child would otherwise repeat its parent's ids, and may inherit a locked lock.
-    global _lock
+    global _lock, _front
     _lock = threading.Lock()
     _random.seed(os.urandom(32))
+    _front = _next_front(_front.upper, _time_ns())
 
 
 os.register_at_fork(after_in_child=_reseed_after_fork)

@@ -28,7 +28,7 @@ from outlast.model.belongings import Belongings
 from outlast.model.checks import check_batch
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Creation, Outcome, Refusal
-from outlast.model.decision import News, news_of
+from outlast.model.decision import NO_NEWS, news_of
 from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.fact import Fact
@@ -374,9 +374,9 @@ class StoreCore(ABC):
 
     def announce(self, commits: Sequence[Commit]) -> None:
         """What `commit` calls last: ring, if somebody who waits may find something now."""
-        news = News(0)
-        for commit in commits:
-            news |= news_of(commit)
+        news = NO_NEWS
+        for found in filter(None, map(news_of, commits)):  # of most commits there are none
+            news |= found
         if news:
             sent = {send.run_id for commit in commits for send in commit.sends}
             self.notifier.ring(news, runs=sent)

@@ -29,6 +29,8 @@ class Operation(ABC):
     future: asyncio.Future[Any] | None = None
     wait_kind: str | None = None
     """What a run waits for that has nothing but this open; None if something is done for it."""
+    due: datetime | None = None
+    """When the run has to be woken for it, if at all."""
 
     @abstractmethod
     def intent(self) -> Payload:
@@ -48,11 +50,6 @@ class Operation(ABC):
     def busy(self) -> bool:
         """Whether something is being done for it in this process, so that the run stays here."""
         return self.wait_kind is None
-
-    @property
-    def due(self) -> datetime | None:
-        """When the run has to be woken for it, if at all."""
-        return None
 
     def resolve(self, value: Any) -> None:
         """Hand the answer to the code, if it still waits."""

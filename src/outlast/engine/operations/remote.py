@@ -35,7 +35,10 @@ class StepReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RemoteStep(StepCall):
-    """One call of a step that some worker does."""
+    """One call of a step that some worker does. The run leaves memory meanwhile: the task is in the
+    queue, and its end is sent to the inbox."""
+
+    wait_kind = under_way = "task"
 
     def __init__(
         self, execution: Execution, step: StepDefinition, args: Any, kwargs: Any, name: str = ""
@@ -67,11 +70,6 @@ class RemoteStep(StepCall):
             execution.draft.tasks.append(self._task(execution))
         elif isinstance(said, OperationAbandoned):
             execution.draft.drops.append(self._task_id(execution))
-
-    @property
-    def wait_kind(self) -> str | None:  # type: ignore[override]
-        """The run leaves memory: the task is in the queue, and its end is sent to the inbox."""
-        return super().wait_kind or "task"
 
     def _task(self, execution: Execution) -> Task:
         metadata = {

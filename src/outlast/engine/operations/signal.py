@@ -6,7 +6,7 @@ came (`engine.mailbox`). Receiving one removes it from the inbox in the same com
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from outlast.engine.operations.operation import Operation
@@ -29,17 +29,17 @@ class SignalWait(Operation):
     ) -> None:
         self.name = f"signal:{signal}"
         self.signal = signal
-        self.timeout_at = None if timeout is None else execution.now + timeout
+        self.due = None if timeout is None else execution.now + timeout
         self._execution = execution
         self._type = type
 
     def intent(self) -> Payload:
-        return SignalWaiting(signal_name=self.signal, timeout_at=self.timeout_at)
+        return SignalWaiting(signal_name=self.signal, timeout_at=self.due)
 
     def apply(self, event: Event, payload: Payload) -> bool:
         match payload:
             case SignalWaiting(timeout_at=timeout_at):
-                self.timeout_at = timeout_at
+                self.due = timeout_at
             case SignalReceived(payload=data):
                 self.answer(self._execution.codec, data, self._type, f"signal {self.signal!r}")
                 return True
@@ -47,7 +47,3 @@ class SignalWait(Operation):
                 self.reject(SignalTimeout(self.signal))
                 return True
         return False
-
-    @property
-    def due(self) -> datetime | None:
-        return self.timeout_at

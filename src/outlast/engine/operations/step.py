@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.operation import Operation
@@ -29,20 +29,24 @@ INTERRUPTED = "Interrupted"
 
 
 class StepCall(Operation):
-    """One call of a step, over all its attempts."""
+    """One call of a step, over all its attempts. While it waits for the next one, it is due then and
+    needs nobody meanwhile."""
+
+    under_way: str | None = None
+    """The kind of wait that an attempt is."""
+    attempt = failures = stops = 0
+    lost: tuple[int, ...] = ()
+    """The attempts whose process has lost its lease, and lives."""
+    progress: Raw | None = None
+    value: Any = UNSET
+    """Its result as a replay would see it, if it was done here."""
+    _ended: tuple[int, ...] = ()
 
     def __init__(
         self, execution: Execution, step: StepDefinition, args: Any, kwargs: Any, name: str = ""
     ) -> None:
         self.name = name or step.name
         self.step = step
-        self.attempt = 0
-        self.failures = 0
-        self.stops = 0
-        self.lost: list[int] = []
-        self._ended: set[int] = set()
-        self.retry_at: datetime | None = None
-        self.progress: Raw | None = None
         self._execution = execution
         # The body gets what a replay would decode, so that it cannot change the workflow's own
         # objects, and a value that does not survive the journey is refused here and now.
@@ -61,38 +65,34 @@ class StepCall(Operation):
         match payload:
             case StepStarted(attempt=attempt):
                 self.attempt = attempt
-                self.retry_at = None
+                self.due = None
+                self.wait_kind = self.under_way
                 self._execution.launches.append(self)
             case StepProgress(details=details):
                 self.progress = details
             case StepLost(attempt=attempt):
-                self.lost.append(attempt)
+                self.lost = (*self.lost, attempt)
             case Failed(will_retry=True, retry_at=retry_at, stopped=stopped, attempt=attempt):
-                self._ended.add(attempt)
+                self._ended = (*self._ended, attempt)
                 if stopped:
                     self.stops += 1
                 else:
                     self.failures += 1
-                self.retry_at = retry_at or event.timestamp
+                self.due = retry_at or event.timestamp
+                self.wait_kind = "retry"
             case Failed(error=error, error_type=error_type, attempt=attempt):
                 self.reject(StepFailed(self.key, error, attempt, error_type))
                 return True
             case StepCompleted():
-                codec = self._execution.codec
-                value = self.step.signature.decode_result(codec, event.output or Raw(b"null"))
+                value = self._decoded(event) if self.value is UNSET else self.value
                 self._execution.undoing.register(self.key, self.step, value)
                 self.resolve(value)
                 return True
         return False
 
-    @property
-    def wait_kind(self) -> str | None:  # type: ignore[override]
-        """A step that waits for its next attempt needs nobody meanwhile."""
-        return None if self.retry_at is None else "retry"
-
-    @property
-    def due(self) -> datetime | None:
-        return self.retry_at
+    def _decoded(self, event: Event) -> Any:
+        output = event.output or Raw(b"null")
+        return self.step.signature.decode_result(self._execution.codec, output)
 
     def after_error(self, error: BaseException, now: datetime) -> Failed:
         """What to record when an attempt has raised."""

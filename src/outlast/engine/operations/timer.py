@@ -25,7 +25,7 @@ class TimerWait(Operation):
     wait_kind = "timer"
 
     def __init__(self, fire_at: datetime, fire: Callable[[], None]) -> None:
-        self.fire_at = fire_at
+        self.fire_at = self.due = fire_at
         self._fire = fire
 
     def intent(self) -> Payload:
@@ -34,15 +34,11 @@ class TimerWait(Operation):
     def apply(self, event: Event, payload: Payload) -> bool:
         match payload:
             case TimerStarted(fire_at=fire_at):
-                self.fire_at = fire_at
+                self.fire_at = self.due = fire_at
             case TimerFired():
                 self._fire()
                 return True
         return False
-
-    @property
-    def due(self) -> datetime:
-        return self.fire_at
 
 
 def start_timer(

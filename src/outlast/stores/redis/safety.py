@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
-from outlast.errors import UnsafeStorage
+from outlast.errors import InvalidValue, UnsafeStorage
 from outlast.ports.capability import Durability
-from outlast.stores.redis.link import Command, Link
+from outlast.stores.redis.link import Command, Link, SingleLink
 
 _logger = logging.getLogger(__name__)
 
@@ -32,8 +32,15 @@ class Safety(NamedTuple):
 
 
 async def look_at(link: Link, where: str, *, allow_eviction: bool) -> Safety:
-    """Ask every primary; `UnsafeStorage` if one may evict keys, unless that is allowed."""
-    found = [_read(replies) for replies in await link.everywhere(QUESTIONS)]
+    """Ask every primary; `UnsafeStorage` if one may evict keys, unless that is allowed, and
+    `InvalidValue` if the only one that is asked is not alone."""
+    answers = await link.everywhere(QUESTIONS)
+    if isinstance(link, SingleLink) and _info(answers[0][5]).get("redis_mode") == "cluster":
+        raise InvalidValue(
+            f"Redis at {where} is a node of a cluster, and has a part of the keys only: use "
+            "redis+cluster://…, or RedisClusterStore with a RedisCluster client"
+        )
+    found = [_read(replies) for replies in answers]
     worst = min(found, key=lambda one: one.durability)
     for one in found:
         if one.eviction.startswith("allkeys"):

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import astuple
 
 from outlast.model.event import Event
-from outlast.model.run import Attribute, Run
+from outlast.model.run import Attribute, Change, Run
 from outlast.model.times import EPOCH, to_micros
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.queries import query
@@ -41,6 +43,7 @@ INSERT_EVENTS = query("insert_events")
 INSERT_ATTRIBUTES = query("insert_attributes")
 DELETE_ATTRIBUTES = query("delete_attributes")
 SET = {name: query(f"set_{name}") for name in COLD}
+NOTHING_COLD = (UNSET,) * len(COLD)
 READ_COUNTERS = query("read_counters")
 WRITE_COUNTERS = query("write_counters")
 ADD_COUNTS = query("add_counts")
@@ -163,30 +166,29 @@ class Book:
         row.sequence += len(events)
         row.is_changed = True
 
-    def change(self, row: RunRow, name: str, value: Any) -> None:
-        """Set a field of the record."""
-        if name in COLD:
-            self._cold.setdefault(name, []).append((row.key, COLD[name](value)))
-            if name == "attributes":
-                self.connection.execute(DELETE_ATTRIBUTES, (row.key,))
-                self._index(row, value)
-        elif name == "runnable_at":
-            row.runnable_at = None if value is None else max(to_micros(value), self.now)
+    def change(self, row: RunRow, change: Change) -> None:
+        """Set the fields of the record that are named."""
+        if change.wait_kind is not UNSET:
+            row.wait_kind = change.wait_kind
+        if change.current_step is not UNSET:
+            row.current_step = change.current_step
+        # Most commits of a running run say that it is running: no index has to know.
+        if change.status is not UNSET and change.status != row.status:
+            self._file(row, row.workflow, change.status.value)
+        if change.workflow is not UNSET:
+            self._file(row, change.workflow, row.status)
+        if change.runnable_at is not UNSET:
+            due = change.runnable_at
+            row.runnable_at = None if due is None else max(to_micros(due), self.now)
             row.is_moved = True
-        elif name == "status":
-            # Most commits of a running run say that it is running: no index has to know.
-            if row.status != value:
-                self._count(row, -1)
-                row.status = str(value)
-                self._count(row, 1)
-                row.is_moved = True
-        elif name == "workflow":
-            self._count(row, -1)
-            row.workflow = value
-            self._count(row, 1)
-            row.is_moved = True
-        else:
-            setattr(row, name, value)
+        cold = _cold_fields(change)
+        if cold != NOTHING_COLD:
+            for name, value in zip(COLD, cold, strict=True):
+                if value is not UNSET:
+                    self._cold.setdefault(name, []).append((row.key, COLD[name](value)))
+        if change.attributes is not UNSET:
+            self.connection.execute(DELETE_ATTRIBUTES, (row.key,))
+            self._index(row, change.attributes)
         row.is_changed = True
 
     def forget(self, run_ids: Iterable[str]) -> None:
@@ -226,6 +228,12 @@ class Book:
         if rows:
             self.connection.executemany(sql, rows)
 
+    def _file(self, row: RunRow, workflow: str, status: str) -> None:
+        self._count(row, -1)
+        row.workflow, row.status = workflow, status
+        self._count(row, 1)
+        row.is_moved = True
+
     def _count(self, row: RunRow, number: int) -> None:
         pair = row.workflow, row.status
         self._counts[pair] = self._counts.get(pair, 0) + number
@@ -242,6 +250,9 @@ def add_counts(connection: Connection, counts: Mapping[tuple[str, str], int]) ->
     changed = [(*pair, number) for pair, number in counts.items() if number]
     if changed:
         connection.executemany(ADD_COUNTS, changed)
+
+
+_cold_fields = attrgetter(*COLD)
 
 
 def _moved(row: RunRow) -> tuple[Any, ...]:

@@ -87,7 +87,9 @@ def _decide(book: Book, commit: Commit, *, careful: bool) -> Outcome | None:
     answer: Outcome | None = again(commit, head) or refusal(commit, head)
     if answer is not None:
         return answer
-    lost = next((c for c in commit.finishes if find_held(book.connection, c) is None), None)
+    lost = None
+    if commit.finishes:
+        lost = next((c for c in commit.finishes if find_held(book.connection, c) is None), None)
     if (careful or lost) and row is not None and commit.creation is not Creation.REPLACE:
         # Looked up before the insert would tell: because it comes first, or nothing is inserted.
         for event in commit.events:
@@ -112,16 +114,17 @@ def _write(book: Book, commit: Commit) -> Committed:
     if commit.folds:
         book.connection.executemany(FOLD_ITEMS, [(row.key, number) for number in commit.folds])
     if commit.change is not None:
-        for name, value in commit.change.values().items():
-            book.change(row, name, value)
+        book.change(row, commit.change)
     still_runnable = _park(book, row, commit)
     row.revision += 1
     row.commit_id = commit.id
     row.updated_at = book.now
     row.is_changed = True
-    undelivered = tuple(
-        send.item.id for send in commit.sends if not isinstance(deliver(book, send), Receipt)
-    )
+    undelivered: tuple[str, ...] = ()
+    if commit.sends:
+        undelivered = tuple(
+            send.item.id for send in commit.sends if not isinstance(deliver(book, send), Receipt)
+        )
     for start in commit.starts:
         if book.find(start.run.id) is None:
             child = book.begin(start.run)
@@ -171,7 +174,7 @@ def _own(row: RunRow, token: int, *, owner: str | None, until: int | None) -> No
 
 def _park(book: Book, row: RunRow, commit: Commit) -> bool:
     """Apply `release`, unless an item the owner has not seen forbids rest: then True."""
-    if row.is_terminal or not (commit.release or parks(commit.change)):
+    if not (commit.release or parks(commit.change)) or row.is_terminal:
         return False  # the end of a run sees to all of it
     if has_unseen(book.connection, row, commit.seen):
         row.runnable_at = book.now

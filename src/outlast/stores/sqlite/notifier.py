@@ -14,6 +14,7 @@ else commits, and not when we do. To look costs microseconds, and no lock.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from outlast.model.decision import News
@@ -21,6 +22,8 @@ from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier
 
 LOOK = 0.1
+MISSED = 1.0
+"""Seconds without a look after which whoever waits next looks instead."""
 BETWEEN_LOOKS = 1.0
 """Seconds between two times that those who hold runs are told."""
 
@@ -36,6 +39,14 @@ class SqliteNotifier(LocalNotifier):
         self._waiters = 0
         self._told, self._is_owed = -BETWEEN_LOOKS, False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._next: asyncio.TimerHandle | None = None
+        self._looked_at = 0.0
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether somebody here looks at what others write, so that there is no need to look for it
+        elsewhere. A loop that nobody runs any more, or that stands still, looks at nothing."""
+        return self._loop is not None and time.monotonic() - self._looked_at < MISSED
 
     async def wait(
         self, clock: Clock, seconds: float, *, since: int, news: News | None = None
@@ -44,9 +55,8 @@ class SqliteNotifier(LocalNotifier):
             return await super().wait(clock, seconds, since=since, news=news)
         self._count(1)
         try:
-            if self._loop is None or self._loop.is_closed():
-                self._loop = asyncio.get_running_loop()
-                self._look()
+            if not self.is_listening:
+                self._begin(asyncio.get_running_loop())
             return await super().wait(clock, seconds, since=since, news=news)
         finally:
             self._count(-1)
@@ -55,11 +65,20 @@ class SqliteNotifier(LocalNotifier):
         with self._lock:
             self._waiters += waiters
 
-    def _look(self) -> None:
-        loop = self._loop
-        if loop is None or not self._waiters:
-            self._loop = None
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._loop is loop and self._next is not None:
+            self._next.cancel()
+        self._loop = loop  # if another one goes on after all, it sees that
+        self._look(loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is not self._loop:
             return
+        if not self._waiters:
+            self._loop = self._next = None
+            return
+        self._next = loop.call_later(LOOK, self._look, loop)
+        self._looked_at = time.monotonic()
         version = self._version()
         if version is not None and version != self._seen:
             self._seen, self._is_owed = version, True
@@ -68,4 +87,3 @@ class SqliteNotifier(LocalNotifier):
         if self._is_owed and loop.time() - self._told >= BETWEEN_LOOKS:
             self._told, self._is_owed = loop.time(), False
             self._tell_listeners(None)
-        loop.call_later(LOOK, self._look)

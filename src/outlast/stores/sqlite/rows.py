@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from outlast.errors import Undecodable
 from outlast.model.event import Event
-from outlast.model.run import Attribute, Run, Status
+from outlast.model.run import TERMINAL, Attribute, Run, Status
 from outlast.model.times import EPOCH, from_micros, to_micros
 
 STATUS = {status.value: status for status in Status}
@@ -55,7 +55,7 @@ class RunRow(Struct, gc=False):
     @property
     def is_terminal(self) -> bool:
         """Whether the run has ended."""
-        return STATUS[self.status].terminal
+        return self.status in TERMINAL
 
 
 # -- runs -----------------------------------------------------------------------------------------
@@ -162,22 +162,28 @@ def event_rows(
     events: Iterable[Event], *, key: int, after: int, token: int, now: int
 ) -> list[tuple[Any, ...]]:
     """Rows of `events`, numbered from `after` on and stamped where they have no time."""
-    return [
-        (
-            key,
-            sequence,
-            event.id,
-            str(event.type),
-            event.version,
-            event.step_name,
-            now if event.timestamp == EPOCH else to_micros(event.timestamp),
-            token,
-            text(event.metadata) if event.metadata else None,
-            bytes(event.data),
-            None if event.output is None else bytes(event.output),
+    rows = []
+    when, stamp = EPOCH, now
+    for sequence, event in enumerate(events, after + 1):
+        if event.timestamp is not when:  # neighbours often share theirs
+            when = event.timestamp
+            stamp = now if when == EPOCH else to_micros(when)
+        rows.append(
+            (
+                key,
+                sequence,
+                event.id,
+                str(event.type),
+                event.version,
+                event.step_name,
+                stamp,
+                token,
+                text(event.metadata) if event.metadata else None,
+                bytes(event.data),
+                None if event.output is None else bytes(event.output),
+            )
         )
-        for sequence, event in enumerate(events, after + 1)
-    ]
+    return rows
 
 
 def to_events(run_id: str, rows: list[tuple[Any, ...]]) -> list[Event]:

@@ -35,6 +35,9 @@ WRONG: dict[str, Flow] = {
     "a rate over the finest clock": Flow(queue=SCOPE, rate=Rate(1_000_000, 0.001)),
     "a weight of nothing": Flow(queue=SCOPE, weights={"a": 0}),
     "a negative weight": Flow(queue=SCOPE, weights={"a": -1.0}),
+    "more weights than a take should read": Flow(
+        queue=SCOPE, weights={f"tenant {number}": 2.0 for number in range(10_001)}
+    ),
     "ageing in no time": Flow(queue=SCOPE, ageing=0.0),
     "half a task": Flow(queue=SCOPE, concurrency=2.5),  # type: ignore[arg-type]
     "a limit in words": Flow(queue=SCOPE, key_concurrency="5"),  # type: ignore[arg-type]
