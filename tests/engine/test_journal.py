@@ -219,26 +219,36 @@ async def test_many_commits_are_two_batches_on_their_way() -> None:
     assert [len(call) for call in store.calls[2:]] == [MANY - 1]
 
 
+def writes(run: str, to: str) -> Commit:
+    """An event, and an item for a run."""
+    event, send = Event(type="y", run_id=run), Send(run_id=to, item=Item(kind="signal"))
+    return Commit(run_id=run, events=(event,), sends=(send,))
+
+
 @pytest.mark.proves("I3")
 async def test_batches_on_their_way_never_touch_the_same_run() -> None:
-    """A run's commits stay in order, what is sent to a run waits for that run, and what replaces a
-    tree waits for all; everything is written."""
+    """A run's commits stay in order, and what is sent to a run waits for that run."""
     store = Server()
     journal = Journal(store)
     runs = [f"r{n}" for n in range(2 * MANY)]
-    await all_of(journal, *[start(run) for run in runs])
-    replaced = Commit(run_id="r0", create=Run(id="r0"), creation=Creation.REPLACE, force=True)
-
-    def again(run: str, to: str) -> Commit:
-        event, send = Event(type="y", run_id=run), Send(run_id=to, item=Item(kind="signal"))
-        return Commit(run_id=run, events=(event,), sends=(send,))
-
-    waiting = [asyncio.ensure_future(journal.commit(again(run, "r1"))) for run in runs[2:]]
-    waiting += [asyncio.ensure_future(journal.commit(again(run, run))) for run in runs[2:]]
-    waiting.insert(MANY, asyncio.ensure_future(journal.commit(replaced)))
-    async with asyncio.timeout(20):
-        outcomes = await asyncio.gather(*waiting)
+    await all_of(journal, start("to"), *[start(run) for run in runs])
+    commits = [*(writes(run, "to") for run in runs), *(writes(run, run) for run in runs)]
+    outcomes = [one for one in await all_of(journal, *commits) if isinstance(one, Committed)]
     assert [one.sequence for one in outcomes if one.run_id == "r9"] == [2, 3]
-    assert (await store.get("r1")).inbox == len(runs) - 2
-    assert store.meetings == []
-    assert store.most_flying == 2
+    assert (await store.get("to")).inbox == len(runs)
+    assert (store.meetings, store.most_flying) == ([], 2)
+
+
+@pytest.mark.parametrize("place", [0, MANY])
+async def test_what_replaces_a_tree_meets_nothing(place: int) -> None:
+    """Neither what came before it nor what comes after is on its way meanwhile."""
+    store = Server()
+    journal = Journal(store)
+    runs = [f"r{n}" for n in range(3 * MANY)]
+    await all_of(journal, *[start(run) for run in runs])
+    commits = [writes(run, run) for run in runs[1:]]
+    replacing = Commit(run_id="r0", create=Run(id="r0"), creation=Creation.REPLACE, force=True)
+    commits.insert(place, replacing)
+    outcomes = await all_of(journal, *commits)
+    assert all(isinstance(outcome, Committed) for outcome in outcomes)
+    assert (store.meetings, store.most_flying) == ([], 2)

@@ -79,6 +79,13 @@ MUTANTS = [
         "                [one.fail(error) for one in batch]\n",
         ("tests/engine/test_journal.py",),
     ),
+    Mutant(
+        "two batches on their way touch the same run",
+        JOURNAL,
+        "            if self._flying and not self._flying.isdisjoint(_touched_by(commit)):\n",
+        "            if False:\n",
+        ("tests/engine/test_journal.py",),
+    ),
     # -- waking ---------------------------------------------------------------------------------
     Mutant(
         "a wake-up is dropped",
