@@ -87,6 +87,7 @@ async def _work(pipe: Pipe, place: Place, ledger: str, number: int) -> str:
                 until = one.claim.expires_at.timestamp()
                 note(
                     "begin",
+                    number,
                     one.claim.token,
                     one.task.id,
                     one.task.key or "-",
@@ -111,7 +112,9 @@ class Crew:
         ledger.touch()
         self._place, self._ledger = place, ledger
         self._hired = 0
+        self._died: dict[str, float] = {}
         self._members = [self._hire() for _ in range(size)]
+        self._numbers = list(range(1, size + 1))
 
     def _hire(self) -> Member:
         self._hired += 1
@@ -120,7 +123,9 @@ class Crew:
     def kill(self, number: int) -> None:
         """One of them, without a warning; another takes its place."""
         self._members[number].kill()
+        self._died[str(self._numbers[number])] = time.time()
         self._members[number] = self._hire()
+        self._numbers[number] = self._hired
 
     def dismiss(self) -> None:
         """All of them."""
@@ -128,14 +133,16 @@ class Crew:
             member.kill()
 
     def intervals(self) -> list[Interval]:
-        """What was under way when. One who was killed has its task until its lease ends; so has one
-        that was slower than its lease."""
+        """What was under way when. One who was killed has its task until its lease ends, or until its
+        death where the database knows of that; so has one that was slower than its lease."""
+        died = self._died if self._place.kind == "postgres" else {}
         ends: dict[str, float] = {}
         begun: list[tuple[str, str, str, float, float, float]] = []
         for line in self._ledger.read_text().splitlines():
             match line.split():
-                case ["begin", token, task, key, claimed, at, until]:
-                    begun.append((token, task, key, float(claimed), float(at), float(until)))
+                case ["begin", number, token, task, key, claimed, at, until]:
+                    end = min(float(until), died.get(number, float(until)))
+                    begun.append((token, task, key, float(claimed), float(at), end))
                 case ["end", token, at]:
                     ends[token] = float(at)
         return [

@@ -20,6 +20,10 @@ pytestmark = pytest.mark.server
 
 EXTEND = f"SELECT verdict FROM {SCHEMA}.settle_1(NULL, 0, 'extend', $1, $2, 30000000, 5, '')"
 PLACE = f"SELECT place FROM {SCHEMA}.tasks WHERE owner IS NOT NULL"
+SLEEP = (
+    f"SELECT {SCHEMA}.put_to_sleep_1({SCHEMA}.now_1(NULL, 0), f, 'mail', 'k', $1) "
+    f"FROM {SCHEMA}.flows AS f WHERE f.scope = 'mail'"
+)
 WAITERS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
 ENDED = (
     f"SELECT claimed_until <= {SCHEMA}.now_1(NULL, 0) FROM {SCHEMA}.tasks WHERE owner IS NOT NULL"
@@ -52,6 +56,23 @@ async def test_a_lease_that_is_extended_at_its_end_keeps_its_place() -> None:
             await ann.close()
             await watcher.close()
         assert (await queue.stats("mail")).in_flight == 1
+
+
+@pytest.mark.parametrize("ready", [0, 1])
+async def test_a_line_with_a_task_never_sleeps_for_good(ready: int) -> None:
+    """What kept a task from being taken has gone between two looks, and its ring was heard before the
+    line was put to sleep: somebody looks again."""
+    async with FreshStore() as store, store.queue() as queue:
+        await queue.set_flow(Flow(queue="mail", key_concurrency=1), by="test")
+        tasks = [Task(id=id, queue="mail", kind="step", name="send", key="k") for id in ("a", "b")]
+        await queue.enqueue("mail", tasks)
+        held = await queue.take("mail", owner="ann", visibility=30.0)
+        assert held is not None
+        await queue.ack(held.claim)
+        async with asyncpg.create_pool(direct(), min_size=1) as pool:
+            await pool.execute(f"DELETE FROM {SCHEMA}.line_rings")
+            await pool.execute(SLEEP, ready)
+        assert await queue.take("mail", owner="ben", visibility=30.0) is not None
 
 
 @outlast.workflow

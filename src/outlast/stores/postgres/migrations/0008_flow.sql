@@ -568,6 +568,14 @@ BEGIN
             ORDER BY b.at LIMIT 1
         ));
     END IF;
+    -- Others write meanwhile: what was in the way of a task may have gone since it was counted, and has
+    -- rung before anybody slept. Only a line without any task sleeps until one comes.
+    IF until IS NULL AND (
+        EXISTS (SELECT FROM @tasks AS t WHERE t.owner IS NULL AND t.queue = q AND t.line = l)
+        OR EXISTS (SELECT FROM @tasks AS t WHERE t.owner IS NOT NULL AND t.queue = q AND t.line = l)
+    ) THEN
+        until := now;
+    END IF;
     UPDATE @lines AS o SET wake_at = coalesce(until, 9223372036854775807)
     WHERE o.queue = q AND o.line = l;
 END $$;
