@@ -14,7 +14,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ class Terminal:
         self.process = subprocess.Popen(
             [*COMMAND, *args],
             cwd=folder,
-            env=environment(**variables),
+            env=environment(PYTHONFAULTHANDLER="1", **variables),
             stdin=other,
             stdout=other,
             stderr=other,
@@ -178,7 +178,17 @@ class Terminal:
                     return False
                 self.shown += data.decode("utf-8", "replace")
                 return bool(data)
-        raise AssertionError(f"nothing for a minute after {self.shown!r}")
+        before, self.shown = self.shown, ""
+        self._show_where_it_stands()
+        raise AssertionError(f"nothing for a minute after {before!r}; it stood at\n{self.shown}")
+
+    def _show_where_it_stands(self) -> None:
+        os.kill(self.process.pid, signal.SIGABRT)  # faulthandler tells, and ends it
+        with suppress(OSError):
+            while select.select([self._main], [], [], 5.0)[0] and (
+                data := os.read(self._main, 65_536)
+            ):
+                self.shown += data.decode("utf-8", "replace")
 
 
 @contextmanager

@@ -36,7 +36,13 @@ class Gathering(Generic[K, V]):
     async def find(self, name: K, timeout: float | None) -> V | None:
         """What `read` finds for `name`; its error, if it has one. Only those with the same patience
         go together: what ends the wait of one would end that of all."""
-        answer: asyncio.Future[V | None] = asyncio.get_running_loop().create_future()
+        try:
+            loop = asyncio.get_running_loop()
+        except (
+            RuntimeError
+        ):  # plain code, as under Django, which nobody else can come together with
+            return _own(await self._read([name], timeout), name)
+        answer: asyncio.Future[V | None] = loop.create_future()
         asked = self._waiting.setdefault(timeout, [])
         asked.append((name, answer))
         if len(asked) == 1:
@@ -64,10 +70,16 @@ class Gathering(Generic[K, V]):
             raise
         else:
             for name, answer in asked:
-                value = found.get(name)
                 if answer.done():
                     continue
-                if isinstance(value, Exception):
-                    answer.set_exception(value)
-                else:
-                    answer.set_result(value)
+                try:
+                    answer.set_result(_own(found, name))
+                except Exception as error:  # noqa: BLE001 - it concerns this name
+                    answer.set_exception(error)
+
+
+def _own(found: Mapping[K, V | Exception], name: K) -> V | None:
+    value = found.get(name)
+    if isinstance(value, Exception):
+        raise value
+    return value
