@@ -172,8 +172,8 @@ class Database:
     async def _ring_others(self, message: str) -> None:
         await self.fetch("notify", self.notifier.channel, message, timeout=CLOSE_SECONDS)
 
-    async def _end_leases(self, grace: timedelta) -> list[Row]:
-        return await self.fetch("end_leases", grace, timeout=CLOSE_SECONDS)
+    async def _end_leases(self, grace: timedelta, settle: timedelta) -> list[Row]:
+        return await self.fetch("end_leases", grace, settle, timeout=CLOSE_SECONDS)
 
     async def _look_first(self, url: str) -> None:
         """What one connection finds decides how the others are made. A sibling has been told."""

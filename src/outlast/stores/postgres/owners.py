@@ -40,12 +40,14 @@ GRACE = 0.4
 """Longer than a session that was cut off needs to come back."""
 
 SETTLE = 10.0
+"""Seconds after a session was lost, or the server was started, in which nobody is judged: the others come
+back, too."""
 SECONDS, LAST_SECONDS = 5.0, 2.0
 AGAIN = 0.5
 MOST = 64
 """Owners of one process: each takes a place in the server's table of locks. More are not watched."""
 
-Judge = Callable[[timedelta], Awaitable[list[Row]]]
+Judge = Callable[[timedelta, timedelta], Awaitable[list[Row]]]
 
 
 async def end(*tasks: asyncio.Task[None]) -> None:
@@ -129,7 +131,7 @@ class Owners:
             if self._session is None or time.monotonic() < self._judges_from:
                 continue
             try:
-                found = await judge(timedelta(seconds=GRACE))
+                found = await judge(timedelta(seconds=GRACE), timedelta(seconds=SETTLE))
             except OutlastError as error:
                 _logger.debug("nobody could look whether others live: %s", error)
                 continue

@@ -34,7 +34,7 @@ END $$;
 -- Ends the leases of owners that have been missing for `grace`, which is there for sessions that are
 -- cut off and come back. A row for each owner that is missing; `gone` if its leases are ended now.
 -- Its claims are as after an expired lease: others may take them, and until then they are its own.
-CREATE FUNCTION @end_leases_1(grace interval) RETURNS TABLE (name text, gone boolean)
+CREATE FUNCTION @end_leases_1(grace interval, settle interval) RETURNS TABLE (name text, gone boolean)
 LANGUAGE plpgsql
 SET jit = off AS $$
 DECLARE
@@ -48,7 +48,10 @@ BEGIN
         gone := false;
         IF o.missing_at IS NULL THEN
             UPDATE @owners AS w SET missing_at = clock_timestamp() WHERE w.owner = o.owner;
-        ELSIF o.missing_at <= clock_timestamp() - grace THEN
+        -- A server that was just started has lost all sessions, and the living come back one by one: who
+        -- has begun since then must not take them for dead.
+        ELSIF o.missing_at <= clock_timestamp() - grace
+              AND pg_postmaster_start_time() <= clock_timestamp() - settle THEN
             UPDATE @runs AS r SET claimed_until = now WHERE r.key = ANY (ARRAY(
                 SELECT h.key FROM @runs AS h WHERE h.owner = o.owner AND h.claimed_until > now
                 FOR UPDATE SKIP LOCKED

@@ -10,4 +10,4 @@ DELETE FROM @owners WHERE owner = ANY ($1::text[]);
 SELECT @owner_gone_1($1);
 
 -- name: end_leases
-SELECT * FROM @end_leases_1($1);
+SELECT * FROM @end_leases_1($1, $2);
