@@ -4,8 +4,9 @@
 
     claim as "w-1" ──▶ a shared advisory lock "w-1", on the session that listens, and a row
     kill -9 ──▶ the session ends, the lock with it
-    others  ──▶ look when they begin, and every two seconds: a row without a lock is missing; half a
-                second later still missing, it is gone: its leases are ended, who waits is rung for
+    others  ──▶ look when they begin, and every two seconds: a row without a lock is missing; if it
+                still is when they look again, half a second later, its owner is gone: its leases
+                are ended, and whoever waits is rung for
 
 A lock can be lost while its process lives: the session was cut off, or the server was restarted. So
 there is a second look, a session that is lost is made again at once, and whoever has just come back
@@ -35,10 +36,7 @@ _logger = logging.getLogger("outlast.postgres")
 LOOK = 2.0
 """Seconds between two looks at the others: less than a query a second."""
 
-FIRST_LOOK = 0.05
-"""Who has just begun most often takes the place of one that has died."""
-
-GRACE = 0.5
+GRACE = 0.4
 """Longer than a session that was cut off needs to come back."""
 
 SETTLE = 10.0
@@ -126,7 +124,7 @@ class Owners:
 
     async def _watch(self, judge: Judge, ring: Callable[[], None]) -> None:
         await self._attached.wait()
-        pause = FIRST_LOOK
+        pause = 0.0  # who has just begun most often takes the place of one that has died
         while True:
             await asyncio.sleep(pause * (0.9 + 0.2 * random.random()))
             pause = LOOK
@@ -142,4 +140,4 @@ class Owners:
                     _logger.info("%s has died: its runs can be taken over", name)
                     ring()
                 else:
-                    pause = GRACE * 1.2
+                    pause = GRACE * 1.15
