@@ -168,6 +168,12 @@ def test_refusals_of_the_codec_pass_through() -> None:
         chain.roundtrip((1,))
 
 
+def test_a_transform_that_cannot_undo_itself_is_found_before_anything_is_written() -> None:
+    """The value goes all the way there and back, as it will in a replay."""
+    with pytest.raises(Undecodable, match="~broken"):
+        (codec | Broken()).roundtrip(LONG)
+
+
 @pytest.mark.parametrize("tag", ["", "json", "fact", "UPPER", "a+b", "~a", 'a"b', "a b", "é"])
 def test_a_tag_is_a_plain_word_that_is_not_taken(tag: str) -> None:
     """It is stored for ever, so it is checked at once."""

@@ -49,12 +49,6 @@ class Chain(Codec):
     def encode(self, value: object, type: Any = Any, *, where: str = "value") -> msgspec.Raw:
         return self._forward(self.codec.encode(value, type, where=where))
 
-    def roundtrip(
-        self, value: object, type: Any = Any, *, where: str = "value"
-    ) -> tuple[msgspec.Raw, Any]:
-        data, back = self.codec.roundtrip(value, type, where=where)
-        return self._forward(data), back
-
     def decode(self, data: msgspec.Raw | bytes, type: Any = Any, *, where: str = "value") -> Any:
         found = envelope.unwrap(data)
         if found is not None and found[0] != envelope.JSON:
