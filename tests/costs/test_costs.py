@@ -22,10 +22,10 @@ AT_ONCE = 50
 FEW = 3  # counting blocks is slow
 
 COMMITS = {"together": 0.05, "alone": 1.1}  # of the journal, not of runs: those have 11 each
-OTHERS = 0.11  # a look at the result of each run
+OTHERS = 0.01  # who waits for a result is told by the driver of the run
 MOST: dict[tuple[str, str], dict[str, float]] = {
-    ("memory", "together"): {"functions": 490},
-    ("memory", "alone"): {"functions": 600},
+    ("memory", "together"): {"functions": 365},
+    ("memory", "alone"): {"functions": 480},
     ("sqlite", "together"): {"transactions": 0.05, "statements": 4.3},
     ("sqlite", "alone"): {"transactions": 1.15, "statements": 7.0},
     ("postgres", "together"): {"round trips": 0.06},
@@ -36,10 +36,10 @@ MOST: dict[tuple[str, str], dict[str, float]] = {
 """For each step, with a tenth of what a run needs to begin and to end."""
 
 ALLOCATED = {
-    ("memory", "together"): 425,
-    ("memory", "alone"): 475,
-    ("sqlite", "together"): 415,
-    ("sqlite", "alone"): 520,
+    ("memory", "together"): 375,
+    ("memory", "alone"): 435,
+    ("sqlite", "together"): 365,
+    ("sqlite", "alone"): 475,
 }
 """Blocks of memory for each step. Between Python 3.11 and 3.13 they differ by 3 %, from one time to the
 next by 1 %, and on SQLite by 5 % more if the disk is so slow that a thread writes."""
