@@ -121,6 +121,13 @@ def records(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def _sit_at_the_terminal() -> None:
+    """The terminal's keys are to reach the process, as Ctrl-C does: also if these tests were started in
+    the background, where a shell has Ctrl-C ignored."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """`outlast` in a terminal of some width; what it shows is kept in `shown`."""
 
@@ -135,8 +142,7 @@ class Terminal:
             stdout=other,
             stderr=other,
             start_new_session=True,
-            # The terminal's keys are to reach the process, as Ctrl-C does.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+            preexec_fn=_sit_at_the_terminal,  # noqa: PLW1509
         )
         os.close(other)
         self.shown = ""
