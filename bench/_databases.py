@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import asyncpg
@@ -38,6 +39,13 @@ class Databases:
             "current_setting('synchronous_commit')"
         )
         return f"PostgreSQL {version.split()[0]}, fsync={fsync}, synchronous_commit={synchronous}"
+
+    async def grow_older_than(self, seconds: float) -> None:
+        """Wait until the server has been up for so long."""
+        [[age]] = await self.ask(
+            "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8"
+        )
+        await asyncio.sleep(max(seconds - age, 0))
 
     async def ask(self, sql: str) -> list[asyncpg.Record]:
         """Rows, on a connection of its own."""

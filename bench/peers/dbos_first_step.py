@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 
-from bench.peers import _sqlite  # noqa: F401
+from bench.peers import _sqlite
 
 from dbos import DBOS
 
@@ -27,9 +27,7 @@ async def hello(name: str) -> str:
 
 async def main(file: str) -> None:
     """Run it."""
-    url = f"sqlite:///{file}"
-    DBOS(config={"name": "bench", "system_database_url": url, "log_level": "ERROR"})
-    DBOS.launch()
+    _sqlite.launch(DBOS, file)
     handle = await DBOS.start_workflow_async(hello, "Ada")
     if await handle.get_result() != "Hello, Ada":
         raise AssertionError("a wrong result")

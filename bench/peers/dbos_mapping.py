@@ -38,9 +38,7 @@ async def fan_out(items: int) -> int:
 async def main(place: str, items: int) -> None:
     """Measure."""
     on_postgres = place.startswith("postgresql:")
-    url = place if on_postgres else f"sqlite:///{place}"
-    DBOS(config={"name": "bench", "system_database_url": url, "log_level": "ERROR"})
-    DBOS.launch()
+    _sqlite.launch(DBOS, place)
     await DBOS.register_queue_async("bench", polling_interval_sec=0.1)
     await (await DBOS.start_workflow_async(fan_out, 3)).get_result()
     wait_for_the_word()

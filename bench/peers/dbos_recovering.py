@@ -15,7 +15,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench.peers import _sqlite  # noqa: F401
+from bench.peers import _sqlite
 
 from dbos import DBOS, SetWorkflowID
 
@@ -43,9 +43,7 @@ async def ten_steps() -> int:
 
 async def main(how: str, place: str, count: int) -> None:
     """Begin, or see that all come to their end."""
-    url = place if place.startswith("postgresql:") else f"sqlite:///{place}"
-    DBOS(config={"name": "bench", "system_database_url": url, "log_level": "ERROR"})
-    DBOS.launch()
+    _sqlite.launch(DBOS, place)
     ids = [f"wf-{number}" for number in range(count)]
 
     async def begin(id: str) -> None:
@@ -57,7 +55,7 @@ async def main(how: str, place: str, count: int) -> None:
         Path(f"{sys.argv[3]}.started").touch()
     handles = [await DBOS.retrieve_workflow_async(id) for id in ids]
     for handle in handles:
-        if await handle.get_result() != STEPS:
+        if await handle.get_result(polling_interval_sec=0.1) != STEPS:
             raise AssertionError("a wrong result")
     os._exit(0)
 

@@ -33,6 +33,7 @@ class TestSqliteStore(StoreConformance):
         return SqliteStore(path, clock=store.clock)
 
 
+@pytest.mark.sampled(3)
 class TestSqliteStoreInThreads(TestSqliteStore):
     """As on a slow disk, or with another process in the way: nothing runs in the event loop."""
 

@@ -36,6 +36,7 @@ class TestPostgresStore(StoreConformance):
         return await again(store)
 
 
+@pytest.mark.sampled(3)
 class TestPostgresStoreThroughPgBouncer(StoreConformance):
     """Through a pooler, with the time as an input."""
 
