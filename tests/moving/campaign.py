@@ -27,7 +27,7 @@ from tests.moving.load import WORKFLOWS, expected
 from tests.moving.places import store_at
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120.0
+PATIENCE = 80.0
 CLOCKS_AGREE = 1.0
 
 
@@ -62,11 +62,15 @@ async def travel(campaign: Campaign, *, runs: int) -> None:
         async with _processes(campaign, list(stores)):
             client = _Client(stores, campaign)
             clients = asyncio.gather(*(client.accompany(f"tour-{n}") for n in range(runs)))
-            await client.begun(runs)
-            for source, target in pairwise(campaign.places):
-                await _stage(campaign, chance, source, target, stores)
-            async with asyncio.timeout(PATIENCE):
-                await clients
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await client.begun(runs)
+                for source, target in pairwise(campaign.places):
+                    await _stage(campaign, chance, source, target, stores)
+                async with asyncio.timeout(PATIENCE):
+                    await clients
+            except TimeoutError:
+                raise AssertionError(await _where_all_stand(campaign, stores)) from None
         await _judge(campaign, stores, runs)
     finally:
         for store in stores.values():
@@ -168,6 +172,20 @@ async def _remember(campaign: Campaign, stores: dict[str, Store]) -> None:
             own = [event for event in history if event.type != EventType.WORKFLOW_MOVED]
             if len(own) > len(campaign.seen.get(run_id, ())):
                 campaign.seen[run_id] = own
+
+
+async def _where_all_stand(campaign: Campaign, stores: dict[str, Store]) -> str:
+    """What there is to be seen of runs that do not come to their end."""
+    lines = [f"after {campaign.movers} movers, {dict(campaign.figures)}:"]
+    for place, store in stores.items():
+        for run_id in await store.run_ids(limit=50):
+            run = await store.get(run_id)
+            last = (await store.history(run_id))[-1:]
+            lines.append(
+                f"{place} {run_id}: {run.status} {run.wait_kind}, due {run.runnable_at}, held by "
+                f"{run.owner} until {run.claimed_until}, inbox {run.inbox}, {last}"
+            )
+    return "\n".join(lines)
 
 
 async def _judge(campaign: Campaign, stores: dict[str, Store], runs: int) -> None:
