@@ -28,6 +28,8 @@ from msgspec import Raw
 import outlast
 from bench._appends import an_event
 from bench._arena import Arena, Size, compete, made_ready, resident, seconds
+from bench._growing import begun as note_times
+from bench._growing import carry, in_a_row
 from bench._next_to import next_to
 from bench._our_steps import ten_steps
 from bench._stores import STORES, settings_of, store_at
@@ -49,8 +51,6 @@ BIG = 1_000_000
 MIB = 2**20
 FLAT = 2.0
 """How many times more is still no growth."""
-
-_begun: list[float] = []
 
 
 def main(argv: list[str]) -> int:
@@ -154,22 +154,6 @@ def _grown(
 # -- history --------------------------------------------------------------------------------------
 
 
-@outlast.step
-async def note(number: int) -> int:
-    """Say when it began."""
-    _begun.append(time.perf_counter())
-    return number + 1
-
-
-@outlast.workflow
-async def in_a_row(steps: int) -> int:
-    """So many steps."""
-    number = 0
-    for _ in range(steps):
-        number = await note(number)
-    return number
-
-
 def history(arena: Arena) -> list[Contest]:
     """What a step costs late in a run, in memory, so that no disk is in it; and a long stream."""
     steps = arena.size("steps")
@@ -186,11 +170,11 @@ def history(arena: Arena) -> list[Contest]:
 
 
 async def _gaps(steps: int) -> list[float]:
-    _begun.clear()
+    note_times.clear()
     async with MemoryStore() as store, outlast.App(store, workflows=[in_a_row]) as app:
         with made_ready():
             await (await app.start(in_a_row, steps)).result()
-    return [after - before for before, after in pairwise(_begun)]
+    return [after - before for before, after in pairwise(note_times)]
 
 
 async def _stream(arena: Arena) -> list[Contest]:
@@ -221,18 +205,6 @@ async def _stream(arena: Arena) -> list[Contest]:
 
 
 # -- payload --------------------------------------------------------------------------------------
-
-
-@outlast.step
-async def produce(size: int) -> str:
-    """So many bytes."""
-    return "x" * size
-
-
-@outlast.workflow
-async def carry(size: int) -> int:
-    """One step with a big result."""
-    return len(await produce(size))
 
 
 def payload(arena: Arena) -> list[Contest]:
