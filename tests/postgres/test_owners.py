@@ -117,7 +117,7 @@ async def test_after_a_restart_of_the_server_nobody_is_judged_for_a_while(
     await asyncio.to_thread(member.kill)
     judge = here.database._end_leases
     seen: list[bool] = []
-    while len(seen) < 3:  # its session may end a moment after it
+    while len(seen) < 3 and not any(seen):  # its session may end a moment after it
         found = await judge(timedelta(0), timedelta(seconds=owners.SETTLE))
         seen += [gone for name, gone in found if name == "doomed"]
     assert not any(seen)
