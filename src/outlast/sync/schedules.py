@@ -1,29 +1,19 @@
-"""The same for synchronous programs: nothing here is awaited."""
+"""Schedules, for callers that block."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
 
-from outlast.schedules.plan import Schedule
-from outlast.schedules.schedules import Schedules, ScheduleState
-
-T = TypeVar("T")
+from outlast.schedules import Schedule, ScheduleState
+from outlast.schedules import Schedules as AsyncSchedules
+from outlast.sync.handles import Call
 
 
-class Call(Protocol):
-    """Runs something async to its end."""
+class Schedules:
+    """What `App.schedules` gives."""
 
-    def __call__(self, work: Coroutine[Any, Any, T], /) -> T:
-        """Its result."""
-        ...
-
-
-class PlainSchedules:
-    """`Schedules`, for callers without a loop."""
-
-    def __init__(self, call: Call, schedules: Callable[[], Schedules]) -> None:
+    def __init__(self, call: Call, schedules: Callable[[], AsyncSchedules]) -> None:
         self._call = call
         self._schedules = schedules
 

@@ -1,0 +1,74 @@
+"""The same names for synchronous programs and plain ``def`` workflows: nothing here is awaited.
+
+An `App` of this module runs the engine on a loop in a background thread, so it works in a script,
+in a web framework without async, and inside a running loop such as a notebook's. In a plain
+workflow, steps are called as they are and the functions below block until they are answered.
+"""
+
+from outlast.api import (
+    Step,
+    Workflow,
+    branch,
+    continue_as_new,
+    get_logger,
+    heartbeat,
+    last_heartbeat,
+    now,
+    on_update,
+    patched,
+    publish,
+    random,
+    set_attributes,
+    step_info,
+    uuid4,
+    workflow,
+)
+from outlast.engine.operations.region import Stop
+from outlast.engine.retry import Retry
+from outlast.schedules import Schedule
+from outlast.sync.app import App
+from outlast.sync.handles import RunHandle
+from outlast.sync.plain import (
+    child,
+    halt,
+    loop,
+    map,
+    scope,
+    sleep,
+    sleep_until,
+    step,
+    wait_for,
+)
+
+__all__ = [
+    "App",
+    "Retry",
+    "RunHandle",
+    "Schedule",
+    "Step",
+    "Stop",
+    "Workflow",
+    "branch",
+    "child",
+    "continue_as_new",
+    "get_logger",
+    "halt",
+    "heartbeat",
+    "last_heartbeat",
+    "loop",
+    "map",
+    "now",
+    "on_update",
+    "patched",
+    "publish",
+    "random",
+    "scope",
+    "set_attributes",
+    "sleep",
+    "sleep_until",
+    "step",
+    "step_info",
+    "uuid4",
+    "wait_for",
+    "workflow",
+]

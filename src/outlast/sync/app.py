@@ -1,0 +1,160 @@
+"""App: the engine on a loop in a background thread, for callers that block."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from outlast.api import Workflow
+from outlast.app import App as AsyncApp
+from outlast.engine.bridge import current_bridge
+from outlast.errors import Closed, WorkflowMisuse
+from outlast.model.activity import Activity
+from outlast.model.entry import Entry
+from outlast.model.event import Event
+from outlast.model.run import Run
+from outlast.ports.store import Store
+from outlast.sync.handles import Enlisted, RunHandle
+from outlast.sync.schedules import Schedules
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+NOT_OPEN = "this app is not open: use `with outlast.sync.App(…) as app:`"
+
+
+class App:
+    """`outlast.App` for synchronous programs; safe to use from several threads."""
+
+    def __init__(self, store: str | Store, **options: Any) -> None:
+        self._store = store
+        self._options = options
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._app: AsyncApp | None = None
+
+    def to_async(self) -> AsyncApp:
+        """An `outlast.App` with the same store and workflows, not open: for whoever has a loop."""
+        return AsyncApp(self._store, **self._options)
+
+    def open(self) -> None:
+        """Open the store and go on with what is unfinished."""
+        if self._loop is not None:
+            return
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="outlast", daemon=True)
+        self._thread.start()
+        try:
+            self._app = self.to_async()
+            self._call(self._app.open())
+        except BaseException:
+            self._stop()
+            raise
+
+    def close(self) -> None:
+        """Stop. What is under way is handed back and goes on wherever it is claimed next."""
+        if self._app is not None and self._loop is not None:
+            self._call(self._app.close())
+        self._stop()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def schedules(self) -> Schedules:
+        """What is started by the clock."""
+        return Schedules(self._call, lambda: self._opened.schedules)
+
+    def start(self, workflow: Workflow[..., R], *args: Any, **options: Any) -> RunHandle[R]:
+        """Start a run; see `outlast.App.start`."""
+        return RunHandle(self._call, self._call(self._opened.start(workflow, *args, **options)))
+
+    def on(self, transaction: Any) -> Enlisted:
+        """This app inside a transaction of yours; see `outlast.App.on`."""
+        return Enlisted(self._call, self._opened.on(transaction))
+
+    def handle(self, run_id: str) -> RunHandle[Any]:
+        """The handle of a run that was started earlier or elsewhere."""
+        return RunHandle(self._call, self._opened.handle(run_id))
+
+    def get(self, run_id: str) -> Run:
+        """The record of a run."""
+        return self._call(self._opened.get(run_id))
+
+    def history(self, run_id: str) -> list[Event]:
+        """All events of a run."""
+        return self._call(self._opened.history(run_id))
+
+    def entries(self, run_id: str) -> list[Entry]:
+        """The audit of a run."""
+        return self._call(self._opened.entries(run_id))
+
+    def activities(self, run_id: str) -> list[Activity]:
+        """The state of each step of a run."""
+        return self._call(self._opened.activities(run_id))
+
+    def find(self, **filters: Any) -> list[Run]:
+        """Runs that match, newest first."""
+
+        async def found() -> list[Run]:
+            return [run async for run in self._opened.find(**filters)]
+
+        return self._call(found())
+
+    def pause(self, run_id: str) -> None:
+        """Let a run rest where it is until it is resumed."""
+        self._call(self._opened.pause(run_id))
+
+    def terminate(self, run_id: str, reason: str = "terminated") -> None:
+        """End a run now, whoever holds it."""
+        self._call(self._opened.terminate(run_id, reason))
+
+    def retry(self, run_id: str) -> RunHandle[Any]:
+        """Begin a failed run anew from the step that failed."""
+        return RunHandle(self._call, self._call(self._opened.retry(run_id)))
+
+    def fork(self, run_id: str, step: str, **options: Any) -> RunHandle[Any]:
+        """Begin a new run that shares another one's history up to a step; see `outlast.App.fork`."""
+        return RunHandle(self._call, self._call(self._opened.fork(run_id, step, **options)))
+
+    def delete(self, run_id: str, *, uid: str | None = None) -> bool:
+        """Remove a run and all it owns; whether it was there."""
+        return self._call(self._opened.delete(run_id, uid=uid))
+
+    @property
+    def _opened(self) -> AsyncApp:
+        if self._app is None:
+            raise Closed(NOT_OPEN)
+        return self._app
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        if current_bridge() is not None:
+            work.close()
+            raise WorkflowMisuse(
+                "workflow code called its app: what that does would be done again in every replay. "
+                "Use outlast.sync.child() for another run, or put the call into a step"
+            )
+        if self._loop is None:
+            work.close()
+            raise Closed(NOT_OPEN)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _stop(self) -> None:
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = self._app = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()

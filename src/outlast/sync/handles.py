@@ -1,0 +1,82 @@
+"""What an app hands out: a run by its id, and itself inside a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Generic, Protocol, TypeVar
+
+from outlast.api import Workflow
+from outlast.client import RunHandle as AsyncRunHandle
+from outlast.client.enlisted import Enlisted as AsyncEnlisted
+from outlast.model.run import Status
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Call(Protocol):
+    """Runs something async to its end."""
+
+    def __call__(self, work: Coroutine[Any, Any, T], /) -> T:
+        """Its result."""
+        ...
+
+
+class RunHandle(Generic[T]):
+    """A run, by id: what a program holds of it."""
+
+    def __init__(self, call: Call, run: AsyncRunHandle[T]) -> None:
+        self._call = call
+        self._run = run
+        self.id = run.id
+
+    def result(self, *, timeout: float | None = None) -> T:
+        """Wait for the run to end and give its result."""
+        return self._call(self._run.result(timeout=timeout))
+
+    def status(self) -> Status:
+        """Where the run stands."""
+        return self._call(self._run.status())
+
+    def signal(self, name: str, value: Any = None, *, dedup: str | None = None) -> None:
+        """Send a signal; with `dedup`, once however often this is called."""
+        self._call(self._run.signal(name, value, dedup=dedup))
+
+    def resume(self, value: Any = None) -> None:
+        """Answer a halt, or let a paused run go on."""
+        self._call(self._run.resume(value))
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """Ask the run to stop: its code sees CancelledError, and what it did is compensated."""
+        self._call(self._run.cancel(reason))
+
+    def query(self, name: str, type: Any = Any) -> Any:
+        """What the workflow has last published under a name."""
+        return self._call(self._run.query(name, type))
+
+    def update(self, name: str, value: Any = None, type: Any = Any, **options: Any) -> Any:
+        """Ask the run for something and wait for its answer; see `outlast.RunHandle.update`."""
+        return self._call(self._run.update(name, value, type, **options))
+
+
+class Enlisted:
+    """What `App.on` gives: the app inside a transaction of yours, as `outlast.App.on` does it."""
+
+    def __init__(self, call: Call, enlisted: AsyncEnlisted) -> None:
+        self._call = call
+        self._enlisted = enlisted
+
+    def start(self, workflow: Workflow[..., R], *args: Any, **options: Any) -> RunHandle[R]:
+        """Start a run with the transaction."""
+        run = self._call(self._enlisted.start(workflow, *args, **options))
+        return RunHandle(self._call, run)
+
+    def signal(
+        self, run_id: str, name: str, value: Any = None, *, dedup: str | None = None
+    ) -> None:
+        """Send a signal with the transaction."""
+        self._call(self._enlisted.signal(run_id, name, value, dedup=dedup))
+
+    def cancel(self, run_id: str, reason: str = "cancelled") -> None:
+        """Ask a run to stop, with the transaction."""
+        self._call(self._enlisted.cancel(run_id, reason))

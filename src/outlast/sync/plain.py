@@ -1,0 +1,116 @@
+"""What a plain workflow has of its own: steps that are called, not awaited, and questions that block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+
+from outlast import api
+from outlast.api import Step, Workflow
+from outlast.engine.bridge import current_bridge
+from outlast.engine.definition import StepDefinition
+from outlast.engine.operations.region import Stop
+from outlast.errors import WorkflowMisuse
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+
+class PlainStep(Protocol[P, R_co]):
+    """A step as a plain workflow, or a program without workflows, calls it."""
+
+    definition: StepDefinition
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Its result."""
+        ...
+
+    def compensate(self, function: Callable[[R_co], Any]) -> Any:
+        """Declare what undoes this step."""
+        ...
+
+
+class DeclareStep(Protocol):
+    """`step(…)` with options: what then takes the function."""
+
+    def __call__(self, function: Callable[P, R], /) -> PlainStep[P, R]:
+        """The step."""
+        ...
+
+
+@overload
+def step(function: Callable[P, R], /) -> PlainStep[P, R]: ...
+@overload
+def step(**options: Any) -> DeclareStep: ...
+def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Declare a step for plain workflows; see `outlast.step`."""
+    declare: Any = api.step
+    return declare(**options) if function is None else declare(function)
+
+
+def sleep(seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
+    """Sleep durably: the run leaves memory, and the process may end meanwhile."""
+    _plain("sleep")
+    cast("None", api.sleep(seconds, minutes=minutes, hours=hours, days=days))
+
+
+def sleep_until(moment: datetime) -> None:
+    """Sleep durably until a moment, which must have a time zone."""
+    _plain("sleep_until")
+    cast("None", api.sleep_until(moment))
+
+
+@overload
+def wait_for(signal: str, type: type[T], *, timeout: timedelta | float | None = None) -> T: ...
+@overload
+def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None = None) -> Any: ...
+def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None = None) -> Any:
+    """Wait for a signal by name; `SignalTimeout` when it does not come in time."""
+    _plain("wait_for")
+    return api.wait_for(signal, type, timeout=timeout)
+
+
+@overload
+def halt(data: Any, type: type[T]) -> T: ...
+@overload
+def halt(data: Any = None, type: Any = Any) -> Any: ...
+def halt(data: Any = None, type: Any = Any) -> Any:
+    """Wait for a person, showing `data`, until somebody resumes the run with a value."""
+    _plain("halt")
+    return api.halt(data, type)
+
+
+def child(workflow: Workflow[P, R], *args: Any, **options: Any) -> R:
+    """Run another workflow as a child and wait for its result."""
+    _plain("child")
+    return cast("R", api.child(workflow, *args, **options))
+
+
+def map(step: Step[[T], R] | PlainStep[[T], R], items: Iterable[T], **options: Any) -> list[R]:
+    """Call a step for each item, several at once; the results in the order of the items."""
+    _plain("map")
+    return cast("list[R]", api.map(cast("Step[[T], R]", step), items, **options))
+
+
+def scope(body: Callable[..., R], *args: Any, name: str | None = None, **kwargs: Any) -> R:
+    """Run part of a workflow so that, once it is finished, only its result is kept in replay."""
+    _plain("scope")
+    return cast("R", api.scope(cast("Any", body), *args, name=name, **kwargs))
+
+
+def loop(body: Callable[[T], T | Stop[R]], state: T, *, name: str | None = None) -> R:
+    """Call `body` with a state, again and again with the state it returns, until it returns
+    ``Stop(result)``. A replay begins at the last iteration."""
+    _plain("loop")
+    return cast("R", api.loop(cast("Any", body), state, name=name))
+
+
+def _plain(name: str) -> None:
+    if current_bridge() is None:
+        raise WorkflowMisuse(
+            f"outlast.sync.{name}() works in a plain `def` workflow: in an `async def` one use "
+            f"`await outlast.{name}(…)`"
+        )
