@@ -21,8 +21,9 @@ from outlast.model.commit import Commit, Committed, Creation, Outcome, Refusal
 from outlast.model.decision import parks
 from outlast.model.ids import root_of
 from outlast.model.run import TERMINAL, Run, Status
+from outlast.stores.redis.commits import pack_commit
 from outlast.stores.redis.keys import SHELVES, TASKS, Layout, activity_name, of_run, timer_name
-from outlast.stores.redis.packing import pack, pack_commit
+from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
 
 HISTORY = ("seq", "events", "event-ids")

@@ -15,7 +15,7 @@ from outlast.model.query import Order, Page, RunQuery, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
 from outlast.stores.redis.claims import frames_of
 from outlast.stores.redis.keys import framed, of_run, sortable
-from outlast.stores.redis.packing import tag
+from outlast.stores.redis.records import tag
 from outlast.stores.redis.session import Server
 from outlast.stores.redis.unpacking import to_run
 

@@ -1,4 +1,4 @@
-"""Commits as the scripts read them: msgpack maps whose payloads are bytes that nobody looks into.
+"""Values as the scripts read them: msgpack maps whose payloads are bytes that nobody looks into.
 
 Numbers that may have more than 53 bits, and all that are compared for equality, travel as text: Lua
 counts in doubles.
@@ -6,41 +6,32 @@ counts in doubles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from outlast.model.activity import Activity
 from outlast.model.claim import Claim
-from outlast.model.commit import Commit, Creation, Start
-from outlast.model.decision import parks
 from outlast.model.entry import Entry
 from outlast.model.event import Event
-from outlast.model.ids import root_of
 from outlast.model.inbox import Send
-from outlast.model.run import Attribute, Change, Run
 from outlast.model.task import DeadTask, Task
 from outlast.model.times import EPOCH, to_micros
-from outlast.stores.redis.keys import Layout, framed
+from outlast.stores.redis.keys import Layout
 
 Packed = dict[str, Any]
 _MICROSECOND = timedelta(microseconds=1)
 
 pack = msgspec.msgpack.Encoder().encode
-text = msgspec.json.Encoder().encode
 
 
 def blob(data: bytes) -> Raw:
     """Bytes in a message to a script. Redis's Lua has an older msgpack, without a type for bytes:
     they travel as a text that nobody decodes."""
     return Raw(b"\xdb" + len(data).to_bytes(4, "big") + data)
-
-
-def _cell(value: bytes | str) -> Raw | str:
-    return blob(value) if isinstance(value, bytes) else value
 
 
 def micros(moment: datetime) -> str:
@@ -53,6 +44,12 @@ def stamp(moment: datetime) -> str:
     return "" if moment == EPOCH else micros(moment)
 
 
+def due_score(moment: datetime) -> str:
+    """When a timer is due, in milliseconds, as the score of `timers:due`."""
+    whole, rest = divmod(to_micros(moment), 1000)
+    return f"{whole}.{rest:03d}" if rest else str(whole)
+
+
 def lease(seconds: float) -> int:
     """A duration in microseconds."""
     return timedelta(seconds=seconds) // _MICROSECOND
@@ -63,89 +60,7 @@ def payload(value: Raw | None) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-# -- the record -----------------------------------------------------------------------------------
-
-COLD: dict[str, Callable[[Any], bytes | str | None]] = {
-    "version": lambda value: text(value) if value != "" else None,
-    "definition": lambda value: value or None,
-    "wait_kind": lambda value: value,
-    "input": payload,
-    "ctx": lambda value: pack({k: bytes(v) for k, v in value.items()}) if value else None,
-    "current_step": lambda value: value,
-    "result": payload,
-    "error": lambda value: value,
-    "halt_data": payload,
-    "recover_to": lambda value: value,
-    "attributes": lambda value: text(value) if value else None,
-    "queue": lambda value: value if value != "default" else None,
-    "priority": lambda value: str(value) if value else None,
-}
-"""Fields of the record that no script looks into. A default is no field at all."""
-
-
-def tag(name: str, value: Attribute) -> bytes:
-    """An attribute as it is filed. True is not 1, and 1 is not 1.0."""
-    return framed(name) + text(value + 0.0 if type(value) is float else value)
-
-
-def pack_tags(attributes: dict[str, Attribute]) -> bytes:
-    """All attributes as they are filed."""
-    return pack([blob(tag(name, value)) for name, value in attributes.items()])
-
-
-def pack_run(run: Run) -> Packed:
-    """A record that begins a life."""
-    cold: list[Raw | str] = []
-    for name, encode in COLD.items():
-        value = encode(getattr(run, name))
-        if value is not None:
-            cold += (name, _cell(value))
-    packed: Packed = {
-        "id": run.id,
-        "uid": run.uid,
-        "workflow": run.workflow,
-        "status": run.status.value,
-        "set": cold,
-    }
-    if run.parent is not None:
-        packed["parent"] = run.parent
-    if run.runnable_at is not None:
-        packed["runnable"] = micros(run.runnable_at)
-    if run.created_at != EPOCH:
-        packed["created"] = micros(run.created_at)
-    if run.ended_at is not None and run.status.terminal:
-        packed["ended"] = micros(run.ended_at)
-    if run.attributes:
-        packed["tags"] = blob(pack_tags(run.attributes))
-    return packed
-
-
-def pack_change(change: Change) -> Packed:
-    """What alters a record."""
-    changed: list[Raw | str] = []
-    gone: list[str] = []
-    packed: Packed = {}
-    for name, found in change.values().items():
-        if name in COLD:
-            value = COLD[name](found)
-            if value is None:
-                gone.append(name)
-            else:
-                changed += (name, _cell(value))
-        elif name == "runnable_at":
-            packed["runnable"] = micros(found) if isinstance(found, datetime) else ""
-        else:
-            packed[name] = str(found)
-    if change.attributes is not UNSET:
-        packed["tags"] = blob(pack_tags(change.attributes))
-    if changed:
-        packed["set"] = changed
-    if gone:
-        packed["unset"] = gone
-    return packed
-
-
-# -- what a commit brings -------------------------------------------------------------------------
+# -- what a run owns, sends and asks for ----------------------------------------------------------
 
 
 def pack_events(events: Sequence[Event]) -> list[Raw | str]:
@@ -172,16 +87,10 @@ def pack_send(send: Send, layout: Layout, part: int) -> Packed:
     packed: Packed = {"run": send.run_id, "id": item.id, "bytes": blob(pack(body))}
     if send.uid is not None:
         packed["uid"] = send.uid
-    return _abroad("send", packed, item.id, to=layout.part_of(send.run_id), part=part)
+    return abroad("send", packed, item.id, to=layout.part_of(send.run_id), part=part)
 
 
-def pack_start(start: Start, layout: Layout, part: int) -> Packed:
-    """A child."""
-    packed: Packed = {"fresh": pack_run(start.run), "events": pack_events(start.events)}
-    return _abroad("start", packed, start.run.id, to=layout.part_of(start.run.id), part=part)
-
-
-def _abroad(kind: str, packed: Packed, id: str, *, to: int, part: int) -> Packed:
+def abroad(kind: str, packed: Packed, id: str, *, to: int, part: int) -> Packed:
     """As it is, if it is for this partition; else as an entry of the outbox."""
     if to == part:
         return packed
@@ -264,70 +173,3 @@ def pack_activity(activity: Activity) -> bytes:
             None if ended is None else to_micros(ended),
         )
     )
-
-
-def pack_commit(commit: Commit, layout: Layout, part: int) -> Packed:
-    """A commit. What it does not have is not there."""
-    packed: Packed = {"run": commit.run_id, "id": commit.id, "seen": str(commit.seen)}
-    for name in ("uid", "expected", "revision", "token"):
-        if (value := getattr(commit, name)) is not None:
-            packed[name] = str(value)
-    for name, is_set in (
-        ("force", commit.force),
-        ("reopens", commit.reopens),
-        ("carry", commit.carry_inbox),
-        ("release", commit.release),
-        ("parks", parks(commit.change)),
-    ):
-        if is_set:
-            packed[name] = True
-    if commit.create is not None:
-        packed["fresh"] = pack_run(commit.create)
-        packed["creation"] = commit.creation.value
-    elif commit.creation is Creation.REPLACE:
-        packed["creation"] = "replace"
-    if commit.hold is not None:
-        packed["hold"] = {"owner": commit.hold.owner, "lease": lease(commit.hold.ttl)}
-    if commit.change is not None:
-        packed["change"] = pack_change(commit.change)
-    if commit.events:
-        packed["events"] = pack_events(commit.events)
-    for name, encode in _LISTS.items():
-        if found := getattr(commit, name):
-            packed[name] = encode(found)
-    if commit.sends:
-        packed["sends"] = [pack_send(send, layout, part) for send in commit.sends]
-    if commit.starts:
-        packed["starts"] = [pack_start(start, layout, part) for start in commit.starts]
-    if commit.facts:
-        packed["root"] = root_of(commit.run_id)
-    if commit.snapshot is not None:
-        packed["snapshot"] = blob(commit.snapshot.pack())
-    return packed
-
-
-_LISTS: dict[str, Callable[[Any], list[Any]]] = {
-    "folds": lambda folds: [str(number) for number in folds],
-    "tasks": lambda tasks: [pack_task(task) for task in tasks],
-    "dead": lambda dead: [pack_dead(one) for one in dead],
-    "finishes": lambda claims: [pack_claim(claim) for claim in claims],
-    "drops": list,
-    "timers": lambda timers: [
-        {"id": one.id, "at": micros(one.fire_at), "due": due_score(one.fire_at)} for one in timers
-    ],
-    "fired": list,
-    "facts": lambda facts: [part for fact in facts for part in (fact.hash, blob(fact.data))],
-    "entries": lambda entries: [
-        part for one in entries for part in (stamp(one.timestamp), blob(pack_entry(one)))
-    ],
-    "activities": lambda states: [
-        {"id": one.id, "bytes": blob(pack_activity(one))} for one in states
-    ],
-}
-"""How the rarer parts of a commit are packed."""
-
-
-def due_score(moment: datetime) -> str:
-    """When a timer is due, in milliseconds, as the score of `timers:due`."""
-    whole, rest = divmod(to_micros(moment), 1000)
-    return f"{whole}.{rest:03d}" if rest else str(whole)

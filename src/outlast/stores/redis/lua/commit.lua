@@ -1,7 +1,7 @@
 -- Commits: decide for all, then write for all. The whole of `outlast.model.decision`, in its order.
 --
 -- KEYS     what the commits touch, see lib/*.lua
--- ARGV[2]  msgpack list of commits, as packing.py makes them
+-- ARGV[2]  msgpack list of commits, as commits.py makes them
 -- ARGV[3]  "1": one refusal refuses all
 -- Returns  {"want", keys}, or {"done", {outcome, …}, whether the outbox was used}, an outcome being
 --          {"ok", uid, sequence, revision, token, still_runnable, {fired}, {undelivered}}
