@@ -17,17 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from math import ceil
 
 import msgspec
 
-from outlast.errors import InvalidValue, StoreFault, TryAgain
+from outlast.errors import InvalidValue
 from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
 from outlast.model.task import DeadTask, Delivery, Task
-from outlast.model.times import to_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import (
@@ -38,26 +36,16 @@ from outlast.ports.queue import (
     check_taking,
 )
 from outlast.queues.sqs import dead as letters
-from outlast.queues.sqs.calls import Calls, Place
+from outlast.queues.sqs.calls import BATCH, Calls
 from outlast.queues.sqs.client import SqsClient
-from outlast.queues.sqs.held import Held, Holdings
-from outlast.queues.sqs.keeping import LONGEST_HIDING, Keeper
+from outlast.queues.sqs.held import Holdings
+from outlast.queues.sqs.keeping import Keeper
 from outlast.queues.sqs.mail import Mail
-from outlast.queues.sqs.message import (
-    Letter,
-    Message,
-    Newer,
-    NotOurs,
-    check_size,
-    letter_of,
-    read,
-    task_of,
-)
+from outlast.queues.sqs.message import check_size, letter_of
 from outlast.queues.sqs.places import Places
+from outlast.queues.sqs.taking import Taker
 
 LONGEST_POLL = 20
-AT_ONCE = 10
-"""Messages in one request, at most."""
 
 
 class SqsQueue(Queue):
@@ -101,6 +89,14 @@ class SqsQueue(Queue):
         self._holdings = Holdings()
         self._mail = Mail(self._calls, self._places, self.clock)
         self._keeper = Keeper(self._calls, self._mail, self._holdings, self.clock)
+        self._taker = Taker(
+            calls=self._calls,
+            places=self._places,
+            mail=self._mail,
+            keeper=self._keeper,
+            holdings=self._holdings,
+            clock=self.clock,
+        )
 
     async def open(self) -> None:
         self._calls.open()
@@ -145,8 +141,15 @@ class SqsQueue(Queue):
         check_taking(queues, owner, visibility, limit)
         taken: list[Delivery] = []
         for queue in queues:
-            while room := min(limit - len(taken), AT_ONCE):
-                found = await self._take(queue, owner, visibility, room, 0, timeout)
+            while room := min(limit - len(taken), BATCH):
+                found = await self._taker.take(
+                    queue,
+                    room,
+                    owner=owner,
+                    visibility=visibility,
+                    max_attempts=self.max_attempts,
+                    timeout=timeout,
+                )
                 taken += found
                 if not found:
                     break
@@ -169,7 +172,15 @@ class SqsQueue(Queue):
         while True:
             rings = self.notifier.rings
             poll = min(self._long_poll, int(max(deadline - self.clock.monotonic(), 0)))
-            found = await self._take(queue, owner, visibility, 1, poll, timeout)
+            found = await self._taker.take(
+                queue,
+                1,
+                owner=owner,
+                visibility=visibility,
+                max_attempts=self.max_attempts,
+                wait=poll,
+                timeout=timeout,
+            )
             left = deadline - self.clock.monotonic()
             if found or left <= 0:
                 return found[0] if found else None
@@ -273,79 +284,3 @@ class SqsQueue(Queue):
     ) -> int:
         place = await self._places.dead(queue, timeout=timeout)
         return await self._mail.remove_dead(place, queue, task_ids, first=None, timeout=timeout)
-
-    # -- taking -------------------------------------------------------------------------------
-
-    async def _take(
-        self,
-        queue: str,
-        owner: str,
-        visibility: float,
-        room: int,
-        wait: int,
-        timeout: float | None,
-    ) -> list[Delivery]:
-        """What one request gives, or the next one if all that it gave is none for us."""
-        lease = min(visibility, LONGEST_HIDING)
-        place = await self._places.of(queue, timeout=timeout)
-        while True:
-            since, now = self.clock.monotonic(), self.clock.now()
-            found = await self._calls.receive(
-                place, seconds=ceil(lease), wait=wait, count=room, timeout=timeout
-            )
-            if not found:
-                return []
-            if wait:  # it may have come late in the wait: the lease counts from now
-                since, now = self.clock.monotonic(), self.clock.now()
-            wait = 0  # what comes next is looked for, not waited for
-            taken, failure = [], None
-            for message in found:
-                try:
-                    opened = await self._opened(queue, place, message, timeout)
-                except (TryAgain, StoreFault) as error:
-                    failure = error  # it comes again, and the others are for somebody now
-                    continue
-                if opened is not None:
-                    letter, task = opened
-                    claim = Claim(
-                        owner=owner,
-                        token=self._holdings.next_token(to_micros(now)),
-                        claimed_at=now,
-                        expires_at=now + timedelta(seconds=lease),
-                        run_id=task.run_id,
-                        uid=task.uid,
-                        task_id=task.id,
-                        queue=queue,
-                    )
-                    held = Held(claim, message, letter, place, task.attempt, since, message.handle)
-                    self._holdings.add(held, now=since, longest=LONGEST_HIDING)
-                    taken.append(Delivery(task, claim))
-            if taken:
-                return taken
-            if failure is not None:
-                raise failure
-
-    async def _opened(
-        self, queue: str, place: Place, message: Message, timeout: float | None
-    ) -> tuple[Letter, Task] | None:
-        """What a message says, or None if it is not to be done now, or by nobody."""
-        try:
-            letter = read(message.body)
-            attempt = message.attempt(letter)
-            task = task_of(letter, queue=queue, attempt=attempt)
-        except NotOurs as why:
-            is_newer = isinstance(why, Newer)
-            if not is_newer or not await self._mail.pass_on(place, message, timeout=timeout):
-                await self._mail.put_away(
-                    queue, message, attempt=message.received, reason=str(why), timeout=timeout
-                )
-            return None
-        if await self._keeper.settle(place, message, letter, timeout=timeout):
-            return None
-        if attempt > self.max_attempts:
-            reason = f"no success in {attempt - 1} attempts"
-            await self._mail.put_away(
-                queue, message, attempt=attempt - 1, reason=reason, timeout=timeout
-            )
-            return None
-        return letter, task
