@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
-
 from outlast.contrib.sqlalchemy.binding import Binding, Transaction
-from outlast.contrib.sqlalchemy.sources import TransactionSource, joined, source_of
-from outlast.contrib.sqlalchemy.transactions import Turns, ring_after, settle
+from outlast.contrib.sqlalchemy.sources import TransactionSource, source_of
+from outlast.contrib.sqlalchemy.transactions import JoiningStore, settle
 from outlast.errors import ReadOnlyStore
 from outlast.model.projection import Projection
 from outlast.ports.clock import Clock
-from outlast.ports.store import Store
 from outlast.stores.postgres import PostgresStore
 from outlast.stores.postgres.borrowed import BorrowedStore
 from outlast.stores.postgres.projecting import install
 
 
-class SqlAlchemyPostgresStore(PostgresStore):
+class SqlAlchemyPostgresStore(JoiningStore[BorrowedStore], PostgresStore):
     """All that `PostgresStore` is, on the connections of an engine."""
 
     def __init__(
@@ -34,10 +29,8 @@ class SqlAlchemyPostgresStore(PostgresStore):
         super().__init__(
             source_of(binding), schema=schema, prefix=prefix, notify=notify, clock=clock
         )
-        self.binding = binding
+        self.bind(binding)
         self._projection = projection
-        self.plain_transactions = binding.loops is None
-        self._turns = Turns(binding)
 
     async def open(self) -> None:
         await super().open()
@@ -72,22 +65,8 @@ class SqlAlchemyPostgresStore(PostgresStore):
         sibling._session.shift, sibling.notifier = self._session.shift, self.notifier
         return sibling
 
-    async def close(self) -> None:
-        await super().close()
-        self._turns.end()
-
-    def on(self, connection: Transaction) -> BorrowedStore:
-        """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
-        and tasks are committed, or not, with your own data."""
-        transaction = joined(connection)
-        ring_after(transaction, self.notifier)
+    def _inside(self, transaction: Transaction) -> BorrowedStore:
         return _Borrowed(self, transaction)
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
-        await self.open()
-        async with self._turns.session() as session:
-            yield session, self.on(session)
 
 
 class _Borrowed(BorrowedStore):

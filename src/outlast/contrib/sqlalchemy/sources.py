@@ -12,9 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
-from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from outlast.contrib.sqlalchemy.binding import (
     AUTOCOMMIT,
@@ -23,6 +21,7 @@ from outlast.contrib.sqlalchemy.binding import (
     check_same_place,
     unwrapped,
 )
+from outlast.contrib.sqlalchemy.transactions import connection_of
 from outlast.errors import InvalidValue
 from outlast.stores.postgres.faults import translate
 from outlast.stores.postgres.sources import Link, Source
@@ -146,33 +145,6 @@ class TransactionSource(Source):
         if driver.autocommit:
             raise InvalidValue(AUTOCOMMIT)
         yield driver
-
-
-def connection_of(transaction: Any) -> Connection:
-    """The connection of a session, whose transaction has begun with this."""
-    if isinstance(transaction, Connection):
-        if not transaction.in_transaction():
-            transaction.begin()
-        return transaction
-    found: Connection = transaction.connection()
-    return found
-
-
-def joined(transaction: Any) -> Any:
-    """The session or connection whose transaction is joined; what has none is refused. Of a scope, the
-    session of the caller's: it is used in another thread, which has a session of its own there."""
-    if isinstance(transaction, (scoped_session, async_scoped_session)):
-        transaction = transaction()
-    if isinstance(transaction, (Session, AsyncSession)):
-        return transaction
-    if isinstance(transaction, (Connection, AsyncConnection)):
-        if transaction.closed:
-            raise InvalidValue("this connection is closed: use it while its transaction is open")
-        return transaction
-    raise InvalidValue(
-        f"{type(transaction).__name__} has no transaction: pass a Session, an AsyncSession, or a "
-        "connection of the engine"
-    )
 
 
 async def _living(connection: AsyncConnection) -> Any:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import weakref
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection as SqlConnection
@@ -28,12 +27,10 @@ from outlast.contrib.sqlalchemy.binding import (
     check_same_place,
     unwrapped,
 )
-from outlast.contrib.sqlalchemy.sources import connection_of, joined
-from outlast.contrib.sqlalchemy.transactions import Turns, ring_after, settle
+from outlast.contrib.sqlalchemy.transactions import JoiningStore, connection_of, settle
 from outlast.errors import InvalidValue
 from outlast.model.projection import Projection
 from outlast.ports.clock import Clock
-from outlast.ports.store import Store
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.borrowed import Borrow, BorrowedStore
 from outlast.stores.sqlite.connection import Connection, connect
@@ -46,7 +43,7 @@ from outlast.stores.sqlite.projecting import install
 T = TypeVar("T")
 
 
-class SqlAlchemySqliteStore(SqliteStore):
+class SqlAlchemySqliteStore(JoiningStore[BorrowedStore], SqliteStore):
     """All that `SqliteStore` is, beside the tables of an application."""
 
     def __init__(
@@ -71,10 +68,8 @@ class SqlAlchemySqliteStore(SqliteStore):
             clock=clock,
             connect=connect if binding.loops is not None else _opened_by(binding),
         )
-        self.binding = binding
+        self.bind(binding)
         self._projection = projection
-        self.plain_transactions = binding.loops is None
-        self._turns = Turns(binding)
 
     async def open(self) -> None:
         engine = self.binding.engine
@@ -92,22 +87,8 @@ class SqlAlchemySqliteStore(SqliteStore):
                 await self.close()
                 raise
 
-    async def close(self) -> None:
-        await super().close()
-        self._turns.end()
-
-    def on(self, connection: Transaction) -> BorrowedStore:  # type: ignore[override]
-        """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
-        and tasks are committed, or not, with your own data."""
-        transaction = joined(connection)
-        ring_after(transaction, self.notifier)
+    def _inside(self, transaction: Transaction) -> BorrowedStore:
         return _Borrowed(self, transaction)
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
-        await self.open()
-        async with self._turns.session() as session:
-            yield session, self.on(session)
 
 
 class _Borrowed(BorrowedStore):

@@ -1,4 +1,4 @@
-"""A session of the user's from BEGIN to COMMIT, in a loop or in threads."""
+"""A session of the user's from BEGIN to COMMIT, in a loop or in threads, and the store inside it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,52 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from sqlalchemy import event
-from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, event
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
 
-from outlast.contrib.sqlalchemy.binding import Binding
+from outlast.contrib.sqlalchemy.binding import Binding, Transaction
 from outlast.errors import InvalidValue
 from outlast.ports.notifier import Notifier
+from outlast.ports.store import Store
+
+S = TypeVar("S", bound=Store)
+
+
+class JoiningStore(Store, Generic[S]):
+    """Before a store that does the work: what lets it join transactions on an engine. Inside of one it
+    is an `S`."""
+
+    binding: Binding
+    _turns: Turns
+
+    def bind(self, binding: Binding) -> None:
+        """Take transactions from there."""
+        self.binding = binding
+        self.plain_transactions = binding.loops is None
+        self._turns = Turns(binding)
+
+    async def close(self) -> None:
+        await super().close()
+        self._turns.end()
+
+    def on(self, connection: Any) -> S:
+        """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
+        and tasks are committed, or not, with your own data."""
+        transaction = joined(connection)
+        ring_after(transaction, self.notifier)
+        return self._inside(transaction)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
+        await self.open()
+        async with self._turns.session() as session:
+            yield session, self.on(session)
+
+    def _inside(self, transaction: Transaction) -> S:
+        raise NotImplementedError
 
 
 class Turns:
@@ -71,6 +108,33 @@ def _end(session: Session, keep: bool) -> None:
             session.commit()
     finally:
         session.close()  # and with it what was not committed
+
+
+def joined(transaction: Any) -> Any:
+    """The session or connection whose transaction is joined; what has none is refused. Of a scope, the
+    session of the caller's: it is used in another thread, which has a session of its own there."""
+    if isinstance(transaction, (scoped_session, async_scoped_session)):
+        transaction = transaction()
+    if isinstance(transaction, (Session, AsyncSession)):
+        return transaction
+    if isinstance(transaction, (Connection, AsyncConnection)):
+        if transaction.closed:
+            raise InvalidValue("this connection is closed: use it while its transaction is open")
+        return transaction
+    raise InvalidValue(
+        f"{type(transaction).__name__} has no transaction: pass a Session, an AsyncSession, or a "
+        "connection of the engine"
+    )
+
+
+def connection_of(transaction: Any) -> Connection:
+    """The connection of a session, whose transaction has begun with this."""
+    if isinstance(transaction, Connection):
+        if not transaction.in_transaction():
+            transaction.begin()
+        return transaction
+    found: Connection = transaction.connection()
+    return found
 
 
 def ring_after(transaction: Any, notifier: Notifier) -> None:
