@@ -13,8 +13,9 @@ import pytest
 from outlast.errors import StoreClosed
 from outlast.model import Page, Run, RunQuery
 from outlast.ports import Capability
+from outlast.testing import conformance
 from outlast.testing.conformance import PARTS, StoreConformance
-from outlast.testing.conformance.contract import needs_of
+from outlast.testing.conformance.contract import StoreContract, needs_of
 from outlast.testing.conformance.undeclared import CALLS, check_unsupported
 from tests.conformance.minimal_store import MinimalStore
 
@@ -32,7 +33,8 @@ ALL = [(part, name, test) for part in PARTS for name, test in own_tests(part).it
 @pytest.mark.proves("C-19")
 def test_all_parts_together_are_the_whole_kit() -> None:
     """`StoreConformance` has every part, and no test hides another of the same name."""
-    assert set(PARTS) < set(StoreConformance.__mro__)
+    shipped = {getattr(conformance, name) for name in conformance.__all__} - {PARTS}
+    assert shipped - set(PARTS) == {StoreConformance, StoreContract}
     twice = [name for name, count in Counter(name for _, name, _ in ALL).items() if count > 1]
     assert twice == []
 

@@ -34,6 +34,7 @@ and with ``@pytest.mark.proves`` which contracts of `docs/reference/seeds.md` th
 from __future__ import annotations
 
 import pkgutil
+from typing import cast
 
 import pytest
 
@@ -81,51 +82,6 @@ from outlast.testing.conformance.tasks import Tasks
 from outlast.testing.conformance.threads import Threads
 from outlast.testing.conformance.timers import Timers
 
-PARTS: tuple[type[StoreContract], ...] = (
-    Declarations,
-    Lifecycle,
-    Commits,
-    Decisions,
-    Batches,
-    AtomicBatches,
-    Histories,
-    EventTypes,
-    Records,
-    Endings,
-    Fidelity,
-    Ids,
-    BadInput,
-    Claims,
-    Leases,
-    Fencing,
-    Runnable,
-    WakeUps,
-    Inboxes,
-    Sends,
-    Tasks,
-    TaskResults,
-    Timers,
-    Children,
-    Finding,
-    Questions,
-    Counts,
-    Workers,
-    Entries,
-    Activities,
-    Snapshots,
-    Facts,
-    Keys,
-    Deletion,
-    Replacement,
-    Retention,
-    Moves,
-    Concurrency,
-    Races,
-    Threads,
-    Durable,
-)
-"""All parts, from the core to what is optional."""
-
 
 class StoreConformance(
     Declarations,
@@ -170,7 +126,11 @@ class StoreConformance(
     Threads,
     Durable,
 ):
-    """Everything that the store port promises."""
+    """Everything that the store port promises, from the core to what is optional."""
+
+
+PARTS = cast("tuple[type[StoreContract], ...]", StoreConformance.__bases__)
+"""All parts, in that order."""
 
 
 __all__ = [
