@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from outlast.ports.core import StoreCore
 from outlast.ports.queue import Queue
 from outlast.ports.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
+Inner = TypeVar("Inner", Store, Queue)
 T = TypeVar("T")
 
 
@@ -34,17 +35,8 @@ def _through(primitive: F) -> F:
     return cast("F", passed_on)
 
 
-class WrappedStore(Store):
-    """A store that passes everything on to `inner`. It is opened and closed with it."""
-
-    def __init__(self, inner: Store) -> None:
-        super().__init__(clock=inner.clock)
-        self.inner = inner
-        self.notifier = inner.notifier
-        self.durability = inner.durability
-        self.capabilities = inner.capabilities  # type: ignore[misc]
-        self.plain_transactions = inner.plain_transactions
-        self.batches_at_once = inner.batches_at_once
+class _Wrapped(Generic[Inner]):
+    inner: Inner
 
     async def around(
         self,
@@ -61,6 +53,19 @@ class WrappedStore(Store):
 
     async def close(self) -> None:
         await self.inner.close()
+
+
+class WrappedStore(_Wrapped[Store], Store):
+    """A store that passes everything on to `inner`. It is opened and closed with it."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(clock=inner.clock)
+        self.inner = inner
+        self.notifier = inner.notifier
+        self.durability = inner.durability
+        self.capabilities = inner.capabilities  # type: ignore[misc]
+        self.plain_transactions = inner.plain_transactions
+        self.batches_at_once = inner.batches_at_once
 
     def queue(self) -> Queue:
         return self.inner.queue()
@@ -105,7 +110,7 @@ class WrappedStore(Store):
     skip_tokens = _through(StoreCore.skip_tokens)
 
 
-class WrappedQueue(Queue):
+class WrappedQueue(_Wrapped[Queue], Queue):
     """A queue that passes everything on to `inner`. It is opened and closed with it."""
 
     def __init__(self, inner: Queue) -> None:
@@ -118,22 +123,6 @@ class WrappedQueue(Queue):
         super().__setattr__(name, value)
         if name == "max_attempts" and "inner" in self.__dict__:
             self.inner.max_attempts = value
-
-    async def around(
-        self,
-        name: str,
-        call: Callable[[], Awaitable[T]],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> T:
-        """What to do with one call of the primitive `name`. Here: just do it."""
-        return await call()
-
-    async def open(self) -> None:
-        await self.inner.open()
-
-    async def close(self) -> None:
-        await self.inner.close()
 
     enqueue = _through(Queue.enqueue)
     take_many = _through(Queue.take_many)
