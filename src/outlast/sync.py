@@ -48,6 +48,7 @@ from outlast.model.run import Run, Status
 from outlast.ports.store import Store
 from outlast.schedules import Schedule
 from outlast.schedules.plain import PlainSchedules
+from outlast.worker.loops import new_loop
 
 __all__ = [
     "App",
@@ -202,7 +203,7 @@ class App:
         """Open the store and go on with what is unfinished."""
         if self._loop is not None:
             return
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="outlast", daemon=True)
         self._thread.start()
         try:
