@@ -9,7 +9,7 @@ import asyncpg
 from msgspec import Raw
 
 from bench._appends import an_event
-from bench._arena import made_ready
+from bench.peers._clock import made_ready
 from outlast.model import new_id
 
 TABLE = """

@@ -10,7 +10,7 @@ import uuid
 from redis.asyncio import Redis
 
 from bench._appends import some_events
-from bench._arena import made_ready
+from bench.peers._clock import made_ready
 from outlast.stores.redis.packing import pack, pack_events
 
 APPEND = """

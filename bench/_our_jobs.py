@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 import outlast
-from bench._arena import made_ready
+from bench.peers._clock import made_ready
 from outlast.model import Delivery, Task
 from outlast.ports import Queue, Store
 

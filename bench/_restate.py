@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -53,6 +54,7 @@ def restate(folder: Path, ledger: Path | None = None) -> Iterator[tuple[Restate,
     finally:
         for process in reversed(processes):
             process.kill()  # nothing is kept, and their own way of ending takes its time
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def start_handler(folder: Path, port: int, ledger: Path | None = None) -> Process:

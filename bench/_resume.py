@@ -7,9 +7,10 @@ import time
 from functools import partial
 
 import outlast
-from bench._arena import Arena, made_ready, seconds
+from bench._arena import Arena, seconds
 from bench._stores import settings_of
 from bench._table import Aim, Contest, Entry
+from bench.peers._clock import made_ready
 from outlast.codecs import JsonCodec
 from outlast.engine.digest import Digest, load_digest, read_snapshot
 from outlast.engine.execution import Execution

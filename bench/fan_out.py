@@ -25,6 +25,8 @@ ENOUGH = 300.0
 LESS = 50
 """Of a peer: an item of its own takes as long as many of ours."""
 
+PACKAGES = ("dbos",)
+
 
 def main(argv: list[str]) -> int:
     """Measure."""
@@ -32,7 +34,9 @@ def main(argv: list[str]) -> int:
         "items": Size(10_000, 10_000, "items on every store"),
         "most": Size(100_000, 100_000, "items on SQLite"),
     }
-    return compete(__name__, argv, {"items": items, "most": most}, rounds=2, sizes=sizes)
+    return compete(
+        __name__, argv, {"items": items, "most": most}, rounds=2, sizes=sizes, peers=PACKAGES
+    )
 
 
 def items(arena: Arena) -> list[Contest]:

@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from bench._arena import Arena, Size, compete, made_ready
+from bench._arena import Arena, Size, compete
 from bench._stores import settings_of, store_at
 from bench._table import Aim, Contest, Entry
+from bench.peers._clock import made_ready
 from outlast.model.flow import Flow, Rate
 from outlast.model.task import Task
 from outlast.ports import Store

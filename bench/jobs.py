@@ -19,7 +19,6 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from bench._arena import Arena, Size, compete
 from bench._bare_jobs import AT_ONCE, bare_jobs
@@ -56,13 +55,15 @@ SETTINGS = {
     "PostgreSQL": "fsync=on, synchronous_commit=on",
 }
 
+PACKAGES = ("celery", "dramatiq", "huey", "procrastinate")
+
 
 def main(argv: list[str]) -> int:
     """Measure."""
     names = {"redis": "Redis", "sqlite": "SQLite", "postgres": "PostgreSQL"}
     parts = {part: partial(jobs, store=store) for part, store in names.items()}
     sizes = {"jobs": Size(10_000, 10_000, "jobs to add and do")}
-    return compete(__name__, argv, parts, rounds=2, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=2, sizes=sizes, peers=PACKAGES)
 
 
 def jobs(arena: Arena, store: str) -> list[Contest]:
@@ -75,8 +76,8 @@ def jobs(arena: Arena, store: str) -> list[Contest]:
     if store == "PostgreSQL":
         contestants["bare SKIP LOCKED"] = lambda: asyncio.run(bare_jobs(arena.place(store), count))
         settings["bare SKIP LOCKED"] = SETTINGS[store]
-    for number, peer in enumerate(PEERS[store] if not arena.alone else ()):
-        contestants[peer.package] = partial(_theirs, arena, store, peer, number)
+    for peer in PEERS[store] if not arena.alone else ():
+        contestants[peer.package] = partial(_theirs, arena, store, peer)
         settings[peer.package] = peer.settings
     found, left_out = arena.alternate(contestants)
     contests = []
@@ -102,12 +103,8 @@ def _ours(arena: Arena, store: str, way: str) -> Jobs:
     return asyncio.run(WAYS[way](store_at(place), arena.size("jobs")))
 
 
-def _theirs(arena: Arena, store: str, peer: Peer, number: int) -> Jobs:
-    match store:
-        case "Redis":  # a database of its own in the server
-            place = urlsplit(arena.redis())._replace(path=f"/{number + 1}").geturl()
-        case _:
-            place = arena.place(store).removeprefix("sqlite:///")
+def _theirs(arena: Arena, store: str, peer: Peer) -> Jobs:
+    place = arena.place(store).removeprefix("sqlite:///").partition("#")[0]
     args = [place, str(arena.size("jobs"))]
     if peer.program == "jobs":
         args = [peer.package, *args]

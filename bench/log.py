@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from bench._appends import an_event, append, script
-from bench._arena import Arena, Size, compete, made_ready, seconds
+from bench._arena import Arena, Size, compete, seconds
 from bench._bare_postgres import bare_inserts
 from bench._bare_redis import bare_scripts
 from bench._bare_sqlite import bare_loop
@@ -36,6 +36,7 @@ from bench._peers import theirs, told
 from bench._resume import measure_resume
 from bench._stores import STORES, settings_of, store_at
 from bench._table import Aim, Contest, Entry
+from bench.peers._clock import made_ready
 from outlast.model.times import EPOCH
 
 CALLERS = 100
@@ -63,6 +64,9 @@ class Case(NamedTuple):
         return self.callers * self.each * self.size
 
 
+PACKAGES = ("eventsourcing",)
+
+
 def main(argv: list[str]) -> int:
     """Measure."""
     parts = {"append": appends, "read": reads, "resume": measure_resume, "limits": limits}
@@ -71,7 +75,7 @@ def main(argv: list[str]) -> int:
         "long": Size(100_000, 100_000, "events of the longest loop"),
         "row": Size(10_000, 100_000, "events of the longest run of steps in a row"),
     }
-    return compete(__name__, argv, parts, rounds=2, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=2, sizes=sizes, peers=PACKAGES)
 
 
 # -- appending ------------------------------------------------------------------------------------

@@ -50,13 +50,16 @@ class Crash(NamedTuple):
     without_reason: int
 
 
+PACKAGES = ("dbos", "restate", "absurd")
+
+
 def main(argv: list[str]) -> int:
     """Measure."""
     sizes = {
         "workflows": Size(500, 500, "workflows in flight"),
         "lease": Size(5, 5, "seconds that a claim lasts"),
     }
-    return compete(__name__, argv, {"crash": crashes}, rounds=2, sizes=sizes)
+    return compete(__name__, argv, {"crash": crashes}, rounds=2, sizes=sizes, peers=PACKAGES)
 
 
 def crashes(arena: Arena) -> list[Contest]:

@@ -71,6 +71,9 @@ class Round(NamedTuple):
     transactions: float = 0.0
 
 
+PACKAGES = ("dbos", "restate", "absurd", "langgraph", "sayiir")
+
+
 def main(argv: list[str]) -> int:
     """Measure."""
     sizes = {
@@ -78,7 +81,14 @@ def main(argv: list[str]) -> int:
         "batches": Size(10, 10, "times that many, of ours in a round"),
         "one_by_one": Size(30, 100, "workflows one at a time"),
     }
-    return compete(__name__, argv, {"race": race, "processes": processes}, rounds=3, sizes=sizes)
+    return compete(
+        __name__,
+        argv,
+        {"race": race, "processes": processes},
+        rounds=3,
+        sizes=sizes,
+        peers=PACKAGES,
+    )
 
 
 def race(arena: Arena) -> list[Contest]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from bench import _machine
 from bench._arena import Arena, Size, compete, parse
 from bench._peers import PeerMissing, told
 from bench._table import Contest, Entry
@@ -30,6 +32,12 @@ def two(_: Arena) -> list[Contest]:
 
 
 PARTS = {"two": two, "one": one}
+
+
+@pytest.fixture(autouse=True)
+def a_short_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How busy the machine is does not matter here."""
+    monkeypatch.setattr(_machine, "LOOK", 0.01)
 
 
 def test_a_size_is_what_was_asked_for_or_the_full_one_or_the_usual_one() -> None:
@@ -135,7 +143,8 @@ def test_a_module_is_ended_with_the_one_that_called_it(tmp_path: Path) -> None:
 
 
 def test_rounds_alternate_and_who_is_missing_is_left_out_by_name() -> None:
-    """One after the other in each round; a peer that fails is not asked again, the others are."""
+    """One after the other in each round, which begins with another one; a peer that fails is not asked
+    again, the others are."""
     order: list[str] = []
 
     def noted(who: str, value: float) -> float:
@@ -166,7 +175,31 @@ def test_rounds_alternate_and_who_is_missing_is_left_out_by_name() -> None:
         return []
 
     assert compete(__name__, ["--rounds", "2"], {"one": contests}, rounds=3) == 0
-    assert order == ["outlast", "peer", "other", "outlast", "other"]
+    assert order == ["outlast", "peer", "other", "other", "outlast"]
+
+
+def test_what_a_contestant_has_left_is_removed_before_the_next() -> None:
+    """Its file and all that stands beside it; what was there before the contest stays."""
+
+    def contests(arena: Arena) -> list[Contest]:
+        def leave() -> list[str]:
+            file = Path(arena.place("SQLite").removeprefix("sqlite:///"))
+            for name in (file, file.with_suffix(".db-wal"), file.with_suffix(".wal")):
+                name.touch()
+            return sorted(one.name for one in arena.folder.iterdir())
+
+        before = leave()
+        found, _ = arena.alternate({"outlast": leave, "other": leave})
+        assert [len(one) for rounds in found.values() for one in rounds] == [6] * 4
+        assert sorted(one.name for one in arena.folder.iterdir()) == before
+        return []
+
+    assert compete(__name__, ["--rounds", "2"], {"one": contests}, rounds=1) == 0
+
+
+def test_the_load_is_what_the_cores_do_now() -> None:
+    """A part of all of them, between nothing and all."""
+    assert re.fullmatch(r"(100|\d?\d) % of \d+ cores|[\d.]+ on \d+ cores", _machine.load())
 
 
 def test_ours_may_not_be_missing() -> None:
