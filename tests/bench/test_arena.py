@@ -14,6 +14,7 @@ import pytest
 from bench import _machine
 from bench._arena import Arena, Size, compete, parse
 from bench._peers import PeerMissing, told
+from bench._results import OLD
 from bench._table import Contest, Entry
 from tools.modules import modules_in, results_of
 
@@ -97,6 +98,17 @@ def test_a_part_that_is_measured_again_replaces_what_it_had_and_nothing_else(
         ("two", 1),
         ("one", 1),
     ]
+
+
+def test_a_part_that_fails_when_it_is_measured_again_keeps_its_figures(tmp_path: Path) -> None:
+    """A bad moment does not cost what was found in a good one, and is told next to it."""
+    target = tmp_path / "found.json"
+    compete(__name__, ["--json", str(target)], {"one": one}, rounds=1)
+    assert compete(__name__, ["--json", str(target)], {"one": two}, rounds=1) == 1
+    found = json.loads(target.read_text(encoding="utf-8"))["test_arena"]["one"]
+    assert [contest["name"] for contest in found["contests"]] == ["one"]
+    assert found["failed"] == f"ValueError: no luck ({OLD})"
+    assert [file.name for file in tmp_path.iterdir()] == ["found.json"]
 
 
 def test_what_was_measured_before_an_interruption_is_kept(tmp_path: Path) -> None:
