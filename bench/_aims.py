@@ -82,8 +82,9 @@ AIMS = [
         for store in STORES
     ),
     *(
-        Wanted(f"jobs, 3 × the best queue on {store}", "jobs", rf".* jobs added and done, as tasks, {store}", 3, ENTRY)
-        for store in ("SQLite", "PostgreSQL", "Redis")
+        Wanted(f"jobs as {way}, 3 × the best queue on {store}", "jobs", rf".* jobs added and done, as {way}, {store}", 3, ENTRY)
+        for way in ("tasks", "runs")
+        for store in STORES
     ),
     Wanted("recovery within 2 s where the store tells who is gone", "recovery", r".* kill -9, PostgreSQL: until all are done", 2),
     Wanted("recovery within the lease and 2 s elsewhere", "recovery", r".* kill -9, (SQLite|Redis): until all are done after the lease", 2),

@@ -5,12 +5,14 @@ sqlite     huey, on a file each
 postgres   procrastinate, and a bare loop of SELECT … FOR UPDATE SKIP LOCKED, on one server with its
            durability as it comes
 
-Ours are done in two ways. As *tasks* they are in a queue, as theirs are: taken under a lease, a function
-called for each with what it carries, acknowledged when that has returned. As *runs* each is a durable workflow of one step, with a history, and more
-than the others promise. The clock runs from the first job that is added to the last that is done, in
-one process.
+Each adds and does them in the way that is fastest for it. Ours are done in three ways. As *tasks* they
+are in a queue, as theirs are: added a hundred at a time, taken under a lease, a function called for each
+with what it carries, acknowledged when that has returned. As *tasks one by one* eight callers add them,
+one at a time, as the peers on Redis do. As *runs* each is a durable workflow of one step, with a history,
+and more than the others promise. The clock runs from the first job that is added to the last that is
+done, in one process.
 
-    ./dev bench jobs [--rounds 2] [--only redis] [--jobs 10000] [--alone] [--json FILE] [--plot FOLDER]
+    ./dev bench jobs [--rounds 3] [--only redis] [--jobs 10000] [--alone] [--json FILE] [--plot FOLDER]
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import NamedTuple
 
 from bench._arena import Arena, Size, compete
 from bench._bare_jobs import AT_ONCE, bare_jobs
-from bench._our_jobs import Jobs, as_runs, as_tasks
+from bench._our_jobs import Jobs, as_runs, as_tasks, one_by_one
 from bench._peers import theirs, told
 from bench._stores import store_at
 from bench._table import Aim, Contest, Entry
@@ -33,7 +35,10 @@ WHAT: dict[str, Callable[[Jobs], float]] = {
     "done": lambda jobs: jobs.work,
     "added": lambda jobs: jobs.enqueue,
 }
-WAYS = {"tasks": as_tasks, "runs": as_runs}
+WAYS = {"tasks": as_tasks, "tasks one by one": one_by_one, "runs": as_runs}
+
+AIMED_AT = ("tasks", "runs")
+"""One by one is shown, for what taking them together gains."""
 
 
 class Peer(NamedTuple):
@@ -63,7 +68,7 @@ def main(argv: list[str]) -> int:
     names = {"redis": "Redis", "sqlite": "SQLite", "postgres": "PostgreSQL"}
     parts = {part: partial(jobs, store=store) for part, store in names.items()}
     sizes = {"jobs": Size(10_000, 10_000, "jobs to add and do")}
-    return compete(__name__, argv, parts, rounds=2, sizes=sizes, peers=PACKAGES)
+    return compete(__name__, argv, parts, rounds=3, sizes=sizes, peers=PACKAGES)
 
 
 def jobs(arena: Arena, store: str) -> list[Contest]:
@@ -92,7 +97,8 @@ def jobs(arena: Arena, store: str) -> list[Contest]:
             peers = [
                 entry.who for entry in entries if entry.who in {p.package for p in PEERS[store]}
             ]
-            aims = [Aim(AIM, who) for who in peers if what == "added and done"]
+            is_aimed_at = what == "added and done" and way in AIMED_AT
+            aims = [Aim(AIM, who) for who in peers if is_aimed_at]
             name = f"{count:,} jobs {what}, as {way}, {store}"
             contests.append(Contest(name, "jobs/s", entries, aims=aims, left_out=left_out))
     return contests

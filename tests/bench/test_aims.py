@@ -107,6 +107,7 @@ ten steps, one at a time, p50, STORE
 append, 1 event a commit, 100 callers, STORE
 append, 100 events a commit, STORE
 10,000 jobs added and done, as tasks, STORE
+10,000 jobs added and done, as runs, STORE
 500 workflows, kill -9, STORE: until all are done
 500 workflows, kill -9, STORE: until all are done after the lease
 500 workflows, kill -9, STORE: begun again though not running
