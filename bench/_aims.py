@@ -27,6 +27,8 @@ class Wanted(NamedTuple):
     contest: str
     bound: float
     than: str = ""
+    also: str = ""
+    """Others whose ratio is shown, and does not count."""
 
 
 class Found(NamedTuple):
@@ -51,6 +53,9 @@ def _grouped(store: str) -> str:
     return rf"append, (1 event a commit, \d+ callers|100 events a commit), {store}"
 
 
+AS_IT_COMES = r"DBOS, (SQLite|PostgreSQL)$"
+"""DBOS with the settings of its documentation."""
+
 STORES = ("SQLite", "PostgreSQL", "Redis")
 TIMES_DBOS = {"SQLite": 100, "PostgreSQL": 60, "Redis": 60}
 TIMES_RESTATE = {"SQLite": 10, "PostgreSQL": 6, "Redis": 6}
@@ -58,7 +63,7 @@ SOONER = {"SQLite": 8, "PostgreSQL": 5}
 
 AIMS = [
     *(
-        Wanted(f"the bar: 50 × DBOS' steps a second, {store}", "steps", _many(store), 50, "DBOS")
+        Wanted(f"the bar: 50 × DBOS' steps a second, {store}", "steps", _many(store), 50, "DBOS", AS_IT_COMES)
         for store in STORES
     ),
     *(
@@ -119,8 +124,9 @@ def rows(results: dict[str, Any]) -> Iterator[str]:
             yield f"| {wanted.aim} | | not measured | `./dev bench {wanted.workload}` |"
         else:
             outcome = "reached" if one.is_reached else "**missed**"
-            why = "" if one.is_reached else "".join(f"; {hint}" for hint in hints(wanted, results))
-            yield f"| {wanted.aim} | {one.figure} | {outcome} | {one.reason}{why} |"
+            more = [*shown(wanted, results), *(() if one.is_reached else hints(wanted, results))]
+            reason = "; ".join([one.reason, *more])
+            yield f"| {wanted.aim} | {one.figure} | {outcome} | {reason} |"
 
 
 def judge(wanted: Wanted, results: dict[str, Any]) -> Found | None:
@@ -130,6 +136,16 @@ def judge(wanted: Wanted, results: dict[str, Any]) -> Found | None:
         if re.fullmatch(wanted.contest, contest["name"]) and contest["entries"]:
             found += _compared(wanted, contest) if wanted.than else [_own(wanted, contest)]
     return min(found, key=lambda one: one.distance, default=None)
+
+
+def shown(wanted: Wanted, results: dict[str, Any]) -> Iterator[str]:
+    """Ratios that do not count: of a peer as it comes."""
+    if wanted.also:
+        for contest in contests_of(results, wanted.workload):
+            if re.fullmatch(wanted.contest, contest["name"]):
+                for entry in contest["entries"][1:]:
+                    if re.match(wanted.also, entry["who"]):
+                        yield f"{_number(entry['ratio'])} × {entry['who']} as it comes"
 
 
 def _own(wanted: Wanted, contest: Contest) -> Found:
