@@ -4,7 +4,7 @@ The same tasks are taken and acked in batches, on the same store, alternately: w
 limit for the queue; with 1,000 keys that take turns; with 1,000 keys that have limits as well. What
 is measured is taking alone. All of them hand out the same number of tasks.
 
-    ./dev bench flow [--rounds 2] [--tasks 3000] [--batch 50] [--only sqlite] [--json FILE]
+    ./dev bench flow [--rounds 3] [--tasks 3000] [--batch 50] [--only sqlite] [--json FILE]
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
         "tasks": Size(3_000, 5_000, "tasks to take"),
         "batch": Size(50, 50, "tasks that are taken at once"),
     }
-    return compete(__name__, argv, parts, rounds=2, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=3, sizes=sizes)
 
 
 def takes(arena: Arena, name: str) -> list[Contest]:

@@ -11,7 +11,7 @@ peers      a step that returns much and a step late in a run, next to DBOS. Nobo
 Entries are compared with the first, the smallest: a figure that does not grow stays at × 1. Sizes go up
 in steps of ten to a bound that keeps this short; `--full` goes to the end.
 
-    ./dev bench growth [--rounds 2] [--only runs] [--most 1000000] [--backlog 100000] [--full]
+    ./dev bench growth [--rounds 3] [--only runs] [--most 1000000] [--backlog 100000] [--full]
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main(argv: list[str]) -> int:
         "bytes": Size(10_000_000, 10_000_000, "bytes that a step returns"),
         "backlog": Size(100_000, 1_000_000, "tasks that wait"),
     }
-    return compete(__name__, argv, parts, rounds=2, sizes=sizes, peers=PACKAGES)
+    return compete(__name__, argv, parts, rounds=3, sizes=sizes, peers=PACKAGES)
 
 
 def tens(least: int, most: int) -> list[int]:

@@ -4,8 +4,8 @@ append     10,000 events: 1 and 100 a commit by one caller, and 1 a commit by 10
            share transactions; next to bare loops that write the same rows on the same store, unchecked and
            fenced (bench/_bare_*.py), and to eventsourcing's recorder
 read       whole histories, next to msgspec decoding the same events, and to eventsourcing
-resume     reading and replaying a run of 10, 1,000, 10,000 and 100,000 events, of steps in a row and of
-           iterations of a loop; replay alone; a snapshot next to the events that it stands for
+resume     reading and replaying a run of 10, 1,000, 10,000 and 100,000 events, of iterations of a loop,
+           of steps in a few scopes and in a row; replay alone; a snapshot next to its events
 limits     what this machine can do at all: fsync, encoding an event
 
     ./dev bench log [--rounds 3] [--only append] [--events 10000] [--alone] [--json FILE] [--plot FOLDER]
@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
     parts = {"append": appends, "read": reads, "resume": measure_resume, "limits": limits}
     sizes = {
         "events": Size(10_000, 10_000, "events to append"),
-        "long": Size(100_000, 100_000, "events of the longest loop"),
+        "long": Size(100_000, 100_000, "events of the longest loop and scopes"),
         "row": Size(10_000, 100_000, "events of the longest run of steps in a row"),
     }
     return compete(__name__, argv, parts, rounds=3, sizes=sizes, peers=PACKAGES)

@@ -123,6 +123,7 @@ append, 100 events a commit, STORE
 500 workflows, kill -9, STORE: until all are done after the lease
 500 workflows, kill -9, STORE: begun again though not running
 resume a run of iterations of a loop
+resume a run of steps in scopes
 replay of 1,000 steps
 map over 100,000 items, STORE, most memory
 map over 100,000 items, STORE, runs
