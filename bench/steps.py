@@ -57,6 +57,8 @@ THEIR_BATCHES = 1
 """Of most peers: one takes longer than ten of ours."""
 
 RESTATE_BATCHES = 3
+"""Of Restate, at most."""
+
 PACKAGES = ("dbos", "restate", "absurd", "langgraph", "sayiir")
 
 FASTER = {"DBOS": TIMES_DBOS, "Restate": TIMES_RESTATE}
@@ -209,8 +211,7 @@ def _theirs(arena: Arena, who: str, sizes: Sizes) -> Round:
 
 
 def _restate(arena: Arena, sizes: Sizes) -> Round:
-    if sizes.one_by_one:
-        sizes = sizes._replace(batches=RESTATE_BATCHES)
+    sizes = sizes._replace(batches=min(sizes.batches, RESTATE_BATCHES))
     with restate(arena.folder) as (server, _):
         command = theirs("restate", "restate_steps", server.ingress, *map(str, sizes))
         return _round(arena, command)
