@@ -112,8 +112,9 @@ class Arena:
         found: dict[str, list[T]] = {}
         left_out: dict[str, str] = {}
         rounds, names = rounds or self.rounds, list(contestants)
+        further = max(len(names) // rounds, 1)
         for number in range(rounds):
-            first = number * len(names) // rounds
+            first = number * further % len(names)
             for name in names[first:] + names[:first]:
                 if name in left_out:
                     continue

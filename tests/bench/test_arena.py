@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,18 @@ def test_rounds_alternate_and_who_is_missing_is_left_out_by_name() -> None:
 
     assert compete(__name__, ["--rounds", "2"], {"one": contests}, rounds=3) == 0
     assert order == ["outlast", "peer", "other", "other", "outlast"]
+
+
+def test_two_contestants_take_turns_in_being_first() -> None:
+    """Also in more rounds than there are contestants."""
+    order: list[str] = []
+
+    def contests(arena: Arena) -> list[Contest]:
+        arena.alternate({who: partial(order.append, who) for who in ("outlast", "other")})
+        return []
+
+    assert compete(__name__, [], {"one": contests}, rounds=3) == 0
+    assert order[::2] == ["outlast", "other", "outlast"]
 
 
 def test_what_a_contestant_has_left_is_removed_before_the_next() -> None:
