@@ -14,9 +14,8 @@ import sys
 
 import outlast
 from bench._stores import store_at
+from bench.peers._clock import STEPS, TAKES
 
-STEPS = 10
-TAKES = 0.02
 ledger = -1
 
 

@@ -22,6 +22,8 @@ from contextlib import contextmanager
 
 STEPS = 10
 WARM = 20
+TAKES = 0.02
+"""Seconds of a step that is killed half way, see bench/recovery.py."""
 
 Workflow = Callable[[], Awaitable[int]]
 """Starts one workflow with 1, and waits for its result: 11."""

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from absurd_sdk import AsyncAbsurd
 
-from bench.peers._clock import STEPS
+from bench.peers._clock import STEPS, TAKES
 from bench.peers.absurd_steps import POLL, WORKERS, prepare, result_of
 
-TAKES = 0.02
 ledger = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 

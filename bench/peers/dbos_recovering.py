@@ -15,11 +15,10 @@ import os
 import sys
 
 from bench.peers import _sqlite
+from bench.peers._clock import STEPS, TAKES
 
 from dbos import DBOS, SetWorkflowID
 
-STEPS = 10
-TAKES = 0.02
 ledger = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
