@@ -7,7 +7,7 @@ import time
 
 from msgspec import Raw
 
-from bench._arena import made_ready
+from bench.peers._clock import made_ready
 from outlast.engine.journal import Journal
 from outlast.model import Commit, Event, Hold, Run, new_id
 from outlast.ports.store import Store

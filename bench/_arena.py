@@ -13,25 +13,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
-import os
-import platform
-import resource
 import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from redis import Redis
+
 from bench._databases import Databases
-from bench._peers import CACHE, PeerMissing
+from bench._machine import describe, load
+from bench._peers import CACHE, PeerMissing, install
 from bench._results import Results
 from bench._table import Contest, in_words
+from bench.peers._clock import made_ready
 from tools.serving.postgres import Cluster
 from tools.serving.redis import start_own
 
@@ -57,6 +56,7 @@ class Arena:
         self._begun = time.monotonic()
         self._databases: Databases | None = None
         self._redis = ""
+        self._places: list[str] = []
 
     def size(self, name: str) -> int:
         """How much of something was asked for."""
@@ -94,35 +94,55 @@ class Arena:
         name = f"bench{time.time_ns():x}"
         match store:
             case "SQLite":
-                return f"sqlite:///{self.folder / name}.db"
+                place = f"sqlite:///{self.folder / name}.db"
             case "PostgreSQL":
-                return asyncio.run(self.postgres().database())
+                place = asyncio.run(self.postgres().database())
             case "Redis":
-                return f"{self.redis()}#{name}"
+                place = f"{self.redis()}#{name}"
             case _:
-                return "memory:"
+                place = "memory:"
+        self._places.append(place)
+        return place
 
     def alternate(
         self, contestants: Mapping[str, Callable[[], T]], rounds: int = 0
     ) -> tuple[dict[str, list[T]], dict[str, str]]:
-        """What each found, round by round, in turn; and who could not take part, with the reason."""
+        """What each found, round by round, in turn; and who could not take part, with the reason. Each
+        round begins with another one, and what one has left on the disk is removed before the next."""
         found: dict[str, list[T]] = {}
         left_out: dict[str, str] = {}
-        rounds = rounds or self.rounds
+        rounds, names = rounds or self.rounds, list(contestants)
+        further = max(len(names) // rounds, 1)
         for number in range(rounds):
-            for name, act in contestants.items():
+            first = number * further % len(names)
+            for name in names[first:] + names[:first]:
                 if name in left_out:
                     continue
                 self.say(f"round {number + 1} of {rounds}: {name}")
+                kept = len(self._places)
                 try:
-                    found.setdefault(name, []).append(act())
+                    found.setdefault(name, []).append(contestants[name]())
                 except Exception as error:
                     if name.startswith("outlast"):
                         raise
                     is_told = isinstance(error, PeerMissing)
                     left_out[name] = str(error) if is_told else f"{type(error).__name__}: {error}"
                     self.say(f"{name} cannot take part: {left_out[name]}")
+                finally:
+                    self._remove(self._places[kept:])
+                    del self._places[kept:]
         return {name: values for name, values in found.items() if values}, left_out
+
+    def _remove(self, places: list[str]) -> None:
+        for place in places:
+            if place.startswith("postgresql:"):
+                asyncio.run(self.postgres().remove(place))
+            elif place.startswith("redis:"):
+                with Redis.from_url(self.redis()) as server:
+                    server.flushall()
+            elif place.startswith("sqlite:"):
+                for file in self.folder.glob(f"{Path(place).stem}.*"):
+                    file.unlink()
 
 
 Part = Callable[[Arena], list[Contest]]
@@ -135,11 +155,15 @@ def compete(
     *,
     rounds: int,
     sizes: Mapping[str, Size] | None = None,
+    peers: Iterable[str] = (),
 ) -> int:
-    """Measure all parts, or those that are named; print each, write JSON and draw plots if asked."""
+    """Measure all parts, or those that are named; print each, write JSON and draw plots if asked. The
+    peers that take part are installed first."""
     name, doc = module.rpartition(".")[2], sys.modules[module].__doc__ or ""
     options = parse(name, doc, argv, parts, rounds, sizes or {})
-    print(f"load of the machine: {load()}; below 1, or the figures say little", flush=True)
+    for peer in peers if not options.alone else ():
+        with suppress(PeerMissing):  # told in the rounds
+            install(peer)
     results = Results(name, list(parts), options.json, options.plot)
     CACHE.mkdir(parents=True, exist_ok=True)  # not /tmp, which may be memory
     with tempfile.TemporaryDirectory(dir=CACHE) as folder, ExitStack() as stack:
@@ -147,9 +171,10 @@ def compete(
         # Servers are stopped however this ends.
         before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         stack.callback(signal.signal, signal.SIGTERM, before)
+        load_after = load()
         for part in options.only or parts:
-            arena.say(f"{name}: {part}")
-            begun, load_before, failed = time.monotonic(), load(), ""
+            arena.say(f"{name}: {part}; load of the machine: {load_after}")
+            begun, load_before, failed = time.monotonic(), load_after, ""
             found: list[Contest] = []
             try:
                 found = parts[part](arena)
@@ -158,10 +183,13 @@ def compete(
                 failed = f"{type(error).__name__}: {error}"
             for contest in found:
                 print(in_words(contest), flush=True)
-            about = {"machine": describe(), "load_before": load_before, "load_after": load()}
-            minutes = round((time.monotonic() - begun) / 60, 1)
+            minutes, load_after = round((time.monotonic() - begun) / 60, 1), load()
+            print(
+                f"{name} {part}: load {load_before} before, {load_after} after; {minutes} minutes"
+            )
+            about = {"machine": describe(), "load_before": load_before, "load_after": load_after}
             results.add(part, {**about, "minutes": minutes, "failed": failed}, found)
-    print(f"load of the machine: {load()}; took {arena.minutes():.1f} minutes", flush=True)
+    print(f"took {arena.minutes():.1f} minutes; a load well above 0 % makes figures worthless")
     return results.tell_failures(options.only or list(parts))
 
 
@@ -200,42 +228,6 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
     return number
-
-
-# -- the machine ----------------------------------------------------------------------------------
-
-
-def load() -> str:
-    """How many processes want a core, over 1, 5 and 15 minutes."""
-    return ", ".join(f"{load:.1f}" for load in os.getloadavg()) + f" on {os.cpu_count()} cores"
-
-
-def describe() -> str:
-    """What was measured on, and when."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        named = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        model = named[0].partition(":")[2].strip() if named else model
-    day = datetime.now(UTC).strftime("%d %B %Y").lstrip("0")
-    return f"{day}, {os.cpu_count()} cores ({model}), Python {platform.python_version()}"
-
-
-def resident() -> int:
-    """Bytes of memory that this process has in use now."""
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        return int(statm.read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-@contextmanager
-def made_ready() -> Iterator[None]:
-    """What was made before is not for the garbage collector to walk over while the clock runs."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 async def seconds(act: Callable[[], Awaitable[Any]], times: int = 1) -> float:

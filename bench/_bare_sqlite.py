@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bench._appends import some_events
-from bench._arena import made_ready
+from bench.peers._clock import made_ready
 from outlast.model import Event, new_id
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import configure, connect

@@ -22,6 +22,10 @@ class Databases:
         await self.ask(f"CREATE DATABASE {name}")
         return self.url.rpartition("/")[0] + f"/{name}"
 
+    async def remove(self, url: str) -> None:
+        """Drop a database, whoever is still connected to it."""
+        await self.ask(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+
     async def transactions(self, url: str) -> int:
         """How many a database has seen. Connections tell it at the latest when they end."""
         name = url.rpartition("/")[2]

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 import outlast
-from bench._arena import made_ready
+from bench.peers._clock import made_ready
 from outlast.model import Delivery, Task
 from outlast.ports import Queue, Store
 
@@ -25,6 +25,9 @@ class Jobs(NamedTuple):
 
 TOGETHER = 100
 """Jobs that are added, taken and under way at once."""
+
+CALLERS = 8
+"""Who add them one by one, as many as a peer's threads."""
 
 LEASE = 60.0
 done = 0
@@ -81,20 +84,35 @@ HANDLERS = {"job": work}
 
 
 async def as_tasks(store: Store, count: int) -> Jobs:
-    """Put so many tasks into a queue, then take them, call a function for each, and acknowledge those
-    for which it has returned."""
+    """Put so many tasks into a queue, a hundred at a time, and do them."""
+    return await _as_tasks(store, count, callers=1, together=TOGETHER)
+
+
+async def one_by_one(store: Store, count: int) -> Jobs:
+    """The same, but several callers add them, each one task at a time."""
+    return await _as_tasks(store, count, callers=CALLERS, together=1)
+
+
+async def _as_tasks(store: Store, count: int, *, callers: int, together: int) -> Jobs:
+    """Add tasks, then take them, call a function for each, and acknowledge those for which it has
+    returned."""
     global done
     done = count
+    tasks = [
+        Task(id=f"job-{number}", name="job", input=Raw(b'{"number":%d}' % number))
+        for number in range(count)
+    ]
+    waiting = iter([tasks[first : first + together] for first in range(0, count, together)])
     async with store:
         queue = store.queue()
-        tasks = [
-            Task(id=f"job-{number}", name="job", input=Raw(b'{"number":%d}' % number))
-            for number in range(count)
-        ]
+
+        async def add() -> None:
+            for batch in waiting:
+                await queue.enqueue("jobs", batch)
+
         with made_ready():
             begun = time.perf_counter()
-            for first in range(0, count, TOGETHER):
-                await queue.enqueue("jobs", tasks[first : first + TOGETHER])
+            await asyncio.gather(*(add() for _ in range(callers)))
             added = time.perf_counter()
             left = count
             while left:

@@ -139,6 +139,13 @@ def environment_for(python: str) -> dict[str, str]:
 # -- installing -----------------------------------------------------------------------------------
 
 
+def install(peer: str) -> None:
+    """All that a peer needs, before anything is measured."""
+    environment(peer, PEERS[peer])
+    if peer == "restate":
+        restate_server()
+
+
 def environment(name: str, requirements: list[str]) -> Path:
     """The Python of an environment with these packages, made now if need be. Its stamp is written
     last."""

@@ -32,7 +32,7 @@ CHARTS = {
     "steps": Chart("steps", "Ten-step workflows, many at once", r"ten steps, \d+ at once, \w+$"),
     "latency": Chart("steps", "Ten-step workflows, one at a time", r"one at a time, p50"),
     "processes": Chart("steps", "Several worker processes on one store", r"in each process"),
-    "jobs": Chart("jobs", "Tiny jobs, added and done", r"added and done, as tasks"),
+    "jobs": Chart("jobs", "Tiny jobs, added and done", r"added and done, as (tasks|runs),"),
     "recovery": Chart("recovery", "From kill -9 until all workflows are done", r"all are done"),
     "log": Chart("log", "Appending events, one a commit", r"append, 1 event a commit"),
     "resume": Chart("log", "Coming back to a long run", r"resume a run"),

@@ -16,11 +16,10 @@ import sys
 from typing import Any
 
 import outlast
-from bench._arena import made_ready
 from bench._our_steps import ten_steps
 from bench._sampling import Stacks, sampled
 from bench._stores import settings_of
-from bench.peers._clock import STEPS, wait_for_the_word
+from bench.peers._clock import STEPS, made_ready, wait_for_the_word
 from outlast.stores.sqlite import SqliteStore
 
 

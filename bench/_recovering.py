@@ -3,8 +3,7 @@
     python -m bench._recovering begin|resume PLACE LEDGER COUNT LEASE
 
 `begin` starts COUNT of them and lives until it is killed, `resume` opens the same store and ends when
-all are done. PLACE is where the store is. Each step writes a line to LEDGER when its
-body begins; LEDGER.started is there when all are started.
+all are done. PLACE is where the store is. Each step writes a line to LEDGER when its body begins.
 """
 
 from __future__ import annotations
@@ -12,13 +11,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from pathlib import Path
 
 import outlast
 from bench._stores import store_at
+from bench.peers._clock import STEPS, TAKES
 
-STEPS = 10
-TAKES = 0.02
 ledger = -1
 
 
@@ -49,7 +46,6 @@ async def main(how: str, place: str, count: int, lease: float) -> None:
         ids = [f"wf-{number}" for number in range(count)]
         if how == "begin":
             await asyncio.gather(*(app.start(ten_steps, id=id) for id in ids))
-            Path(f"{sys.argv[3]}.started").touch()  # noqa: ASYNC240 - all may wait for it
         results = await asyncio.gather(*(app.result(id) for id in ids))
         if results != [STEPS] * count:
             raise AssertionError("a wrong result")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,17 @@ from typing import NamedTuple
 
 from bench._peers import PeerMissing, environment_for, restate_server, theirs
 from tools.serving.system import Process, ServerMissing, free_port, listens
+
+HOST = "127.0.0.1"
+SETTINGS = {
+    "RESTATE_LISTEN_MODE": "tcp",
+    "RESTATE_BIND_IP": HOST,
+    "RESTATE_DISABLE_TELEMETRY": "true",
+    "RESTATE_LOG_FILTER": "error",
+}
+"""Of the server; all else is as it comes."""
+
+PORTS = ("RESTATE_BIND_PORT", "RESTATE_INGRESS__BIND_PORT", "RESTATE_ADMIN__BIND_PORT")
 
 
 class Restate(NamedTuple):
@@ -27,15 +39,8 @@ def restate(folder: Path, ledger: Path | None = None) -> Iterator[tuple[Restate,
     node, ingress, admin, port = (free_port() for _ in range(4))
     home = folder / f"restate-{node}"
     home.mkdir()
-    settings = {
-        "RESTATE_LISTEN_MODE": "tcp",
-        "RESTATE_BIND_IP": "127.0.0.1",
-        "RESTATE_BIND_PORT": str(node),
-        "RESTATE_INGRESS__BIND_PORT": str(ingress),
-        "RESTATE_ADMIN__BIND_PORT": str(admin),
-        "RESTATE_DISABLE_TELEMETRY": "true",
-        "RESTATE_LOG_FILTER": "error",
-    }
+    ports = map(str, (node, ingress, admin))
+    settings = {**SETTINGS, **dict(zip(PORTS, ports, strict=True))}
     server = str(restate_server())
     processes: list[Process] = []
     try:
@@ -44,15 +49,16 @@ def restate(folder: Path, ledger: Path | None = None) -> Iterator[tuple[Restate,
         with _variables(settings):
             command = [server, "--no-logo", "--base-dir", str(home / "data")]
             processes.append(Process(command, home, name="server"))
-        processes[-1].wait_until(lambda: _answers(f"http://127.0.0.1:{admin}/health"))
-        _register(f"http://127.0.0.1:{admin}/deployments", f"http://127.0.0.1:{port}")
+        processes[-1].wait_until(lambda: _answers(f"http://{HOST}:{admin}/health"))
+        _register(f"http://{HOST}:{admin}/deployments", f"http://{HOST}:{port}")
         processes[-1].wait_until(lambda: listens(ingress))
-        yield Restate(f"127.0.0.1:{ingress}", port), handler
+        yield Restate(f"{HOST}:{ingress}", port), handler
     except ServerMissing as missing:
         raise PeerMissing(str(missing).strip().splitlines()[-1]) from missing
     finally:
         for process in reversed(processes):
             process.kill()  # nothing is kept, and their own way of ending takes its time
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def start_handler(folder: Path, port: int, ledger: Path | None = None) -> Process:

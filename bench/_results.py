@@ -1,7 +1,7 @@
 """The results of a benchmark in a file, by part: what was measured on and when, and its contests.
 
-A part that is measured again replaces what it had; others stay, so that a benchmark that was ended half
-way goes on with `--only PART` on the same file. It is written after each part.
+A part that is measured again replaces what it had, unless it fails; others stay, so that a benchmark
+that was ended half way goes on with `--only PART` on the same file. It is written after each part.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from typing import Any
 
 from bench._plot import draw
 from bench._table import Contest, as_json
+from tools.modules import write_json
+
+OLD = "when measured again; the figures are those of before"
 
 
 class Results:
@@ -25,12 +28,16 @@ class Results:
             self.parts = {part: kept[part] for part in parts if part in kept}
 
     def add(self, part: str, about: dict[str, Any], contests: list[Contest]) -> None:
-        """Put in what a part has found, instead of what was there of it."""
-        self.parts[part] = {**about, "contests": [as_json(one) for one in contests]}
+        """Put in what a part has found, instead of what was there of it. If it has failed, figures that
+        were there stay, with what happened."""
+        old = self.parts.get(part, {})
+        if about["failed"] and old.get("contests"):
+            self.parts[part] = {**old, "failed": f"{about['failed']} ({OLD})"}
+        else:
+            self.parts[part] = {**about, "contests": [as_json(one) for one in contests]}
         results = {self._name: {one: self.parts[one] for one in self._order if one in self.parts}}
         if self._file is not None:
-            text = json.dumps(results, indent=2, ensure_ascii=False)
-            self._file.write_text(f"{text}\n", encoding="utf-8")
+            write_json(self._file, results)
         if self._plots is not None:
             draw(results, self._plots)
 

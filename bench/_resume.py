@@ -7,9 +7,11 @@ import time
 from functools import partial
 
 import outlast
-from bench._arena import Arena, made_ready, seconds
+from bench._aims import REPLAYED, TIMES_LONGER
+from bench._arena import Arena, seconds
 from bench._stores import settings_of
 from bench._table import Aim, Contest, Entry
+from bench.peers._clock import made_ready
 from outlast.codecs import JsonCodec
 from outlast.engine.digest import Digest, load_digest, read_snapshot
 from outlast.engine.execution import Execution
@@ -21,8 +23,8 @@ STEPS = 1_000
 LENGTHS = (1_000, 10, 10_000, 100_000)
 """Events; the first is what the others are compared with."""
 
-A_LOOP = 2.84
-"""Events of an iteration with one step."""
+SCOPES = 10
+"""Of a run that is made of them, whatever its length."""
 
 TIMES = 5
 """Of what is short, in a round."""
@@ -57,23 +59,42 @@ async def in_a_loop(iterations: int) -> int:
     return await outlast.wait_for("go", int)
 
 
+@outlast.workflow
+async def in_scopes(steps: int) -> int:
+    """So many steps in a few scopes, and then a wait that nobody ends."""
+
+    async def some(number: int, more: int) -> int:
+        for _ in range(more):
+            number = await increase(number)
+        return number
+
+    number = 0
+    for scope in range(SCOPES):
+        number = await outlast.scope(some, number, (scope + 1) * steps // SCOPES - number)
+    return await outlast.wait_for("go", int)
+
+
+FOLDED = (in_a_loop, in_scopes)
+"""What a replay need not go through again. Steps in a row it has to."""
+
+
 def measure_resume(arena: Arena) -> list[Contest]:
     """All of it, on SQLite."""
     contests = []
-    for workflow, what, most, per in (
-        (in_a_loop, "iterations of a loop", arena.size("long"), A_LOOP),
-        (in_a_row, "steps in a row", arena.size("row"), 1.0),
+    for workflow, what, most in (
+        (in_a_loop, "iterations of a loop", arena.size("long")),
+        (in_scopes, "steps in scopes", arena.size("long")),
+        (in_a_row, "steps in a row", arena.size("row")),
     ):
         lengths = [length for length in LENGTHS if length <= most]
-        contests.append(asyncio.run(_lengths(arena, workflow, what, lengths, per)))
+        contests.append(asyncio.run(_lengths(arena, workflow, what, lengths)))
     return [*contests, asyncio.run(_replay(arena)), *asyncio.run(_snapshots(arena))]
 
 
-async def _lengths(
-    arena: Arena, workflow: Numbered, what: str, lengths: list[int], per: float
-) -> Contest:
+async def _lengths(arena: Arena, workflow: Numbered, what: str, lengths: list[int]) -> Contest:
     """Milliseconds until a run is where it was."""
     async with SqliteStore(arena.folder / f"{workflow.name}.db") as store:
+        per = (await parked(store, workflow, STEPS)).sequence / STEPS  # events of a step
         runs = {}
         for length in lengths:
             arena.say(f"making a run of {length:,} events, {what}")
@@ -91,11 +112,12 @@ async def _lengths(
                 took[length].append(await seconds(partial(resume, run), TIMES) * 1000)
         settings = settings_of(store)
     entries = [
-        Entry(f"outlast, {length:,} events", values, settings) for length, values in took.items()
+        Entry(
+            f"outlast, {length:,} events", values, f"{settings}; {runs[length].sequence:,} events"
+        )
+        for length, values in took.items()
     ]
-    # A run of steps in a row has to be gone through again; only a loop can be folded away.
-    folds = workflow is in_a_loop
-    aims = [Aim(2.0, entry.who) for entry in entries[2:] if folds]
+    aims = [Aim(TIMES_LONGER, entry.who) for entry in entries[2:] if workflow in FOLDED]
     return Contest(f"resume a run of {what}", "ms", entries, less=True, aims=aims, grows=True)
 
 
@@ -113,7 +135,7 @@ async def _replay(arena: Arena) -> Contest:
             speeds.append(STEPS / (time.perf_counter() - begun))
         execution.evict()
     name = f"replay of {STEPS:,} steps"
-    return Contest(name, "steps/s", [Entry("outlast", speeds, "no store")], aims=[Aim(40_000)])
+    return Contest(name, "steps/s", [Entry("outlast", speeds, "no store")], aims=[Aim(REPLAYED)])
 
 
 async def _snapshots(arena: Arena) -> list[Contest]:

@@ -24,7 +24,7 @@ import asyncpg
 from redis.asyncio import Redis
 
 import outlast
-from bench._arena import resident
+from bench._machine import resident
 from bench._stores import settings_of, store_at
 from bench.peers._clock import wait_for_the_word
 from outlast.ports import Store

@@ -4,7 +4,7 @@ The same tasks are taken and acked in batches, on the same store, alternately: w
 limit for the queue; with 1,000 keys that take turns; with 1,000 keys that have limits as well. What
 is measured is taking alone. All of them hand out the same number of tasks.
 
-    ./dev bench flow [--rounds 2] [--tasks 3000] [--batch 50] [--only sqlite] [--json FILE]
+    ./dev bench flow [--rounds 3] [--tasks 3000] [--batch 50] [--only sqlite] [--json FILE]
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from bench._arena import Arena, Size, compete, made_ready
+from bench._arena import Arena, Size, compete
 from bench._stores import settings_of, store_at
 from bench._table import Aim, Contest, Entry
+from bench.peers._clock import made_ready
 from outlast.model.flow import Flow, Rate
 from outlast.model.task import Task
 from outlast.ports import Store
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
         "tasks": Size(3_000, 5_000, "tasks to take"),
         "batch": Size(50, 50, "tasks that are taken at once"),
     }
-    return compete(__name__, argv, parts, rounds=2, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=3, sizes=sizes)
 
 
 def takes(arena: Arena, name: str) -> list[Contest]:

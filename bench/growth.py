@@ -11,7 +11,7 @@ peers      a step that returns much and a step late in a run, next to DBOS. Nobo
 Entries are compared with the first, the smallest: a figure that does not grow stays at × 1. Sizes go up
 in steps of ten to a bound that keeps this short; `--full` goes to the end.
 
-    ./dev bench growth [--rounds 2] [--only runs] [--most 1000000] [--backlog 100000] [--full]
+    ./dev bench growth [--rounds 3] [--only runs] [--most 1000000] [--backlog 100000] [--full]
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from msgspec import Raw
 
 import outlast
 from bench._appends import an_event
-from bench._arena import Arena, Size, compete, made_ready, resident, seconds
+from bench._arena import Arena, Size, compete, seconds
 from bench._growing import begun as note_times
 from bench._growing import carry, in_a_row
+from bench._machine import resident
 from bench._next_to import next_to
 from bench._our_steps import ten_steps
 from bench._stores import STORES, settings_of, store_at
 from bench._table import Aim, Contest, Entry
+from bench.peers._clock import made_ready
 from outlast.model import Commit, Run, Status, Task
 from outlast.model.query import RunQuery
 from outlast.ports import Store
@@ -51,6 +53,8 @@ BIG = 1_000_000
 MIB = 2**20
 FLAT = 2.0
 """How many times more is still no growth."""
+
+PACKAGES = ("dbos",)
 
 
 def main(argv: list[str]) -> int:
@@ -70,7 +74,7 @@ def main(argv: list[str]) -> int:
         "bytes": Size(10_000_000, 10_000_000, "bytes that a step returns"),
         "backlog": Size(100_000, 1_000_000, "tasks that wait"),
     }
-    return compete(__name__, argv, parts, rounds=2, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=3, sizes=sizes, peers=PACKAGES)
 
 
 def tens(least: int, most: int) -> list[int]:

@@ -5,12 +5,14 @@ sqlite     huey, on a file each
 postgres   procrastinate, and a bare loop of SELECT … FOR UPDATE SKIP LOCKED, on one server with its
            durability as it comes
 
-Ours are done in two ways. As *tasks* they are in a queue, as theirs are: taken under a lease, a function
-called for each with what it carries, acknowledged when that has returned. As *runs* each is a durable workflow of one step, with a history, and more
-than the others promise. The clock runs from the first job that is added to the last that is done, in
-one process.
+Each adds and does them in the way that is fastest for it. Ours are done in three ways. As *tasks* they
+are in a queue, as theirs are: added a hundred at a time, taken under a lease, a function called for each
+with what it carries, acknowledged when that has returned. As *tasks one by one* eight callers add them,
+one at a time, as the peers on Redis do. As *runs* each is a durable workflow of one step, with a history,
+and more than the others promise. The clock runs from the first job that is added to the last that is
+done, in one process.
 
-    ./dev bench jobs [--rounds 2] [--only redis] [--jobs 10000] [--alone] [--json FILE] [--plot FOLDER]
+    ./dev bench jobs [--rounds 3] [--only redis] [--jobs 10000] [--alone] [--json FILE] [--plot FOLDER]
 """
 
 from __future__ import annotations
@@ -19,11 +21,10 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from bench._arena import Arena, Size, compete
 from bench._bare_jobs import AT_ONCE, bare_jobs
-from bench._our_jobs import Jobs, as_runs, as_tasks
+from bench._our_jobs import Jobs, as_runs, as_tasks, one_by_one
 from bench._peers import theirs, told
 from bench._stores import store_at
 from bench._table import Aim, Contest, Entry
@@ -34,7 +35,10 @@ WHAT: dict[str, Callable[[Jobs], float]] = {
     "done": lambda jobs: jobs.work,
     "added": lambda jobs: jobs.enqueue,
 }
-WAYS = {"tasks": as_tasks, "runs": as_runs}
+WAYS = {"tasks": as_tasks, "tasks one by one": one_by_one, "runs": as_runs}
+
+AIMED_AT = ("tasks", "runs")
+"""One by one is shown, for what taking them together gains."""
 
 
 class Peer(NamedTuple):
@@ -56,13 +60,15 @@ SETTINGS = {
     "PostgreSQL": "fsync=on, synchronous_commit=on",
 }
 
+PACKAGES = ("celery", "dramatiq", "huey", "procrastinate")
+
 
 def main(argv: list[str]) -> int:
     """Measure."""
     names = {"redis": "Redis", "sqlite": "SQLite", "postgres": "PostgreSQL"}
     parts = {part: partial(jobs, store=store) for part, store in names.items()}
     sizes = {"jobs": Size(10_000, 10_000, "jobs to add and do")}
-    return compete(__name__, argv, parts, rounds=2, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=3, sizes=sizes, peers=PACKAGES)
 
 
 def jobs(arena: Arena, store: str) -> list[Contest]:
@@ -75,8 +81,8 @@ def jobs(arena: Arena, store: str) -> list[Contest]:
     if store == "PostgreSQL":
         contestants["bare SKIP LOCKED"] = lambda: asyncio.run(bare_jobs(arena.place(store), count))
         settings["bare SKIP LOCKED"] = SETTINGS[store]
-    for number, peer in enumerate(PEERS[store] if not arena.alone else ()):
-        contestants[peer.package] = partial(_theirs, arena, store, peer, number)
+    for peer in PEERS[store] if not arena.alone else ():
+        contestants[peer.package] = partial(_theirs, arena, store, peer)
         settings[peer.package] = peer.settings
     found, left_out = arena.alternate(contestants)
     contests = []
@@ -91,7 +97,8 @@ def jobs(arena: Arena, store: str) -> list[Contest]:
             peers = [
                 entry.who for entry in entries if entry.who in {p.package for p in PEERS[store]}
             ]
-            aims = [Aim(AIM, who) for who in peers if what == "added and done"]
+            is_aimed_at = what == "added and done" and way in AIMED_AT
+            aims = [Aim(AIM, who) for who in peers if is_aimed_at]
             name = f"{count:,} jobs {what}, as {way}, {store}"
             contests.append(Contest(name, "jobs/s", entries, aims=aims, left_out=left_out))
     return contests
@@ -102,12 +109,8 @@ def _ours(arena: Arena, store: str, way: str) -> Jobs:
     return asyncio.run(WAYS[way](store_at(place), arena.size("jobs")))
 
 
-def _theirs(arena: Arena, store: str, peer: Peer, number: int) -> Jobs:
-    match store:
-        case "Redis":  # a database of its own in the server
-            place = urlsplit(arena.redis())._replace(path=f"/{number + 1}").geturl()
-        case _:
-            place = arena.place(store).removeprefix("sqlite:///")
+def _theirs(arena: Arena, store: str, peer: Peer) -> Jobs:
+    place = arena.place(store).removeprefix("sqlite:///").partition("#")[0]
     args = [place, str(arena.size("jobs"))]
     if peer.program == "jobs":
         args = [peer.package, *args]

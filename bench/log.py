@@ -1,14 +1,14 @@
 """The event log: appends, reading back, coming back; next to eventsourcing and to the bare limit.
 
 append     10,000 events: 1 and 100 a commit by one caller, and 1 a commit by 100 callers, whose commits
-           share transactions; next to bare inserts of the same rows on the same store (bench/_bare_*.py)
-           and to eventsourcing's recorder
+           share transactions; next to bare loops that write the same rows on the same store, unchecked and
+           fenced (bench/_bare_*.py), and to eventsourcing's recorder
 read       whole histories, next to msgspec decoding the same events, and to eventsourcing
-resume     reading and replaying a run of 10, 1,000, 10,000 and 100,000 events, of steps in a row and of
-           iterations of a loop; replay alone; a snapshot next to the events that it stands for
-limits     what this machine can do at all: fsync, one-row transactions, encoding an event
+resume     reading and replaying a run of 10, 1,000, 10,000 and 100,000 events, of iterations of a loop,
+           of steps in a few scopes and in a row; replay alone; a snapshot next to its events
+limits     what this machine can do at all: fsync, encoding an event
 
-    ./dev bench log [--rounds 2] [--only append] [--events 10000] [--alone] [--json FILE] [--plot FOLDER]
+    ./dev bench log [--rounds 3] [--only append] [--events 10000] [--alone] [--json FILE] [--plot FOLDER]
 
 A *caller* awaits `Journal(store).commit(commit)` again and again, on a run of its own that it holds a
 claim on; several callers share a journal, as the runs of a worker do.
@@ -27,8 +27,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
+from bench._aims import FENCED, OF_BARE, UNCHECKED
 from bench._appends import an_event, append, script
-from bench._arena import Arena, Size, compete, made_ready, seconds
+from bench._arena import Arena, Size, compete, seconds
 from bench._bare_postgres import bare_inserts
 from bench._bare_redis import bare_scripts
 from bench._bare_sqlite import bare_loop
@@ -36,10 +37,11 @@ from bench._peers import theirs, told
 from bench._resume import measure_resume
 from bench._stores import STORES, settings_of, store_at
 from bench._table import Aim, Contest, Entry
+from bench.peers._clock import made_ready
 from outlast.model.times import EPOCH
 
 CALLERS = 100
-AIM = 0.6
+BARE = {"SQLite": bare_loop, "PostgreSQL": bare_inserts, "Redis": bare_scripts}
 READS = {20: 500, 1_000: 40}  # histories, by events in each
 PAGE = b"x" * 4096
 SYNCS = 300
@@ -63,15 +65,18 @@ class Case(NamedTuple):
         return self.callers * self.each * self.size
 
 
+PACKAGES = ("eventsourcing",)
+
+
 def main(argv: list[str]) -> int:
     """Measure."""
     parts = {"append": appends, "read": reads, "resume": measure_resume, "limits": limits}
     sizes = {
         "events": Size(10_000, 10_000, "events to append"),
-        "long": Size(100_000, 100_000, "events of the longest loop"),
+        "long": Size(100_000, 100_000, "events of the longest loop and scopes"),
         "row": Size(10_000, 100_000, "events of the longest run of steps in a row"),
     }
-    return compete(__name__, argv, parts, rounds=2, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=3, sizes=sizes, peers=PACKAGES)
 
 
 # -- appending ------------------------------------------------------------------------------------
@@ -100,7 +105,7 @@ def appends(arena: Arena) -> list[Contest]:
                 for who, rounds in found.items()
                 if number < len(rounds[0][0])
             ]
-            aims = [Aim(AIM, entry.who) for entry in entries if entry.who.startswith("bare")]
+            aims = [Aim(OF_BARE, entry.who) for entry in entries if entry.who.startswith(UNCHECKED)]
             name = f"append, {case}, {store}"
             contests.append(Contest(name, "events/s", entries, aims=aims, left_out=left_out))
     return contests
@@ -117,33 +122,20 @@ def _our_appends(arena: Arena, store: str, cases: list[Case]) -> tuple[list[floa
 def _bare(
     arena: Arena, store: str, cases: list[Case]
 ) -> dict[str, Callable[[], tuple[list[float], str]]]:
-    def each(measure: Callable[[str, Case], float], settings: str) -> tuple[list[float], str]:
-        return [measure(arena.place(store), case) for case in cases], settings
+    """Loops that write the same: with nothing checked, and with the fence alone."""
 
-    match store:
-        case "SQLite":
-            return {
-                f"bare inserts, {what}": partial(
-                    each, partial(_bare_sqlite, fenced=fenced), "the same pragmas"
-                )
-                for what, fenced in (("unchecked", False), ("fenced", True))
-            }
-        case "PostgreSQL":
-            return {"bare inserts, unnest": partial(each, _bare_postgres, "the same server")}
-        case _:
-            return {"bare EVALSHA, pipelined": partial(each, _bare_redis, "the same server")}
+    def each(*, fenced: bool) -> tuple[list[float], str]:
+        loop = BARE[store]
+        took = [
+            asyncio.run(loop(_plain(arena.place(store)), *case, fenced=fenced)) for case in cases
+        ]
+        return took, "the same pragmas" if store == "SQLite" else "the same server"
+
+    return {UNCHECKED: partial(each, fenced=False), FENCED: partial(each, fenced=True)}
 
 
-def _bare_sqlite(place: str, case: Case, *, fenced: bool) -> float:
-    return asyncio.run(bare_loop(place.removeprefix("sqlite:///"), *case, fenced=fenced))
-
-
-def _bare_postgres(place: str, case: Case) -> float:
-    return asyncio.run(bare_inserts(place, *case))
-
-
-def _bare_redis(place: str, case: Case) -> float:
-    return asyncio.run(bare_scripts(place.partition("#")[0], *case))
+def _plain(place: str) -> str:
+    return place.removeprefix("sqlite:///").partition("#")[0]
 
 
 def _their_appends(arena: Arena, store: str, cases: list[Case]) -> tuple[list[float], str]:
@@ -155,7 +147,7 @@ def _their_appends(arena: Arena, store: str, cases: list[Case]) -> tuple[list[fl
 def _eventsourcing(
     arena: Arena, store: str, cases: list[list[int]], reads: list[list[int]]
 ) -> dict[str, Any]:
-    place = arena.place(store).removeprefix("sqlite:///")
+    place = _plain(arena.place(store))
     args = (place, json.dumps(cases), json.dumps(reads))
     [found] = told([theirs("eventsourcing", "eventsourcing_log", *args)], arena.folder)
     return found

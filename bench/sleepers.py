@@ -28,6 +28,8 @@ PEERS = ("SQLite", "PostgreSQL")
 LONG = 1800.0
 ENOUGH = 100.0
 
+PACKAGES = ("dbos",)
+
 
 def main(argv: list[str]) -> int:
     """Measure."""
@@ -39,7 +41,7 @@ def main(argv: list[str]) -> int:
     }
     names = {"sqlite": "SQLite", "postgres": "PostgreSQL", "redis": "Redis"}
     parts = {part: partial(sleep, store=store) for part, store in names.items()}
-    return compete(__name__, argv, parts, rounds=1, sizes=sizes)
+    return compete(__name__, argv, parts, rounds=1, sizes=sizes, peers=PACKAGES)
 
 
 def sleep(arena: Arena, store: str) -> list[Contest]:

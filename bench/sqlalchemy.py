@@ -19,11 +19,11 @@ from sqlalchemy import MetaData, create_engine, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 import outlast
-from bench._arena import Arena, Size, compete, made_ready
+from bench._arena import Arena, Size, compete
 from bench._our_steps import ten_steps
 from bench._stores import settings_of, store_at
 from bench._table import Aim, Contest, Entry
-from bench.peers._clock import STEPS
+from bench.peers._clock import STEPS, made_ready
 from outlast.contrib.sqlalchemy import make_tables, store_of
 from outlast.ports.store import Store
 

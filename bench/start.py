@@ -44,7 +44,7 @@ RUNS = 100
 def main(argv: list[str]) -> int:
     """Measure."""
     parts = {"import": imports, "first": first_step, "cli": command_line}
-    return compete(__name__, argv, parts, rounds=5)
+    return compete(__name__, argv, parts, rounds=5, peers=IMPORTS)
 
 
 def imports(arena: Arena) -> list[Contest]:

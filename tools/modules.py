@@ -12,6 +12,7 @@ that was asked for; what others have left there stays.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -65,9 +66,15 @@ def results_of(name: str, target: Path) -> Iterator[list[str]]:
         try:
             yield ["--json", str(own)]
         finally:
-            merged = merge_json(path for path in (target, own) if path.exists())
-            text = json.dumps(merged, indent=2, ensure_ascii=False)
-            target.write_text(f"{text}\n", encoding="utf-8")
+            write_json(target, merge_json(path for path in (target, own) if path.exists()))
+
+
+def write_json(target: Path, value: object) -> None:
+    """Write a file as a whole, or leave what is there."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    beside.write_text(f"{text}\n", encoding="utf-8")
+    beside.replace(target)
 
 
 def modules_in(folder: Path) -> list[str]:

@@ -17,10 +17,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 STEPS = 10
 WARM = 20
+TAKES = 0.02
+"""Seconds of a step that is killed half way, see bench/recovery.py."""
 
 Workflow = Callable[[], Awaitable[int]]
 """Starts one workflow with 1, and waits for its result: 11."""
@@ -31,8 +34,6 @@ async def race(workflow: Workflow, settings: str) -> None:
     at_once, batches, alone = map(int, sys.argv[2:5])
     await _timed(workflow)
     await asyncio.gather(*(_timed(workflow) for _ in range(min(at_once, WARM))))
-    gc.collect()
-    gc.freeze()
     await asyncio.get_running_loop().run_in_executor(None, wait_for_the_word)
     together: list[float] = []
     begun = time.perf_counter()
@@ -49,8 +50,22 @@ async def race(workflow: Workflow, settings: str) -> None:
     os.write(1, f"{json.dumps(found)}\n".encode())
 
 
+@contextmanager
+def made_ready() -> Iterator[None]:
+    """What was made before is not for the garbage collector to walk over while the clock runs."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 def wait_for_the_word() -> None:
-    """Say that all is ready, and wait until all others are."""
+    """Say that all is ready, and wait until all others are. From here on the clock runs: what is there
+    by now is kept from the garbage collector until the process ends."""
+    gc.collect()
+    gc.freeze()
     os.write(1, b"ready\n")
     sys.stdin.readline()
 

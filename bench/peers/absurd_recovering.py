@@ -16,10 +16,9 @@ from pathlib import Path
 
 from absurd_sdk import AsyncAbsurd
 
-from bench.peers._clock import STEPS
-from bench.peers.absurd_steps import POLL, WORKERS, prepare
+from bench.peers._clock import STEPS, TAKES
+from bench.peers.absurd_steps import POLL, WORKERS, prepare, result_of
 
-TAKES = 0.02
 ledger = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
@@ -54,7 +53,7 @@ async def main(how: str, url: str, ids: Path, count: int, lease: int) -> None:
         loop = worker.start_worker(claim_timeout=lease, concurrency=each, poll_interval=POLL)
         working.append(asyncio.create_task(loop))
     for id in ids.read_text().split():
-        if (await client.await_task_result(id)).result != STEPS:
+        if await result_of(client, id) != STEPS:
             raise AssertionError("a wrong result")
     os._exit(0)
 

@@ -7,20 +7,18 @@ left unfinished, at once.
 """
 
 # mypy: ignore-errors
-# ruff: noqa: ASYNC240, I001 - a small file; and the newer SQLite has to be there before DBOS looks for one
+# ruff: noqa: I001 - the newer SQLite has to be there before DBOS looks for one
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from pathlib import Path
 
 from bench.peers import _sqlite
+from bench.peers._clock import STEPS, TAKES
 
 from dbos import DBOS, SetWorkflowID
 
-STEPS = 10
-TAKES = 0.02
 ledger = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
@@ -52,7 +50,6 @@ async def main(how: str, place: str, count: int) -> None:
 
     if how == "begin":
         await asyncio.gather(*(begin(id) for id in ids))
-        Path(f"{sys.argv[3]}.started").touch()
     handles = [await DBOS.retrieve_workflow_async(id) for id in ids]
     for handle in handles:
         if await handle.get_result(polling_interval_sec=0.1) != STEPS:

@@ -2,9 +2,11 @@
 
     python -m bench.peers.jobs celery|dramatiq|huey URL COUNT
 
-Adds COUNT jobs, one after the other as their documentation has it, then works them off in one
-process: Celery in its `solo` pool, the fastest for jobs that do nothing, Dramatiq with its 8 threads,
-huey with 8. Results are not kept. The clock runs from the first job to the last. Prints one JSON object.
+Adds COUNT jobs, then works them off in one process. None of them can add several at once (a group of
+Celery or Dramatiq is sent one by one), so that several threads add them, which share a sync of the
+server. Celery works in its `solo` pool, the fastest for jobs that do nothing, Dramatiq and huey in
+threads: as many as were fastest, one for huey on a file. Results are not kept. The clock runs from the
+first job to the last. Prints one JSON object.
 """
 
 # mypy: ignore-errors
@@ -16,8 +18,15 @@ import os
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from bench.peers._clock import wait_for_the_word
+
+ADDING = 8
+"""Threads that add jobs, to a server."""
+
+WORKING = {"dramatiq": 16, "huey": 8}
+"""Threads that do them."""
 
 done = 0
 first = 0.0
@@ -47,9 +56,17 @@ def main(name: str, url: str) -> None:
     logging.disable(logging.CRITICAL)
     add, work = {"celery": with_celery, "dramatiq": with_dramatiq, "huey": with_huey}[name](url)
     wait_for_the_word()
+    waiting, callers = iter(range(count)), ADDING if url.startswith("redis") else 1
+
+    def add_some() -> None:
+        for number in waiting:
+            add(number)
+
     begun = time.perf_counter()
-    for number in range(count):
-        add(number)
+    with ThreadPoolExecutor(callers) as threads:
+        added = [threads.submit(add_some) for _ in range(callers)]
+    for one in added:
+        one.result()
     enqueued = time.perf_counter() - begun
     work()
     over.wait()
@@ -73,7 +90,7 @@ def with_dramatiq(url: str):
     broker = RedisBroker(url=url)
     dramatiq.set_broker(broker)
     actor = dramatiq.actor(job)
-    return actor.send, lambda: dramatiq.Worker(broker, worker_threads=8).start()
+    return actor.send, lambda: dramatiq.Worker(broker, worker_threads=WORKING["dramatiq"]).start()
 
 
 def with_huey(url: str):
@@ -81,11 +98,11 @@ def with_huey(url: str):
     from huey import RedisHuey, SqliteHuey
 
     if url.startswith("redis"):
-        huey = RedisHuey("bench", url=url, results=False)
+        huey, workers = RedisHuey("bench", url=url, results=False), WORKING["huey"]
     else:
-        huey = SqliteHuey("bench", filename=url, results=False)
+        huey, workers = SqliteHuey("bench", filename=url, results=False), 1
     task = huey.task()(job)
-    return task, lambda: huey.create_consumer(workers=8, periodic=False).start()
+    return task, lambda: huey.create_consumer(workers=workers, periodic=False).start()
 
 
 if __name__ == "__main__":

@@ -12,9 +12,8 @@ import restate
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 
-from bench.peers._clock import STEPS
+from bench.peers._clock import STEPS, TAKES
 
-TAKES = 0.02
 service = restate.Service("Ten")
 ledger = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT) if sys.argv[2:] else None
 

@@ -13,6 +13,7 @@ from bench.peers._clock import race
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 idle: list[Connection] = []
+SETTINGS = "its own log, fsync of the WAL, one replica"
 
 
 async def once() -> int:
@@ -40,5 +41,4 @@ async def call(place: str, path: str, body: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    settings = "its own log, fsync of the WAL, one replica"
-    asyncio.run(race(once, settings))
+    asyncio.run(race(once, SETTINGS))

@@ -131,18 +131,18 @@ class App(Starting):
             self._engine.workflows,
             owner=self._engine.owner,
             lease=lease,
-            room=lambda: self._engine.room,
+            room=lambda: self._engine.claiming.room,
             named=bool(self._flows),
         )
-        self._engine.on_ticket = self._doorman.want
+        self._engine.claiming.on_ticket = self._doorman.want
         self._presence = Presence(opened, self._word)
         self._relay = None if bell is None else Relay(opened, bell, patience=lease / 3)
         super().__init__(
             opened,
             codec=codec,
-            poke=self._engine.poke,
-            drop=self._engine.drop,
-            ending=self._engine.ending,
+            poke=self._engine.drives.poke,
+            drop=self._engine.drives.drop,
+            ending=self._engine.drives.ending,
             workflows=self._engine.workflows,
         )
         self.schedules = Schedules(self, opened, codec, keepers)
@@ -225,7 +225,7 @@ class App(Starting):
             owner=self._engine.owner,
             workflows=tuple(sorted(self.workflow_names)),
             queues=self._worker.queues,
-            runs=self._engine.driving,
+            runs=len(self._engine.drives),
             tasks=self._worker.doing,
         )
 
@@ -261,7 +261,7 @@ class App(Starting):
         its time: ``queue=InQueue("mail", key=tenant, delay=60)``.
         """
         check_start(workflow, on_conflict)
-        if not self._engine.is_open:
+        if not self._engine.claiming.is_open:
             raise Closed("this app is not open: use `async with outlast.App(…) as app:`")
         definition = workflow.definition
         place = await self._place(queue)

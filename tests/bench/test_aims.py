@@ -92,6 +92,16 @@ def test_a_missed_aim_comes_with_what_it_is_due_to() -> None:
     assert "; outlast, memory 300 steps/s (not durable); most of the time: engine 60 %" in row
 
 
+def test_the_bar_shows_a_peer_as_it_comes_too() -> None:
+    """Its best setting counts, and whoever has changed nothing finds that ratio as well."""
+    contest = steps(100.0, DBOS_SQLite=4.0, DBOS_fast=50.0)
+    [row] = [
+        row for row in rows(results(contest)) if "the bar: 50 × DBOS" in row and "SQLite |" in row
+    ]
+    assert "| 2.00 × | **missed** |" in row
+    assert "; 25.0 × DBOS, SQLite as it comes |" in row
+
+
 def test_where_a_peer_is_better_is_told() -> None:
     """Peers alone: neither limits of the machine nor ourselves."""
     found = results(steps(100.0, DBOS_slow=50.0, Restate=400.0, bare=900.0), GROWN)
@@ -103,14 +113,17 @@ def test_where_a_peer_is_better_is_told() -> None:
 
 NAMES = """
 ten steps, 100 at once, STORE
+ten steps, 500 at once, STORE
 ten steps, one at a time, p50, STORE
 append, 1 event a commit, 100 callers, STORE
 append, 100 events a commit, STORE
 10,000 jobs added and done, as tasks, STORE
+10,000 jobs added and done, as runs, STORE
 500 workflows, kill -9, STORE: until all are done
 500 workflows, kill -9, STORE: until all are done after the lease
 500 workflows, kill -9, STORE: begun again though not running
 resume a run of iterations of a loop
+resume a run of steps in scopes
 replay of 1,000 steps
 map over 100,000 items, STORE, most memory
 map over 100,000 items, STORE, runs

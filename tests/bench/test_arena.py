@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from bench import _machine
 from bench._arena import Arena, Size, compete, parse
 from bench._peers import PeerMissing, told
+from bench._results import OLD
 from bench._table import Contest, Entry
 from tools.modules import modules_in, results_of
 
@@ -30,6 +34,12 @@ def two(_: Arena) -> list[Contest]:
 
 
 PARTS = {"two": two, "one": one}
+
+
+@pytest.fixture(autouse=True)
+def a_short_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How busy the machine is does not matter here."""
+    monkeypatch.setattr(_machine, "LOOK", 0.01)
 
 
 def test_a_size_is_what_was_asked_for_or_the_full_one_or_the_usual_one() -> None:
@@ -91,6 +101,17 @@ def test_a_part_that_is_measured_again_replaces_what_it_had_and_nothing_else(
     ]
 
 
+def test_a_part_that_fails_when_it_is_measured_again_keeps_its_figures(tmp_path: Path) -> None:
+    """A bad moment does not cost what was found in a good one, and is told next to it."""
+    target = tmp_path / "found.json"
+    compete(__name__, ["--json", str(target)], {"one": one}, rounds=1)
+    assert compete(__name__, ["--json", str(target)], {"one": two}, rounds=1) == 1
+    found = json.loads(target.read_text(encoding="utf-8"))["test_arena"]["one"]
+    assert [contest["name"] for contest in found["contests"]] == ["one"]
+    assert found["failed"] == f"ValueError: no luck ({OLD})"
+    assert [file.name for file in tmp_path.iterdir()] == ["found.json"]
+
+
 def test_what_was_measured_before_an_interruption_is_kept(tmp_path: Path) -> None:
     """Ctrl-C in the second part leaves the first one's figures in the file that was asked for, next to
     those of other workloads."""
@@ -135,7 +156,8 @@ def test_a_module_is_ended_with_the_one_that_called_it(tmp_path: Path) -> None:
 
 
 def test_rounds_alternate_and_who_is_missing_is_left_out_by_name() -> None:
-    """One after the other in each round; a peer that fails is not asked again, the others are."""
+    """One after the other in each round, which begins with another one; a peer that fails is not asked
+    again, the others are."""
     order: list[str] = []
 
     def noted(who: str, value: float) -> float:
@@ -166,7 +188,43 @@ def test_rounds_alternate_and_who_is_missing_is_left_out_by_name() -> None:
         return []
 
     assert compete(__name__, ["--rounds", "2"], {"one": contests}, rounds=3) == 0
-    assert order == ["outlast", "peer", "other", "outlast", "other"]
+    assert order == ["outlast", "peer", "other", "other", "outlast"]
+
+
+def test_two_contestants_take_turns_in_being_first() -> None:
+    """Also in more rounds than there are contestants."""
+    order: list[str] = []
+
+    def contests(arena: Arena) -> list[Contest]:
+        arena.alternate({who: partial(order.append, who) for who in ("outlast", "other")})
+        return []
+
+    assert compete(__name__, [], {"one": contests}, rounds=3) == 0
+    assert order[::2] == ["outlast", "other", "outlast"]
+
+
+def test_what_a_contestant_has_left_is_removed_before_the_next() -> None:
+    """Its file and all that stands beside it; what was there before the contest stays."""
+
+    def contests(arena: Arena) -> list[Contest]:
+        def leave() -> list[str]:
+            file = Path(arena.place("SQLite").removeprefix("sqlite:///"))
+            for name in (file, file.with_suffix(".db-wal"), file.with_suffix(".wal")):
+                name.touch()
+            return sorted(one.name for one in arena.folder.iterdir())
+
+        before = leave()
+        found, _ = arena.alternate({"outlast": leave, "other": leave})
+        assert [len(one) for rounds in found.values() for one in rounds] == [6] * 4
+        assert sorted(one.name for one in arena.folder.iterdir()) == before
+        return []
+
+    assert compete(__name__, ["--rounds", "2"], {"one": contests}, rounds=1) == 0
+
+
+def test_the_load_is_what_the_cores_do_now() -> None:
+    """A part of all of them, between nothing and all."""
+    assert re.fullmatch(r"(100|\d?\d) % of \d+ cores|[\d.]+ on \d+ cores", _machine.load())
 
 
 def test_ours_may_not_be_missing() -> None:

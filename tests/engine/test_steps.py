@@ -91,8 +91,9 @@ def falls_over() -> None:
 
 
 @pytest.mark.proves("I10")
-async def test_a_step_in_a_process_of_its_own() -> None:
-    """Its result comes back as JSON, and if the process ends, that is an error like any other."""
+async def test_a_step_in_a_process_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its result comes back as JSON, its process ends without a word, and if it ends too soon, that
+    is an error like any other."""
 
     @outlast.workflow
     async def asks() -> list[str]:
@@ -107,6 +108,7 @@ async def test_a_step_in_a_process_of_its_own() -> None:
         elsewhere, error = await (await testing.start(asks)).result()
     assert elsewhere == "True"
     assert "its process ended with code 7" in error
+    assert capfd.readouterr() == ("", "")
 
 
 @outlast.step(process=True, retry=outlast.Retry(attempts=2, delay=0, jitter=0))

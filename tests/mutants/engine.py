@@ -5,11 +5,12 @@ from __future__ import annotations
 from outlast.testing.mutation import Mutant
 from tests.mutants._engine import (
     ARRIVALS,
+    CLAIMING,
     CLIENT,
     CONTROL,
     DIGEST,
     DRIVE,
-    ENGINE,
+    DRIVES,
     EXECUTION,
     JOURNAL,
     MAILBOX,
@@ -58,8 +59,8 @@ MUTANTS = [
     ),
     Mutant(
         "runs without code are taken over",
-        ENGINE,
-        "                workflows=self.workflows,\n                timeout=",
+        CLAIMING,
+        "                workflows=self._workflows,\n                timeout=",
         "                workflows=None,\n                timeout=",
         (f"{CONTROL}::test_a_worker_without_the_code_leaves_a_run_alone",),
     ),
@@ -140,7 +141,7 @@ MUTANTS = [
     ),
     Mutant(
         "an engine that is closed keeps its claims",
-        ENGINE,
+        DRIVES,
         "        if claims:\n            await self._store.release(",
         "        if not claims:\n            await self._store.release(",
         ("tests/engine/test_leaving.py",),
@@ -216,9 +217,9 @@ MUTANTS = [
     Mutant(
         "a replay delivers in another order",
         EXECUTION,
-        "        self.past = Past(events)\n        for event in events:\n",
-        "        self.past = Past(events)\n"
-        "        for event in sorted(events, key=lambda e: (e.type.endswith('completed'), e.step_name)):\n",
+        "        with self.loop.inside:\n            for event in events:\n",
+        "        with self.loop.inside:\n"
+        "            for event in sorted(events, key=lambda e: (e.type.endswith('completed'), e.step_name)):\n",
         cases("appends_to_one_list", "takes_them_as_they_come"),
     ),
     Mutant(

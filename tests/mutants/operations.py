@@ -8,7 +8,7 @@ from tests.mutants._engine import (
     CONTROL,
     CUT_OFF,
     DRIVE,
-    ENGINE,
+    DRIVES,
     EXECUTION,
     LOOP,
     MAP,
@@ -35,7 +35,7 @@ MUTANTS = [
     Mutant(
         "a generator is closed by the program's own loop",
         LOOP,
-        "        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_generator)\n",
+        "            sys.set_asyncgen_hooks(firstiter=None, finalizer=self._loop.close_generator)\n",
         "",
         cases("a_generator_cleans_up"),
     ),
@@ -63,7 +63,7 @@ MUTANTS = [
     ),
     Mutant(
         "code whose driver never began is left to the garbage collector",
-        ENGINE,
+        DRIVES,
         "        task.add_done_callback(lambda _: execution.evict())\n",
         "",
         ("tests/engine/test_leaving.py",),

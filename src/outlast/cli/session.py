@@ -82,8 +82,12 @@ def told_of(store: Store) -> dict[str, Any]:
     return {} if describe is None else describe()
 
 
-def with_session(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make an async function with a `Session` a command: it gets the options that all have."""
+def with_session(
+    function: Callable[..., Coroutine[Any, Any, None]],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> Callable[..., None]:
+    """Make an async function with a `Session` a command: it gets the options that all have. What
+    lives for long may have a loop of another kind, which takes longer to load."""
 
     @click.option("--store", metavar="URL", help="The store; see `outlast --help`.")
     @click.option("--json", is_flag=True, help="One JSON value a line, also on a terminal.")
@@ -94,6 +98,7 @@ def with_session(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable
         *args: Any, store: str | None, json: bool, utc: bool, colour: bool | None, **options: Any
     ) -> None:
         session = Session(store, Output(json=json, utc=utc, colour=colour))
-        asyncio.run(function(session, *args, **options))
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(function(session, *args, **options))
 
     return command

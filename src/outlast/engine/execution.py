@@ -104,14 +104,15 @@ class Execution:
 
     def replay(self, events: Sequence[Event]) -> None:
         """Bring the code to where `events` left it."""
-        self.past = Past(events)
-        for event in events:
-            self.past.advance(event)
-            if event.type in ENDINGS:
-                self._ended = True
-                return
-            if not self.past.skips(event):
-                self._take(event, payload_of(event))
+        self.past = past = Past(events)
+        with self.loop.inside:
+            for event in events:
+                past.advance(event)
+                if event.type in ENDINGS:
+                    self._ended = True
+                    return
+                if not past.skips(event):
+                    self._take(event, payload_of(event))
         self.launches.clear()
         self.abandoned.clear()
         self._record_statements()
@@ -145,31 +146,34 @@ class Execution:
         if self._said:
             # All that the code said before this delivery was recorded before it, or never.
             raise self._mismatch(event)
-        if isinstance(payload, WorkflowStarted):
-            self.now = event.timestamp
-            self.seed = payload.seed or self.uid
-            self.origin = payload.origin or payload.input
-            self.place = payload.place
-            self._lineage = payload.lineage
-            self._begin(payload)
-        elif isinstance(payload, CancelRequested):
-            self.now = event.timestamp
-            self.cancel_reason = payload.reason
-            if self._main is not None and not self.undoing.begun:
-                self._main.cancel(payload.reason)
-        elif isinstance(payload, UpdateAccepted):
-            self.now = event.timestamp
-            if not self.updates.accept(key, payload):
-                raise self._mismatch(event)
-        else:
-            operation = self.open.get(key)
-            if operation is None or not operation.recorded:
-                raise self._mismatch(event)
+        operation = self.open.get(key)
+        if operation is not None and operation.recorded:
             if not operation.apply(event, payload):
                 return
             del self.open[key]
             self.now = event.timestamp
+        else:
+            self.now = event.timestamp
+            self._take_unasked(event, payload)
         self._run()
+
+    def _take_unasked(self, event: Event, payload: Payload) -> None:
+        """What the code has not asked for: its beginning, an update, that it is to stop."""
+        match payload:
+            case WorkflowStarted():
+                self.seed = payload.seed or self.uid
+                self.origin = payload.origin or payload.input
+                self.place = payload.place
+                self._lineage = payload.lineage
+                self._begin(payload)
+            case CancelRequested(reason=reason):
+                self.cancel_reason = reason
+                if self._main is not None and not self.undoing.begun:
+                    self._main.cancel(reason)
+            case UpdateAccepted() if self.updates.accept(event.step_name, payload):
+                pass
+            case _:
+                raise self._mismatch(event)
 
     def _run(self) -> None:
         """Let the code run until it rests; if it has failed, what it did is undone."""
@@ -203,9 +207,9 @@ class Execution:
         """Register what the code wants. Its intent is recorded when the code has come to rest."""
         if self.evicted:
             raise Evicted
-        operation.key = self.scope.key(operation.name)
-        self.open[operation.key] = operation
-        self.say(operation.key, operation.intent(), operation)
+        operation.key = key = self.scope.key(operation.name)
+        self.open[key] = operation
+        self.say(key, operation.intent(), operation)
         return operation
 
     async def answer(self, operation: Operation) -> Any:

@@ -46,18 +46,20 @@ class RunLoop:
         self._tasks: dict[asyncio.Task[Any], Context] = {}
         self._closing = False
         self.root = Scope()
+        self.inside = _Inside(self)
+        """For as long as it is entered, this is the loop that runs."""
 
     # -- for the engine -----------------------------------------------------------------------
 
     def drain(self, now: float) -> None:
         """Let the code run at time `now` until nothing is ready."""
         self._time = now
-        outside = self._enter()
-        try:
+        ready = self._ready
+        with self.inside:
             for _ in range(MAX_CALLBACKS):
-                if not self._ready:
+                if not ready:
                     return
-                call = self._ready.popleft()
+                call = ready.popleft()
                 if not call.is_cancelled:
                     try:
                         call.context.run(call.callback, *call.args)
@@ -65,8 +67,6 @@ class RunLoop:
                         raise
                     except BaseException:  # noqa: BLE001, S112
                         continue  # the task that raised it has it as its outcome
-        finally:
-            self._leave(outside)
         raise WorkflowMisuse(
             "workflow code goes round in a loop that waits for nothing, such as asyncio.sleep(0): "
             "await a step, a signal or a timer in it"
@@ -82,40 +82,22 @@ class RunLoop:
         something that workflow code may see and act on, eviction is not."""
         self._closing = True
         self._ready.clear()
-        outside = self._enter()
-        try:
+        with self.inside:
             for task, context in list(self._tasks.items()):
                 if not task.done():
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
                     _unwind(task, context)
-        finally:
-            self._leave(outside)
         self._ready.clear()
         self._tasks.clear()
 
-    def _enter(self) -> tuple[Any, Any]:
-        """Become the loop that is running, and that closes async generators left open."""
-        outside = asyncio._get_running_loop(), sys.get_asyncgen_hooks()
-        asyncio._set_running_loop(self._as_loop)
-        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_generator)
-        return outside
-
-    def _leave(self, outside: tuple[Any, Any]) -> None:
-        loop, hooks = outside
-        sys.set_asyncgen_hooks(*hooks)
-        asyncio._set_running_loop(loop)
-
-    def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+    def close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Its ``finally`` belongs to the workflow, like all its code: on the program's own loop
         the steps in it would be just functions."""
         if not self._closing:
             self.create_task(generator.aclose())
             return
-        outside = self._enter()
-        try:
+        with self.inside:
             _exhaust(generator.aclose())
-        finally:
-            self._leave(outside)
 
     # -- what workflow code may use -----------------------------------------------------------
 
@@ -210,6 +192,31 @@ class RunLoop:
             f"workflow code tried to reach the world (the loop's {name!r}){at_caller()}: its "
             "result would differ in a replay. Put that into a step and await the step"
         )
+
+
+class _Inside:
+    """Makes a loop the one that runs, and that closes async generators left open. Inside already, a
+    `drain` has nothing to do for that: a replay enters once for all its events."""
+
+    __slots__ = ("_depth", "_hooks", "_loop", "_outside")
+
+    def __init__(self, loop: RunLoop) -> None:
+        self._loop = loop
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._outside: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
+            self._hooks = sys.get_asyncgen_hooks()
+            asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, self._loop))
+            sys.set_asyncgen_hooks(firstiter=None, finalizer=self._loop.close_generator)
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            sys.set_asyncgen_hooks(*self._hooks)
+            asyncio._set_running_loop(self._outside)
 
 
 class _RunTask(asyncio.Task[T]):

@@ -7,6 +7,7 @@ user's type to be read, so that fold, cancel and delete work on any run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from msgspec import Raw, Struct
@@ -322,17 +323,26 @@ def to_event(
 
 def payload_of(event: Event) -> Payload:
     """What `event` says, typed. Raises `Undecodable` for an unknown type or damaged data."""
+    read = _READERS.get(event.type) or _reader_of(event)
+    try:
+        return read(event.data)
+    except DAMAGE as error:
+        raise Undecodable(
+            f"event {event.sequence} of run {event.run_id!r} ({event.type}) is not a valid "
+            f"{PAYLOADS[event.type].__name__}: {error}"
+        ) from error
+
+
+_READERS: dict[str, Callable[[bytes | Raw], Payload]] = {}
+"""What reads the data of an event, by its type; made when the first one of that type is read."""
+
+
+def _reader_of(event: Event) -> Callable[[bytes | Raw], Payload]:
     payload = PAYLOADS.get(event.type)
     if payload is None:
         raise Undecodable(
             f"event {event.sequence} of run {event.run_id!r} has the unknown type {event.type!r}: "
             "it may come from a newer outlast"
         )
-    try:
-        said: Payload = reader(payload)(event.data)
-    except DAMAGE as error:
-        raise Undecodable(
-            f"event {event.sequence} of run {event.run_id!r} ({event.type}) is not a valid "
-            f"{payload.__name__}: {error}"
-        ) from error
-    return said
+    read = _READERS[event.type] = reader(payload)
+    return read

@@ -19,6 +19,7 @@ from outlast.model.run import Run
 from outlast.ports.store import Store
 from outlast.sync.handles import Enlisted, RunHandle
 from outlast.sync.schedules import Schedules
+from outlast.worker.loops import new_loop
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class App:
         """Open the store and go on with what is unfinished."""
         if self._loop is not None:
             return
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="outlast", daemon=True)
         self._thread.start()
         try:

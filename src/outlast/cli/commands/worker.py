@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from outlast.cli.apps import load_app
 from outlast.cli.serving import leave, log_to_stderr, stopping, workflows_of
 from outlast.cli.session import Session, with_session
+from outlast.worker.loops import new_loop
 
 
 @click.command("worker")
 @click.argument("app", metavar="[MODULE:APP]", required=False)
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
-@with_session
+@partial(with_session, loop_factory=new_loop)
 async def worker_command(session: Session, *, app: str | None, verbose: bool) -> None:
     """Run an app: go on with what is unfinished, take what is new. On SIGTERM or Ctrl-C it stops
     taking runs, hands back what is under way, and exits.

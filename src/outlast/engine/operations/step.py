@@ -63,6 +63,11 @@ class StepCall(Operation):
 
     def apply(self, event: Event, payload: Payload) -> bool:
         match payload:
+            case StepCompleted():
+                value = self._decoded(event) if self.value is UNSET else self.value
+                self._execution.undoing.register(self.key, self.step, value)
+                self.resolve(value)
+                return True
             case StepStarted(attempt=attempt):
                 self.attempt = attempt
                 self.due = None
@@ -82,11 +87,6 @@ class StepCall(Operation):
                 self.wait_kind = "retry"
             case Failed(error=error, error_type=error_type, attempt=attempt):
                 self.reject(StepFailed(self.key, error, attempt, error_type))
-                return True
-            case StepCompleted():
-                value = self._decoded(event) if self.value is UNSET else self.value
-                self._execution.undoing.register(self.key, self.step, value)
-                self.resolve(value)
                 return True
         return False
 

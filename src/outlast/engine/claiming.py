@@ -1,0 +1,242 @@
+"""Claiming: takes over runs that can go on and whose code is here, for as long as there is room.
+
+What nobody drives is handed out by the store: runs that are due, that were sent something, and those
+whose engine has died, when its lease ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+
+from outlast.engine.admission import QUEUED, turned_away
+from outlast.engine.daemon import Daemon
+from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.digest import is_short, load_digest
+from outlast.engine.driving import Drives
+from outlast.engine.execution import Execution
+from outlast.engine.interruptions import count_interruptions
+from outlast.engine.journal import Journal
+from outlast.engine.leases import Lease, Leases, unless_meant
+from outlast.engine.turn import parked
+from outlast.errors import (
+    Closed,
+    Fenced,
+    Mismatch,
+    NotFound,
+    OutlastError,
+    RunClosed,
+    StoreFault,
+    TryAgain,
+    Undecodable,
+    WorkflowMisuse,
+)
+from outlast.model.claim import ClaimedRun
+from outlast.model.decision import News
+from outlast.model.event import Event
+from outlast.model.run import Run
+from outlast.ports.clock import hear, look_again_after
+from outlast.ports.codec import Codec
+from outlast.ports.notifier import hears_all
+from outlast.ports.store import Store
+
+IDLE_SECONDS = 1.0
+SHORTEST_PAUSE = 0.001
+LISTENING_SECONDS = 5.0
+"""How often to look for work when nobody rings: more rarely where a doorbell can be trusted."""
+JITTER = 0.2
+CLAIM_AT_ONCE = 100
+RESUME_AT_ONCE = 16
+"""Histories that are read at the same time: one after the other would cost a round trip each."""
+
+log = logging.getLogger("outlast.engine")
+
+
+class Claiming:
+    """Looks for work for one engine, and hands what it finds to its drives."""
+
+    def __init__(
+        self,
+        store: Store,
+        workflows: Mapping[str, WorkflowDefinition],
+        journal: Journal,
+        leases: Leases,
+        drives: Drives,
+        *,
+        codec: Codec,
+        owner: str,
+        lease: float,
+        concurrency: int,
+    ) -> None:
+        self._store = store
+        self._clock = store.clock
+        self._workflows = workflows
+        self._journal = journal
+        self._leases = leases
+        self._drives = drives
+        self._codec = codec
+        self._owner = owner
+        self._luck = random.Random(owner)
+        self._lease = lease
+        self._patience = lease / 3  # a call that takes longer would cost the lease
+        self.concurrency = concurrency
+        self._daemon = Daemon(self._patience)
+        self.on_ticket: Callable[[], Awaitable[None]] | None = None
+        """Called when a run has been sent to wait for its turn in a queue."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it looks for work by itself."""
+        return self._daemon.is_running
+
+    @property
+    def room(self) -> int:
+        """How many more runs this process may drive."""
+        return self.concurrency - len(self._drives)
+
+    def open(self) -> None:
+        """Begin to look for work."""
+        self._daemon.start(self._claim_for_ever())
+
+    async def close(self) -> None:
+        """Look for no more; what an answer still brings is given back."""
+        await self._daemon.stop()
+
+    async def claim(self, limit: int = CLAIM_AT_ONCE) -> int:
+        """Take over runs that can go on and whose code is here; how many."""
+        asked = self._clock.monotonic()
+        claimed = await self._daemon.take(
+            lambda: self._store.claim_runs(
+                self._owner,
+                self._lease,
+                limit=limit,
+                workflows=self._workflows,
+                timeout=self._patience,
+            ),
+            self._give_back,
+        )
+        for one in claimed[:1]:
+            hear(self._clock, one.claim.expires_at, self._lease, asked=asked)
+        # Kept from now on: to read the histories of many may take longer than a lease.
+        leases = [self._leases.hold(one.claim, asked=asked) for one in claimed]
+        left = dict(zip(leases, claimed, strict=True))
+        try:
+            known = await self._histories([one.run for one in claimed])
+            while left:
+                some = list(left.items())[:RESUME_AT_ONCE]
+                slow = []
+                for lease, one in some:
+                    history = known.get(one.run.id)
+                    if history is None or one.run.wait_kind == QUEUED:
+                        slow.append((one, lease, history))
+                    else:
+                        # It has all that it needs and waits for nothing: a task would only cost.
+                        await self._take_over(one, lease, history)
+                await asyncio.gather(*(self._take_over(*what) for what in slow))
+                for lease, _ in some:
+                    del left[lease]
+        finally:
+            if left:  # stopped in between: nobody here will ever drive these
+                claims = [
+                    lease.claim
+                    for lease, one in left.items()
+                    if one.run.id not in self._drives and self._leases.drop(lease)
+                ]
+                await self._store.release(claims, timeout=self._patience)
+        return len(claimed)
+
+    async def _give_back(self, claimed: Sequence[ClaimedRun]) -> None:
+        await self._store.release([one.claim for one in claimed], timeout=self._patience)
+
+    async def _histories(self, runs: Sequence[Run]) -> dict[str, list[Event]]:
+        """Those that are short, in one call; what cannot be read so is read one by one."""
+        ids = [run.id for run in runs if is_short(run)]
+        if len(ids) < 2:
+            return {}
+        try:
+            return await self._store.histories(ids, timeout=self._patience)
+        except (OutlastError, OSError) as error:
+            log.debug("histories are read one by one: %s", error)
+            return {}
+
+    async def _take_over(
+        self, claimed: ClaimedRun, lease: Lease, history: Sequence[Event] | None
+    ) -> None:
+        try:
+            if self._leases.keeps(lease):
+                await self._resume(claimed, lease, history)
+        except (Fenced, RunClosed, NotFound) as lost:
+            self._leases.drop(lease)
+            log.info("run %s is no longer ours: %s", claimed.run.id, lost)
+        except Exception as error:  # noqa: BLE001 - one run must not hold up the others
+            # The store hands the run out again when its lease ends.
+            self._leases.drop(lease)
+            log.error("run %s could not be taken over: %r", claimed.run.id, error)
+
+    async def _resume(
+        self, claimed: ClaimedRun, lease: Lease, history: Sequence[Event] | None
+    ) -> None:
+        run, claim = claimed.run, claimed.claim
+        workflow = self._workflows[run.workflow]
+        digest = await load_digest(self._store, run, history, patience=self._patience)
+        waits = await turned_away(self._store, digest.events, run, claim, patience=self._patience)
+        if waits is not None:
+            await self._journal.commit(waits)
+            self._leases.drop(lease)
+            if self.on_ticket is not None:
+                await self.on_ticket()
+            return
+        execution = Execution(
+            workflow, run_id=run.id, uid=run.uid, codec=self._codec, digest=digest
+        )
+        try:
+            execution.replay(digest.events)
+            suspects = count_interruptions(execution, run, self._clock.now())
+        except (Mismatch, Undecodable, WorkflowMisuse) as problem:
+            execution.evict()
+            log.error("run %s is halted: %s", run.id, problem)
+            await self._journal.commit(parked(claim, run.sequence, problem))
+            self._leases.drop(lease)
+            return
+        self._drives.begin(execution, run, claim, lease, suspects)
+
+    async def _claim_for_ever(self) -> None:
+        while True:
+            rings = self._store.notifier.rings_for(News.RUNS)
+            room = min(self.room, CLAIM_AT_ONCE)
+            self._drives.is_full = room <= 0
+            looked_at = self._clock.now()
+            pause = IDLE_SECONDS
+            try:
+                claimed = await self.claim(room) if room > 0 else 0
+                if claimed and claimed == room:
+                    continue
+                pause = await self._idle_time(looked_at)
+            except (TryAgain, StoreFault, asyncio.CancelledError) as error:
+                unless_meant()
+                log.warning("claiming failed, trying again: %s", error)
+            except Closed:
+                raise  # nothing more can be claimed: the store was closed under us
+            except Exception:
+                log.exception("claiming failed in an unforeseen way, trying again")
+            notifier = self._store.notifier
+            await notifier.wait(self._clock, pause, since=rings, news=News.RUNS)
+
+    async def _idle_time(self, looked_at: datetime) -> float:
+        due = await self._store.next_runnable_at(timeout=self._patience)
+        self._drives.others_wait = self._drives.is_full and due is not None and due <= looked_at
+        listening = hears_all(self._store.notifier)
+        seconds = LISTENING_SECONDS if listening else IDLE_SECONDS
+        # Many processes that began together need not look together for ever.
+        patience = look_again_after(
+            self._clock, seconds * self._luck.uniform(1 - JITTER, 1 + JITTER)
+        )
+        if due is None:
+            return patience
+        # What was due when we looked could not be had: its code is not here, or no room is, or it is
+        # due by our clock only. That is looked for soon, and then ever more rarely.
+        away = abs((due - self._clock.now()).total_seconds())
+        return max(min(away, IDLE_SECONDS if due <= looked_at else patience), SHORTEST_PAUSE)

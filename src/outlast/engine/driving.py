@@ -1,0 +1,169 @@
+"""Drives: the runs that this process drives, from when they are claimed until they leave it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+from functools import partial
+
+from outlast.engine.bodies import Bodies
+from outlast.engine.drive import Drive
+from outlast.engine.execution import Execution
+from outlast.engine.interruptions import Suspect
+from outlast.engine.journal import Journal
+from outlast.engine.leases import Lease, Leases
+from outlast.engine.losses import Losses
+from outlast.model.claim import Claim
+from outlast.model.decision import News
+from outlast.model.run import Run
+from outlast.ports.store import Store
+
+LOOK_AT_ALL = 100
+"""So many look into their inboxes when anything may have come; more of them look by themselves."""
+
+log = logging.getLogger("outlast.engine")
+
+
+class Drives:
+    """One drive and its task for each run; a newer claim of a run supersedes the older one."""
+
+    def __init__(
+        self,
+        store: Store,
+        journal: Journal,
+        bodies: Bodies,
+        leases: Leases,
+        losses: Losses,
+        *,
+        patience: float,
+    ) -> None:
+        self._store = store
+        self._journal = journal
+        self._bodies = bodies
+        self._leases = leases
+        self._losses = losses
+        self._patience = patience
+        self._drives: dict[str, Drive] = {}
+        self._tasks: dict[str, asyncio.Task[Run | None]] = {}
+        self.is_closing = False
+        """Whether what is lost now is nothing to be told: this process is about to end."""
+        self.is_full = False
+        """Whether there was no room for another when work was last looked for."""
+        self.others_wait = False
+        """Whether others could go on, if there were room."""
+
+    def __len__(self) -> int:
+        return len(self._drives)
+
+    def __contains__(self, run_id: str) -> bool:
+        return run_id in self._drives
+
+    async def close(self) -> None:
+        """Cut off what is under way, and put that on record; what cannot be, in time, is given up.
+        The claims that are left then are handed back."""
+        self.is_closing = True
+        for drive in self._drives.values():
+            drive.stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=self._patience)
+        claims = [drive.claim for drive in self._drives.values()]
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._journal.close(self._patience)
+        await self._losses.close()
+        if claims:
+            await self._store.release(claims, timeout=self._patience)
+        self.is_closing = False
+
+    # -- one run ------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        execution: Execution,
+        run: Run,
+        claim: Claim,
+        lease: Lease,
+        suspects: Iterable[Suspect] = (),
+    ) -> None:
+        """Drive a run whose code is where its history has left it."""
+        present = self._drives.get(run.id)
+        if present is not None and present.claim.token > claim.token:
+            execution.evict()  # the answer was so long on its way that we have claimed it anew
+            self._leases.drop(lease)
+            return
+        if not self._leases.keeps(lease):
+            execution.evict()  # lost meanwhile
+            return
+        if present is not None:
+            # Its claim is superseded: it could work, but never record anything.
+            self._tasks[run.id].cancel()
+        drive = Drive(
+            self._store,
+            self._journal,
+            self._bodies,
+            execution,
+            run,
+            claim,
+            patience=self._patience,
+        )
+        drive.under_way.suspects.wait(suspects)
+        task = asyncio.create_task(drive.go(), name=f"run {run.id}")
+        self._drives[run.id] = drive
+        self._tasks[run.id] = task
+        lease.lost, lease.renewed = partial(self._lose, drive, task), drive.poke
+        if not self._leases.keeps(lease):
+            task.cancel()  # lost a moment ago, when nobody was to be told yet
+        drive.under_way.held = partial(self._leases.is_held, lease)
+        drive.may_linger = self._may_linger
+        task.add_done_callback(lambda task: self._over(run.id, drive, lease, task))
+        # A task that is cancelled before it has begun runs no ``finally`` of its own.
+        task.add_done_callback(lambda _: execution.evict())
+
+    def _may_linger(self) -> bool:
+        return not self.others_wait
+
+    def _lose(self, drive: Drive, task: asyncio.Task[Run | None]) -> None:
+        drive.was_lost = True
+        task.cancel()
+
+    def _over(
+        self, run_id: str, drive: Drive, lease: Lease, task: asyncio.Task[Run | None]
+    ) -> None:
+        self._leases.drop(lease)
+        if self._drives.get(run_id) is drive:
+            del self._drives[run_id], self._tasks[run_id]
+        if drive.was_lost and not self.is_closing:
+            self._losses.tell(drive.claim, drive.under_way.unrecorded())
+        if not task.cancelled() and task.exception() is not None:
+            # The store hands the run out again when its lease ends.
+            log.error("run %s is dropped: %r", run_id, task.exception())
+        # One that ended as it should leaves nothing to be found: whoever looked at the store for
+        # that would look as often as there are runs.
+        if self.is_full or not drive.is_over:
+            self._store.notifier.wake(News.RUNS)
+
+    def poke(self, run_id: str) -> None:
+        """Something was sent to a run: if it is driven here, it looks at once."""
+        drive = self._drives.get(run_id)
+        if drive is not None:
+            drive.poke()
+
+    def heard(self, run_ids: Collection[str] | None) -> None:
+        """Something was sent to these runs, or to nobody knows which."""
+        if run_ids is None:
+            run_ids = list(self._drives) if len(self._drives) <= LOOK_AT_ALL else ()
+        for run_id in run_ids:
+            self.poke(run_id)
+
+    def drop(self, run_id: str) -> None:
+        """A run has been ended or deleted by force: if it is driven here, that is over."""
+        task = self._tasks.get(run_id)
+        if task is not None:
+            task.cancel()
+
+    def ending(self, run_id: str) -> asyncio.Future[Run | None] | None:
+        """What is done when the run is no longer driven here, with its record if it has ended; None
+        if it is not now."""
+        return self._tasks.get(run_id)
