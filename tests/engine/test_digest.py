@@ -72,6 +72,43 @@ async def adds_up() -> list[int]:
     return [sums[0], sums[-1], await add(len(sums))]
 
 
+async def add_often(times: int) -> int:
+    number = 0
+    for _ in range(times):
+        number = await add(number)
+    return number
+
+
+@outlast.workflow
+async def in_scopes(times: int) -> int:
+    total = 0
+    for _ in range(3):
+        total += await outlast.scope(add_often, times)
+    await outlast.sleep(3600)
+    return total
+
+
+@pytest.mark.parametrize("times", [SHORTEST, 1_000])
+@pytest.mark.proves("R-19", "I14")
+async def test_a_scope_that_was_most_of_a_run_is_left_out_at_once(times: int) -> None:
+    """However long the scopes were, and wherever a snapshot was due inside of them: what has to be
+    read of a run that rests is short."""
+    store = MemoryStore(clock=ManualClock())
+    async with outlast.App(store, workflows=[in_scopes]) as app:
+        await app.start(in_scopes, times, id="scopes")
+        while (await app.get("scopes")).status != "waiting":
+            await settle()
+    snapshot = await store.load_snapshot("scopes")
+    run = await store.get("scopes")
+    assert run.sequence > 6 * times
+    kept = len(msgspec.json.decode(snapshot.data)) + run.sequence - snapshot.sequence
+    assert kept < 20
+    async with outlast.App(store, workflows=[in_scopes]) as app:
+        assert isinstance(store.clock, ManualClock)
+        store.clock.advance(3600)
+        assert await app.handle("scopes").result() == 3 * times
+
+
 @pytest.mark.proves("R-19", "I8", "I14")
 async def test_a_long_run_without_loops_goes_on_from_its_snapshot() -> None:
     """What is open when a snapshot is made is in it: nothing is asked for or done again."""

@@ -3,7 +3,8 @@
 What is inside a finished scope or a past iteration of a loop is never run again, and the input of a
 step is only looked at when it starts; so a replay needs less than all of history. The digest is
 kept while the run is in memory, and written as a snapshot when what has come since the last one
-outgrows it: a long run writes its digest a few times, not once per event. A snapshot saves reading.
+outgrows it, or when a scope has ended that was most of it: a long run writes its digest a few times,
+not once per event. A snapshot saves reading.
 It is a cache: one that is missing or cannot be read costs a look at the whole history.
 """
 
@@ -29,6 +30,8 @@ from outlast.ports.store import Store
 SHORTEST = 256
 """A history shorter than this is read faster than a snapshot is looked for."""
 
+SCOPED = {EventType.SCOPE_STARTED, EventType.SCOPE_COMPLETED, EventType.SCOPE_FAILED}
+
 CODEC = "digest-1"
 
 
@@ -38,18 +41,35 @@ class Digest:
     def __init__(
         self, events: Sequence[Event] = (), *, snapshotted: int = 0, writes: bool = False
     ) -> None:
-        self.events = list(events)
+        self.events: list[Event] = []
         self._writes = writes
+        self._scopes: dict[str, int] = {}  # where they begin
+        self._over = 0  # events inside of scopes that have ended
         self._wait_after(snapshotted)
+        self.add(events)
 
     def add(self, events: Sequence[Event]) -> None:
         """These have become part of the history."""
-        self.events.extend(events)
+        for event in events:
+            if event.type in SCOPED:
+                self._note_scope(event)
+            self.events.append(event)
+
+    def _note_scope(self, event: Event) -> None:
+        if event.type == EventType.SCOPE_STARTED:
+            self._scopes[event.step_name] = len(self.events)
+        else:
+            begun = self._scopes.pop(event.step_name, len(self.events))
+            self._over += len(self.events) - begun
 
     @property
     def is_due(self) -> bool:
-        """Whether it has outgrown its last snapshot, on a store that keeps snapshots."""
-        return self._writes and len(self.events) >= self._due_at
+        """Whether it has outgrown its last snapshot, or most of it is over, on a store that keeps
+        snapshots."""
+        return self._writes and (
+            len(self.events) >= self._due_at
+            or (self._over >= SHORTEST and 2 * self._over >= len(self.events))
+        )
 
     def snapshot(self, run: Run, sequence: int, now: datetime) -> Snapshot:
         """What is needed of the history up to `sequence`; the rest is forgotten here too."""
@@ -71,7 +91,11 @@ class Digest:
     def fold(self) -> None:
         """Forget what is inside something that is finished."""
         past = Past(self.events)
-        self.events = [event for event in self.events if not past.skips(event)]
+        needed = [event for event in self.events if not past.skips(event)]
+        self.events, self._over = [], 0
+        self._scopes.clear()
+        self.add(needed)
+        self._over = 0
 
 
 def is_short(run: Run) -> bool:
