@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,18 +13,18 @@ import outlast.sync
 from outlast.worker.loops import new_loop
 
 APP = """
-import asyncio
+import asyncio, sys
 import outlast
 
-@outlast.step
-async def kind_of_loop() -> str:
-    return type(asyncio.get_running_loop()).__module__
-
 @outlast.workflow
-async def tells() -> str:
-    return await kind_of_loop()
+async def nothing() -> None: ...
 
-app = outlast.App("sqlite:///runs.db", workflows=[tells])
+class Telling(outlast.App):
+    async def open(self) -> None:
+        print(type(asyncio.get_running_loop()).__module__, file=sys.stderr)
+        await super().open()
+
+app = Telling("sqlite:///runs.db", workflows=[nothing])
 """
 
 
@@ -61,21 +60,18 @@ def test_an_app_of_plain_code_needs_no_uvloop(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_worker_lives_on_it(tmp_path: Path) -> None:
-    """What `outlast worker` runs, runs there; a single command need not wait for it to be loaded."""
+    """What `outlast worker` runs, runs there, and is stopped by SIGTERM as ever."""
     (tmp_path / "tells.py").write_text(APP, encoding="utf-8")
-    outlast_ = [sys.executable, "-m", "outlast.cli"]
-    here = {**os.environ, "OUTLAST_STORE": "sqlite:///runs.db"}
     worker = subprocess.Popen(
-        [*outlast_, "worker", "tells:app"], cwd=tmp_path, env=here, stderr=subprocess.PIPE
+        [sys.executable, "-m", "outlast.cli", "worker", "tells:app"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    try:
-        assert worker.stderr is not None
-        worker.stderr.readline()
-        done = subprocess.run(
-            [*outlast_, "start", "tells", "--app", "tells:app", "--wait", "--json"],
-            cwd=tmp_path, env=here, capture_output=True, text=True, check=True, timeout=60,
-        )  # fmt: skip
-    finally:
-        worker.terminate()
-        worker.communicate(timeout=30)
-    assert '"result":"uvloop"' in done.stdout
+    assert worker.stderr is not None
+    told = [worker.stderr.readline() for _ in range(2)]
+    worker.terminate()
+    worker.communicate(timeout=60)
+    assert told[0] == "uvloop\n"
+    assert "running nothing" in told[1]
+    assert worker.returncode == 0

@@ -77,6 +77,11 @@ class Drives:
             await self._store.release(claims, timeout=self._patience)
         self.is_closing = False
 
+    async def settled(self) -> None:
+        """Return when no run is being driven here any more."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
     # -- one run ------------------------------------------------------------------------------
 
     def begin(
