@@ -12,7 +12,10 @@ from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.errors import RunCancelled
 from outlast.model.decision import News
+from outlast.ports.clock import SystemClock
 from outlast.ports.notifier import MOST_BYTES, from_message, to_message
+from outlast.stores.memory import MemoryStore
+from outlast.worker.looking import look_for_ever
 from tests.worker.places import KINDS, place_of
 
 LEASE = 3600.0
@@ -56,6 +59,41 @@ async def test_a_run_that_works_hears_a_cancel_from_another_process(
             await asyncio.wait([ending], timeout=0.1)
         with pytest.raises(RunCancelled):
             await ending
+
+
+class Patient(SystemClock):
+    """A clock by which nobody looks again: only a ring wakes."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_ring_for_tasks_that_comes_during_the_first_look_is_heard() -> None:
+    """At first every ring counts, then, without rules, only those for tasks: what was counted before
+    the look, for all, is not compared with what is counted after it, for tasks."""
+    clock = Patient()
+    async with MemoryStore(clock=clock) as store, store.queue() as queue:
+        looks, again = 0, asyncio.Event()
+
+        async def look() -> bool:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                store.notifier.ring(News.TASKS)
+            else:
+                again.set()
+            return False
+
+        before = store.notifier.rings_for(News.ANY) - store.notifier.rings_for(News.TASKS)
+        for _ in range(1 - before):
+            store.notifier.ring(News.RUNS)
+        looking = asyncio.create_task(look_for_ever(store, queue, ["q"], look, patience=1.0))
+        try:
+            async with asyncio.timeout(30):
+                await again.wait()
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
 
 
 @pytest.mark.parametrize("runs", [[], ["r"], ['odd "id" ☃', "b~c/d"]])
