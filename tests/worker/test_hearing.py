@@ -13,7 +13,7 @@ from outlast.codecs import JsonCodec
 from outlast.errors import RunCancelled
 from outlast.model.decision import News
 from outlast.ports.clock import SystemClock
-from outlast.ports.notifier import MOST_BYTES, from_message, to_message
+from outlast.ports.notifier import MOST_BYTES, from_message, hears_all, to_message
 from outlast.stores.memory import MemoryStore
 from outlast.worker.looking import look_for_ever
 from tests.worker.places import KINDS, place_of
@@ -94,6 +94,22 @@ async def test_a_ring_for_tasks_that_comes_during_the_first_look_is_heard() -> N
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.proves("I24")
+async def test_who_sends_something_and_ends_is_heard(kind: str, tmp_path: Path) -> None:
+    """A process that lives for one call rings for it, too: what it owes is passed on as it closes."""
+    place = place_of(kind, tmp_path)
+    async with place.fresh() as here:
+        bell = here.notifier
+        while not hears_all(bell):
+            await bell.wait(SystemClock(), 0.05, since=bell.rings)
+        rings = bell.rings_for(News.RUNS)
+        async with place.store() as elsewhere:
+            await outlast.App(elsewhere, workflows=[works]).submit("works", b"{}", id="r")
+        async with asyncio.timeout(30):
+            assert await bell.wait(Patient(), 1.0, since=rings, news=News.RUNS)
 
 
 @pytest.mark.parametrize("runs", [[], ["r"], ['odd "id" ☃', "b~c/d"]])
