@@ -110,16 +110,16 @@ async def test_a_run_that_has_come_back_has_not_gone_back(
     """A run that was moved away and back counts its revisions anew: whoever remembers greater ones
     goes on with it all the same, and still sees when Redis goes back behind the new ones."""
     await begin_runnable(store, "r")
-    claim = await take(store, "r")
-    for _ in range(9):
-        await done(store, Commit(run_id="r", token=claim.token, events=events("r", 1)))
-    async with MemoryStore(clock=clock) as other:
-        await there_and_back(store, other)
-    late = Commit(run_id="r", token=claim.token, events=events("r", 1))
-    assert isinstance((await store.commit([late]))[0], Fenced)
-    assert (await store.get("r")).error is None
-    async with MemoryStore(clock=clock) as other:
-        await there_and_back(store, other)
+    for refused in (True, False):  # known by a refusal, and by a claim
+        claim = await take(store, "r")
+        for _ in range(9):
+            await done(store, Commit(run_id="r", token=claim.token, events=events("r", 1)))
+        async with MemoryStore(clock=clock) as other:
+            await there_and_back(store, other)
+        if refused:
+            late = Commit(run_id="r", token=claim.token, events=events("r", 1))
+            assert isinstance((await store.commit([late]))[0], Fenced)
+            assert (await store.get("r")).error is None
     [one] = await store.claim_runs("w", 30)
     assert (one.run.id, one.run.error) == ("r", None)
     key = f"{store.describe()['prefix']}:wf:r:state"
