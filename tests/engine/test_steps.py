@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from datetime import timedelta
@@ -184,3 +185,44 @@ def test_a_wait_grows_up_to_its_limit(
     assert timedelta(seconds=middle * (1 - jitter)) - slack <= wait
     assert wait <= timedelta(seconds=middle * (1 + jitter)) + slack
     assert retry.wait(10_000, ConnectionError()) is None
+
+
+def cancel_own_task() -> None:
+    """What a library does that ends a wait of its own and forgets to say that it was itself."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+@outlast.step(retry=outlast.Retry(attempts=3, delay=0, jitter=0))
+async def cancels_itself(number: int) -> int:
+    if outlast.step_info().attempt < 3:
+        cancel_own_task()
+        await asyncio.sleep(0)
+    return number
+
+
+@outlast.step(retry=outlast.Retry(attempts=2, delay=0, jitter=0))
+async def always_cancels_itself(number: int) -> int:
+    cancel_own_task()
+    await asyncio.sleep(0)
+    return number
+
+
+@outlast.workflow
+async def calls_them() -> list[object]:
+    told: list[object] = [await cancels_itself(1), await outlast.map(cancels_itself, [2, 3])]
+    try:
+        await always_cancels_itself(4)
+    except StepFailed as failed:
+        told.append("cancelled itself" in str(failed))
+    return told
+
+
+@pytest.mark.proves("I10")
+async def test_a_step_that_cancels_its_own_task_has_failed() -> None:
+    """Nobody has cut it off, so it is an attempt like any other: were it taken for one that was, the
+    run would wait for it for ever, and keep its lease."""
+    async with app(calls_them) as testing:
+        run = await testing.start(calls_them)
+        assert await run.result(timeout=3600) == [1, [2, 3], True]

@@ -81,6 +81,7 @@ class _Client:
     """Starts runs, signals them and waits for them, wherever they are."""
 
     def __init__(self, stores: dict[str, Store], campaign: Campaign) -> None:
+        self._stores = stores
         self._apps = {
             place: outlast.App(store, workflows=WORKFLOWS) for place, store in stores.items()
         }
@@ -129,7 +130,11 @@ class _Client:
             except (NotFound, TryAgain):
                 await asyncio.sleep(0.02)
             except RunClosed:
-                return None  # the signal came before, and its answer was lost
+                # The signal came before, and its answer was lost: only then can the run have ended.
+                run = await self._stores[self._where[run_id]].find_one(run_id)
+                if run is not None and not run.status.terminal:
+                    self._campaign.broken.append(f"{run_id} is told to have ended, and has not")
+                return None
 
 
 async def _stage(

@@ -153,9 +153,16 @@ MUTANTS = [
     Mutant(
         "moving: whoever asks is not told where",
         "client/moves.py",
-        "                raise Moved(run_id, run.moved_to)",
-        "                return",
+        "    if run.moved_to is not None:\n        raise Moved(run_id, run.moved_to)\n    return run",
+        "    return run",
         MOVING,
+    ),
+    Mutant(
+        "moving: what refuses in place of a run that is back is taken for the run",
+        "client/moves.py",
+        "        if not await has_come(store, run_id, refusal):\n            raise refusal",
+        "        raise refusal",
+        ("tests/moving/test_come_back.py",),
     ),
     Mutant(
         "counts: a run that turns is counted twice",

@@ -132,6 +132,13 @@ MUTANTS = [
         "                pass\n",
         ("tests/engine/test_leaving.py",),
     ),
+    Mutant(
+        "a step that cancels itself is taken for one that was cut off",
+        UNDER_WAY,
+        "            if call.key in self._cut:\n                raise",
+        "            raise",
+        ("tests/engine/test_steps.py",),
+    ),
     # -- children, maps -------------------------------------------------------------------------
     Mutant(
         "a child does not tell how it ended",

@@ -129,9 +129,23 @@ MUTANTS = [
     Mutant(
         "redis: nobody notices that Redis went back",
         f"{FOLDER}/watch.py",
-        "told.uid != one.run.uid or told.revision <= one.run.revision:",
-        "told.uid != one.run.uid or told.revision >= 0:",
+        "told.uid != run.uid or told.revision <= run.revision:",
+        "told.uid != run.uid or told.revision >= 0:",
         UPKEEP,
+    ),
+    Mutant(
+        "redis: a run that comes back is taken for one that was set back",
+        f"{FOLDER}/watch.py",
+        "            elif await self._has_come(server, run.id, told, timeout):",
+        "            elif False:",
+        UPKEEP,
+    ),
+    Mutant(
+        "redis: who closes does not ring for what it has sent",
+        f"{FOLDER}/notifier.py",
+        "            if self._owed:\n                with",
+        "            if False:\n                with",
+        ("tests/worker/test_hearing.py::test_who_sends_something_and_ends_is_heard[redis]",),
     ),
     Mutant(
         "redis: delete leaves timers",

@@ -150,6 +150,19 @@ async def test_a_session_that_was_cut_off_holds_its_owners_again(here: PostgresS
     assert (await here.get("r")).owner == "w"
 
 
+async def test_a_session_that_ends_while_owners_wait_for_it_fails_nobody(
+    here: PostgresStore,
+) -> None:
+    """Who claims just then has its lease: it is held on the next session."""
+    own = here.database.owners
+    async with own._lock:
+        holding = asyncio.create_task(own.hold("late"))
+        await asyncio.sleep(0)  # it waits for its turn now
+        own.detach()
+    await holding
+    assert "late" not in own._held
+
+
 async def test_who_closes_is_not_dead(here: PostgresStore) -> None:
     """Its leases run on as they were."""
     async with PostgresStore(direct(), schema=SCHEMA) as other:

@@ -12,7 +12,10 @@ from redis.asyncio import Redis
 
 from outlast.errors import Fenced, InvalidValue
 from outlast.model import Change, Commit, RunQuery, Status
+from outlast.moving import move_runs
 from outlast.ports import Store
+from outlast.query import parse
+from outlast.stores.memory import MemoryStore
 from outlast.stores.redis import RedisClusterStore, RedisStore
 from outlast.testing.clock import ManualClock
 from outlast.testing.conformance import Claims, Leases, Runnable, Tasks, Timers
@@ -90,6 +93,42 @@ async def test_a_run_that_went_back_is_not_claimed(
     assert await store.claim_runs("w", 30, run_ids=["r"]) == []
     assert "quarantined" in ((await store.get("r")).error or "")
     assert await store.delete("r")
+
+
+async def there_and_back(store: RedisStore, other: MemoryStore) -> None:
+    """What a mover in another process does, which this one hears nothing of."""
+    layout = store.describe()
+    async with single(prefix=str(layout["prefix"]), clock=store.clock) as mover:
+        assert (await move_runs(mover, other, parse(""), address="other")).refused == {}
+        assert (await move_runs(other, mover, parse(""), address="redis")).refused == {}
+
+
+@pytest.mark.proves("I3", "I6")
+async def test_a_run_that_has_come_back_has_not_gone_back(
+    store: RedisStore, client: Redis, clock: ManualClock
+) -> None:
+    """A run that was moved away and back counts its revisions anew: whoever remembers greater ones
+    goes on with it all the same, and still sees when Redis goes back behind the new ones."""
+    await begin_runnable(store, "r")
+    for refused in (True, False):  # known by a refusal, and by a claim
+        claim = await take(store, "r")
+        for _ in range(9):
+            await done(store, Commit(run_id="r", token=claim.token, events=events("r", 1)))
+        async with MemoryStore(clock=clock) as other:
+            await there_and_back(store, other)
+        if refused:
+            late = Commit(run_id="r", token=claim.token, events=events("r", 1))
+            assert isinstance((await store.commit([late]))[0], Fenced)
+            assert (await store.get("r")).error is None
+    [one] = await store.claim_runs("w", 30)
+    assert (one.run.id, one.run.error) == ("r", None)
+    key = f"{store.describe()['prefix']}:wf:r:state"
+    before: Any = await client.hgetall(key)
+    await done(store, Commit(run_id="r", token=one.claim.token, events=events("r", 1)))
+    await client.hset(key, mapping=before)
+    clock.advance(1000)
+    assert await store.claim_runs("w", 30) == []
+    assert "quarantined" in ((await store.get("r")).error or "")
 
 
 @pytest.mark.proves("I6")

@@ -12,7 +12,10 @@ from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.errors import RunCancelled
 from outlast.model.decision import News
-from outlast.ports.notifier import MOST_BYTES, from_message, to_message
+from outlast.ports.clock import SystemClock
+from outlast.ports.notifier import MOST_BYTES, from_message, hears_all, to_message
+from outlast.stores.memory import MemoryStore
+from outlast.worker.looking import look_for_ever
 from tests.worker.places import KINDS, place_of
 
 LEASE = 3600.0
@@ -56,6 +59,57 @@ async def test_a_run_that_works_hears_a_cancel_from_another_process(
             await asyncio.wait([ending], timeout=0.1)
         with pytest.raises(RunCancelled):
             await ending
+
+
+class Patient(SystemClock):
+    """A clock by which nobody looks again: only a ring wakes."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_ring_for_tasks_that_comes_during_the_first_look_is_heard() -> None:
+    """At first every ring counts, then, without rules, only those for tasks: what was counted before
+    the look, for all, is not compared with what is counted after it, for tasks."""
+    clock = Patient()
+    async with MemoryStore(clock=clock) as store, store.queue() as queue:
+        looks, again = 0, asyncio.Event()
+
+        async def look() -> bool:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                store.notifier.ring(News.TASKS)
+            else:
+                again.set()
+            return False
+
+        before = store.notifier.rings_for(News.ANY) - store.notifier.rings_for(News.TASKS)
+        for _ in range(1 - before):
+            store.notifier.ring(News.RUNS)
+        looking = asyncio.create_task(look_for_ever(store, queue, ["q"], look, patience=1.0))
+        try:
+            async with asyncio.timeout(30):
+                await again.wait()
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.proves("I24")
+async def test_who_sends_something_and_ends_is_heard(kind: str, tmp_path: Path) -> None:
+    """A process that lives for one call rings for it, too: what it owes is passed on as it closes."""
+    place = place_of(kind, tmp_path)
+    async with place.fresh() as here:
+        bell = here.notifier
+        while not hears_all(bell):
+            await bell.wait(SystemClock(), 0.05, since=bell.rings)
+        rings = bell.rings_for(News.RUNS)
+        async with place.store() as elsewhere:
+            await outlast.App(elsewhere, workflows=[works]).submit("works", b"{}", id="r")
+        async with asyncio.timeout(30):
+            assert await bell.wait(Patient(), 1.0, since=rings, news=News.RUNS)
 
 
 @pytest.mark.parametrize("runs", [[], ["r"], ['odd "id" ☃', "b~c/d"]])

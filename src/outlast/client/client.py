@@ -14,22 +14,25 @@ from typing import Any, TypeVar
 from msgspec import Raw
 
 from outlast.client.handle import RunHandle
-from outlast.client.moves import find_here, unless_moved
+from outlast.client.moves import (
+    TRIES,
+    coming_and_going,
+    find_here,
+    has_come,
+    send_here,
+    unless_moved,
+)
 from outlast.client.queues import Queues
 from outlast.client.replant import edited_input, replanted
+from outlast.client.terminating import termination
 from outlast.client.waiting import answer_in, answered, ended
 from outlast.engine.audit import activities_of, entries_of
 from outlast.engine.definition import WorkflowDefinition, type_of_value
 from outlast.engine.execution import current_execution
-from outlast.engine.operations.child import cancel_child
-from outlast.engine.replanting import (
-    before_failure,
-    before_step,
-    open_children,
-)
-from outlast.engine.turn import child_outcome
+from outlast.engine.replanting import before_failure, before_step
 from outlast.errors import (
     Busy,
+    Fenced,
     InvalidValue,
     Moved,
     NotFound,
@@ -41,14 +44,13 @@ from outlast.errors import (
     WorkflowMisuse,
 )
 from outlast.model.activity import Activity
-from outlast.model.commit import Commit
+from outlast.model.commit import Commit, Committed, Outcome
 from outlast.model.entry import Entry
 from outlast.model.event import Event, EventType
 from outlast.model.ids import check_id, check_name, new_id
-from outlast.model.inbox import Item, Receipt, Send
-from outlast.model.payloads import WorkflowCancelled, to_event
+from outlast.model.inbox import Item
 from outlast.model.query import RunQuery
-from outlast.model.run import MOVING, Change, Run, Status
+from outlast.model.run import MOVING, Run, Status
 from outlast.model.stats import QueueStats
 from outlast.ports.codec import Codec
 from outlast.ports.histories import accepted
@@ -100,6 +102,7 @@ class Client:
         history = await self._store.history(run_id)
         if not history or history[-1].type == EventType.WORKFLOW_MOVED:
             await unless_moved(self._store, run_id)
+            history = await self._store.history(run_id)  # it may have come just now
         return history
 
     async def entries(self, run_id: str) -> list[Entry]:
@@ -237,30 +240,15 @@ class Client:
 
     async def terminate(self, run_id: str, reason: str = "terminated") -> None:
         """End a run now, whoever holds it and whatever it is: its code sees nothing of it."""
-        end = WorkflowCancelled(reason=reason)
-        sends: list[Send] = []
-        uid = None
-        with suppress(Undecodable):
-            run = await self._store.get(run_id)
-            uid = run.uid
-            if run.parent is not None:
-                sends.append(child_outcome(run, end))
-            children = open_children(await self._store.history(run_id)).values()
-            sends += [
-                cancel_child(child.child_run_id, run.uid, "its parent has ended")
-                for child in children
-                if not child.parent_close
-            ]
-        commit = Commit(
-            run_id=run_id,
-            uid=uid,
-            force=True,
-            events=(to_event(end, run_id=run_id),),
-            change=Change(status=Status.CANCELLED, error=reason, wait_kind=None),
-            sends=tuple(sends),
-        )
-        await self._write(commit)
-        self._drop(run_id)
+        for _ in range(TRIES):
+            outcome = await self._attempt(await termination(self._store, run_id, reason))
+            if isinstance(outcome, Committed):
+                self._drop(run_id)
+                return
+            # It may be another life by now, or have come back from another store.
+            if not await has_come(self._store, run_id, outcome):
+                raise outcome
+        raise coming_and_going(run_id)
 
     async def delete(self, run_id: str, *, uid: str | None = None) -> bool:
         """Remove a run and all it owns; whether it was there. With `uid` only that life of it: one that
@@ -312,19 +300,21 @@ class Client:
     # -- how ----------------------------------------------------------------------------------
 
     async def _send(self, run_id: str, *items: Item) -> None:
-        for receipt in await self._store.send([Send(run_id=run_id, item=item) for item in items]):
-            if not isinstance(receipt, Receipt):
-                await unless_moved(self._store, run_id)
-                raise receipt
+        await send_here(self._store, run_id, *items)
         self._poke(run_id)
 
     async def _write(self, commit: Commit) -> None:
+        outcome = await self._attempt(commit)
+        if isinstance(outcome, NotFound | RunClosed | Fenced):
+            await unless_moved(self._store, commit.run_id)
+        accepted(outcome)
+
+    async def _attempt(self, commit: Commit) -> Outcome:
+        """What becomes of a commit; somebody who writes to the same run at this moment is waited for."""
         (outcome,) = await self._store.commit([commit])
         for pause in PAUSES:
             if not isinstance(outcome, Busy):
                 break
             await self._store.clock.sleep(pause)
             (outcome,) = await self._store.commit([commit])
-        if isinstance(outcome, (NotFound, RunClosed)):
-            await unless_moved(self._store, commit.run_id)
-        accepted(outcome)
+        return outcome

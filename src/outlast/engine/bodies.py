@@ -64,6 +64,13 @@ step_context: ContextVar[StepContext] = ContextVar("outlast_step")
 step_connection: ContextVar[Any] = ContextVar("outlast_connection")
 
 
+def self_cancelled(step: StepDefinition) -> RuntimeError:
+    """What a step has come to that was cancelled and that nobody has cut off."""
+    return RuntimeError(
+        f"step {step.name!r} cancelled itself: it has cancelled its own task, or awaited one that was"
+    )
+
+
 class Outcome(Struct, frozen=True):
     """What became of one attempt: an encoded value, or an error."""
 
@@ -116,11 +123,11 @@ class Bodies:
                 call = self._call_and_tell(self._leaping, step, context, args, kwargs)
             value = await (call if step.timeout is None else self._limited(step, call))
             output, back = step.signature.roundtrip_result(self._codec, value)
-        except asyncio.CancelledError as cancelled:
+        except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
-                raise
-            error = RuntimeError(f"step {step.name!r} cancelled itself: {cancelled!r}")
+                raise  # by us, or by the step: who has begun it knows
+            error = self_cancelled(step)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as raised:  # noqa: BLE001 - whatever a user raises is an outcome

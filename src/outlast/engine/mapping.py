@@ -10,7 +10,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from outlast.engine.bell import Bell
-from outlast.engine.bodies import Bodies, Outcome, StepContext
+from outlast.engine.bodies import Bodies, Outcome, StepContext, self_cancelled
 from outlast.engine.execution import Execution
 from outlast.engine.operations.map import MapCall
 from outlast.errors import OutlastError
@@ -29,7 +29,7 @@ class MapBodies:
         self._running: set[asyncio.Task[None]] = set()
         self._results: dict[int, Raw] = {}
         self._failed: dict[int, str] = {}
-        self._paused = False
+        self._paused = self._is_stopped = False
         self._broken: BaseException | None = None
         if call.is_over:
             arrived.ring()  # there is nothing to do: no items, or enough of them
@@ -53,7 +53,7 @@ class MapBodies:
 
     def stop(self) -> None:
         """Cancel what runs."""
-        self._paused = True
+        self._paused = self._is_stopped = True
         for task in self._running:
             task.cancel()
 
@@ -117,7 +117,12 @@ class MapBodies:
             return Outcome(None, refused, 0)
         while True:
             context = replace(self._context, key=f"{self._call.key}[{index}]", attempt=failures + 1)
-            outcome = await self._bodies.attempt(step, context, args, kwargs)
+            try:
+                outcome = await self._bodies.attempt(step, context, args, kwargs)
+            except asyncio.CancelledError:
+                if self._is_stopped:
+                    raise
+                outcome = Outcome(None, self_cancelled(step), 0)
             if outcome.error is None:
                 return outcome
             failures += 1

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from msgspec import Raw
 
 from outlast.engine.bell import Bell
-from outlast.engine.bodies import Bodies, Outcome, StepContext, always
+from outlast.engine.bodies import Bodies, Outcome, StepContext, always, self_cancelled
 from outlast.engine.execution import Execution
 from outlast.engine.interruptions import Suspects
 from outlast.engine.mapping import MapBodies
@@ -55,6 +55,7 @@ class UnderWay:
         self._arrived = arrived
         self._patience = patience
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._cut: set[str] = set()
         self._begun: dict[str, int] = {}
         self._maps: dict[str, MapBodies] = {}
         self._outcomes: list[tuple[StepCall, Outcome]] = []
@@ -102,6 +103,7 @@ class UnderWay:
     def stop(self) -> None:
         """Cut off everything, and wait for nothing."""
         self.suspects.stop()
+        self._cut.update(self._running)
         for task in self._running.values():
             task.cancel()
         for mapping in self._maps.values():
@@ -172,6 +174,7 @@ class UnderWay:
             for operation in self._execution.abandoned:
                 body = self._running.get(operation.key)
                 if body is not None:
+                    self._cut.add(operation.key)
                     body.cancel()
             self._execution.abandoned.clear()
         if self._maps:
@@ -213,7 +216,17 @@ class UnderWay:
                 return
             outcome = await self._bodies.attempt(call.step, context, call.args, call.kwargs)
             self._outcomes.append((call, outcome))
+        except asyncio.CancelledError:
+            if call.key in self._cut:
+                raise
+            # The step's own doing. If nobody heard of it, the run would wait for ever.
+            error = self_cancelled(call.step)
+            if call.step.transactional:
+                self._doubt = error  # it may have been committed
+            else:
+                self._outcomes.append((call, Outcome(None, error, 0)))
         finally:
+            self._cut.discard(call.key)
             self._running.pop(call.key, None)
             self.suspects.ended(call.key)
             self._arrived.ring()

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from outlast.client import Client, RunHandle
+from outlast.client.moves import send_here
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.turn import begun
 from outlast.errors import (
@@ -24,7 +25,7 @@ from outlast.errors import (
 )
 from outlast.model.commit import Creation
 from outlast.model.ids import SCHEDULE_OF, new_id
-from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.inbox import Item
 from outlast.model.query import RunQuery
 from outlast.model.run import Run, Status
 from outlast.ports.codec import Codec
@@ -222,9 +223,7 @@ class Schedules:
     async def _tell(self, name: str, what: str, wish: Wish) -> None:
         data = self._codec.encode(wish, Wish, where=f"update {what!r}")
         item = Item(kind="update", name=what, id=new_id(), data=data)
-        [receipt] = await self._store.send([Send(run_id=run_id_of(name), item=item)])
-        if not isinstance(receipt, Receipt):
-            raise receipt
+        await send_here(self._store, run_id_of(name), item)
 
     def _plan(self, run: Run) -> Plan:
         published = run.ctx.get("plan")

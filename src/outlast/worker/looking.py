@@ -35,7 +35,7 @@ async def look_for_ever(
     clock, notifier = store.clock, store.notifier
     news = News.ANY
     while True:
-        rings = notifier.rings_for(news)
+        rings = {kind: notifier.rings_for(kind) for kind in (News.ANY, News.TASKS)}
         seconds = LISTENING_SECONDS if hears_all(notifier) else IDLE_SECONDS
         pause = look_again_after(clock, seconds)
         try:
@@ -58,7 +58,7 @@ async def look_for_ever(
             raise
         except Exception:
             log.exception("taking tasks failed in an unforeseen way, trying again")
-        await notifier.wait(clock, pause, since=rings, news=news)
+        await notifier.wait(clock, pause, since=rings[news], news=news)
 
 
 async def _has_rules(queue: Queue, patience: float) -> bool:

@@ -8,8 +8,9 @@
 
 NOTIFY takes a lock over the whole database while it commits, so it is no part of a commit: it goes
 on its own, once for however many commits there were, and without waiting for the disk. A ring may be
-lost; whoever waits looks again after a while all the same. Behind a pooler nobody can listen: then
-processes find each other's work by looking.
+lost; whoever waits looks again after a while all the same. A process that only sends something and
+ends still rings: what it owes is passed on as it closes. Behind a pooler nobody can listen: then processes
+find each other's work by looking.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from typing import Any
 
 import asyncpg
 
-from outlast.errors import OutlastError
 from outlast.model.decision import News
 from outlast.model.ids import new_id
 from outlast.ports.notifier import LocalNotifier, from_message, to_message
-from outlast.stores.postgres.owners import Owners, end
+from outlast.stores.postgres.owners import LAST_SECONDS, Owners, end
 
 _logger = logging.getLogger("outlast.postgres")
+
+Notify = Callable[[str], Awaitable[object]]
 
 PAUSE = 0.05
 """Seconds between two NOTIFYs: more rings in between are one."""
@@ -53,6 +55,7 @@ class PostgresNotifier(LocalNotifier):
         self._news = News(0)
         self._runs: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
+        self._notify: Notify | None = None
 
     def ring(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
         super().ring(news, runs=runs)
@@ -66,39 +69,53 @@ class PostgresNotifier(LocalNotifier):
         self._runs.update(runs)
         self._wanted.set()
 
-    def start(self, url: str, notify: Callable[[str], Awaitable[object]], owners: Owners) -> None:
+    def start(self, url: str, notify: Notify, owners: Owners) -> None:
         """Begin to listen at `url` and to pass rings on by `notify`. The session that listens holds
         the locks of `owners` too."""
         if not self._tasks:
             self._loop = asyncio.get_running_loop()
+            self._notify = notify
             self._tasks = [
                 asyncio.create_task(self._listen(url, owners), name="outlast listens"),
                 asyncio.create_task(self._pass_on(notify), name="outlast notifies"),
             ]
 
-    def pass_on(self, notify: Callable[[str], Awaitable[object]]) -> None:
+    def pass_on(self, notify: Notify) -> None:
         """Begin to pass rings on, and listen to nobody: there is no connection to listen on."""
         if not self._tasks:
             self._loop = asyncio.get_running_loop()
+            self._notify = notify
             self._tasks = [asyncio.create_task(self._pass_on(notify), name="outlast notifies")]
 
     async def stop(self) -> None:
-        """End both. Stopping twice is fine."""
+        """End both, and pass on what is owed. Stopping twice is fine."""
         tasks, self._tasks, self._loop = self._tasks, [], None
+        notify, self._notify = self._notify, None
         await end(*tasks)
+        if notify is not None and self._news:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_SECONDS):
+                    await self._tell(notify)
 
-    async def _pass_on(self, notify: Callable[[str], Awaitable[object]]) -> None:
+    async def _pass_on(self, notify: Notify) -> None:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            message = to_message(self.name, self._news, self._runs)
-            self._news, self._runs = News(0), set()
-            try:
-                await notify(message)
-            except OutlastError as error:
-                # Nobody is told, and nothing is lost: they look again after a while.
-                _logger.debug("a ring was not passed on: %s", error)
+            await self._tell(notify)
             await asyncio.sleep(PAUSE)
+
+    async def _tell(self, notify: Notify) -> None:
+        """Pass on what is owed. If that is cut off, it is owed still: twice does no harm."""
+        news, runs = self._news, self._runs
+        self._news, self._runs = News(0), set()
+        try:
+            await notify(to_message(self.name, news, runs))
+        except Exception as error:  # noqa: BLE001 - who rings never fails, and rings again
+            # Nobody is told, and nothing is lost: they look again after a while.
+            _logger.debug("a ring was not passed on: %s", error)
+        except asyncio.CancelledError:
+            self._want(news, runs)
+            raise
 
     async def _listen(self, url: str, owners: Owners) -> None:
         retry = FIRST_RETRY

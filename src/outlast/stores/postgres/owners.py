@@ -118,8 +118,9 @@ class Owners:
     async def _tell(self, name: str, argument: object, *, timeout: float = SECONDS) -> bool:
         with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             async with self._lock:
-                await self._session.fetch(self._queries[name], argument, timeout=timeout)
-                return True
+                if self._session is not None:  # it may have ended while others were told
+                    await self._session.fetch(self._queries[name], argument, timeout=timeout)
+                    return True
         return False  # the lease decides
 
     async def _watch(self, judge: Judge, ring: Callable[[], None]) -> None:

@@ -1,7 +1,8 @@
 """A doorbell over pub/sub: whoever waits, in whatever process, looks at once.
 
 Pub/sub is a hint and no more: a message that is lost costs the time until the next look. So nothing
-here fails, and nothing is sent before somebody in this process has begun to listen or to ring.
+here fails, and nothing is sent before somebody in this process has begun to listen or to ring. A process
+that only sends something and ends still rings: what it owes is passed on as it closes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 
 from redis.exceptions import RedisError
 
@@ -19,6 +21,9 @@ from outlast.ports.clock import Clock
 from outlast.ports.notifier import LocalNotifier, from_message, to_message
 
 _logger = logging.getLogger(__name__)
+
+LAST_SECONDS = 2.0
+"""How long a process that closes may take to pass a ring on."""
 
 Publish = Callable[[bytes], Awaitable[None]]
 Listen = Callable[[Callable[[bytes], None]], Awaitable[None]]
@@ -49,10 +54,14 @@ class RedisNotifier(LocalNotifier):
             self._serving = self._loop.create_task(self._serve(self._called))
 
     async def close(self) -> None:
-        """Stop listening. It still rings here."""
+        """Stop listening, and pass on what is owed. It still rings here."""
         serving, self._serving, self._called = self._serving, None, None
         if serving is not None:
             await _end(serving)
+            if self._owed:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LAST_SECONDS):
+                        await self._tell()
 
     def ring(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
         super().ring(news, runs=runs)
@@ -83,18 +92,22 @@ class RedisNotifier(LocalNotifier):
                     hearing = asyncio.create_task(self._hear())
                 # Rings that come while one message is on its way need one more, not one each.
                 if self._owed:
-                    message = to_message(self._name, self._owed, self._runs)
-                    self._owed, self._runs = News(0), frozenset()
-                    await self._tell(message)
+                    await self._tell()
         finally:
             if hearing is not None:
                 await _end(hearing)
 
-    async def _tell(self, message: str) -> None:
+    async def _tell(self) -> None:
+        """Pass on what is owed. If that is cut off, it is owed still: twice does no harm."""
+        news, runs = self._owed, self._runs
+        self._owed, self._runs = News(0), frozenset()
         try:
-            await self._publish(message.encode())
-        except (OutlastError, RedisError, OSError) as error:
+            await self._publish(to_message(self._name, news, runs).encode())
+        except Exception as error:  # noqa: BLE001 - who rings never fails, and rings again
             _logger.debug("nobody was told: %s", error)
+        except asyncio.CancelledError:
+            self._owed, self._runs = self._owed | news, self._runs | runs
+            raise
 
     async def _hear(self) -> None:
         try:

@@ -117,6 +117,11 @@ def to_event(run_id: str, member: bytes) -> Event:
         raise Undecodable(f"an event of run {run_id!r} is damaged: {error}") from error
 
 
+def token_of(member: bytes) -> int:
+    """The token under which an event was written."""
+    return int(member.split(b" ", 2)[1])
+
+
 def to_item(member: bytes) -> Item:
     """An item of an inbox."""
     number, time, body = member.split(b" ", 2)

@@ -4,6 +4,9 @@ Redis replicates after it has answered. A replica that takes over may lack the l
 run that goes on would do again what it was told is recorded. Whoever was told remembers it: if a run is
 found at an earlier revision of the same life than this process has been told, it is quarantined. Nobody
 can claim it until somebody has looked and calls `RedisStore.readmit`.
+
+A run that was moved away and has come back, or was restored, counts its revisions anew. Its events were
+all written again, under a token that is greater than any before: so it is known.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from outlast.model.commit import Commit, Committed, Outcome
 from outlast.stores.redis.keys import SHELVES, of_run
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
+from outlast.stores.redis.unpacking import token_of
 
 _logger = logging.getLogger(__name__)
 
@@ -31,6 +35,7 @@ class Told(NamedTuple):
 
     uid: str
     revision: int
+    token: int
 
 
 class Watch:
@@ -50,7 +55,7 @@ class Watch:
         """Remember what was written; look closer at what was refused."""
         for commit, outcome in zip(commits, outcomes, strict=True):
             if isinstance(outcome, Committed):
-                self._remember(commit.run_id, Told(outcome.uid, outcome.revision))
+                self._remember(commit.run_id, Told(outcome.uid, outcome.revision, outcome.token))
             elif isinstance(outcome, (Conflict, Fenced)) and commit.run_id in self._told:
                 # What was written stays so, and was answered: whoever claims it next looks again.
                 with suppress(TryAgain, StoreFault):
@@ -63,11 +68,14 @@ class Watch:
         """Those of them that have not gone back."""
         good = []
         for one in claimed:
-            told = self._told.get(one.run.id)
-            if told is None or told.uid != one.run.uid or told.revision <= one.run.revision:
+            run, told = one.run, self._told.get(one.run.id)
+            if told is None or told.uid != run.uid or told.revision <= run.revision:
+                good.append(one)
+            elif await self._has_come(server, run.id, told, timeout):
+                self._told[run.id] = Told(run.uid, run.revision, run.token)
                 good.append(one)
             else:
-                await self._quarantine(server, one.run.id, told, timeout)
+                await self._quarantine(server, run.id, told, timeout)
         return good
 
     async def _look_at(self, server: Server, run_id: str, timeout: float | None) -> None:
@@ -76,7 +84,20 @@ class Watch:
         command = (b"HMGET", layout.key(part, of_run(run_id, "state")), b"uid", b"revision")
         ((uid, revision),) = await server.commands([(part, command)], timeout=timeout, writes=False)
         if uid is not None and uid.decode() == told.uid and int(revision) < told.revision:
-            await self._quarantine(server, run_id, told, timeout)
+            if await self._has_come(server, run_id, told, timeout):
+                self.forget(run_id)
+            else:
+                await self._quarantine(server, run_id, told, timeout)
+
+    async def _has_come(
+        self, server: Server, run_id: str, told: Told, timeout: float | None
+    ) -> bool:
+        """Whether its first event was written after all that we were told."""
+        layout = server.layout
+        part = layout.part_of(run_id)
+        command = (b"ZRANGE", layout.key(part, of_run(run_id, "events")), b"0", b"0")
+        (first,) = await server.commands([(part, command)], timeout=timeout, writes=False)
+        return bool(first) and token_of(first[0]) > told.token
 
     async def _quarantine(
         self, server: Server, run_id: str, told: Told, timeout: float | None
