@@ -1,7 +1,7 @@
 -- The one write: many commits in one call, each all or nothing, each with an answer of its own.
 --
---   1. lock   the runs, in the order of their ids, without waiting; a run that somebody else has
---             locked is `busy`. A run that is not there is locked by a lock on its name.
+--   1. lock   the runs, without waiting; a run that somebody else has locked is `busy`. A run that is
+--             not there is locked by a lock on its name.
 --   2. decide every commit on what the locks hold still. Nothing has been written.
 --   3. write  those that were not refused: the plain ones, which touch nothing but their own run,
 --             in one statement for those that begin and one for the rest, the others in order, so
@@ -35,15 +35,18 @@ SET enable_mergejoin = off SET lock_timeout = '2s' SET plan_cache_mode = force_g
 DECLARE
     now bigint;
     parts jsonb := doc::jsonb;
+    has_parts int := CASE WHEN doc = '[]' THEN 0 ELSE cardinality(c_run) END;
     p jsonb;
-    held bigint[];         -- keys of the runs that are locked
+    held bigint[];         -- keys of the runs besides that are locked
     verdicts text[];       -- '' for a commit that is to be written
     keys bigint[];         -- per life: of the run, 0 for none
     bases bigint[];        -- per life: the sequence before its events
     tokens bigint[];       -- per life: the token of its events
     lives text[];          -- per commit: the uid
     revisions bigint[];
-    details text[];
+    details text[];        -- per commit: what there is to say; the status
+    inboxes bigint[];      -- per commit: how many items the run has had
+    open boolean[];        -- per commit: whether the run has not ended
     numbers bigint[];      -- per commit: where a duplicate is
     unborn text[];         -- names that may be taken now, locked
     ending bigint[];       -- keys of the runs that end with a plain commit
@@ -53,23 +56,22 @@ DECLARE
     x record;
     i int;
 BEGIN
-    ids := ids || c_run;
-    SELECT coalesce(array_agg(l.key), '{}') INTO held FROM (
-        SELECT a.key FROM @runs AS a WHERE a.id = ANY (ids) ORDER BY a.id FOR UPDATE SKIP LOCKED
-    ) AS l;
-    now := @now_1(at, shift);
+    IF ids <> '{}' THEN
+        SELECT array_agg(l.key) INTO held FROM (
+            SELECT a.key FROM @runs AS a WHERE a.id = ANY (ids) FOR UPDATE SKIP LOCKED
+        ) AS l;
+    END IF;
 
     -- decide
-    SELECT array_agg(v.verdict ORDER BY v.n), array_agg(coalesce(v.key, 0) ORDER BY v.n),
-           array_agg(coalesce(v.sequence, 0) ORDER BY v.n),
-           array_agg(coalesce(v.token, 0) ORDER BY v.n),
-           array_agg(coalesce(v.uid, v.born) ORDER BY v.n),
-           array_agg(coalesce(v.revision, 0) ORDER BY v.n), array_agg(v.status ORDER BY v.n),
+    SELECT array_agg(v.verdict), array_agg(coalesce(v.key, 0)), array_agg(coalesce(v.sequence, 0)),
+           array_agg(coalesce(v.token, 0)), array_agg(coalesce(v.uid, v.born)),
+           array_agg(coalesce(v.revision, 0)), array_agg(v.status), array_agg(v.inbox),
+           array_agg(v.ended_at IS NULL),
            array_agg(v.run) FILTER (WHERE v.verdict = '' AND v.key IS NULL)
-    INTO verdicts, keys, bases, tokens, lives, revisions, details, unborn
+    INTO verdicts, keys, bases, tokens, lives, revisions, details, inboxes, open, unborn
     FROM (
-        SELECT u.n, u.run, u.born, h.key, h.sequence, h.token, h.uid, h.revision, h.status, CASE
-            WHEN h.key IS NOT NULL AND NOT h.key = ANY (held) THEN 'busy'
+        SELECT u.run, u.born, h.*, CASE
+            WHEN h.key IS NULL AND EXISTS (SELECT FROM @runs AS a WHERE a.id = u.run) THEN 'busy'
             WHEN h.commit_id = u.id THEN 'again'
             WHEN h.key IS NULL AND u.flags & 1 = 0 THEN 'not found'
             WHEN h.key IS NOT NULL AND u.flags & 1 <> 0 AND u.flags & 6 = 0 THEN 'exists'
@@ -88,20 +90,25 @@ BEGIN
         END AS verdict
         FROM unnest(c_run, c_id, c_uid, c_born, c_expected, c_revision, c_token, c_flags)
              WITH ORDINALITY AS u (run, id, uid, born, expected, revision, token, flags, n)
-        LEFT JOIN @runs AS h ON h.id = u.run
+        LEFT JOIN LATERAL (
+            -- What a lock gives is the row as it stands, also if it was changed a moment ago.
+            SELECT a.key, a.sequence, a.token, a.uid, a.revision, a.status, a.commit_id, a.inbox,
+                   a.ended_at
+            FROM @runs AS a WHERE a.id = u.run FOR UPDATE SKIP LOCKED
+        ) AS h ON true
+        ORDER BY u.n
     ) AS v;
+    now := @now_1(at, shift);
 
     -- what needs a look at other rows
-    FOR i IN
-        SELECT u.n FROM unnest(c_flags, verdicts) WITH ORDINALITY AS u (flags, verdict, n)
-        WHERE parts <> '[]' AND u.flags & (4 | 1024) <> 0 AND u.verdict = ''
-    LOOP
+    FOR i IN 1 .. has_parts LOOP
+        CONTINUE WHEN c_flags[i] & (4 | 1024) = 0 OR verdicts[i] <> '';
         p := parts -> (i - 1);
         IF p ? 'sends' AND EXISTS (
             SELECT FROM @runs AS t
             WHERE t.id = ANY (ARRAY(
                 SELECT s.run FROM jsonb_to_recordset(p -> 'sends') AS s (run text)
-            )) AND NOT t.key = ANY (held)
+            )) AND t.key <> ALL (coalesce(held, '{}'))
         ) THEN
             verdicts[i] := 'busy';
         END IF;
@@ -160,10 +167,8 @@ BEGIN
         END IF;
     END LOOP;
 
-    FOR i IN
-        SELECT u.n FROM unnest(c_flags, verdicts) WITH ORDINALITY AS u (flags, verdict, n)
-        WHERE u.flags & 1024 <> 0 AND u.verdict = '' AND parts -> (u.n - 1)::int ? 'finishes'
-    LOOP
+    FOR i IN 1 .. has_parts LOOP
+        CONTINUE WHEN verdicts[i] <> '' OR NOT parts -> (i - 1) ? 'finishes';
         FOR x IN
             SELECT * FROM jsonb_to_recordset(parts -> (i - 1) -> 'finishes')
                 AS f (i int, place text, token bigint)
@@ -178,7 +183,7 @@ BEGIN
     END LOOP;
 
     -- answer the refused
-    IF atomic AND EXISTS (SELECT FROM unnest(verdicts) AS u (v) WHERE u.v NOT IN ('', 'again')) THEN
+    IF atomic AND array_remove(array_remove(verdicts, ''), 'again') <> '{}' THEN
         verdicts := ARRAY(
             SELECT CASE u.v WHEN '' THEN 'held back' ELSE u.v END
             FROM unnest(verdicts) WITH ORDINALITY AS u (v, n) ORDER BY u.n
@@ -264,21 +269,20 @@ BEGIN
     -- write the plain ones: runs that are there
     FOR n, o_uid, o_sequence, o_revision, o_token, still, ends IN
         WITH plain AS (
-            SELECT u.*, a.ends, a.ends AND r.ended_at IS NULL AS ends_now,
-                   u.flags & (32 | 128) <> 0 AND r.inbox > a.seen AND NOT a.ends
+            SELECT u.*, a.ends, a.ends AND u.open AS ends_now,
+                   u.flags & (32 | 128) <> 0 AND u.inbox > a.seen AND NOT a.ends
                    AND EXISTS (
-                       SELECT FROM @inbox AS m WHERE m.run_key = r.key AND m.number > a.seen
+                       SELECT FROM @inbox AS m WHERE m.run_key = u.key AND m.number > a.seen
                    ) AS unseen
             FROM unnest(keys, verdicts, c_id, c_flags, c_seen, c_status, c_workflow, c_wait_kind,
-                        c_current_step, c_runnable_at, c_events)
+                        c_current_step, c_runnable_at, c_events, details, inboxes, open)
                  WITH ORDINALITY AS u (key, verdict, id, flags, seen, status, workflow, wait_kind,
-                                       current_step, runnable_at, events, n)
-            JOIN @runs AS r ON r.key = u.key
+                                       current_step, runnable_at, events, was, inbox, open, n)
             CROSS JOIN LATERAL (
                 SELECT coalesce(u.seen, 0) AS seen,
-                       coalesce(u.status, r.status) IN ('completed', 'failed', 'cancelled') AS ends
+                       coalesce(u.status, u.was) IN ('completed', 'failed', 'cancelled') AS ends
             ) AS a
-            WHERE u.verdict = '' AND u.flags & 2048 <> 0
+            WHERE u.verdict = '' AND u.flags & 2048 <> 0 AND u.key > 0
         )
         UPDATE @runs AS t SET
             workflow = coalesce(w.workflow, t.workflow),
@@ -312,7 +316,7 @@ BEGIN
         verdicts[n] := verdict;
         RETURN NEXT;
     END LOOP;
-    IF parts <> '[]' THEN
+    IF has_parts > 0 THEN
         PERFORM @change_details_1(array_agg(u.key), array_agg(u.part -> 'details'), blobs)
         FROM (
             SELECT w.key, parts -> (w.n - 1)::int AS part
@@ -328,33 +332,35 @@ BEGIN
     END IF;
 
     -- write the others
-    FOR c IN
-        SELECT u.* FROM unnest(verdicts, c_run, c_id, c_flags, c_seen, c_status, c_workflow,
-                               c_wait_kind, c_current_step, c_runnable_at, c_events)
-             WITH ORDINALITY AS u (verdict, run, id, flags, seen, status, workflow, wait_kind,
-                                   current_step, runnable_at, events, n)
-        WHERE u.verdict = ''
-        ORDER BY u.n
-    LOOP
-        n := c.n;
-        SELECT w.* INTO x FROM @write_commit_1(
-            now, keys, n, c.run, c.id, c.flags, coalesce(c.seen, 0), c.status, c.workflow, c.wait_kind,
-            c.current_step, c.runnable_at, c.events, parts -> (n - 1), blobs
-        ) AS w;
-        keys := x.keys;
-        bases[n] := x.o_sequence - c.events;
-        tokens[n] := x.o_token;
-        verdict := 'done';
-        o_uid := x.o_uid;
-        o_sequence := x.o_sequence;
-        o_revision := x.o_revision;
-        o_token := x.o_token;
-        detail := NULL;
-        still := x.still;
-        fired := x.fired;
-        undelivered := x.undelivered;
-        RETURN NEXT;
-    END LOOP;
+    IF '' = ANY (verdicts) THEN
+        FOR c IN
+            SELECT u.* FROM unnest(verdicts, c_run, c_id, c_flags, c_seen, c_status, c_workflow,
+                                   c_wait_kind, c_current_step, c_runnable_at, c_events)
+                 WITH ORDINALITY AS u (verdict, run, id, flags, seen, status, workflow, wait_kind,
+                                       current_step, runnable_at, events, n)
+            WHERE u.verdict = ''
+            ORDER BY u.n
+        LOOP
+            n := c.n;
+            SELECT w.* INTO x FROM @write_commit_1(
+                now, keys, n, c.run, c.id, c.flags, coalesce(c.seen, 0), c.status, c.workflow, c.wait_kind,
+                c.current_step, c.runnable_at, c.events, parts -> (n - 1), blobs
+            ) AS w;
+            keys := x.keys;
+            bases[n] := x.o_sequence - c.events;
+            tokens[n] := x.o_token;
+            verdict := 'done';
+            o_uid := x.o_uid;
+            o_sequence := x.o_sequence;
+            o_revision := x.o_revision;
+            o_token := x.o_token;
+            detail := NULL;
+            still := x.still;
+            fired := x.fired;
+            undelivered := x.undelivered;
+            RETURN NEXT;
+        END LOOP;
+    END IF;
 
     -- the events of all
     INSERT INTO @events (run_key, sequence, id, type, version, step_name, timestamp, token,
