@@ -31,7 +31,7 @@ from outlast.stores.postgres.rows import quote, quote_or_none
 
 CREATES, UPSERT, REPLACE, FORCE, CARRY, RELEASE, REOPENS = 1, 2, 4, 8, 16, 32, 64
 SETS_RUNNABLE_AT, SETS_WAIT_KIND, SETS_CURRENT_STEP, HAS_PARTS = 128, 256, 512, 1024
-PLAIN, PLAIN_BIRTH = 2048, 4096
+PLAIN, PLAIN_BIRTH, STEP = 2048, 4096, 8192
 
 
 def pack_commits(commits: Sequence[Commit], *, atomic: bool) -> tuple[Any, ...]:
@@ -157,12 +157,18 @@ def _plain(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> int
     if commit.force or commit.creation is Creation.REPLACE or commit.run_id in touched:
         return 0
     if doc is None:
-        return PLAIN
+        return PLAIN | STEP * _is_step(commit)
     flags = PLAIN * (doc.keys() <= _SAID and "marks" not in doc.get("details", ()))
     if commit.create is not None and doc.keys() <= _BEGUN:
         ends = commit.create.status.terminal or (commit.change or _NOTHING).status in TERMINAL
         flags |= PLAIN_BIRTH * (not ends)
     return flags
+
+
+def _is_step(commit: Commit) -> bool:
+    """Whether it changes no column that an index has, unless it changes the status: most do not."""
+    change = commit.change or _NOTHING
+    return not commit.release and change.runnable_at is UNSET and change.workflow is UNSET
 
 
 def _set_text(value: Any) -> str | None:

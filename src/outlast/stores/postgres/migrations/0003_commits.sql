@@ -4,8 +4,9 @@
 --             not there is locked by a lock on its name.
 --   2. decide every commit on what the locks hold still. Nothing has been written.
 --   3. write  those that were not refused: the plain ones, which touch nothing but their own run,
---             in one statement for those that begin and one for the rest, the others in order, so
---             that each sees what those before it did; then the events of all in one statement.
+--             in one statement for those that begin, one for steps, which most are, and one for
+--             the rest, the others in order, so that each sees what those before it did; then the
+--             events of all in one statement.
 --
 -- `c_…` has one element per commit, `e_…` one per event. `doc` is a JSON array with the rarer
 -- parts of each commit (or null), whose payloads are numbers of `blobs`; it is empty if no commit has
@@ -14,6 +15,7 @@
 --   1 creates   2 upsert   4 replace   8 force   16 carry inbox   32 release   64 reopens
 --   128 sets runnable_at   256 sets wait_kind   512 sets current_step   1024 has an element in doc
 --   2048 plain, if the run is there   4096 plain, if it is not
+--   8192 a step: plain, and nothing that an index has is changed, if the status is not
 -- The answers come in any order.
 CREATE FUNCTION @commit_1(
     at bigint, shift bigint, atomic boolean, ids text[],
@@ -266,56 +268,80 @@ BEGIN
         END LOOP;
     END IF;
 
-    -- write the plain ones: runs that are there
-    FOR n, o_uid, o_sequence, o_revision, o_token, still, ends IN
-        WITH plain AS (
-            SELECT u.*, a.ends, a.ends AND u.open AS ends_now,
-                   u.flags & (32 | 128) <> 0 AND u.inbox > a.seen AND NOT a.ends
-                   AND EXISTS (
-                       SELECT FROM @inbox AS m WHERE m.run_key = u.key AND m.number > a.seen
-                   ) AS unseen
-            FROM unnest(keys, verdicts, c_id, c_flags, c_seen, c_status, c_workflow, c_wait_kind,
-                        c_current_step, c_runnable_at, c_events, details, inboxes, open)
-                 WITH ORDINALITY AS u (key, verdict, id, flags, seen, status, workflow, wait_kind,
-                                       current_step, runnable_at, events, was, inbox, open, n)
-            CROSS JOIN LATERAL (
-                SELECT coalesce(u.seen, 0) AS seen,
-                       coalesce(u.status, u.was) IN ('completed', 'failed', 'cancelled') AS ends
-            ) AS a
-            WHERE u.verdict = '' AND u.flags & 2048 <> 0 AND u.key > 0
-        )
+    -- write the plain ones: steps of runs that are there
+    FOR n, o_uid, o_sequence, o_revision, o_token IN
         UPDATE @runs AS t SET
-            workflow = coalesce(w.workflow, t.workflow),
-            status = coalesce(w.status, t.status),
             wait_kind = CASE WHEN w.flags & 256 <> 0 THEN w.wait_kind ELSE t.wait_kind END,
             current_step = CASE
                 WHEN w.flags & 512 <> 0 THEN w.current_step ELSE t.current_step END,
-            runnable_at = CASE
-                WHEN w.ends THEN NULL
-                WHEN w.unseen THEN now
-                WHEN w.flags & 128 = 0 THEN t.runnable_at
-                WHEN w.runnable_at IS NULL THEN NULL
-                ELSE greatest(w.runnable_at, now) END,
-            owner = CASE
-                WHEN w.ends OR (w.flags & 32 <> 0 AND NOT w.unseen) THEN NULL
-                ELSE t.owner END,
-            claimed_until = CASE
-                WHEN w.ends OR (w.flags & 32 <> 0 AND NOT w.unseen) THEN NULL
-                ELSE t.claimed_until END,
-            ended_at = CASE WHEN w.ends_now THEN now ELSE t.ended_at END,
             sequence = t.sequence + w.events,
             revision = t.revision + 1,
             commit_id = w.id,
             updated_at = now
-        FROM plain AS w WHERE t.key = w.key
-        RETURNING w.n, t.uid, t.sequence, t.revision, t.token, w.unseen, w.ends_now
+        FROM unnest(keys, verdicts, c_id, c_flags, c_status, details, c_wait_kind, c_current_step,
+                    c_events)
+             WITH ORDINALITY AS w (key, verdict, id, flags, status, was, wait_kind, current_step,
+                                   events, n)
+        WHERE t.key = w.key AND w.verdict = '' AND w.flags & 8192 <> 0
+          AND coalesce(w.status, w.was) = w.was
+        RETURNING w.n, t.uid, t.sequence, t.revision, t.token
     LOOP
-        IF ends THEN
-            ending := ending || keys[n];
-        END IF;
         verdicts[n] := verdict;
         RETURN NEXT;
     END LOOP;
+
+    -- write the plain ones: others of runs that are there
+    IF '' = ANY (verdicts) THEN
+        FOR n, o_uid, o_sequence, o_revision, o_token, still, ends IN
+            WITH plain AS (
+                SELECT u.*, a.ends, a.ends AND u.open AS ends_now,
+                       u.flags & (32 | 128) <> 0 AND u.inbox > a.seen AND NOT a.ends
+                       AND EXISTS (
+                           SELECT FROM @inbox AS m WHERE m.run_key = u.key AND m.number > a.seen
+                       ) AS unseen
+                FROM unnest(keys, verdicts, c_id, c_flags, c_seen, c_status, c_workflow, c_wait_kind,
+                            c_current_step, c_runnable_at, c_events, details, inboxes, open)
+                     WITH ORDINALITY AS u (key, verdict, id, flags, seen, status, workflow, wait_kind,
+                                           current_step, runnable_at, events, was, inbox, open, n)
+                CROSS JOIN LATERAL (
+                    SELECT coalesce(u.seen, 0) AS seen,
+                           coalesce(u.status, u.was) IN ('completed', 'failed', 'cancelled') AS ends
+                ) AS a
+                WHERE u.verdict = '' AND u.flags & 2048 <> 0 AND u.key > 0
+            )
+            UPDATE @runs AS t SET
+                workflow = coalesce(w.workflow, t.workflow),
+                status = coalesce(w.status, t.status),
+                wait_kind = CASE WHEN w.flags & 256 <> 0 THEN w.wait_kind ELSE t.wait_kind END,
+                current_step = CASE
+                    WHEN w.flags & 512 <> 0 THEN w.current_step ELSE t.current_step END,
+                runnable_at = CASE
+                    WHEN w.ends THEN NULL
+                    WHEN w.unseen THEN now
+                    WHEN w.flags & 128 = 0 THEN t.runnable_at
+                    WHEN w.runnable_at IS NULL THEN NULL
+                    ELSE greatest(w.runnable_at, now) END,
+                owner = CASE
+                    WHEN w.ends OR (w.flags & 32 <> 0 AND NOT w.unseen) THEN NULL
+                    ELSE t.owner END,
+                claimed_until = CASE
+                    WHEN w.ends OR (w.flags & 32 <> 0 AND NOT w.unseen) THEN NULL
+                    ELSE t.claimed_until END,
+                ended_at = CASE WHEN w.ends_now THEN now ELSE t.ended_at END,
+                sequence = t.sequence + w.events,
+                revision = t.revision + 1,
+                commit_id = w.id,
+                updated_at = now
+            FROM plain AS w WHERE t.key = w.key
+            RETURNING w.n, t.uid, t.sequence, t.revision, t.token, w.unseen, w.ends_now
+        LOOP
+            IF ends THEN
+                ending := ending || keys[n];
+            END IF;
+            verdicts[n] := verdict;
+            RETURN NEXT;
+        END LOOP;
+    END IF;
     IF has_parts > 0 THEN
         PERFORM @change_details_1(array_agg(u.key), array_agg(u.part -> 'details'), blobs)
         FROM (
