@@ -10,7 +10,8 @@
 --
 -- `c_…` has one element per commit, `e_…` one per event. `doc` is a JSON array with the rarer
 -- parts of each commit (or null), whose payloads are numbers of `blobs`; it is empty if no commit has
--- any, as is an array that would hold nothing but NULL, or 0 as what was seen, or 1 as the version.
+-- any. An array that would be empty, or hold nothing but NULL, or 0 as what was seen, or 1 as the version,
+-- is NULL.
 -- `ids` are runs besides those of the commits. `c_born` is the uid of the life that a commit would begin. `c_flags` are bits:
 --   1 creates   2 upsert   4 replace   8 force   16 carry inbox   32 release   64 reopens
 --   128 sets runnable_at   256 sets wait_kind   512 sets current_step   1024 has an element in doc
