@@ -12,6 +12,7 @@ import pytest
 
 from outlast.model import Change, Commit, Event, Item, Run, RunQuery, Send, Status, Task, Timer
 from outlast.model.query import Order, Page
+from outlast.model.run import Attribute
 from outlast.model.times import NOW
 from outlast.stores.postgres import PostgresStore
 from outlast.testing.clock import ManualClock
@@ -208,7 +209,8 @@ async def test_a_deep_store_costs_what_a_shallow_one_does(schema: str) -> None:
 
 PAGE = 50
 MANY = 5000
-SHELF, FAMILY, TENANT = "w1", "m00000", {"tenant": "t1"}
+SHELF, FAMILY = "w1", "m00000"
+TENANT: dict[str, Attribute] = {"tenant": "t1"}
 PAGES = [
     RunQuery(limit=PAGE),
     RunQuery(limit=PAGE, workflow=SHELF),
@@ -239,7 +241,7 @@ async def test_a_page_reads_a_page_though_nothing_is_analysed(schema: str) -> No
             runs = [one_of_many(number) for number in range(first, first + 1000)]
             await store.commit([Commit(run_id=run.id, create=run) for run in runs])
         for query in PAGES:
-            pages = []
+            pages: list[Page[Run]] = []
 
             async def find(query: RunQuery, pages: list[Page[Run]] = pages) -> None:
                 pages.append(await store.find(query))
