@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from outlast.errors import TimedOut
+from outlast.stores.postgres import sources
 from outlast.stores.postgres.sources import IN_HAND, OwnPool
 from tests.postgres.places import FreshStore, ask
 
@@ -26,9 +27,9 @@ async def test_a_connection_stays_in_hand() -> None:
     async with FreshStore(pool_size=IN_HAND + 2) as store:
         source = pool_of(store)
         await store.now()
-        [kept] = source.in_hand
+        [(kept, _)] = source.in_hand
         await store.now()
-        assert source.in_hand == [kept]
+        assert [one for one, _ in source.in_hand] == [kept]
         await asyncio.gather(*(store.now() for _ in range(IN_HAND + 2)))
         assert 1 <= len(source.in_hand) <= IN_HAND
     assert source.in_hand == []
@@ -63,11 +64,26 @@ async def test_a_connection_that_the_server_has_ended_is_replaced() -> None:
     """Whether it is known to have ended before the next call, or shows only then."""
     async with FreshStore(pool_size=2) as store:
         await store.now()
-        [kept] = pool_of(store).in_hand
+        [(kept, _)] = pool_of(store).in_hand
         pid = kept.get_server_pid()
         await ask(f"SELECT pg_terminate_backend({pid})")
         await store.now()
         async with asyncio.timeout(60):
-            while [one for one in pool_of(store).in_hand if one is kept]:
+            while [one for one, _ in pool_of(store).in_hand if one is kept]:
                 await store.now()
-        assert all(one.get_server_pid() != pid for one in pool_of(store).in_hand)
+        assert all(one.get_server_pid() != pid for one, _ in pool_of(store).in_hand)
+
+
+async def test_a_connection_that_was_idle_for_long_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What lies between may have forgotten it, and would not say so."""
+    async with FreshStore(pool_size=1) as store:
+        await store.now()
+        [(kept, _)] = pool_of(store).in_hand
+        pid = kept.get_server_pid()
+        monkeypatch.setattr(sources, "IDLE_SECONDS", -1.0)
+        await store.now()
+        monkeypatch.undo()
+        [(fresh, _)] = pool_of(store).in_hand
+        assert fresh.get_server_pid() != pid

@@ -4,6 +4,7 @@ whatever else can lend something that speaks as a `Link` does."""
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -23,6 +24,8 @@ LEAVE_SECONDS = 3.0
 IN_HAND = 4
 """Connections that are not given back to the pool, which ends those that nobody uses for minutes: as many
 as are at work all the time."""
+IDLE_SECONDS = 240.0
+"""After so long a network may have forgotten a connection without a word: it is not used again."""
 
 
 Place = Any
@@ -92,7 +95,7 @@ class OwnPool(Source):
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
-        self.in_hand: list[Any] = []
+        self.in_hand: list[tuple[Any, float]] = []  # and since when
         self.waiting = 0
         self.is_closing = False
 
@@ -108,7 +111,7 @@ class OwnPool(Source):
         with suppress(Exception):
             async with asyncio.timeout(LEAVE_SECONDS):
                 while self.in_hand:
-                    await self.pool.release(self.in_hand.pop())
+                    await self.pool.release(self.in_hand.pop()[0])
                 await self.pool.close()
         self.pool.terminate()
 
@@ -127,9 +130,11 @@ class _Lent:
     async def __aenter__(self) -> Any:
         source = self._source
         while source.in_hand:
-            self._connection = source.in_hand.pop()
+            self._connection, since = source.in_hand.pop()
             with suppress(asyncpg.InterfaceError):  # the pool has noticed that it ended
-                if not self._connection.is_closed():
+                if time.monotonic() - since > IDLE_SECONDS:
+                    self._connection.terminate()
+                elif not self._connection.is_closed():
                     return self._connection
             await source.pool.release(self._connection)
         source.waiting += 1
@@ -151,7 +156,7 @@ class _Lent:
         if give_back or len(source.in_hand) >= IN_HAND:
             await source.pool.release(self._connection)
         else:
-            source.in_hand.append(self._connection)
+            source.in_hand.append((self._connection, time.monotonic()))
 
 
 class OneSource(Source):
