@@ -39,15 +39,15 @@ MUTANTS = [
     Mutant(
         "postgres: runs are not locked before it is decided",
         COMMIT,
-        "WHERE a.id = ANY (ids) ORDER BY a.id FOR UPDATE SKIP LOCKED",
-        "WHERE a.id = ANY (ids) ORDER BY a.id",
+        "            FROM @runs AS a WHERE a.id = u.run FOR UPDATE SKIP LOCKED\n",
+        "            FROM @runs AS a WHERE a.id = u.run\n",
         LOCKED,
     ),
     Mutant(
         "postgres: a batch waits for locks, in any order",
         COMMIT,
-        "WHERE a.id = ANY (ids) ORDER BY a.id FOR UPDATE SKIP LOCKED",
-        "WHERE a.id = ANY (ids) FOR UPDATE",
+        "            FROM @runs AS a WHERE a.id = u.run FOR UPDATE SKIP LOCKED\n",
+        "            FROM @runs AS a WHERE a.id = u.run FOR UPDATE\n",
         LOCKED,
     ),
     Mutant(
@@ -97,8 +97,8 @@ MUTANTS = [
     Mutant(
         "postgres: an atomic batch is written in part",
         COMMIT,
-        "    IF atomic AND EXISTS (SELECT FROM unnest(verdicts)",
-        "    IF NOT atomic AND EXISTS (SELECT FROM unnest(verdicts)",
+        "    IF atomic AND array_remove(",
+        "    IF NOT atomic AND array_remove(",
         _kit("atomic"),
     ),
     Mutant(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import asyncpg
@@ -110,3 +111,30 @@ async def ask(sql: str, *args: object, url: str | None = None) -> list[Any]:
         return rows
     finally:
         await connection.close()
+
+
+READ = """
+    SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint
+    FROM pg_stat_xact_user_tables WHERE schemaname = $1
+"""
+
+
+async def rows_read(store: PostgresStore, call: Callable[[], Awaitable[object]]) -> int:
+    """How many rows the server has looked at for what the store reads in `call`, by its own count,
+    those that a filter threw away included."""
+    counted, queries = 0, store.database.queries
+
+    async def read(name: str, *args: object, **_: object) -> list[Any]:
+        nonlocal counted
+        async with store.database.acquire() as connection, connection.transaction():
+            before = await connection.fetchval(READ, queries.schema)  # not yet reported
+            rows = list(await connection.fetch(queries[name], *args))
+            counted += await connection.fetchval(READ, queries.schema) - before
+            return rows
+
+    store._session.read = read  # type: ignore[method-assign]
+    try:
+        await call()
+    finally:
+        del store._session.read
+    return counted

@@ -97,7 +97,7 @@ async def test_a_slow_disk_sends_writes_to_the_thread(
     all are back."""
     monkeypatch.setattr(writing, "PROBE_SECONDS", 3600.0)
     pace(quick, 1.0)
-    quick._session.database._opened().writer._measure(1.0)
+    quick._session.database._opened().writer._measure(1.0, inline=True)
     await quick.append("a", [event("a")])
     assert probe.threads_of(BEGIN) == {WRITER}
     probe.statements.clear()
@@ -111,13 +111,28 @@ def test_one_hiccup_is_no_slow_disk(path: Path) -> None:
     writer = writing.Writer.__new__(writing.Writer)
     writer.pace = 0.0
     for _ in range(20):
-        writer._measure(0.0003)
-    writer._measure(5.0)
+        writer._measure(0.0003, inline=True)
+    writer._measure(5.0, inline=True)
     assert writer.pace < writing.SLOW
-    writer._measure(5.0)
+    writer._measure(5.0, inline=True)
     assert writer.pace >= writing.SLOW
-    writer._measure(0.0003)  # a probe: what was before is out of date
+    writer._measure(0.0003, inline=True)  # a probe: what was before is out of date
     assert writer.pace < writing.SLOW
+
+
+def test_a_disk_that_is_fast_again_is_noticed_in_the_thread(path: Path) -> None:
+    """Commits that the thread does count as well: a few fast ones in a row, and all are back."""
+    writer = writing.Writer.__new__(writing.Writer)
+    writer.pace = 0.0
+    for _ in range(20):
+        writer._measure(5.0, inline=True)
+    probe_at = writer._probe_at
+    writer._measure(0.0003, inline=False)
+    assert writer.pace >= writing.SLOW, "one alone says little"
+    for _ in range(10):
+        writer._measure(0.0003, inline=False)
+    assert writer.pace < writing.SLOW
+    assert writer._probe_at == probe_at, "the thread does not put off a look in the loop"
 
 
 async def test_a_locked_database_sends_the_write_to_the_thread(

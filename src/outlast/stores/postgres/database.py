@@ -32,6 +32,7 @@ from outlast.stores.postgres.sources import (
     Link,
     OneSource,
     OwnConnection,
+    OwnPool,
     Place,
     PoolSource,
     Source,
@@ -203,7 +204,7 @@ class Database:
             connection_class=OwnConnection,
             server_settings={"application_name": "outlast"},
         )
-        return PoolSource(pool, owned=True)
+        return OwnPool(pool)
 
     async def _disconnect(self) -> None:
         await self.owners.stop()
@@ -253,7 +254,7 @@ class Database:
         deadline = None if timeout is None else time.monotonic() + timeout
         sent = False
         try:
-            async with source.acquire(timeout) as connection:
+            async with source.lend(timeout) as connection:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise TimeoutError

@@ -4,7 +4,7 @@ which the driver writes in binary; what only some have is in parts.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -31,7 +31,7 @@ from outlast.stores.postgres.rows import quote, quote_or_none
 
 CREATES, UPSERT, REPLACE, FORCE, CARRY, RELEASE, REOPENS = 1, 2, 4, 8, 16, 32, 64
 SETS_RUNNABLE_AT, SETS_WAIT_KIND, SETS_CURRENT_STEP, HAS_PARTS = 128, 256, 512, 1024
-PLAIN, PLAIN_BIRTH = 2048, 4096
+PLAIN, PLAIN_BIRTH, STEP = 2048, 4096, 8192
 
 
 def pack_commits(commits: Sequence[Commit], *, atomic: bool) -> tuple[Any, ...]:
@@ -62,12 +62,12 @@ def pack_commits(commits: Sequence[Commit], *, atomic: bool) -> tuple[Any, ...]:
     ]
     return (
         atomic,
-        list(touched),
-        *map(_sparse, heads, _HEAD_DEFAULTS),
+        list(touched) or None,
+        *_sparse(heads, _HEAD_DEFAULTS, len(commits)),
         [len(commit.events) for commit in commits],
-        *(map(_sparse, zip(*events, strict=True), _EVENT_DEFAULTS) if events else [()] * 10),
+        *_sparse(zip(*events, strict=True), _EVENT_DEFAULTS, len(events)),
         text(docs) if any(docs) else "[]",
-        blobs,
+        blobs or None,
     )
 
 
@@ -78,9 +78,17 @@ _EVENT_DEFAULTS = (*[None] * 4, 1, *[None] * 5)
 """The same for events, but for `version`."""
 
 
-def _sparse(column: tuple[Any, ...], default: Any) -> tuple[Any, ...]:
-    """Many columns hold the same in all of a batch, and the driver is slow with each element."""
-    return () if column.count(default) == len(column) else column
+def _sparse(
+    columns: Iterable[tuple[Any, ...]], defaults: tuple[Any, ...], size: int
+) -> Iterable[tuple[Any, ...] | None]:
+    """Many columns hold the same in all of a batch, and the driver is slow with each element, and
+    with an array at all."""
+    if not size:
+        return [None] * len(defaults)
+    return [
+        None if column.count(default) == size else column
+        for column, default in zip(columns, defaults, strict=True)
+    ]
 
 
 def pack_sends(
@@ -113,7 +121,6 @@ def pack_claims(claims: Sequence[Claim]) -> tuple[Any, ...]:
 
 
 def _head(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> tuple[Any, ...]:
-    change = commit.change or _NOTHING
     flags = (
         CREATES * (commit.create is not None)
         | UPSERT * (commit.creation is Creation.UPSERT)
@@ -122,13 +129,24 @@ def _head(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> tupl
         | CARRY * commit.carry_inbox
         | RELEASE * commit.release
         | REOPENS * commit.reopens
-        | SETS_RUNNABLE_AT * parks(change)
-        | SETS_WAIT_KIND * (change.wait_kind is not UNSET)
-        | SETS_CURRENT_STEP * (change.current_step is not UNSET)
         | HAS_PARTS * (doc is not None)
         | _plain(commit, doc, touched)
     )
-    runnable_at = change.runnable_at
+    change, changed = commit.change, _UNCHANGED
+    if change is not None:
+        flags |= (
+            SETS_RUNNABLE_AT * parks(change)
+            | SETS_WAIT_KIND * (change.wait_kind is not UNSET)
+            | SETS_CURRENT_STEP * (change.current_step is not UNSET)
+        )
+        due = change.runnable_at
+        changed = (
+            None if change.status is UNSET else change.status.value,
+            _set_text(change.workflow),
+            _set_text(change.wait_kind),
+            _set_text(change.current_step),
+            to_micros(due) if isinstance(due, datetime) else None,
+        )
     return (
         commit.run_id,
         commit.id,
@@ -139,14 +157,11 @@ def _head(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> tupl
         commit.token,
         flags,
         commit.seen,
-        None if change.status is UNSET else change.status.value,
-        _set_text(change.workflow),
-        _set_text(change.wait_kind),
-        _set_text(change.current_step),
-        to_micros(runnable_at) if isinstance(runnable_at, datetime) else None,
+        *changed,
     )
 
 
+_UNCHANGED: tuple[Any, ...] = (None,) * 5
 _NOTHING = Change()
 _SAID, _BEGUN = {"birth", "details"}, {"birth", "hold"}
 
@@ -157,12 +172,18 @@ def _plain(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> int
     if commit.force or commit.creation is Creation.REPLACE or commit.run_id in touched:
         return 0
     if doc is None:
-        return PLAIN
+        return PLAIN | STEP * _is_step(commit)
     flags = PLAIN * (doc.keys() <= _SAID and "marks" not in doc.get("details", ()))
     if commit.create is not None and doc.keys() <= _BEGUN:
         ends = commit.create.status.terminal or (commit.change or _NOTHING).status in TERMINAL
         flags |= PLAIN_BIRTH * (not ends)
     return flags
+
+
+def _is_step(commit: Commit) -> bool:
+    """Whether it changes no column that an index has, unless it changes the status: most do not."""
+    change = commit.change or _NOTHING
+    return not commit.release and change.runnable_at is UNSET and change.workflow is UNSET
 
 
 def _set_text(value: Any) -> str | None:

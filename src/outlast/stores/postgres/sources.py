@@ -4,9 +4,11 @@ whatever else can lend something that speaks as a `Link` does."""
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from types import TracebackType
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -19,6 +21,11 @@ SCHEMES = ("postgresql", "postgres")
 CLOSE_SECONDS = 10.0
 LEAVE_SECONDS = 3.0
 """How long a pool may take to close: nobody works with it any more."""
+IN_HAND = 4
+"""Connections that are not given back to the pool, which ends those that nobody uses for minutes: as many
+as are at work all the time."""
+IDLE_SECONDS = 240.0
+"""After so long a network may have forgotten a connection without a word: it is not used again."""
 
 
 Place = Any
@@ -63,27 +70,93 @@ class Source(ABC):
     def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
         """A `Link`, for as long as the context lasts."""
 
+    def lend(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
+        """A `Link` for one statement of ours, which leaves nothing behind."""
+        return self.acquire(timeout)
+
     async def close(self) -> None:
         """Give back what is ours."""
 
 
 class PoolSource(Source):
-    """A pool: ours, or the user's, which is never closed here."""
+    """A pool of the user's, which is never closed here."""
 
-    def __init__(self, pool: Any, *, owned: bool = False) -> None:
+    def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self._owned = owned
 
     def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
         context: AbstractAsyncContextManager[Any] = self._pool.acquire(timeout=timeout)
         return context
 
+
+class OwnPool(Source):
+    """A pool of our own. To give a connection back to asyncpg's pool takes a task and three turns of the
+    loop, so that some that have done a statement are kept in hand for the next one."""
+
+    def __init__(self, pool: Any) -> None:
+        self.pool = pool
+        self.in_hand: list[tuple[Any, float]] = []  # and since when
+        self.waiting = 0
+        self.is_closing = False
+
+    def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
+        return _Lent(self, timeout, keep=False)
+
+    def lend(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
+        return _Lent(self, timeout, keep=True)
+
     async def close(self) -> None:
-        if self._owned:
-            # A call that hangs is not waited for: its connection ends with us.
-            with suppress(Exception):
-                await asyncio.wait_for(self._pool.close(), LEAVE_SECONDS)
-            self._pool.terminate()
+        self.is_closing = True
+        # A call that hangs is not waited for: its connection ends with us.
+        with suppress(Exception):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                while self.in_hand:
+                    await self.pool.release(self.in_hand.pop()[0])
+                await self.pool.close()
+        self.pool.terminate()
+
+
+class _Lent:
+    """A connection of `OwnPool`, for as long as the context lasts."""
+
+    __slots__ = ("_connection", "_keep", "_source", "_timeout")
+
+    def __init__(self, source: OwnPool, timeout: float | None, *, keep: bool) -> None:
+        self._source = source
+        self._timeout = timeout
+        self._keep = keep
+        self._connection: Any = None
+
+    async def __aenter__(self) -> Any:
+        source = self._source
+        while source.in_hand:
+            self._connection, since = source.in_hand.pop()
+            with suppress(asyncpg.InterfaceError):  # the pool has noticed that it ended
+                if time.monotonic() - since > IDLE_SECONDS:
+                    self._connection.terminate()
+                elif not self._connection.is_closed():
+                    return self._connection
+            await source.pool.release(self._connection)
+        source.waiting += 1
+        try:
+            self._connection = await source.pool.acquire(timeout=self._timeout)
+        finally:
+            source.waiting -= 1
+        return self._connection
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        source = self._source
+        # Whoever waits is woken by the pool. It also sees to a connection that was cut off.
+        give_back = not self._keep or error is not None or source.waiting or source.is_closing
+        if give_back or len(source.in_hand) >= IN_HAND:
+            await source.pool.release(self._connection)
+        else:
+            source.in_hand.append((self._connection, time.monotonic()))
 
 
 class OneSource(Source):

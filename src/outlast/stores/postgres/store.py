@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from outlast.stores.postgres.borrowed import BorrowedStore
 
 START_OF_TIME, END_OF_TIME = (-(2**63), ""), (2**63 - 1, "\U0010ffff")
-_IN_ORDER = {
-    Order.OLDEST: "find_oldest",
-    Order.LATEST: "find_latest",
-    Order.STALEST: "find_stalest",
-}
 EVERYTHING = 2**62
 LARGEST_BATCH = 1000
 """Commits in one statement. Each new run takes a place in the server's table of locks, which has
@@ -171,21 +166,19 @@ class PostgresStore(PostgresCompany):
         moment, id = START_OF_TIME if order.rises else END_OF_TIME
         if query.after is not None:
             moment, id = parse_cursor(query.after, order)
-        if order is not Order.NEWEST:
-            name = _IN_ORDER[order]
-        elif query.parent is not None:
-            name = "find_children"
-        elif query.attributes:
-            name = "find_attributed"
-        elif query.workflow is not None or query.status:
-            name = "find_filed"
-        else:
-            name = "find_newest"
         statuses = [status.value for status in query.status] or None
-        if name == "find_filed":
-            statuses = statuses or [status.value for status in Status]
+        way = order.value  # newest first there are indexes that narrow the search
+        if order is Order.NEWEST:
+            if query.parent is not None:
+                way = "children"
+            elif query.attributes:
+                way = "attributed"
+            elif query.workflow is not None or query.status:
+                way = "filed"
+                statuses = statuses or [status.value for status in Status]
         rows = await self._session.read(
-            name,
+            "find",
+            way,
             quote_or_none(query.workflow),
             statuses,
             quote_or_none(query.parent),

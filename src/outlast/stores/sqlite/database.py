@@ -132,14 +132,14 @@ class Database:
         """Run a function that reads. `small` says that it reads a few rows by an index."""
         state = self._opened()
         if small:
-            return await state.reader.run(work, inline=self._inline, timeout=timeout)
-        return await state.searcher.run(work, inline=False, timeout=timeout)
+            return await state.reader.run(work, small=self._inline, timeout=timeout)
+        return await state.searcher.run(work, small=False, timeout=timeout)
 
     async def write(self, work: Work[T], *, rows: int, timeout: float | None) -> T:
         """Run a function in a transaction that is committed when it returns and rolled back when
         it raises. `rows` is about how many it writes."""
         writer = self._opened().writer
-        return await writer.run(work, inline=rows <= SMALL and self._inline, timeout=timeout)
+        return await writer.run(work, small=rows <= SMALL and self._inline, timeout=timeout)
 
     def foreign_version(self) -> int | None:
         """A number that changes when another process writes; None if it cannot be seen now."""

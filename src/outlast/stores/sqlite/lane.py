@@ -39,10 +39,11 @@ NO_OBSTACLE = "its turn did not come"
 
 
 class Job(ABC):
-    """Something for a lane's thread to do."""
+    """Something for a lane's thread to do. It is `small` if the loop might have done it as well."""
 
-    def __init__(self, work: Work[Any]) -> None:
+    def __init__(self, work: Work[Any], *, small: bool = False) -> None:
         self.work = work
+        self.small = small
         self._decided = threading.Lock()
 
     def begin(self) -> bool:
@@ -66,8 +67,8 @@ class Job(ABC):
 class AwaitedJob(Job):
     """A job that somebody in an event loop waits for."""
 
-    def __init__(self, work: Work[Any]) -> None:
-        super().__init__(work)
+    def __init__(self, work: Work[Any], *, small: bool = False) -> None:
+        super().__init__(work, small=small)
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self._loop.create_future()
 
@@ -114,18 +115,22 @@ class Lane:
         self._thread = threading.Thread(target=self._serve, name=f"outlast-{name}", daemon=True)
         self._thread.start()
 
-    async def run(self, work: Work[T], *, inline: bool, timeout: float | None) -> T:
-        """What `work` returns. `inline` says that it is small enough for the loop."""
-        # Not past those who wait already: a loop that is busy could keep them waiting for ever.
-        if inline and not self._waiting and self._mutex.acquire(blocking=False):
+    async def run(self, work: Work[T], *, small: bool, timeout: float | None) -> T:
+        """What `work` returns. `small` says that it may be done in the loop."""
+        if small and self.is_quick() and self._mutex.acquire(blocking=False):
             try:
                 return self.attempt(work)
             except Busy as busy:
                 self._obstacle = str(busy)  # the thread waits for it to go away
             finally:
                 self._mutex.release()
-        result: T = await self.hop(AwaitedJob(work), timeout)
+        result: T = await self.hop(AwaitedJob(work, small=small), timeout)
         return result
+
+    def is_quick(self) -> bool:
+        """Whether something small can be done in the loop now. Not past those who wait already: a loop
+        that is busy could keep them waiting for ever."""
+        return not self._waiting
 
     def attempt(self, work: Work[T], job: Job | None = None) -> T:
         """Try once, with the mutex held. `Busy` if a lock is taken; then nothing was done."""

@@ -1,9 +1,10 @@
 """Writer: one transaction at a time, in the event loop as long as that is fast.
 
 A commit to a good disk takes a fraction of a millisecond, less than it takes to wake a thread and
-come back; one to a slow disk must not hold up the loop. So the writer watches how long its small
-transactions take. Above `SLOW` on average they go to the thread, and once in a while one is tried
-in the loop again.
+come back; one to a slow disk must not hold up the loop. So the writer watches how long COMMIT takes
+for small transactions. Above `SLOW` on average they go to the thread, until it is faster there; and
+because a thread also waits for the interpreter when the loop is busy, one is tried in the loop again
+once in a while.
 
 BEGIN IMMEDIATE takes the lock before anything is read, so that what is decided holds when it is
 written; and it is the only statement that can meet a lock of another process.
@@ -43,9 +44,8 @@ class Writer(Lane):
         self._is_folding = False
         super().__init__(connection, path, "writer")
 
-    async def run(self, work: Work[T], *, inline: bool, timeout: float | None) -> T:
-        inline = inline and self._is_fast() and not self._log.is_overfull
-        return await super().run(work, inline=inline, timeout=timeout)
+    def is_quick(self) -> bool:
+        return super().is_quick() and self._is_fast() and not self._log.is_overfull
 
     def foreign_version(self) -> int | None:
         """What SQLite says about commits of others, unless this connection is at work."""
@@ -61,18 +61,18 @@ class Writer(Lane):
     def perform(self, work: Work[T], job: Job | None) -> T:
         if self._log.is_overfull and job is not None and job.work != self._fold:
             self._make_room()
-        started = time.perf_counter()
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             if job is not None and not job.begin():
                 raise TimedOut("given up")  # nobody is there to hear it
             result = work(self.connection)
+            started = time.perf_counter()
             self._commit()
         except BaseException:  # Ctrl-C, too, may come between any two lines
             self._roll_back()
             raise
-        if job is None:
-            self._measure(time.perf_counter() - started)
+        if job is None or job.small:
+            self._measure(time.perf_counter() - started, inline=job is None)
         self._fold_if_due()
         return result
 
@@ -98,12 +98,11 @@ class Writer(Lane):
     def _is_fast(self) -> bool:
         return self.pace < SLOW or time.monotonic() >= self._probe_at
 
-    def _measure(self, seconds: float) -> None:
-        if self.pace < SLOW:
-            self.pace += WEIGHT * (min(seconds, SPIKE) - self.pace)
-        else:
-            self.pace = seconds  # a probe: what was before is out of date
-        if self.pace >= SLOW:
+    def _measure(self, seconds: float, *, inline: bool) -> None:
+        is_probe = inline and self.pace >= SLOW  # what was before is out of date
+        seconds = min(seconds, SPIKE)
+        self.pace = seconds if is_probe else self.pace + WEIGHT * (seconds - self.pace)
+        if inline and self.pace >= SLOW:
             self._probe_at = time.monotonic() + PROBE_SECONDS
 
     # -- the log ------------------------------------------------------------------------------

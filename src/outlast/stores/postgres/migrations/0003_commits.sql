@@ -1,19 +1,22 @@
 -- The one write: many commits in one call, each all or nothing, each with an answer of its own.
 --
---   1. lock   the runs, in the order of their ids, without waiting; a run that somebody else has
---             locked is `busy`. A run that is not there is locked by a lock on its name.
+--   1. lock   the runs, without waiting; a run that somebody else has locked is `busy`. A run that is
+--             not there is locked by a lock on its name.
 --   2. decide every commit on what the locks hold still. Nothing has been written.
 --   3. write  those that were not refused: the plain ones, which touch nothing but their own run,
---             in one statement for those that begin and one for the rest, the others in order, so
---             that each sees what those before it did; then the events of all in one statement.
+--             in one statement for those that begin, one for steps, which most are, and one for
+--             the rest, the others in order, so that each sees what those before it did; then the
+--             events of all in one statement.
 --
 -- `c_…` has one element per commit, `e_…` one per event. `doc` is a JSON array with the rarer
 -- parts of each commit (or null), whose payloads are numbers of `blobs`; it is empty if no commit has
--- any, as is an array that would hold nothing but NULL, or 0 as what was seen, or 1 as the version.
+-- any. An array that would be empty, or hold nothing but NULL, or 0 as what was seen, or 1 as the version,
+-- is NULL.
 -- `ids` are runs besides those of the commits. `c_born` is the uid of the life that a commit would begin. `c_flags` are bits:
 --   1 creates   2 upsert   4 replace   8 force   16 carry inbox   32 release   64 reopens
 --   128 sets runnable_at   256 sets wait_kind   512 sets current_step   1024 has an element in doc
 --   2048 plain, if the run is there   4096 plain, if it is not
+--   8192 a step: plain, and nothing that an index has is changed, if the status is not
 -- The answers come in any order.
 CREATE FUNCTION @commit_1(
     at bigint, shift bigint, atomic boolean, ids text[],
@@ -35,15 +38,18 @@ SET enable_mergejoin = off SET lock_timeout = '2s' SET plan_cache_mode = force_g
 DECLARE
     now bigint;
     parts jsonb := doc::jsonb;
+    has_parts int := CASE WHEN doc = '[]' THEN 0 ELSE cardinality(c_run) END;
     p jsonb;
-    held bigint[];         -- keys of the runs that are locked
+    held bigint[];         -- keys of the runs besides that are locked
     verdicts text[];       -- '' for a commit that is to be written
     keys bigint[];         -- per life: of the run, 0 for none
     bases bigint[];        -- per life: the sequence before its events
     tokens bigint[];       -- per life: the token of its events
     lives text[];          -- per commit: the uid
     revisions bigint[];
-    details text[];
+    details text[];        -- per commit: what there is to say; the status
+    inboxes bigint[];      -- per commit: how many items the run has had
+    open boolean[];        -- per commit: whether the run has not ended
     numbers bigint[];      -- per commit: where a duplicate is
     unborn text[];         -- names that may be taken now, locked
     ending bigint[];       -- keys of the runs that end with a plain commit
@@ -53,23 +59,22 @@ DECLARE
     x record;
     i int;
 BEGIN
-    ids := ids || c_run;
-    SELECT coalesce(array_agg(l.key), '{}') INTO held FROM (
-        SELECT a.key FROM @runs AS a WHERE a.id = ANY (ids) ORDER BY a.id FOR UPDATE SKIP LOCKED
-    ) AS l;
-    now := @now_1(at, shift);
+    IF ids <> '{}' THEN
+        SELECT array_agg(l.key) INTO held FROM (
+            SELECT a.key FROM @runs AS a WHERE a.id = ANY (ids) FOR UPDATE SKIP LOCKED
+        ) AS l;
+    END IF;
 
     -- decide
-    SELECT array_agg(v.verdict ORDER BY v.n), array_agg(coalesce(v.key, 0) ORDER BY v.n),
-           array_agg(coalesce(v.sequence, 0) ORDER BY v.n),
-           array_agg(coalesce(v.token, 0) ORDER BY v.n),
-           array_agg(coalesce(v.uid, v.born) ORDER BY v.n),
-           array_agg(coalesce(v.revision, 0) ORDER BY v.n), array_agg(v.status ORDER BY v.n),
+    SELECT array_agg(v.verdict), array_agg(coalesce(v.key, 0)), array_agg(coalesce(v.sequence, 0)),
+           array_agg(coalesce(v.token, 0)), array_agg(coalesce(v.uid, v.born)),
+           array_agg(coalesce(v.revision, 0)), array_agg(v.status), array_agg(v.inbox),
+           array_agg(v.ended_at IS NULL),
            array_agg(v.run) FILTER (WHERE v.verdict = '' AND v.key IS NULL)
-    INTO verdicts, keys, bases, tokens, lives, revisions, details, unborn
+    INTO verdicts, keys, bases, tokens, lives, revisions, details, inboxes, open, unborn
     FROM (
-        SELECT u.n, u.run, u.born, h.key, h.sequence, h.token, h.uid, h.revision, h.status, CASE
-            WHEN h.key IS NOT NULL AND NOT h.key = ANY (held) THEN 'busy'
+        SELECT u.run, u.born, h.*, CASE
+            WHEN h.key IS NULL AND EXISTS (SELECT FROM @runs AS a WHERE a.id = u.run) THEN 'busy'
             WHEN h.commit_id = u.id THEN 'again'
             WHEN h.key IS NULL AND u.flags & 1 = 0 THEN 'not found'
             WHEN h.key IS NOT NULL AND u.flags & 1 <> 0 AND u.flags & 6 = 0 THEN 'exists'
@@ -88,20 +93,25 @@ BEGIN
         END AS verdict
         FROM unnest(c_run, c_id, c_uid, c_born, c_expected, c_revision, c_token, c_flags)
              WITH ORDINALITY AS u (run, id, uid, born, expected, revision, token, flags, n)
-        LEFT JOIN @runs AS h ON h.id = u.run
+        LEFT JOIN LATERAL (
+            -- What a lock gives is the row as it stands, also if it was changed a moment ago.
+            SELECT a.key, a.sequence, a.token, a.uid, a.revision, a.status, a.commit_id, a.inbox,
+                   a.ended_at
+            FROM @runs AS a WHERE a.id = u.run FOR UPDATE SKIP LOCKED
+        ) AS h ON true
+        ORDER BY u.n
     ) AS v;
+    now := @now_1(at, shift);
 
     -- what needs a look at other rows
-    FOR i IN
-        SELECT u.n FROM unnest(c_flags, verdicts) WITH ORDINALITY AS u (flags, verdict, n)
-        WHERE parts <> '[]' AND u.flags & (4 | 1024) <> 0 AND u.verdict = ''
-    LOOP
+    FOR i IN 1 .. has_parts LOOP
+        CONTINUE WHEN c_flags[i] & (4 | 1024) = 0 OR verdicts[i] <> '';
         p := parts -> (i - 1);
         IF p ? 'sends' AND EXISTS (
             SELECT FROM @runs AS t
             WHERE t.id = ANY (ARRAY(
                 SELECT s.run FROM jsonb_to_recordset(p -> 'sends') AS s (run text)
-            )) AND NOT t.key = ANY (held)
+            )) AND t.key <> ALL (coalesce(held, '{}'))
         ) THEN
             verdicts[i] := 'busy';
         END IF;
@@ -160,10 +170,8 @@ BEGIN
         END IF;
     END LOOP;
 
-    FOR i IN
-        SELECT u.n FROM unnest(c_flags, verdicts) WITH ORDINALITY AS u (flags, verdict, n)
-        WHERE u.flags & 1024 <> 0 AND u.verdict = '' AND parts -> (u.n - 1)::int ? 'finishes'
-    LOOP
+    FOR i IN 1 .. has_parts LOOP
+        CONTINUE WHEN verdicts[i] <> '' OR NOT parts -> (i - 1) ? 'finishes';
         FOR x IN
             SELECT * FROM jsonb_to_recordset(parts -> (i - 1) -> 'finishes')
                 AS f (i int, place text, token bigint)
@@ -178,7 +186,7 @@ BEGIN
     END LOOP;
 
     -- answer the refused
-    IF atomic AND EXISTS (SELECT FROM unnest(verdicts) AS u (v) WHERE u.v NOT IN ('', 'again')) THEN
+    IF atomic AND array_remove(array_remove(verdicts, ''), 'again') <> '{}' THEN
         verdicts := ARRAY(
             SELECT CASE u.v WHEN '' THEN 'held back' ELSE u.v END
             FROM unnest(verdicts) WITH ORDINALITY AS u (v, n) ORDER BY u.n
@@ -261,58 +269,81 @@ BEGIN
         END LOOP;
     END IF;
 
-    -- write the plain ones: runs that are there
-    FOR n, o_uid, o_sequence, o_revision, o_token, still, ends IN
-        WITH plain AS (
-            SELECT u.*, a.ends, a.ends AND r.ended_at IS NULL AS ends_now,
-                   u.flags & (32 | 128) <> 0 AND r.inbox > a.seen AND NOT a.ends
-                   AND EXISTS (
-                       SELECT FROM @inbox AS m WHERE m.run_key = r.key AND m.number > a.seen
-                   ) AS unseen
-            FROM unnest(keys, verdicts, c_id, c_flags, c_seen, c_status, c_workflow, c_wait_kind,
-                        c_current_step, c_runnable_at, c_events)
-                 WITH ORDINALITY AS u (key, verdict, id, flags, seen, status, workflow, wait_kind,
-                                       current_step, runnable_at, events, n)
-            JOIN @runs AS r ON r.key = u.key
-            CROSS JOIN LATERAL (
-                SELECT coalesce(u.seen, 0) AS seen,
-                       coalesce(u.status, r.status) IN ('completed', 'failed', 'cancelled') AS ends
-            ) AS a
-            WHERE u.verdict = '' AND u.flags & 2048 <> 0
-        )
+    -- write the plain ones: steps of runs that are there
+    FOR n, o_uid, o_sequence, o_revision, o_token IN
         UPDATE @runs AS t SET
-            workflow = coalesce(w.workflow, t.workflow),
-            status = coalesce(w.status, t.status),
             wait_kind = CASE WHEN w.flags & 256 <> 0 THEN w.wait_kind ELSE t.wait_kind END,
             current_step = CASE
                 WHEN w.flags & 512 <> 0 THEN w.current_step ELSE t.current_step END,
-            runnable_at = CASE
-                WHEN w.ends THEN NULL
-                WHEN w.unseen THEN now
-                WHEN w.flags & 128 = 0 THEN t.runnable_at
-                WHEN w.runnable_at IS NULL THEN NULL
-                ELSE greatest(w.runnable_at, now) END,
-            owner = CASE
-                WHEN w.ends OR (w.flags & 32 <> 0 AND NOT w.unseen) THEN NULL
-                ELSE t.owner END,
-            claimed_until = CASE
-                WHEN w.ends OR (w.flags & 32 <> 0 AND NOT w.unseen) THEN NULL
-                ELSE t.claimed_until END,
-            ended_at = CASE WHEN w.ends_now THEN now ELSE t.ended_at END,
             sequence = t.sequence + w.events,
             revision = t.revision + 1,
             commit_id = w.id,
             updated_at = now
-        FROM plain AS w WHERE t.key = w.key
-        RETURNING w.n, t.uid, t.sequence, t.revision, t.token, w.unseen, w.ends_now
+        FROM unnest(keys, verdicts, c_id, c_flags, c_status, details, c_wait_kind, c_current_step,
+                    c_events)
+             WITH ORDINALITY AS w (key, verdict, id, flags, status, was, wait_kind, current_step,
+                                   events, n)
+        WHERE t.key = w.key AND w.verdict = '' AND w.flags & 8192 <> 0
+          AND coalesce(w.status, w.was) = w.was
+        RETURNING w.n, t.uid, t.sequence, t.revision, t.token
     LOOP
-        IF ends THEN
-            ending := ending || keys[n];
-        END IF;
         verdicts[n] := verdict;
         RETURN NEXT;
     END LOOP;
-    IF parts <> '[]' THEN
+
+    -- write the plain ones: others of runs that are there
+    IF '' = ANY (verdicts) THEN
+        FOR n, o_uid, o_sequence, o_revision, o_token, still, ends IN
+            WITH plain AS (
+                SELECT u.*, a.ends, a.ends AND u.open AS ends_now,
+                       u.flags & (32 | 128) <> 0 AND u.inbox > a.seen AND NOT a.ends
+                       AND EXISTS (
+                           SELECT FROM @inbox AS m WHERE m.run_key = u.key AND m.number > a.seen
+                       ) AS unseen
+                FROM unnest(keys, verdicts, c_id, c_flags, c_seen, c_status, c_workflow, c_wait_kind,
+                            c_current_step, c_runnable_at, c_events, details, inboxes, open)
+                     WITH ORDINALITY AS u (key, verdict, id, flags, seen, status, workflow, wait_kind,
+                                           current_step, runnable_at, events, was, inbox, open, n)
+                CROSS JOIN LATERAL (
+                    SELECT coalesce(u.seen, 0) AS seen,
+                           coalesce(u.status, u.was) IN ('completed', 'failed', 'cancelled') AS ends
+                ) AS a
+                WHERE u.verdict = '' AND u.flags & 2048 <> 0 AND u.key > 0
+            )
+            UPDATE @runs AS t SET
+                workflow = coalesce(w.workflow, t.workflow),
+                status = coalesce(w.status, t.status),
+                wait_kind = CASE WHEN w.flags & 256 <> 0 THEN w.wait_kind ELSE t.wait_kind END,
+                current_step = CASE
+                    WHEN w.flags & 512 <> 0 THEN w.current_step ELSE t.current_step END,
+                runnable_at = CASE
+                    WHEN w.ends THEN NULL
+                    WHEN w.unseen THEN now
+                    WHEN w.flags & 128 = 0 THEN t.runnable_at
+                    WHEN w.runnable_at IS NULL THEN NULL
+                    ELSE greatest(w.runnable_at, now) END,
+                owner = CASE
+                    WHEN w.ends OR (w.flags & 32 <> 0 AND NOT w.unseen) THEN NULL
+                    ELSE t.owner END,
+                claimed_until = CASE
+                    WHEN w.ends OR (w.flags & 32 <> 0 AND NOT w.unseen) THEN NULL
+                    ELSE t.claimed_until END,
+                ended_at = CASE WHEN w.ends_now THEN now ELSE t.ended_at END,
+                sequence = t.sequence + w.events,
+                revision = t.revision + 1,
+                commit_id = w.id,
+                updated_at = now
+            FROM plain AS w WHERE t.key = w.key
+            RETURNING w.n, t.uid, t.sequence, t.revision, t.token, w.unseen, w.ends_now
+        LOOP
+            IF ends THEN
+                ending := ending || keys[n];
+            END IF;
+            verdicts[n] := verdict;
+            RETURN NEXT;
+        END LOOP;
+    END IF;
+    IF has_parts > 0 THEN
         PERFORM @change_details_1(array_agg(u.key), array_agg(u.part -> 'details'), blobs)
         FROM (
             SELECT w.key, parts -> (w.n - 1)::int AS part
@@ -328,33 +359,35 @@ BEGIN
     END IF;
 
     -- write the others
-    FOR c IN
-        SELECT u.* FROM unnest(verdicts, c_run, c_id, c_flags, c_seen, c_status, c_workflow,
-                               c_wait_kind, c_current_step, c_runnable_at, c_events)
-             WITH ORDINALITY AS u (verdict, run, id, flags, seen, status, workflow, wait_kind,
-                                   current_step, runnable_at, events, n)
-        WHERE u.verdict = ''
-        ORDER BY u.n
-    LOOP
-        n := c.n;
-        SELECT w.* INTO x FROM @write_commit_1(
-            now, keys, n, c.run, c.id, c.flags, coalesce(c.seen, 0), c.status, c.workflow, c.wait_kind,
-            c.current_step, c.runnable_at, c.events, parts -> (n - 1), blobs
-        ) AS w;
-        keys := x.keys;
-        bases[n] := x.o_sequence - c.events;
-        tokens[n] := x.o_token;
-        verdict := 'done';
-        o_uid := x.o_uid;
-        o_sequence := x.o_sequence;
-        o_revision := x.o_revision;
-        o_token := x.o_token;
-        detail := NULL;
-        still := x.still;
-        fired := x.fired;
-        undelivered := x.undelivered;
-        RETURN NEXT;
-    END LOOP;
+    IF '' = ANY (verdicts) THEN
+        FOR c IN
+            SELECT u.* FROM unnest(verdicts, c_run, c_id, c_flags, c_seen, c_status, c_workflow,
+                                   c_wait_kind, c_current_step, c_runnable_at, c_events)
+                 WITH ORDINALITY AS u (verdict, run, id, flags, seen, status, workflow, wait_kind,
+                                       current_step, runnable_at, events, n)
+            WHERE u.verdict = ''
+            ORDER BY u.n
+        LOOP
+            n := c.n;
+            SELECT w.* INTO x FROM @write_commit_1(
+                now, keys, n, c.run, c.id, c.flags, coalesce(c.seen, 0), c.status, c.workflow, c.wait_kind,
+                c.current_step, c.runnable_at, c.events, parts -> (n - 1), blobs
+            ) AS w;
+            keys := x.keys;
+            bases[n] := x.o_sequence - c.events;
+            tokens[n] := x.o_token;
+            verdict := 'done';
+            o_uid := x.o_uid;
+            o_sequence := x.o_sequence;
+            o_revision := x.o_revision;
+            o_token := x.o_token;
+            detail := NULL;
+            still := x.still;
+            fired := x.fired;
+            undelivered := x.undelivered;
+            RETURN NEXT;
+        END LOOP;
+    END IF;
 
     -- the events of all
     INSERT INTO @events (run_key, sequence, id, type, version, step_name, timestamp, token,
