@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -269,18 +270,24 @@ def pack_activity(activity: Activity) -> bytes:
 def pack_commit(commit: Commit, layout: Layout, part: int) -> Packed:
     """A commit. What it does not have is not there."""
     packed: Packed = {"run": commit.run_id, "id": commit.id, "seen": str(commit.seen)}
-    for name in ("uid", "expected", "revision", "token"):
-        if (value := getattr(commit, name)) is not None:
-            packed[name] = str(value)
-    for name, is_set in (
-        ("force", commit.force),
-        ("reopens", commit.reopens),
-        ("carry", commit.carry_inbox),
-        ("release", commit.release),
-        ("parks", parks(commit.change)),
-    ):
-        if is_set:
-            packed[name] = True
+    if commit.uid is not None:
+        packed["uid"] = commit.uid
+    if commit.expected is not None:
+        packed["expected"] = str(commit.expected)
+    if commit.revision is not None:
+        packed["revision"] = str(commit.revision)
+    if commit.token is not None:
+        packed["token"] = str(commit.token)
+    if commit.force:
+        packed["force"] = True
+    if commit.reopens:
+        packed["reopens"] = True
+    if commit.carry_inbox:
+        packed["carry"] = True
+    if commit.release:
+        packed["release"] = True
+    if parks(commit.change):
+        packed["parks"] = True
     if commit.create is not None:
         packed["fresh"] = pack_run(commit.create)
         packed["creation"] = commit.creation.value
@@ -292,9 +299,11 @@ def pack_commit(commit: Commit, layout: Layout, part: int) -> Packed:
         packed["change"] = pack_change(commit.change)
     if commit.events:
         packed["events"] = pack_events(commit.events)
-    for name, encode in _LISTS.items():
-        if found := getattr(commit, name):
-            packed[name] = encode(found)
+    found = _lists_of(commit)
+    if any(found):
+        for (name, encode), values in zip(_LISTS.items(), found, strict=True):
+            if values:
+                packed[name] = encode(values)
     if commit.sends:
         packed["sends"] = [pack_send(send, layout, part) for send in commit.sends]
     if commit.starts:
@@ -325,6 +334,8 @@ _LISTS: dict[str, Callable[[Any], list[Any]]] = {
     ],
 }
 """How the rarer parts of a commit are packed."""
+
+_lists_of = attrgetter(*_LISTS)
 
 
 def due_score(moment: datetime) -> str:
