@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from outlast.model.commit import Commit, Creation, Start
@@ -31,18 +32,24 @@ from outlast.stores.redis.records import pack_change, pack_run
 def pack_commit(commit: Commit, layout: Layout, part: int) -> Packed:
     """The map of a commit to a run of partition `part`."""
     packed: Packed = {"run": commit.run_id, "id": commit.id, "seen": str(commit.seen)}
-    for name in ("uid", "expected", "revision", "token"):
-        if (value := getattr(commit, name)) is not None:
-            packed[name] = str(value)
-    for name, is_set in (
-        ("force", commit.force),
-        ("reopens", commit.reopens),
-        ("carry", commit.carry_inbox),
-        ("release", commit.release),
-        ("parks", parks(commit.change)),
-    ):
-        if is_set:
-            packed[name] = True
+    if commit.uid is not None:
+        packed["uid"] = commit.uid
+    if commit.expected is not None:
+        packed["expected"] = str(commit.expected)
+    if commit.revision is not None:
+        packed["revision"] = str(commit.revision)
+    if commit.token is not None:
+        packed["token"] = str(commit.token)
+    if commit.force:
+        packed["force"] = True
+    if commit.reopens:
+        packed["reopens"] = True
+    if commit.carry_inbox:
+        packed["carry"] = True
+    if commit.release:
+        packed["release"] = True
+    if parks(commit.change):
+        packed["parks"] = True
     if commit.create is not None:
         packed["fresh"] = pack_run(commit.create)
         packed["creation"] = commit.creation.value
@@ -54,9 +61,11 @@ def pack_commit(commit: Commit, layout: Layout, part: int) -> Packed:
         packed["change"] = pack_change(commit.change)
     if commit.events:
         packed["events"] = pack_events(commit.events)
-    for name, encode in _LISTS.items():
-        if found := getattr(commit, name):
-            packed[name] = encode(found)
+    found = _lists_of(commit)
+    if any(found):
+        for (name, encode), values in zip(_LISTS.items(), found, strict=True):
+            if values:
+                packed[name] = encode(values)
     if commit.sends:
         packed["sends"] = [pack_send(send, layout, part) for send in commit.sends]
     if commit.starts:
@@ -87,6 +96,8 @@ _LISTS: dict[str, Callable[[Any], list[Any]]] = {
     ],
 }
 """How the rarer parts of a commit are packed."""
+
+_lists_of = attrgetter(*_LISTS)
 
 
 def pack_start(start: Start, layout: Layout, part: int) -> Packed:

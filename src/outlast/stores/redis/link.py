@@ -247,9 +247,8 @@ async def exchange(connection: Any, commands: Sequence[Command], attempt: Attemp
     is_whole = False
     try:
         await connection.connect()
-        packed = connection.pack_commands(commands)
         attempt.sent = True
-        await connection.send_packed_command(packed, check_health=False)
+        await connection.send_packed_command(packed(commands), check_health=False)
         replies: list[Any] = []
         for _ in commands:
             try:
@@ -261,6 +260,15 @@ async def exchange(connection: Any, commands: Sequence[Command], attempt: Attemp
     finally:
         if not is_whole:
             await connection.disconnect(nowait=True)
+
+
+def packed(commands: Sequence[Command]) -> bytes:
+    """Commands in Redis's own protocol."""
+    parts: list[bytes] = []
+    for command in commands:
+        parts.append(b"*%d\r\n" % len(command))
+        parts += [b"$%d\r\n%b\r\n" % (len(part), part) for part in command]
+    return b"".join(parts)
 
 
 async def listen(connection: Any, channel: bytes, heard: Callable[[bytes], None]) -> None:

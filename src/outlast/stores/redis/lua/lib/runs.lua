@@ -16,6 +16,7 @@ local HOT = {
     'uid', 'status', 'sequence', 'revision', 'token', 'commit', 'workflow', 'parent', 'runnable',
     'owner', 'until', 'inbox', 'created', 'updated', 'ended', 'tags', 'quarantine',
 }
+local AT_ONCE = 1000  -- arguments of one command: Lua has room for a few thousand
 local TERMINAL = { completed = true, failed = true, cancelled = true }
 local runs = {}  -- id → run, or false
 local changed = {}  -- id → run, since the last flush
@@ -197,13 +198,19 @@ local function append(run, events)
         return
     end
     local key, ids = at(of_run(run.id, 'events')), at(of_run(run.id, 'event-ids'))
-    local first = tonumber(run.sequence)
+    local first, scored, known = tonumber(run.sequence), {}, {}
     for i = 1, #events, 3 do
         local sequence = int(first + (i + 2) / 3)
         local time = events[i + 1] == '' and now_text or events[i + 1]
-        local head = sequence .. ' ' .. run.token .. ' ' .. time .. ' '
-        call('ZADD', key, sequence, head .. events[i + 2])
-        call('HSET', ids, events[i], sequence)
+        scored[#scored + 1] = sequence
+        scored[#scored + 1] = sequence .. ' ' .. run.token .. ' ' .. time .. ' ' .. events[i + 2]
+        known[#known + 1] = events[i]
+        known[#known + 1] = sequence
+    end
+    for i = 1, #scored, AT_ONCE do
+        local last = math.min(i + AT_ONCE - 1, #scored)
+        call('ZADD', key, unpack(scored, i, last))
+        call('HSET', ids, unpack(known, i, last))
     end
     set(run, 'sequence', int(call('INCRBY', at(of_run(run.id, 'seq')), #events / 3)))
 end
