@@ -195,6 +195,9 @@ def _in_thread(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     in_threads.add(me)
     try:
         return function(*args, **kwargs)
+    except StopIteration as stop:
+        # No future takes it: whoever waits for this thread would wait for ever.
+        raise RuntimeError(f"{function.__name__} raised StopIteration") from stop
     finally:
         in_threads.discard(me)
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from outlast.engine.bell import Bell
 from outlast.engine.bodies import Bodies, Outcome, StepContext
+from outlast.engine.error_text import told
 from outlast.engine.execution import Execution
 from outlast.engine.operations.map import MapCall
 from outlast.errors import OutlastError
@@ -99,10 +100,10 @@ class MapBodies:
 
     async def _run(self, index: int) -> None:
         outcome = await self._attempts(index)
-        if outcome.error is None and outcome.output is not None:
+        if outcome.error is not None:
+            self._failed[index] = told(outcome.error)
+        elif outcome.output is not None:
             self._results[index] = outcome.output
-        else:
-            self._failed[index] = f"{type(outcome.error).__name__}: {outcome.error}"
         self._arrived.ring()
 
     async def _attempts(self, index: int) -> Outcome:

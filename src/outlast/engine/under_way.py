@@ -60,6 +60,7 @@ class UnderWay:
         self._outcomes: list[tuple[StepCall, Outcome]] = []
         self._found: list[tuple[ChildRun, Payload]] = []
         self._doubt: Exception | None = None
+        self._stopped = False
 
     @property
     def nothing(self) -> bool:
@@ -101,6 +102,7 @@ class UnderWay:
 
     def stop(self) -> None:
         """Cut off everything, and wait for nothing."""
+        self._stopped = True
         self.suspects.stop()
         for task in self._running.values():
             task.cancel()
@@ -213,6 +215,12 @@ class UnderWay:
                 return
             outcome = await self._bodies.attempt(call.step, context, call.args, call.kwargs)
             self._outcomes.append((call, outcome))
+        except (asyncio.CancelledError, GeneratorExit) as end:
+            if not self._stopped and self._execution.open.get(call.key) is call:
+                # Not by us: its own code has cancelled the task that it runs in. Nobody would ever
+                # hear how it ended, so the run is dropped: that counts as a death of its process.
+                self._doubt = RuntimeError(f"step {call.key!r} ended its own task: {end!r}")
+            raise
         finally:
             self._running.pop(call.key, None)
             self.suspects.ended(call.key)
