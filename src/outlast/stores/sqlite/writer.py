@@ -12,13 +12,14 @@ written; and it is the only statement that can meet a lock of another process.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome
+from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome, UnsafeStorage
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.faults import is_harmless
 from outlast.stores.sqlite.lane import AwaitedJob, Job, Lane, Work
@@ -39,6 +40,7 @@ class Writer(Lane):
     def __init__(self, connection: Connection, path: Path, log: Log) -> None:
         self.pace = 0.0
         self._log = log
+        self._file = _identity(path)
         self._probe_at = 0.0
         self._is_folding = False
         super().__init__(connection, path, "writer")
@@ -67,6 +69,7 @@ class Writer(Lane):
             if job is not None and not job.begin():
                 raise TimedOut("given up")  # nobody is there to hear it
             result = work(self.connection)
+            self._check_file()
             self._commit()
         except BaseException:  # Ctrl-C, too, may come between any two lines
             self._roll_back()
@@ -89,6 +92,16 @@ class Writer(Lane):
             # The last page may have reached the log although its sync failed: after a crash,
             # recovery would find it.
             raise UnknownOutcome(f"COMMIT on {self.path} failed: {error}") from error
+
+    def _check_file(self) -> None:
+        """SQLite goes on with a file that has no name any more, and whoever opens that name gets
+        another one: nothing may be acknowledged that nobody will ever find."""
+        if _identity(self.path) != self._file:
+            raise UnsafeStorage(
+                f"{self.path} was deleted, moved or replaced while it was open: what is written now "
+                "would be lost. End this process, bring the file back if it was not meant, and "
+                "start again"
+            )
 
     def _roll_back(self) -> None:
         # It may not have begun, and after some errors SQLite has rolled back by itself.
@@ -140,6 +153,15 @@ class Writer(Lane):
                 "the log is at its limit, and a reader in another process keeps it from being "
                 "folded: end long transactions of other programs on this file"
             )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file has this name now."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class _FoldJob(Job):
