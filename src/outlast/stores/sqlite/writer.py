@@ -12,7 +12,6 @@ written; and it is the only statement that can meet a lock of another process.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +22,7 @@ from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome, UnsafeSt
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.faults import is_harmless
 from outlast.stores.sqlite.lane import AwaitedJob, Job, Lane, Work
+from outlast.stores.sqlite.location import identity_of
 from outlast.stores.sqlite.log import Log
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Writer(Lane):
     def __init__(self, connection: Connection, path: Path, log: Log) -> None:
         self.pace = 0.0
         self._log = log
-        self._file = _identity(path)
+        self._file = identity_of(path)
         self._probe_at = 0.0
         self._is_folding = False
         super().__init__(connection, path, "writer")
@@ -96,7 +96,7 @@ class Writer(Lane):
     def _check_file(self) -> None:
         """SQLite goes on with a file that has no name any more, and whoever opens that name gets
         another one: nothing may be acknowledged that nobody will ever find."""
-        if _identity(self.path) != self._file:
+        if identity_of(self.path) != self._file:
             raise UnsafeStorage(
                 f"{self.path} was deleted, moved or replaced while it was open: what is written now "
                 "would be lost. End this process, bring the file back if it was not meant, and "
@@ -153,15 +153,6 @@ class Writer(Lane):
                 "the log is at its limit, and a reader in another process keeps it from being "
                 "folded: end long transactions of other programs on this file"
             )
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file has this name now."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 class _FoldJob(Job):
