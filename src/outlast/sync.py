@@ -7,8 +7,6 @@ workflow, steps are called as they are and the functions below block until they 
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -48,7 +46,7 @@ from outlast.model.run import Run, Status
 from outlast.ports.store import Store
 from outlast.schedules import Schedule
 from outlast.schedules.plain import PlainSchedules
-from outlast.worker.loops import new_loop
+from outlast.worker.background import Background
 
 __all__ = [
     "App",
@@ -191,8 +189,7 @@ class App:
     def __init__(self, store: str | Store, **options: Any) -> None:
         self._store = store
         self._options = options
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._background: Background | None = None
         self._app: AsyncApp | None = None
 
     def to_async(self) -> AsyncApp:
@@ -201,11 +198,9 @@ class App:
 
     def open(self) -> None:
         """Open the store and go on with what is unfinished."""
-        if self._loop is not None:
+        if self._background is not None and self._background.is_here:
             return
-        self._loop = new_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="outlast", daemon=True)
-        self._thread.start()
+        self._background = Background()
         try:
             self._app = self.to_async()
             self._call(self._app.open())
@@ -215,9 +210,11 @@ class App:
 
     def close(self) -> None:
         """Stop. What is under way is handed back and goes on wherever it is claimed next."""
-        if self._app is not None and self._loop is not None:
-            self._call(self._app.close())
-        self._stop()
+        try:
+            if self._app is not None and self._background is not None and self._background.is_here:
+                self._call(self._app.close())
+        finally:
+            self._stop()
 
     def __enter__(self) -> Self:
         self.open()
@@ -310,18 +307,16 @@ class App:
                 "workflow code called its app: what that does would be done again in every replay. "
                 "Use outlast.sync.child() for another run, or put the call into a step"
             )
-        if self._loop is None:
+        if self._background is None:
             coroutine.close()
             raise Closed("this app is not open: use `with outlast.sync.App(…) as app:`")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return self._background.call(coroutine)
 
     def _stop(self) -> None:
-        loop, thread = self._loop, self._thread
-        self._loop = self._thread = self._app = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
+        background = self._background
+        self._background = self._app = None
+        if background is not None:
+            background.stop()
 
 
 # -- in a plain workflow --------------------------------------------------------------------------
