@@ -38,7 +38,7 @@ from outlast.engine.bridge import current_bridge
 from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.region import Stop
 from outlast.engine.retry import Retry
-from outlast.errors import Closed, WorkflowMisuse
+from outlast.errors import Closed, InvalidValue, WorkflowMisuse
 from outlast.model.activity import Activity
 from outlast.model.entry import Entry
 from outlast.model.event import Event
@@ -217,6 +217,11 @@ class App:
             self._stop()
 
     def __enter__(self) -> Self:
+        if self._background is not None and self._background.is_here:
+            raise InvalidValue(
+                "this app is open already: the end of this block would close it under whoever has "
+                "opened it. Use it as it is"
+            )
         self.open()
         return self
 
