@@ -41,6 +41,7 @@ from outlast.errors import (
     WorkflowMisuse,
 )
 from outlast.model.activity import Activity
+from outlast.model.checks import check_reason
 from outlast.model.commit import Commit
 from outlast.model.entry import Entry
 from outlast.model.event import Event, EventType
@@ -197,6 +198,7 @@ class Client:
     async def cancel(self, run_id: str, reason: str = "cancelled") -> None:
         """Ask a run to stop and compensate. One that cannot be replayed with the code that is here
         is ended as it is: nothing can be compensated."""
+        check_reason(reason)
         try:
             run = await self._store.get(run_id)
             problem = run.error if run.wait_kind == "mismatch" else None
@@ -237,7 +239,7 @@ class Client:
 
     async def terminate(self, run_id: str, reason: str = "terminated") -> None:
         """End a run now, whoever holds it and whatever it is: its code sees nothing of it."""
-        end = WorkflowCancelled(reason=reason)
+        end = WorkflowCancelled(reason=check_reason(reason))
         sends: list[Send] = []
         uid = None
         with suppress(Undecodable):

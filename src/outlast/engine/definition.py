@@ -21,7 +21,8 @@ from msgspec import Raw
 
 from outlast.engine.bridge import run_in_thread
 from outlast.engine.retry import ONCE, Retry, is_number
-from outlast.errors import InvalidValue, Undecodable, WorkflowMisuse
+from outlast.errors import InvalidValue, PayloadTooLarge, Undecodable, WorkflowMisuse
+from outlast.model.checks import MAX_PAYLOAD_BYTES
 from outlast.model.flow import check_key, check_queue
 from outlast.model.ids import check_name
 from outlast.ports.codec import Codec
@@ -64,7 +65,7 @@ class Signature:
             for (name, hint, where), value in zip(plain, args, strict=True):
                 texts[name], decoded = codec.roundtrip(value, hint, where=where)
                 values.append(decoded)
-            return Raw(_encode(texts)), tuple(values), {}
+            return self._whole(_encode(texts)), tuple(values), {}
         try:
             bound = self._parameters.bind(*args, **kwargs)
         except TypeError as error:
@@ -75,7 +76,16 @@ class Signature:
             encoded[name], bound.arguments[name] = codec.roundtrip(
                 value, self._hints[name], where=where
             )
-        return Raw(_encode(encoded)), bound.args, bound.kwargs
+        return self._whole(_encode(encoded)), bound.args, bound.kwargs
+
+    def _whole(self, call: bytes) -> Raw:
+        """Each argument may be as large as the codec allows; all together they are one record."""
+        if len(call) > MAX_PAYLOAD_BYTES:
+            raise PayloadTooLarge(
+                f"the arguments of {self._name} have {len(call):,} bytes of JSON together, the limit "
+                f"is {MAX_PAYLOAD_BYTES:,}: store the data elsewhere and pass its name"
+            )
+        return Raw(call)
 
     def decode_call(self, codec: Codec, input: Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a recorded call."""

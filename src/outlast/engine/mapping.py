@@ -13,7 +13,7 @@ from outlast.engine.bell import Bell
 from outlast.engine.bodies import Bodies, Outcome, StepContext
 from outlast.engine.error_text import told
 from outlast.engine.execution import Execution
-from outlast.engine.operations.map import MapCall
+from outlast.engine.operations.map import MapCall, portions
 from outlast.errors import OutlastError
 
 
@@ -67,9 +67,11 @@ class MapBodies:
             self.stop()
             return True
         if self._results or self._failed:
-            progress = call.progress(self._results, self._failed)
-            self._results, self._failed = {}, {}
-            execution.deliver(progress, now, key=call.key)
+            results, self._results = self._results, {}
+            failed, self._failed = self._failed, {}
+            for portion in portions(results):
+                execution.deliver(call.progress(portion, failed), now, key=call.key)
+                failed = {}
         end = call.ending()
         if end is not None:
             self.stop()

@@ -206,7 +206,7 @@ def parked(claim: Claim, sequence: int, problem: OutlastError) -> Commit:
         token=claim.token,
         expected=sequence,
         change=Change(
-            status=Status.HALTED, wait_kind="mismatch", error=str(problem), runnable_at=None
+            status=Status.HALTED, wait_kind="mismatch", error=text_of(problem), runnable_at=None
         ),
         seen=2**62,
         release=True,
