@@ -107,7 +107,7 @@ async def test_an_app_is_used_on_the_loop_that_it_was_opened_on() -> None:
 
         for call in (
             lambda: app.start(_says_hello),
-            lambda: run.result(),
+            run.result,
             lambda: run.signal("x"),
             lambda: app.get(run.id),
         ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import pickle  # noqa: TID251 - what others may do with it
 from datetime import timedelta
 from functools import partial
 from pathlib import Path

@@ -46,14 +46,19 @@ ODD: dict[str, tuple[Callable[[], Exception], str]] = {
 }
 
 
+def error_of(kind: str) -> Exception:
+    """A new error of that kind."""
+    return ODD[kind][0]()
+
+
 @outlast.step
 async def raises(kind: str) -> None:
-    raise ODD[kind][0]()
+    raise error_of(kind)
 
 
 @outlast.step
 def raises_in_a_thread(kind: str) -> None:
-    raise ODD[kind][0]()
+    raise error_of(kind)
 
 
 @outlast.workflow
@@ -63,13 +68,13 @@ async def steps_raise(kind: str, *, threads: bool) -> None:
 
 @outlast.workflow
 async def code_raises(kind: str) -> None:
-    raise ODD[kind][0]()
+    raise error_of(kind)
 
 
 @outlast.workflow
 async def scopes_raise(kind: str) -> None:
     async def body() -> None:
-        raise ODD[kind][0]()
+        raise error_of(kind)
 
     await outlast.scope(body)
 
@@ -87,7 +92,7 @@ async def maps_raise(kind: str) -> str:
 async def updates_raise() -> None:
     @outlast.on_update
     async def ask(kind: str) -> None:
-        raise ODD[kind][0]()
+        raise error_of(kind)
 
     await outlast.wait_for("end")
 
@@ -109,14 +114,14 @@ async def test_every_error_can_be_recorded(kind: str) -> None:
                 await run.result(timeout=PATIENCE)
             assert says in failed.value.error
             assert len(failed.value.error) < LONGEST + AROUND
-        run = await testing.start(maps_raise, kind)
-        assert says in await run.result(timeout=PATIENCE)
-        run = await testing.start(updates_raise)
+        mapping = await testing.start(maps_raise, kind)
+        assert says in await mapping.result(timeout=PATIENCE)
+        asked = await testing.start(updates_raise)
         with pytest.raises(UpdateFailed) as answer:
-            await run.update("ask", kind, timeout=PATIENCE)
+            await asked.update("ask", kind, timeout=PATIENCE)
         assert says in answer.value.error
-        await run.signal("end")
-        await run.result(timeout=PATIENCE)
+        await asked.signal("end")
+        await asked.result(timeout=PATIENCE)
 
 
 def test_an_error_that_says_nothing_is_told_by_its_name() -> None:

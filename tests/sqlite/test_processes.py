@@ -175,7 +175,8 @@ async def test_a_child_cannot_open_what_was_open_when_it_was_forked(
     os.waitpid(child, 0)  # noqa: ASYNC222
     with os.fdopen(receiving) as answer:
         same, another = answer.read().splitlines()
-    assert same.startswith("UnsafeStorage") and "Open stores and apps after the fork" in same
+    assert same.startswith("UnsafeStorage")
+    assert "Open stores and apps after the fork" in same
     assert another == "opened"
 
 

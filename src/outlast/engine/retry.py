@@ -31,7 +31,8 @@ class Retry:
     give_up_on: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.attempts, int) or self.attempts < 1:
+        attempts: object = self.attempts
+        if not isinstance(attempts, int) or attempts < 1:
             raise InvalidValue(
                 f"attempts={self.attempts!r}: a step needs at least one attempt, and a whole number"
             )

@@ -88,7 +88,7 @@ def prepare_file(path: Path) -> None:
 def identity_of(path: Path) -> tuple[int, int] | None:
     """Which file has this name now, if there is one."""
     try:
-        found = os.stat(path)
+        found = path.stat()
     except OSError:
         return None
     return found.st_dev, found.st_ino
