@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import subprocess
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import outlast
-from outlast.errors import InvalidValue, WorkflowMisuse
+from outlast.errors import Closed, InvalidValue, WorkflowMisuse
 from outlast.ports import Durability
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
@@ -86,3 +89,39 @@ async def test_a_workflow_has_to_be_registered() -> None:
     async with outlast.App("memory:") as app:
         with pytest.raises(WorkflowMisuse, match="workflows="):
             await app.start(stranger)
+
+
+@outlast.workflow
+async def _says_hello() -> str:
+    return "hello"
+
+
+async def test_an_app_is_used_on_the_loop_that_it_was_opened_on() -> None:
+    """What it has in memory belongs to that loop: from another, each call is refused."""
+    async with outlast.App("memory:", workflows=[_says_hello]) as app:
+        run = await app.start(_says_hello)
+
+        def elsewhere(call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+            with pytest.raises(Closed, match=r"open on another event loop.*outlast\.sync\.App"):
+                asyncio.run(call())
+
+        for call in (
+            lambda: app.start(_says_hello),
+            run.result,
+            lambda: run.signal("x"),
+            lambda: app.get(run.id),
+        ):
+            await asyncio.to_thread(elsewhere, call)
+        assert await run.result(timeout=20) == "hello"
+        assert await (await app.start(_says_hello)).result(timeout=20) == "hello"
+
+
+async def test_an_app_that_is_open_is_not_opened_again() -> None:
+    """The inner block would close it under the outer one. A closed one can be opened again."""
+    app = outlast.App("memory:", workflows=[_says_hello])
+    async with app:
+        with pytest.raises(InvalidValue, match="open already"):
+            await app.__aenter__()
+        assert await (await app.start(_says_hello)).result(timeout=20) == "hello"
+    async with app:
+        assert await (await app.start(_says_hello)).result(timeout=20) == "hello"

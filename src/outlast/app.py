@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from outlast.api import Step, Workflow
+from outlast.api.declaring import steps_in, workflows_in
 from outlast.api.reachable import reachable
 from outlast.client import RunHandle
 from outlast.client.beginning import check_start
@@ -33,7 +34,7 @@ from outlast.ports.doorbell import Doorbell
 from outlast.ports.store import Store
 from outlast.schedules import Schedule, Schedules
 from outlast.schedules.keeper import keeper_of
-from outlast.urls import resolve, resolve_doorbell
+from outlast.urls import resolve_doorbell, store_of
 from outlast.worker import STEPS_AT_ONCE, Doorman, Relay, TaskWorker
 from outlast.worker.presence import Presence
 
@@ -72,7 +73,7 @@ class App(Starting):
         schedules: Iterable[Schedule] = (),
         threads: Executor | None = None,
     ) -> None:
-        check_ttl(lease)
+        check_ttl(lease or 0)
         if concurrency is not None and concurrency < 1:
             raise InvalidValue(
                 f"concurrency={concurrency}: a process that takes nothing on is of no use. Use 1 or "
@@ -80,11 +81,11 @@ class App(Starting):
             )
         bell = resolve_doorbell(doorbell) if isinstance(doorbell, str) else doorbell
         self._owns_store = isinstance(store, str)
-        opened = resolve(store, clock=clock) if isinstance(store, str) else store
+        opened = store_of(store, clock=clock)
         if isinstance(opened.clock, LeapingClock):
             opened = opened.clock.watched(opened)
         declared = list(schedules)
-        given = list(workflows)
+        given = workflows_in(workflows)
         given += {one.workflow: None for one in declared if one.workflow not in given}
         definitions = [workflow.definition for workflow in given]
         names = [definition.name for definition in definitions]
@@ -145,6 +146,7 @@ class App(Starting):
             ending=self._engine.drives.ending,
             workflows=self._engine.workflows,
         )
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.schedules = Schedules(self, opened, codec, keepers)
         self._declared = declared
         for schedule in declared:
@@ -153,7 +155,13 @@ class App(Starting):
     @property
     def store(self) -> Store:
         """The store that this app runs on."""
-        return self._store
+        return super()._store
+
+    @property
+    def _store(self) -> Store:
+        store = super()._store
+        self._check_loop()
+        return store
 
     @property
     def workflow_names(self) -> frozenset[str]:
@@ -180,6 +188,7 @@ class App(Starting):
             raise
 
     async def _open(self) -> None:
+        self._loop = asyncio.get_running_loop()
         if self._owns_store:
             await self._opened.open()
         for schedule in self._declared:
@@ -201,6 +210,19 @@ class App(Starting):
             if self._relay is not None:
                 last_first.push_async_callback(self._relay.close)
             last_first.push_async_callback(self._stop)
+        self._loop = None
+
+    def _check_loop(self) -> None:
+        """What an app has in memory belongs to one loop, and to its thread."""
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # nothing is awaited yet
+        if self._loop not in (None, here):
+            raise Closed(
+                "this app is open on another event loop, and works there alone. Call it from that one "
+                "(asyncio.run_coroutine_threadsafe), or use outlast.sync.App, which any thread may call"
+            )
 
     async def _stop(self) -> None:
         """All at once: where the store does not answer, each of them waits for that."""
@@ -230,6 +252,11 @@ class App(Starting):
         )
 
     async def __aenter__(self) -> Self:
+        if self._loop is asyncio.get_running_loop():
+            raise InvalidValue(
+                "this app is open already: the end of this block would close it under whoever has "
+                "opened it. Use it as it is"
+            )
         await self.open()
         return self
 
@@ -263,6 +290,7 @@ class App(Starting):
         check_start(workflow, on_conflict)
         if not self._engine.claiming.is_open:
             raise Closed("this app is not open: use `async with outlast.App(…) as app:`")
+        self._check_loop()
         definition = workflow.definition
         place = await self._place(queue)
         here = here and place is None
@@ -299,7 +327,7 @@ class App(Starting):
 
 def _with_queues(steps: Iterable[Step[..., Any]]) -> list[StepDefinition]:
     """Steps that a worker can do."""
-    definitions = [step.definition for step in steps]
+    definitions = [step.definition for step in steps_in(steps)]
     for definition in definitions:
         if definition.queue is None:
             raise InvalidValue(

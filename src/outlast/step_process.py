@@ -14,6 +14,7 @@ from typing import Any
 
 from outlast.codecs import JsonCodec
 from outlast.engine.bodies import StepContext, step_context
+from outlast.engine.error_text import told
 from outlast.engine.process import Order, Reply
 from outlast.engine.retry import name_of
 from outlast.model.wire import from_json, to_json
@@ -48,7 +49,7 @@ def main(module: str, name: str) -> None:
         tell(Reply(output=definition.signature.encode_result(codec, value)))
     except Exception as error:  # noqa: BLE001 - it is told to the parent
         kinds = [name_of(kind) for kind in type(error).__mro__]
-        tell(Reply(error=f"{type(error).__name__}: {error}", kinds=kinds))
+        tell(Reply(error=told(error), kinds=kinds))
 
 
 def _end_with_parent() -> None:

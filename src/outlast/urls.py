@@ -39,6 +39,17 @@ def resolve(url: str, *, clock: Clock | None = None) -> Store:
     return store
 
 
+def store_of(given: str | Store, *, clock: Clock | None = None) -> Store:
+    """The store that somebody gives, or names by its URL."""
+    if isinstance(given, str):
+        return resolve(given, clock=clock)
+    if not hasattr(given, "clock"):
+        raise InvalidValue(
+            f"{given!r} is not a store: use a URL such as 'sqlite:///shop.db', or a Store"
+        )
+    return given
+
+
 def resolve_doorbell(url: str) -> Doorbell:
     """The doorbell that a URL names: ``sqs://bell?region=eu-central-1``."""
     doorbell: Doorbell = _adapter(url, _DOORBELLS, "doorbell")[1].at(url)

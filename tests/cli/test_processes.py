@@ -195,7 +195,7 @@ def test_a_step_in_a_thread_does_not_keep_a_process_from_ending(
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == "begun\n"
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM if command == "worker" else signal.SIGHUP)
         _, told = process.communicate(timeout=30)
         assert "stopped" in told
         assert process.returncode == 0

@@ -23,6 +23,7 @@ from outlast.errors import (
     StoreFull,
     Undecodable,
     UnknownOutcome,
+    UnsafeStorage,
 )
 from outlast.model import Committed, Fact
 from outlast.stores.sqlite import SqliteStore
@@ -169,6 +170,22 @@ async def test_a_disk_that_becomes_read_only(tiny_disk: Path) -> None:
         await SqliteStore(tiny_disk / "runs.db").open()
     with pytest.raises(ReadOnlyStore):
         await SqliteStore(tiny_disk / "new.db").open()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.proves("I3")
+async def test_a_file_that_is_gone(path: Path, inline: bool, replaced: bool) -> None:
+    """A file that was deleted, or replaced by another, takes no commit that nobody would find."""
+    async with SqliteStore(path, inline=inline) as store:
+        await store.append("a", [event("a")])
+        for file in path.parent.glob(f"{path.name}*"):
+            file.rename(file.with_name(f"old-{file.name}"))
+        if replaced:
+            async with SqliteStore(path) as other:
+                await other.append("b", [event("b")])
+        with pytest.raises(UnsafeStorage, match="deleted, moved or replaced while it was open"):
+            await store.append("a", [event("a")])
+        assert await store.last_sequence("a") == 1
 
 
 # -- errors in the middle -------------------------------------------------------------------------

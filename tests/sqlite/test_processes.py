@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.errors import Conflict, Fenced, StoreClosed
+from outlast.errors import Conflict, Fenced, OutlastError, StoreClosed
 from outlast.model import Change, Commit, Run
 from outlast.model.times import NOW
 from outlast.stores.sqlite import SqliteStore
@@ -157,10 +157,48 @@ def _names_of_errors(store: SqliteStore, queue: object) -> str:
     return asyncio.new_event_loop().run_until_complete(names())
 
 
+@pytest.mark.proves("I3")
+async def test_a_child_cannot_open_what_was_open_when_it_was_forked(
+    store: SqliteStore, path: Path
+) -> None:
+    """SQLite would count on the parent's locks: when the parent closes it folds the log away under
+    the child, and what the child commits then is in a file without a name."""
+    await store.append("a", [event("a")])
+    receiving, sending = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        os.write(sending, _opened_anew(path).encode())
+        os._exit(0)
+    os.close(sending)
+    os.waitpid(child, 0)  # noqa: ASYNC222
+    with os.fdopen(receiving) as answer:
+        same, another = answer.read().splitlines()
+    assert same.startswith("UnsafeStorage")
+    assert "Open stores and apps after the fork" in same
+    assert another == "opened"
+
+
+def _opened_anew(path: Path) -> str:
+    async def opened(path: Path) -> str:
+        try:
+            async with SqliteStore(path) as store:
+                await store.append("b", [event("b")])
+        except OutlastError as error:
+            return f"{type(error).__name__}: {error}"
+        return "opened"
+
+    asyncio._set_running_loop(None)
+    loop = asyncio.new_event_loop()
+    paths = (path, path.with_name("another.db"))
+    return "\n".join(loop.run_until_complete(opened(one)) for one in paths)
+
+
 async def test_the_message_after_a_fork(store: SqliteStore) -> None:
     """It says what to do."""
     state = store._session.database._opened()
     store._session.database._state = state._replace(pid=-1)
-    with pytest.raises(StoreClosed, match="open a new store after the fork"):
+    with pytest.raises(StoreClosed, match="open stores and apps after the fork"):
         await store.find_one("a")
     store._session.database._state = state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import update_wrapper
 from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
@@ -11,7 +11,7 @@ from outlast.engine.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.execution import current_execution
 from outlast.engine.operations.remote import step_call
 from outlast.engine.retry import ONCE, Retry
-from outlast.errors import WorkflowMisuse
+from outlast.errors import InvalidValue, WorkflowMisuse
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,6 +37,12 @@ class Step(Generic[P, R]):
             outcome = self.definition.function(*args, **kwargs)
         return outcome
 
+    def __repr__(self) -> str:
+        return f"<step {self.definition.name}>"
+
+    def __reduce__(self) -> str:
+        return str(self.definition.function.__qualname__)  # pickled by name, as functions are
+
     def compensate(self, function: Callable[[R], Any]) -> Step[[R], Any]:
         """Declare what undoes this step, given its result, when the run fails or is cancelled."""
         undo = StepDefinition(function, retry=Retry(attempts=5))
@@ -50,6 +56,12 @@ class Workflow(Generic[P, R_co]):
     def __init__(self, definition: WorkflowDefinition) -> None:
         self.definition = definition
         update_wrapper(self, definition.function)
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name}>"
+
+    def __reduce__(self) -> str:
+        return str(self.definition.function.__qualname__)
 
     @property
     def name(self) -> str:
@@ -161,3 +173,32 @@ def workflow(
         return Workflow(WorkflowDefinition(function, name=name, version=version))
 
     return declare if function is None else declare(function)
+
+
+def workflows_in(given: Iterable[object]) -> list[Workflow[..., Any]]:
+    """The workflows that somebody has listed; typed errors for what is none."""
+    found = []
+    for one in _listed(given, "workflows", "checkout"):
+        if not isinstance(one, Workflow):
+            raise WorkflowMisuse(
+                f"{one!r} is not a workflow: decorate the function with @outlast.workflow"
+            )
+        found.append(one)
+    return found
+
+
+def steps_in(given: Iterable[object]) -> list[Step[..., Any]]:
+    """The steps that somebody has listed; typed errors for what is none."""
+    found = []
+    for one in _listed(given, "steps", "render"):
+        if not isinstance(one, Step):
+            raise WorkflowMisuse(f"{one!r} is not a step: decorate the function with @outlast.step")
+        found.append(one)
+    return found
+
+
+def _listed(given: Iterable[object], what: str, example: str) -> list[object]:
+    try:
+        return list(given)
+    except TypeError:
+        raise InvalidValue(f"{what}={given!r}: use a list, {what}=[{example}]") from None

@@ -77,7 +77,7 @@ def scope(
     body: Callable[..., Awaitable[R]], *args: Any, name: str | None = None, **kwargs: Any
 ) -> Coroutine[Any, Any, R]:
     """Run part of a workflow so that, once it is finished, only its result is kept in replay."""
-    label = name or body.__name__
+    label = check_name(name or body.__name__, "name of a scope")
     return perform(lambda run: run_scope(run, _awaited(run, body), args, kwargs, label), "scope")
 
 
@@ -86,7 +86,7 @@ def loop(
 ) -> Coroutine[Any, Any, R]:
     """Call `body` with a state, again and again with the state it returns, until it returns
     ``outlast.Stop(result)``. A replay begins at the last iteration, however many there were."""
-    label = name or body.__name__
+    label = check_name(name or body.__name__, "name of a loop")
     return perform(lambda run: run_loop(run, _awaited(run, body), state, label), "loop")
 
 

@@ -10,7 +10,9 @@ from typing import Any, TypeVar, overload
 from outlast.api.inside import the_run
 from outlast.engine.bodies import StepContext, step_connection, step_context
 from outlast.engine.definition import type_of_value
-from outlast.errors import InvalidValue, WorkflowMisuse
+from outlast.errors import WorkflowMisuse
+from outlast.model.checks import check_attributes
+from outlast.model.ids import check_name
 from outlast.model.run import Attribute
 
 T = TypeVar("T")
@@ -21,17 +23,15 @@ def publish(**values: Any) -> None:
     the run is asleep or over."""
     run = the_run("publish")
     for name, value in values.items():
-        where = f"published {name!r}"
+        where = f"published {check_name(name, 'name of a published value')!r}"
         run.draft.published[name] = run.codec.encode(value, type_of_value(value), where=where)
 
 
 def set_attributes(**values: Attribute) -> None:
     """Set search attributes of the run: text, numbers, booleans."""
     run = the_run("set_attributes")
-    for name, value in values.items():
-        if not isinstance(value, str | int | float):
-            raise InvalidValue(f"attribute {name!r} must be text, a number or a boolean")
-        run.draft.attributes[name] = value
+    check_attributes(values)
+    run.draft.attributes.update(values)
 
 
 def now() -> datetime:

@@ -14,7 +14,8 @@ from outlast.app import App
 from outlast.cli.codes import Exit
 from outlast.engine.bodies import in_threads
 
-STOPPING = (signal.SIGTERM, signal.SIGINT)
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""SIGHUP is the end of a terminal, or of the connection to it."""
 
 
 class Stop:
@@ -23,27 +24,44 @@ class Stop:
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.by: signal.Signals | None = None
+        # Afterwards nobody can tell: a terminal that is gone is none.
+        self._terminals = [stream for stream in (1, 2) if os.isatty(stream)]
 
     def ask(self, by: signal.Signals) -> None:
         """Somebody says stop."""
         self.by = by
         self.asked.set()
+        if by is signal.SIGHUP:
+            self._let_go_of_terminals()
         loop = asyncio.get_running_loop()
-        for one in STOPPING:
+        for one in _heard():
             loop.remove_signal_handler(one)
+
+    def _let_go_of_terminals(self) -> None:
+        """They are gone. Whoever printed would fail: a step that is to be handed back, for instance."""
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        for stream in self._terminals:
+            os.dup2(nothing, stream)
+        os.close(nothing)
 
 
 @contextlib.contextmanager
 def stopping() -> Iterator[Stop]:
     """Listen to the signals that say stop."""
     stop, loop = Stop(), asyncio.get_running_loop()
-    for one in STOPPING:
+    heard = _heard()
+    for one in heard:
         loop.add_signal_handler(one, stop.ask, one)
     try:
         yield stop
     finally:
-        for one in STOPPING:
+        for one in heard:
             loop.remove_signal_handler(one)
+
+
+def _heard() -> list[signal.Signals]:
+    """Who was started with `nohup` is to go on without its terminal."""
+    return [one for one in STOPPING if signal.getsignal(one) is not signal.SIG_IGN]
 
 
 def leave(stop: Stop) -> None:

@@ -44,6 +44,7 @@ from outlast.errors import (
     WorkflowMisuse,
 )
 from outlast.model.activity import Activity
+from outlast.model.checks import check_reason
 from outlast.model.commit import Commit, Committed, Outcome
 from outlast.model.entry import Entry
 from outlast.model.event import Event, EventType
@@ -200,6 +201,7 @@ class Client:
     async def cancel(self, run_id: str, reason: str = "cancelled") -> None:
         """Ask a run to stop and compensate. One that cannot be replayed with the code that is here
         is ended as it is: nothing can be compensated."""
+        check_reason(reason)
         try:
             run = await self._store.get(run_id)
             problem = run.error if run.wait_kind == "mismatch" else None
@@ -240,6 +242,7 @@ class Client:
 
     async def terminate(self, run_id: str, reason: str = "terminated") -> None:
         """End a run now, whoever holds it and whatever it is: its code sees nothing of it."""
+        check_reason(reason)
         for _ in range(TRIES):
             outcome = await self._attempt(await termination(self._store, run_id, reason))
             if isinstance(outcome, Committed):

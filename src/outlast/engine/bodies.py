@@ -67,7 +67,8 @@ step_connection: ContextVar[Any] = ContextVar("outlast_connection")
 def self_cancelled(step: StepDefinition) -> RuntimeError:
     """What a step has come to that was cancelled and that nobody has cut off."""
     return RuntimeError(
-        f"step {step.name!r} cancelled itself: it has cancelled its own task, or awaited one that was"
+        f"step {step.name!r} cancelled itself: it has cancelled its own task, awaited one that was, or "
+        "raised what closes coroutines"
     )
 
 
@@ -202,6 +203,9 @@ def _in_thread(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     in_threads.add(me)
     try:
         return function(*args, **kwargs)
+    except StopIteration as stop:
+        # No future takes it: whoever waits for this thread would wait for ever.
+        raise RuntimeError(f"{function.__name__} raised StopIteration") from stop
     finally:
         in_threads.discard(me)
 

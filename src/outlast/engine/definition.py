@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import math
 import textwrap
 import typing
 from collections.abc import Callable, Coroutine
@@ -19,8 +20,9 @@ import msgspec
 from msgspec import Raw
 
 from outlast.engine.bridge import run_in_thread
-from outlast.engine.retry import ONCE, Retry
-from outlast.errors import InvalidValue, Undecodable, WorkflowMisuse
+from outlast.engine.retry import ONCE, Retry, is_number
+from outlast.errors import InvalidValue, PayloadTooLarge, Undecodable, WorkflowMisuse
+from outlast.model.checks import MAX_PAYLOAD_BYTES
 from outlast.model.flow import check_key, check_queue
 from outlast.model.ids import check_name
 from outlast.ports.codec import Codec
@@ -63,7 +65,7 @@ class Signature:
             for (name, hint, where), value in zip(plain, args, strict=True):
                 texts[name], decoded = codec.roundtrip(value, hint, where=where)
                 values.append(decoded)
-            return Raw(_encode(texts)), tuple(values), {}
+            return self._whole(_encode(texts)), tuple(values), {}
         try:
             bound = self._parameters.bind(*args, **kwargs)
         except TypeError as error:
@@ -74,7 +76,16 @@ class Signature:
             encoded[name], bound.arguments[name] = codec.roundtrip(
                 value, self._hints[name], where=where
             )
-        return Raw(_encode(encoded)), bound.args, bound.kwargs
+        return self._whole(_encode(encoded)), bound.args, bound.kwargs
+
+    def _whole(self, call: bytes) -> Raw:
+        """Each argument may be as large as the codec allows; all together they are one record."""
+        if len(call) > MAX_PAYLOAD_BYTES:
+            raise PayloadTooLarge(
+                f"the arguments of {self._name} have {len(call):,} bytes of JSON together, the limit "
+                f"is {MAX_PAYLOAD_BYTES:,}: store the data elsewhere and pass its name"
+            )
+        return Raw(call)
 
     def decode_call(self, codec: Codec, input: Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a recorded call."""
@@ -159,7 +170,14 @@ class Signature:
     @cached_property
     def _hints(self) -> dict[str, Any]:
         # Resolved at the first call, not at decoration, so that types defined further down count.
-        hints = typing.get_type_hints(self._function, include_extras=True)
+        try:
+            hints = typing.get_type_hints(self._function, include_extras=True)
+        except Exception as error:  # whatever evaluating an annotation raises
+            raise WorkflowMisuse(
+                f"the annotations of {self._name} cannot be read ({error}): values are stored and "
+                "restored by them. Import what they name where the program runs, not under "
+                "`if TYPE_CHECKING`, and define classes at the top of a module"
+            ) from error
         found: dict[str, Any] = {"return": hints.get("return", Any)}
         for name, parameter in self._parameters.parameters.items():
             hint = hints.get(name, Any)
@@ -180,19 +198,50 @@ def type_of_value(value: object) -> Any:
     return kind if any(hasattr(kind, name) for name in fields) else Any
 
 
+def check_function(function: Any) -> None:
+    """Refuse what cannot be a step or a workflow, and say how to write it."""
+    if isinstance(getattr(function, "definition", None), Definition):
+        raise WorkflowMisuse(
+            f"{function.__name__} is a step or a workflow already: decorate the function once"
+        )
+    if isinstance(function, staticmethod | classmethod):
+        raise WorkflowMisuse(
+            f"{function.__func__.__qualname__}: put @staticmethod above the decorator of outlast, "
+            "not below it; a class method cannot be one, because a class is not data"
+        )
+    if not callable(function) or isinstance(function, type) or not hasattr(function, "__name__"):
+        raise WorkflowMisuse(
+            f"{function!r} is not a function: decorate a `def`, and give options by name, as in "
+            "@outlast.step(name='charge')"
+        )
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_argcount and code.co_varnames[0] in ("self", "cls"):
+        raise WorkflowMisuse(
+            f"{function.__qualname__} is a method: what it works on would have to be recorded with "
+            "every call. Use a function, or a @staticmethod, and pass it the data that it needs"
+        )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    if function.__name__ == "<lambda>":
+        raise WorkflowMisuse(
+            "a lambda has no name, and history would know it by that: use a `def`, or name=…"
+        )
+    return function.__name__
+
+
 class Definition:
     """A user's function under the name by which history knows it."""
 
     def __init__(self, function: Callable[..., Any], *, name: str | None = None) -> None:
-        if not callable(function):
-            raise WorkflowMisuse(f"{function!r} is not a function")
+        check_function(function)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise WorkflowMisuse(
                 f"{function.__qualname__} is a generator: its values could not be recorded. "
                 "Return a list, or call a step for each value"
             )
         self.function = function
-        self.name = check_name(name or function.__name__, "name")
+        self.name = check_name(_name_of(function) if name is None else name, "name")
         self.signature = Signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
 
@@ -217,8 +266,12 @@ class StepDefinition(Definition):
         super().__init__(function, name=name)
         if "/" in self.name or "#" in self.name or ":" in self.name:
             raise WorkflowMisuse(f"step name {self.name!r} contains '/', '#' or ':': leave it out")
-        if timeout is not None and timeout <= 0:
-            raise InvalidValue(f"timeout={timeout}: a step needs a positive timeout, or None")
+        if not isinstance(retry, Retry):
+            raise InvalidValue(f"retry={retry!r}: use retry=outlast.Retry(attempts=…)")
+        if timeout is not None and not (is_number(timeout) and 0 < timeout < math.inf):
+            raise InvalidValue(
+                f"timeout={timeout!r}: a step needs a positive timeout in seconds, or None"
+            )
         self.retry = retry
         self.timeout = timeout
         self.at_most_once = at_most_once
@@ -273,6 +326,8 @@ class WorkflowDefinition(Definition):
             raise WorkflowMisuse(
                 f"workflow name {self.name!r} contains '{{', '}}' or '~': leave it out"
             )
+        if not isinstance(version, int | str):
+            raise InvalidValue(f"version={version!r}: use a number or a text")
         self.version = version
 
     @cached_property
@@ -281,7 +336,8 @@ class WorkflowDefinition(Definition):
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(self.function))).body[0]
         except (OSError, TypeError, SyntaxError):
-            return hashlib.sha256(self.function.__code__.co_code).hexdigest()[:16]
+            code = getattr(self.function, "__code__", None)  # what is written in C has none
+            return hashlib.sha256(b"" if code is None else code.co_code).hexdigest()[:16]
         if isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
             tree.decorator_list = []
         return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]

@@ -32,10 +32,15 @@ from outlast.engine.turn import continued, ending, next_commit, next_wake, parke
 from outlast.engine.under_way import UnderWay
 from outlast.errors import (
     Fenced,
+    InvalidCommit,
+    InvalidId,
+    InvalidValue,
     Mismatch,
     NotFound,
+    PayloadError,
     RunClosed,
     Undecodable,
+    Unsupported,
     WorkflowMisuse,
 )
 from outlast.model.claim import Claim
@@ -52,6 +57,11 @@ LINGER = timedelta(seconds=2)
 """A run that is due again within this time stays in memory: leaving would cost more."""
 
 log = logging.getLogger("outlast.engine")
+
+
+UNWRITABLE = (PayloadError, InvalidValue, InvalidId, InvalidCommit, Unsupported)
+"""What a store says of a commit that it will never take. It would be refused after every replay, and
+what was done before it would be done again each time."""
 
 
 class Drive:
@@ -105,7 +115,7 @@ class Drive:
                         self.under_way.begin(paused=self._paused)
                         await self._wait()
                         await self._take_arrivals()
-            except (Mismatch, Undecodable, WorkflowMisuse) as problem:
+            except (Mismatch, Undecodable, WorkflowMisuse, *UNWRITABLE) as problem:
                 log.error("run %s is halted: %s", self._run.id, problem)
                 await self._journal.commit(parked(self.claim, self._sequence, problem))
             self.is_over = True

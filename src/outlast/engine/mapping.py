@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from outlast.engine.bell import Bell
 from outlast.engine.bodies import Bodies, Outcome, StepContext, self_cancelled
+from outlast.engine.error_text import told
 from outlast.engine.execution import Execution
-from outlast.engine.operations.map import MapCall
+from outlast.engine.operations.map import MapCall, portions
 from outlast.errors import OutlastError
 
 
@@ -66,9 +67,11 @@ class MapBodies:
             self.stop()
             return True
         if self._results or self._failed:
-            progress = call.progress(self._results, self._failed)
-            self._results, self._failed = {}, {}
-            execution.deliver(progress, now, key=call.key)
+            results, self._results = self._results, {}
+            failed, self._failed = self._failed, {}
+            for portion in portions(results):
+                execution.deliver(call.progress(portion, failed), now, key=call.key)
+                failed = {}
         end = call.ending()
         if end is not None:
             self.stop()
@@ -99,10 +102,10 @@ class MapBodies:
 
     async def _run(self, index: int) -> None:
         outcome = await self._attempts(index)
-        if outcome.error is None and outcome.output is not None:
+        if outcome.error is not None:
+            self._failed[index] = told(outcome.error)
+        elif outcome.output is not None:
             self._results[index] = outcome.output
-        else:
-            self._failed[index] = f"{type(outcome.error).__name__}: {outcome.error}"
         self._arrived.ring()
 
     async def _attempts(self, index: int) -> Outcome:
@@ -119,7 +122,7 @@ class MapBodies:
             context = replace(self._context, key=f"{self._call.key}[{index}]", attempt=failures + 1)
             try:
                 outcome = await self._bodies.attempt(step, context, args, kwargs)
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, GeneratorExit):
                 if self._is_stopped:
                     raise
                 outcome = Outcome(None, self_cancelled(step), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,8 +31,21 @@ class Retry:
     give_up_on: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise InvalidValue(f"attempts={self.attempts}: a step needs at least one attempt")
+        attempts: object = self.attempts
+        if not isinstance(attempts, int) or attempts < 1:
+            raise InvalidValue(
+                f"attempts={self.attempts!r}: a step needs at least one attempt, and a whole number"
+            )
+        for name in ("delay", "backoff", "max_delay", "jitter"):
+            value = getattr(self, name)
+            if not is_number(value) and (name, value) != ("max_delay", None):
+                raise InvalidValue(f"{name}={value!r}: a retry needs a number here")
+        for name in ("retry_on", "give_up_on"):
+            kinds = getattr(self, name)
+            if not isinstance(kinds, tuple) or not all(_is_kind(kind) for kind in kinds):
+                raise InvalidValue(
+                    f"{name}={kinds!r}: use a tuple of classes of errors, as (ConnectionError,)"
+                )
         if self.delay < 0 or self.backoff < 1 or self._most < 0 or not 0 <= self.jitter <= 1:
             raise InvalidValue(
                 "a retry needs delay ≥ 0, backoff ≥ 1, max_delay ≥ 0 and jitter between 0 and 1"
@@ -53,6 +67,15 @@ class Retry:
             seconds = self._most if self.delay else 0.0
         seconds *= 1 + random.uniform(-self.jitter, self.jitter)
         return timedelta(seconds=seconds)
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number that can be calculated with."""
+    return isinstance(value, int | float) and not math.isnan(value)
+
+
+def _is_kind(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
 def _is(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:

@@ -9,6 +9,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.draft import Draft
+from outlast.engine.error_text import text_of, told
 from outlast.engine.execution import Execution
 from outlast.engine.operations.child import ChildRun, ParentClose
 from outlast.engine.operations.halt import HaltWait
@@ -50,7 +51,7 @@ def ending(execution: Execution) -> Payload | None:
         return WorkflowCancelled(reason=execution.cancel_reason or "the workflow cancelled itself")
     error, signature = main.exception(), execution.workflow.signature
     if isinstance(error, asyncio.CancelledError):
-        return WorkflowCancelled(reason=execution.cancel_reason or str(error))
+        return WorkflowCancelled(reason=execution.cancel_reason or text_of(error))
     if error is not None and not isinstance(error, ContinueAsNew):
         return WorkflowFailed(error=_told(error))
     try:
@@ -205,7 +206,7 @@ def parked(claim: Claim, sequence: int, problem: OutlastError) -> Commit:
         token=claim.token,
         expected=sequence,
         change=Change(
-            status=Status.HALTED, wait_kind="mismatch", error=str(problem), runnable_at=None
+            status=Status.HALTED, wait_kind="mismatch", error=text_of(problem), runnable_at=None
         ),
         seen=2**62,
         release=True,
@@ -295,13 +296,13 @@ def _told(error: BaseException) -> str:
     """An error in a line; those of a group one after the other."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(_told(inner) for inner in error.exceptions)
-    if isinstance(error, RuntimeError) and any(text in str(error) for text in FOREIGN):
+    if isinstance(error, RuntimeError) and any(text in text_of(error) for text in FOREIGN):
         return (
             "RuntimeError: workflow code awaits what is attached to a different loop, or to none"
             f"{at_error(error)}: its result would differ in a replay. Put that into a step and "
             "await the step"
         )
-    return str(error) if isinstance(error, OutlastError) else f"{type(error).__name__}: {error}"
+    return text_of(error) if isinstance(error, OutlastError) else told(error)
 
 
 def _failed_at(execution: Execution) -> str | None:

@@ -216,7 +216,7 @@ class UnderWay:
                 return
             outcome = await self._bodies.attempt(call.step, context, call.args, call.kwargs)
             self._outcomes.append((call, outcome))
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             if call.key in self._cut:
                 raise
             # The step's own doing. If nobody heard of it, the run would wait for ever.

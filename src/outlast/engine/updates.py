@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from outlast.engine.bridge import run_in_thread
 from outlast.engine.definition import Signature
+from outlast.engine.error_text import told
 from outlast.engine.scope import Scope
 from outlast.errors import ContinueAsNew
 from outlast.model.payloads import UpdateAccepted, UpdateCompleted
@@ -98,7 +99,7 @@ class Updates:
         except asyncio.CancelledError:
             error = "cancelled: the run has ended"
         except Exception as raised:  # noqa: BLE001 - it is the answer
-            error = f"{type(raised).__name__}: {raised}"
+            error = told(raised)
         done = UpdateCompleted(update_id=update.update_id, output=output, error=error)
         execution.say(key, done)
 

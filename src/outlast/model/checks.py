@@ -79,6 +79,8 @@ def check_commit(commit: Commit) -> None:
     if commit.expected is not None and commit.expected < 0:
         raise InvalidValue(f"expected sequence {commit.expected} is negative: use 0 for a new run")
     if commit.change is not None and not is_plain(commit.change):
+        if commit.change.attributes:
+            check_attributes(commit.change.attributes)
         check_fields(commit.change, f"run {commit.run_id!r}")
     _check_parts(commit)
 
@@ -128,6 +130,28 @@ def check_value(value: object, name: str, what: str) -> None:
             f"{name} of {what} has {size:,} bytes, the limit is {MAX_PAYLOAD_BYTES:,}: "
             "store it elsewhere and pass a reference, or split it"
         )
+
+
+def check_attributes(attributes: object) -> None:
+    """Refuse attributes that no store could read again: the record of a run that has one would be
+    damaged, and whoever lists runs would meet it."""
+    if not isinstance(attributes, dict):
+        raise InvalidValue(f"attributes={attributes!r}: use a dict of names and values")
+    for name, value in attributes.items():
+        if not isinstance(name, str):
+            raise InvalidValue(f"the name of attribute {name!r} must be text")
+        if not isinstance(value, str | int | float):
+            raise InvalidValue(f"attribute {name!r} must be text, a number or a boolean")
+        check_value(name, "name", f"attribute {name!r}")
+        check_value(value, "value", f"attribute {name!r}")
+
+
+def check_reason(reason: object) -> str:
+    """Refuse what cannot stand in a record as the reason why somebody ended a run."""
+    if not isinstance(reason, str):
+        raise InvalidValue(f"reason={reason!r}: use a text")
+    check_value(reason, "reason", "an end")
+    return reason
 
 
 def check_key(scope: str, key: str, value: str, run_id: str | None) -> None:
@@ -189,6 +213,8 @@ def _check_new_run(run: Run) -> None:
     # Whoever may use `~` is whoever has a parent: so a user's id cannot reach into another tree.
     is_child = run.parent is not None and run.id.startswith(run.parent + SEPARATOR)
     check_id(run.id, child=is_child)
+    if run.attributes:
+        check_attributes(run.attributes)
     if not is_plain(run):
         check_fields(run, f"run {run.id!r}")
 

@@ -59,8 +59,11 @@ class Hold(Struct, frozen=True):
 
 def check_ttl(ttl: float | None) -> None:
     """Refuse a lease that is not positive, or longer than a dead owner should block others."""
-    if ttl is not None and not 0 < ttl <= MAX_LEASE.total_seconds():
+    if ttl is None:
+        return
+    given: object = ttl
+    if not isinstance(given, int | float) or not 0 < ttl <= MAX_LEASE.total_seconds():
         raise InvalidValue(
-            f"a lease of {ttl} s is not possible: use more than 0 and at most "
+            f"a lease of {ttl!r} s is not possible: use more than 0 and at most "
             f"{MAX_LEASE.total_seconds():.0f} s, and renew it"
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -11,7 +9,7 @@ from typing import Any, Self, TypeVar
 from outlast.api import Workflow
 from outlast.app import App as AsyncApp
 from outlast.engine.bridge import current_bridge
-from outlast.errors import Closed, WorkflowMisuse
+from outlast.errors import Closed, InvalidValue, WorkflowMisuse
 from outlast.model.activity import Activity
 from outlast.model.entry import Entry
 from outlast.model.event import Event
@@ -19,7 +17,7 @@ from outlast.model.run import Run
 from outlast.ports.store import Store
 from outlast.sync.handles import Enlisted, RunHandle
 from outlast.sync.schedules import Schedules
-from outlast.worker.loops import new_loop
+from outlast.worker.background import Background
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -33,8 +31,7 @@ class App:
     def __init__(self, store: str | Store, **options: Any) -> None:
         self._store = store
         self._options = options
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._background: Background | None = None
         self._app: AsyncApp | None = None
 
     def to_async(self) -> AsyncApp:
@@ -43,11 +40,9 @@ class App:
 
     def open(self) -> None:
         """Open the store and go on with what is unfinished."""
-        if self._loop is not None:
+        if self._is_open:
             return
-        self._loop = new_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="outlast", daemon=True)
-        self._thread.start()
+        self._background = Background()
         try:
             self._app = self.to_async()
             self._call(self._app.open())
@@ -57,11 +52,18 @@ class App:
 
     def close(self) -> None:
         """Stop. What is under way is handed back and goes on wherever it is claimed next."""
-        if self._app is not None and self._loop is not None:
-            self._call(self._app.close())
-        self._stop()
+        try:
+            if self._app is not None and self._is_open:
+                self._call(self._app.close())
+        finally:
+            self._stop()
 
     def __enter__(self) -> Self:
+        if self._is_open:
+            raise InvalidValue(
+                "this app is open already: the end of this block would close it under whoever has "
+                "opened it. Use it as it is"
+            )
         self.open()
         return self
 
@@ -135,6 +137,10 @@ class App:
         return self._call(self._opened.delete(run_id, uid=uid))
 
     @property
+    def _is_open(self) -> bool:
+        return self._background is not None and self._background.is_here
+
+    @property
     def _opened(self) -> AsyncApp:
         if self._app is None:
             raise Closed(NOT_OPEN)
@@ -147,15 +153,13 @@ class App:
                 "workflow code called its app: what that does would be done again in every replay. "
                 "Use outlast.sync.child() for another run, or put the call into a step"
             )
-        if self._loop is None:
+        if self._background is None:
             work.close()
             raise Closed(NOT_OPEN)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._background.call(work)
 
     def _stop(self) -> None:
-        loop, thread = self._loop, self._thread
-        self._loop = self._thread = self._app = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
+        background = self._background
+        self._background = self._app = None
+        if background is not None:
+            background.stop()

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from outlast.errors import WorkflowMisuse
+from outlast.model.checks import check_value
+from outlast.model.ids import check_name
 from outlast.model.payloads import BranchEvaluated
 
 if TYPE_CHECKING:
@@ -22,8 +24,9 @@ def branch(execution: Execution, name: str, choice: Choice) -> Choice:
         raise WorkflowMisuse(
             f"branch({name!r}, …) records a str or a bool, not {type(choice).__name__}"
         )
-    key = execution.scope.key(f"branch:{name}")
+    key = execution.scope.key(f"branch:{check_name(name, 'name of a branch')}")
     text = choice if isinstance(choice, str) else str(choice).lower()
+    check_value(text, "choice", f"branch {name!r}")
     recorded = execution.past.choices.get(key, text)
     execution.say(key, BranchEvaluated(branch_name=name, choice=recorded))
     return cast("Choice", recorded == "true" if isinstance(choice, bool) else recorded)

@@ -6,7 +6,8 @@ result. The results come in the order of the items, whatever the order in which 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 SEGMENT_ITEMS = 1000
 INLINE_BYTES = 256 * 1024
+PORTION_BYTES = 4 * 1024 * 1024
+"""Results that go into one record, which has a limit: items may be large, and come together."""
 AHEAD = 4
 """Bodies may begin this many times the concurrency beyond what has been reported, so that one
 commit announces many of them."""
@@ -195,9 +198,21 @@ class MapCall(Operation):
         if sum(map(len, results)) <= INLINE_BYTES:
             return Raw(msgspec.json.encode(results))
         hashes = []
-        for first in range(0, len(results), SEGMENT_ITEMS):
-            segment = msgspec.json.encode(results[first : first + SEGMENT_ITEMS])
-            fact = Fact.of(segment)
+        for portion in portions(dict(enumerate(results)), SEGMENT_ITEMS):
+            fact = Fact.of(msgspec.json.encode(list(portion.values())))
             self._execution.draft.facts.append(fact)
             hashes.append(fact.hash)
         return Raw(msgspec.json.encode({"~segments": hashes}))
+
+
+def portions(results: dict[int, Raw], most: int = sys.maxsize) -> Iterator[dict[int, Raw]]:
+    """Results by index in parts, each small enough for one record if its items are. Always one."""
+    portion: dict[int, Raw] = {}
+    size = 0
+    for index, result in results.items():
+        if portion and (len(portion) >= most or size + len(result) > PORTION_BYTES):
+            yield portion
+            portion, size = {}, 0
+        portion[index] = result
+        size += len(result)
+    yield portion

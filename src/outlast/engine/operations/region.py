@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec import Raw
 
 from outlast.engine.definition import Signature
+from outlast.engine.error_text import text_of
 from outlast.engine.operations.operation import Operation
 from outlast.engine.scope import Scope, current_scope
 from outlast.errors import ScopeFailed, WorkflowMisuse
@@ -78,7 +79,7 @@ async def run_scope(
         execution.abandon(region)
         raise
     except Exception as error:
-        text, kind = str(error) or type(error).__name__, type(error).__name__
+        text, kind = text_of(error), type(error).__name__
         undoable = execution.undoing.inside(region.key)
         execution.say(region.key, Failed(error=text, error_type=kind, undoable=undoable))
         raise ScopeFailed(region.key, text, kind) from error

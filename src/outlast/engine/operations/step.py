@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Raw
 
 from outlast.engine.definition import StepDefinition
+from outlast.engine.error_text import text_of
 from outlast.engine.operations.operation import Operation
 from outlast.engine.places import frames_of
 from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST, SUSPECT_AFTER
@@ -134,7 +135,7 @@ def failure_of(
     wait = step.retry.wait(failures + 1, error)
     kinds = getattr(error, "kinds", ())  # of an error from another process
     return Failed(
-        error=str(error) or type(error).__name__,
+        error=text_of(error),
         error_type=kinds[0].rpartition(".")[2] if kinds else type(error).__name__,
         attempt=attempt,
         will_retry=wait is not None,

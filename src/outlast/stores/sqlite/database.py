@@ -30,6 +30,7 @@ from outlast.stores.sqlite.faults import is_busy, translate
 from outlast.stores.sqlite.lane import Lane, Work, pauses
 from outlast.stores.sqlite.location import (
     check_storage,
+    identity_of,
     parse_location,
     prepare_file,
     read_mounts,
@@ -157,7 +158,7 @@ class Database:
         if state.pid != os.getpid():
             raise StoreClosed(
                 f"the store at {self.path} was opened before this process was forked, and SQLite "
-                "connections do not survive that: open a new store after the fork"
+                "connections do not survive that: open stores and apps after the fork, not before"
             )
         return state
 
@@ -189,6 +190,13 @@ class Database:
         if not self._network_storage:
             check_storage(self.path, read_mounts())
         prepare_file(self.path)
+        if identity_of(self.path) in _inherited_files:
+            raise UnsafeStorage(
+                f"{self.path} was open when this process was forked, and the locks that SQLite "
+                "believes to have did not come along: what this process commits could be lost. Open "
+                "stores and apps after the fork, not before (gunicorn: without preload_app, or in "
+                "post_fork), or start processes by 'spawn'"
+            )
         with ExitStack() as on_failure:
             try:
                 writer = self._connection(on_failure, WRITER_CACHE)
@@ -280,11 +288,16 @@ def _check_version(connection: Connection) -> str:
 
 _alive: weakref.WeakSet[Database] = weakref.WeakSet()
 _inherited: list[object] = []
+_inherited_files: set[object] = set()
 
 
 def _keep_inherited() -> None:
     # A connection that is finalised in a child would clean up the parent's files: keep them all.
+    # And what SQLite knows of a file it keeps for the whole process: a new connection to the same
+    # one would count on locks that are the parent's, who then folds the log away under it.
     _inherited.extend(database._state for database in _alive)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    _inherited_files.update(identity_of(database.path) for database in _alive)
+    _inherited_files.discard(None)
 
 
 os.register_at_fork(after_in_child=_keep_inherited)

@@ -85,6 +85,15 @@ def prepare_file(path: Path) -> None:
     _sync_folder(path.parent)
 
 
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Which file has this name now, if there is one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def check_storage(path: Path, mounts: str) -> None:
     """Refuse a network filesystem. `mounts` is the text of /proc/self/mounts."""
     kind = filesystem_of(path, mounts)

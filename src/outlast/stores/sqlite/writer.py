@@ -19,10 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome
+from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome, UnsafeStorage
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.faults import is_harmless
 from outlast.stores.sqlite.lane import AwaitedJob, Job, Lane, Work
+from outlast.stores.sqlite.location import identity_of
 from outlast.stores.sqlite.log import Log
 
 T = TypeVar("T")
@@ -40,6 +41,7 @@ class Writer(Lane):
     def __init__(self, connection: Connection, path: Path, log: Log) -> None:
         self.pace = 0.0
         self._log = log
+        self._file = identity_of(path)
         self._probe_at = 0.0
         self._is_folding = False
         super().__init__(connection, path, "writer")
@@ -66,6 +68,7 @@ class Writer(Lane):
             if job is not None and not job.begin():
                 raise TimedOut("given up")  # nobody is there to hear it
             result = work(self.connection)
+            self._check_file()
             started = time.perf_counter()
             self._commit()
         except BaseException:  # Ctrl-C, too, may come between any two lines
@@ -89,6 +92,16 @@ class Writer(Lane):
             # The last page may have reached the log although its sync failed: after a crash,
             # recovery would find it.
             raise UnknownOutcome(f"COMMIT on {self.path} failed: {error}") from error
+
+    def _check_file(self) -> None:
+        """SQLite goes on with a file that has no name any more, and whoever opens that name gets
+        another one: nothing may be acknowledged that nobody will ever find."""
+        if identity_of(self.path) != self._file:
+            raise UnsafeStorage(
+                f"{self.path} was deleted, moved or replaced while it was open: what is written now "
+                "would be lost. End this process, bring the file back if it was not meant, and "
+                "start again"
+            )
 
     def _roll_back(self) -> None:
         # It may not have begun, and after some errors SQLite has rolled back by itself.

@@ -178,6 +178,18 @@ BAD_CALLS: dict[str, tuple[type[UsageError], Call]] = {
         NotSerializable,
         _commit(Commit(run_id="n", create=Run(id="n", attributes={"k": float("inf")}))),
     ),
+    "an attribute that is nothing": (
+        InvalidValue,
+        _commit(Commit(run_id="n", create=Run(id="n", attributes={"k": None}))),  # type: ignore[dict-item]
+    ),
+    "an attribute that is a list": (
+        InvalidValue,
+        _commit(Commit(run_id="r", change=Change(attributes={"k": [1]}))),  # type: ignore[dict-item]
+    ),
+    "an attribute without a name": (
+        InvalidValue,
+        _commit(Commit(run_id="n", create=Run(id="n", attributes={7: "x"}))),  # type: ignore[dict-item]
+    ),
     "an id that is no text": (InvalidId, lambda store: store.find_one(7)),  # type: ignore[arg-type]
     "no id": (InvalidId, lambda store: store.history(None)),  # type: ignore[arg-type]
     "a position before the beginning": (
