@@ -12,6 +12,7 @@ import pytest
 
 import outlast
 from outlast.errors import OutlastError, WorkflowMisuse
+from outlast.testing import app
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForTypes
@@ -153,3 +154,22 @@ def test_steps_and_workflows_are_pickled_by_name() -> None:
     assert pickle.loads(pickle.dumps(decorated)) is decorated
     assert repr(decorated) == "<step decorated>"
     assert repr(workflow) == "<workflow declared>"
+
+
+@outlast.step
+async def charge_the_card(cents: int) -> int:
+    """What nobody may forget."""
+    return cents
+
+
+@outlast.workflow
+async def forgets() -> None:
+    """A workflow with a slip."""
+    charge_the_card(1)  # type: ignore[unused-coroutine]
+
+
+async def test_a_step_that_is_not_awaited_is_named() -> None:
+    """Python's warning tells which one: nothing was done, and the run goes on."""
+    with pytest.warns(RuntimeWarning, match="'charge_the_card' was never awaited"):
+        async with app(forgets) as testing:
+            await (await testing.start(forgets)).result()
