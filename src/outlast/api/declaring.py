@@ -30,7 +30,8 @@ class Step(Generic[P, R]):
         outcome: Coroutine[Any, Any, R]
         if (run := current_execution()) is not None:
             outcome = run.answer(step_call(run, self.definition, args, kwargs))
-            outcome.__qualname__ = self.definition.name  # whom Python names if it is never awaited
+            # Whom Python names if it is never awaited.
+            outcome.__qualname__ = self.definition.name  # type: ignore[attr-defined]
         elif (bridge := current_bridge()) is not None:
             run = bridge.execution
             outcome = bridge.call(run.answer(step_call(run, self.definition, args, kwargs)))

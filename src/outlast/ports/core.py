@@ -93,10 +93,10 @@ class StoreCore(ABC):
         """Make commits durable, each all or nothing, and say what became of each, in order.
 
         - At most one commit per run and batch (`InvalidCommit`).
-        - Runs are locked in the order of their ids; every refusal is decided under the lock
-          before anything is written, as `outlast.model.decision` has it. A refusal is a value,
-          and does not touch the other commits of the batch. A run that is locked by somebody
-          else may be answered with `Busy`.
+        - Runs are locked so that no two batches wait for each other: in the order of their ids, or
+          without waiting at all. Every refusal is decided under the lock before anything is written,
+          as `outlast.model.decision` has it. A refusal is a value, and does not touch the other
+          commits of the batch. A run that is locked by somebody else may be answered with `Busy`.
         - A commit whose id is the run's last one has happened: ``Committed(again=True)``.
         - Events are numbered from the run's last sequence on, without gaps, and stamped with the
           store's time where they have none, and with the claim's token.
