@@ -64,9 +64,9 @@ def work(pipe: Pipe, folder: str) -> str:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, stop.set)
+        pipe.send("ready")  # to be stopped; bodies may begin before the app is quite open
         url = f"sqlite:///{folder}/store.db"
         async with outlast.App(url, workflows=[job], steps=[heavy], lease=LEASE):
-            pipe.send("ready")
             await stop.wait()
 
     asyncio.run(live())
