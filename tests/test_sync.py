@@ -16,17 +16,16 @@ from outlast import sync
 from outlast.errors import Closed, RunFailed
 
 TOUCHED = """
-import os, signal, sys, threading, time
+import os, signal, sys
 from outlast import sync
 
 @sync.step
-def sleeps() -> None:
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-    time.sleep(0.5)
+def presses() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
 
 @sync.workflow
 def waits() -> None:
-    sleeps()
+    presses()
     sync.wait_for("never")
 
 with sync.App(sys.argv[1], workflows=[waits]) as app:

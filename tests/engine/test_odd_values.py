@@ -15,6 +15,7 @@ from outlast.model import Status
 from outlast.model.checks import MAX_PAYLOAD_BYTES
 from outlast.model.payloads import MapProgress, payload_of
 from outlast.testing import app
+from tests.engine.test_slice import settle
 
 LONE = "\ud800"
 HALF = "x" * (9 * 1024 * 1024)
@@ -121,8 +122,8 @@ async def test_a_commit_that_is_refused_for_ever_parks_its_run() -> None:
     async with outlast.App("memory:", workflows=[writes_too_much], lease=0.5) as embedded:
         run = await embedded.start(writes_too_much)
         async with asyncio.timeout(PATIENCE):
-            while await run.status() is not Status.HALTED:  # noqa: ASYNC110 - nothing rings for it
-                await asyncio.sleep(0.05)
+            while await run.status() is not Status.HALTED:
+                await settle()
         record = await embedded.get(run.id)
         assert "the limit is 16,777,216" in (record.error or "")
     assert paid == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -50,8 +51,9 @@ class JoiningStore(Store, Generic[S]):
         async with self._turns.session() as session:
             yield session, self.on(session)
 
+    @abstractmethod
     def _inside(self, transaction: Transaction) -> S:
-        raise NotImplementedError
+        """A store that writes by that transaction alone."""
 
 
 class Turns:
