@@ -81,6 +81,7 @@ class Watched:
     def __init__(self, folder: Path) -> None:
         first, second, self._port = free_port(), free_port(), free_port()
         sync = ("--repl-diskless-sync-delay", "0")
+        self._first = first
         self._processes = [
             _start(folder / "first", first, *sync),
             _start(folder / "second", second, *sync, "--replicaof", "127.0.0.1", str(first)),
@@ -88,7 +89,10 @@ class Watched:
         place = folder / "sentinel"
         place.mkdir()
         settings = place / "sentinel.conf"
-        settings.write_text(f"sentinel monitor {self.NAME} 127.0.0.1 {first} 1\n")
+        settings.write_text(
+            f"sentinel monitor {self.NAME} 127.0.0.1 {first} 1\n"
+            f"sentinel down-after-milliseconds {self.NAME} 500\n"
+        )
         command = [_binary(), str(settings), "--sentinel", "--port", str(self._port)]
         self._processes.append(Process(command, place, name="sentinel"))
         self._processes[-1].wait_until(self._knows_both)
@@ -102,16 +106,26 @@ class Watched:
         """Where it says that the primary is."""
         return _ask(self._port, "SENTINEL", "get-master-addr-by-name", self.NAME)
 
-    def fail_over(self) -> None:
-        """Make the replica the primary, and return when it is."""
+    def kill_primary(self) -> None:
+        """Kill the first one when its replica has all that it has, and return when that is the primary.
+        (One that is only told to hand over goes on taking writes for seconds, and forgets them.)"""
         before = self.primary()
-        _ask(self._port, "SENTINEL", "failover", self.NAME)
+        self._processes[-1].wait_until(self._is_replicated)
+        self._processes[0].kill()
         self._processes[-1].wait_until(lambda: self.primary() not in ("", before))
 
     def stop(self) -> None:
         """End all three."""
         for process in reversed(self._processes):
             process.stop()
+
+    def _is_replicated(self) -> bool:
+        told = dict(
+            line.split(":", 1)
+            for line in _ask(self._first, "INFO", "replication").splitlines()
+            if ":" in line
+        )
+        return f"offset={told['master_repl_offset']}," in told.get("slave0", "")
 
     def _knows_both(self) -> bool:
         told = _ask(self._port, "SENTINEL", "replicas", self.NAME)
