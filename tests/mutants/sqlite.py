@@ -171,4 +171,18 @@ MUTANTS = [
         "between any two lines\n            self.connection.execute('COMMIT')",
         OWN,
     ),
+    Mutant(
+        "sqlite: what fails among others is kept",
+        WRITER,
+        '                self.connection.execute("ROLLBACK TO one")\n',
+        "",
+        ("tests/sqlite/test_crowds.py",),
+    ),
+    Mutant(
+        "sqlite: what was given up is written with the others",
+        WRITER,
+        "                    if job.begin():",
+        "                    if job.begin() or True:",
+        ("tests/sqlite/test_crowds.py",),
+    ),
 ]

@@ -41,9 +41,6 @@ from outlast.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
 
-SMALL = 256
-"""Rows that a transaction in the event loop may write: about two milliseconds' worth."""
-
 MANY = 1_000_000
 """Nobody knows how many rows: not in the event loop."""
 
@@ -140,7 +137,7 @@ class Database:
         """Run a function in a transaction that is committed when it returns and rolled back when
         it raises. `rows` is about how many it writes."""
         writer = self._opened().writer
-        return await writer.run(work, small=rows <= SMALL and self._inline, timeout=timeout)
+        return await writer.write(work, rows=rows, inline=self._inline, timeout=timeout)
 
     def foreign_version(self) -> int | None:
         """A number that changes when another process writes; None if it cannot be seen now."""

@@ -33,17 +33,21 @@ from outlast.stores.sqlite.faults import translate
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 
+Error = BaseException | None
+
 SHORTEST_PAUSE = 0.0002
 LONGEST_PAUSE = 0.01
 NO_OBSTACLE = "its turn did not come"
 
 
 class Job(ABC):
-    """Something for a lane's thread to do. It is `small` if the loop might have done it as well."""
+    """Something for a lane's thread to do. It is `small` if the loop might have done it as well, and
+    writes about so many rows."""
 
-    def __init__(self, work: Work[Any], *, small: bool = False) -> None:
+    def __init__(self, work: Work[Any], *, small: bool = False, rows: int = 0) -> None:
         self.work = work
         self.small = small
+        self.rows = rows
         self._decided = threading.Lock()
 
     def begin(self) -> bool:
@@ -60,17 +64,21 @@ class Job(ABC):
         return self._decided.locked()
 
     @abstractmethod
-    def settle(self, result: object, error: Exception | None) -> None:
+    def settle(self, result: object, error: Error) -> None:
         """Called by the thread at the end, with what came of it."""
 
 
 class AwaitedJob(Job):
     """A job that somebody in an event loop waits for."""
 
-    def __init__(self, work: Work[Any], *, small: bool = False) -> None:
-        super().__init__(work, small=small)
+    def __init__(self, work: Work[Any], *, small: bool = False, rows: int = 0) -> None:
+        super().__init__(work, small=small, rows=rows)
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self._loop.create_future()
+
+    def begin(self) -> bool:
+        # Whoever was cancelled a moment ago has not given it up yet.
+        return not self.future.done() and super().begin()
 
     def expire(self, obstacle: str) -> None:
         """Called by the loop at the deadline."""
@@ -83,19 +91,24 @@ class AwaitedJob(Job):
                 UnknownOutcome("the deadline passed while the write was on its way")
             )
 
-    def settle(self, result: object, error: Exception | None) -> None:
-        def tell() -> None:
-            if self.future.done():
-                return
-            if error is None:
-                self.future.set_result(result)
-            else:
-                self.future.set_exception(error)
-
+    def settle(self, result: object, error: Error) -> None:
         try:
-            self._loop.call_soon_threadsafe(tell)
+            self._loop.call_soon_threadsafe(self.tell, result, error)
         except RuntimeError:
             return  # the loop was closed meanwhile: nobody waits any more
+
+    def tell(self, result: object, error: Error) -> None:
+        """Called in the loop, with what came of it."""
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(result)
+        else:
+            self.future.set_exception(error)
+
+
+End = tuple[Job, Any, Error]
+"""What came of a job: what it has returned, or why it has not."""
 
 
 class Lane:
@@ -115,7 +128,7 @@ class Lane:
         self._thread = threading.Thread(target=self._serve, name=f"outlast-{name}", daemon=True)
         self._thread.start()
 
-    async def run(self, work: Work[T], *, small: bool, timeout: float | None) -> T:
+    async def run(self, work: Work[T], *, small: bool, timeout: float | None, rows: int = 0) -> T:
         """What `work` returns. `small` says that it may be done in the loop."""
         if small and self.is_quick() and self._mutex.acquire(blocking=False):
             try:
@@ -124,7 +137,7 @@ class Lane:
                 self._obstacle = str(busy)  # the thread waits for it to go away
             finally:
                 self._mutex.release()
-        result: T = await self.hop(AwaitedJob(work, small=small), timeout)
+        result: T = await self.hop(AwaitedJob(work, small=small, rows=rows), timeout)
         return result
 
     def is_quick(self) -> bool:
@@ -167,6 +180,10 @@ class Lane:
     async def hop(self, job: AwaitedJob, timeout: float | None) -> Any:
         """What the job returns, done by the thread."""
         self.post(job)
+        return await self.outcome(job, timeout)
+
+    async def outcome(self, job: AwaitedJob, timeout: float | None) -> Any:
+        """What a job returns that somebody else will do."""
         timer = None
         if timeout is not None:
             loop = asyncio.get_running_loop()
@@ -181,17 +198,27 @@ class Lane:
                 timer.cancel()
 
     def _serve(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            result, error = None, None
-            try:
-                with self._mutex:
-                    result = self._patiently(job)
-                    self._obstacle = NO_OBSTACLE
-            except Exception as caught:  # noqa: BLE001 (it belongs to the caller, in its thread)
-                error = caught
+        while jobs := self._next_jobs():
+            with self._mutex:
+                ends = self._do(jobs)
+                self._obstacle = NO_OBSTACLE
             with self._entrance:
-                self._waiting -= 1
-            job.settle(result, error)
+                self._waiting -= len(jobs)
+            for job, result, error in ends:
+                job.settle(result, error)
+
+    def _next_jobs(self) -> list[Job]:
+        """What the thread does next; nothing at the end."""
+        job = self._jobs.get()
+        return [] if job is None else [job]
+
+    def _do(self, jobs: list[Job]) -> list[End]:
+        """What came of them. Whatever it is, it belongs to who waits, not to the thread."""
+        (job,) = jobs
+        try:
+            return [(job, self._patiently(job), None)]
+        except Exception as error:  # noqa: BLE001
+            return [(job, None, error)]
 
     def _patiently(self, job: Job) -> object:
         for pause in pauses():

@@ -6,6 +6,9 @@ for small transactions. Above `SLOW` on average they go to the thread, until it 
 because a thread also waits for the interpreter when the loop is busy, one is tried in the loop again
 once in a while.
 
+Small ones that wait at the same time share a transaction, in the loop (crowds.py) as in the thread: one
+sync for all of them. Each is a savepoint of it, so that one that fails leaves the others alone.
+
 BEGIN IMMEDIATE takes the lock before anything is read, so that what is decided holds when it is
 written; and it is the only statement that can meet a lock of another process.
 """
@@ -14,19 +17,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome, UnsafeStorage
 from outlast.stores.sqlite.connection import Connection, scalar
-from outlast.stores.sqlite.faults import is_harmless
-from outlast.stores.sqlite.lane import AwaitedJob, Job, Lane, Work
+from outlast.stores.sqlite.crowds import SMALL, Crowd, Crowds
+from outlast.stores.sqlite.faults import is_harmless, translate
+from outlast.stores.sqlite.lane import AwaitedJob, End, Error, Job, Lane, Work, pauses
 from outlast.stores.sqlite.location import identity_of
 from outlast.stores.sqlite.log import Log
 
 T = TypeVar("T")
+J = TypeVar("J", bound=Job)
 _logger = logging.getLogger("outlast.sqlite")
 
 SLOW = 0.002
@@ -44,6 +49,8 @@ class Writer(Lane):
         self._file = identity_of(path)
         self._probe_at = 0.0
         self._is_folding = False
+        self._crowds = Crowds(self._write_crowd)
+        self._ahead: list[Job] = []
         super().__init__(connection, path, "writer")
 
     def is_quick(self) -> bool:
@@ -60,24 +67,134 @@ class Writer(Lane):
         finally:
             self._mutex.release()
 
+    async def write(self, work: Work[T], *, rows: int, inline: bool, timeout: float | None) -> T:
+        """What `work` returns, when all that it has written is durable."""
+        small = inline and rows <= SMALL
+        if small and self.is_quick():
+            crowd = self._crowds.here()
+            if crowd is not None:
+                job = AwaitedJob(work, small=True, rows=rows)
+                crowd.append(job)
+                shared: T = await self.outcome(job, timeout)
+                return shared
+        return await self.run(work, small=small, rows=rows, timeout=timeout)
+
     def perform(self, work: Work[T], job: Job | None) -> T:
-        if self._log.is_overfull and job is not None and job.work != self._fold:
+        if job is not None and job.work != self._fold:
             self._make_room()
-        try:
-            self.connection.execute("BEGIN IMMEDIATE")
+        with self._transaction(is_small=job is None or job.small, inline=job is None):
             if job is not None and not job.begin():
                 raise TimedOut("given up")  # nobody is there to hear it
-            result = work(self.connection)
+            return work(self.connection)
+
+    @contextmanager
+    def _transaction(self, *, is_small: bool, inline: bool) -> Iterator[None]:
+        """Committed at its end, or rolled back."""
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield
             self._check_file()
             started = time.perf_counter()
             self._commit()
         except BaseException:  # Ctrl-C, too, may come between any two lines
             self._roll_back()
             raise
-        if job is None or job.small:
-            self._measure(time.perf_counter() - started, inline=job is None)
+        if is_small:
+            self._measure(time.perf_counter() - started, inline=inline)
         self._fold_if_due()
-        return result
+
+    # -- many in one transaction --------------------------------------------------------------
+
+    def _write_crowd(self, jobs: Crowd) -> None:
+        """Here and now, if that is as fast as they were told; else in the thread."""
+        ends: Sequence[tuple[AwaitedJob, Any, Error]] | None = None
+        if self.is_quick() and self._mutex.acquire(blocking=False):
+            try:
+                ends = self._together(jobs, inline=True)
+            finally:
+                self._mutex.release()
+        if ends is None:
+            ends = [(job, None, refused) for job in jobs if (refused := self._refused(job))]
+        for job, result, error in ends:
+            job.tell(result, error)
+
+    def _refused(self, job: Job) -> StoreClosed | None:
+        """Leave a job for the thread; why that cannot be done."""
+        try:
+            self.post(job)
+        except StoreClosed as error:
+            return error
+        return None
+
+    def _next_jobs(self) -> list[Job]:
+        jobs, self._ahead = self._ahead or super()._next_jobs(), []
+        rows = sum(job.rows for job in jobs)
+        while jobs and 0 < rows <= SMALL and not self._jobs.empty():
+            job = self._jobs.get()
+            if job is None:
+                self._jobs.put(None)  # the end stays the end
+                break
+            rows += job.rows
+            if not job.rows or rows > SMALL:
+                self._ahead = [job]
+                break
+            jobs.append(job)
+        return jobs
+
+    def _do(self, jobs: list[Job]) -> list[End]:
+        if len(jobs) == 1:
+            return super()._do(jobs)
+        for pause in pauses():
+            if self._closing.is_set():
+                closed = StoreClosed(f"the store at {self.path} was closed while this call waited")
+                return [(job, None, closed) for job in jobs]
+            left = [job for job in jobs if not job.is_decided]
+            ends = self._together(left, inline=False) if left else []
+            if ends is not None:
+                return ends
+            self._closing.wait(pause)
+        raise AssertionError("pauses have no end")
+
+    def _together(self, jobs: Sequence[J], *, inline: bool) -> list[tuple[J, Any, Error]] | None:
+        """What came of jobs that share a transaction; None if a lock is taken, and none has begun."""
+        ends: list[tuple[J, Any, Error]] = []
+        has_begun = False
+        do = self._saved if len(jobs) > 1 else self._alone
+        try:
+            if not inline:
+                self._make_room()
+            with self._transaction(is_small=True, inline=inline):
+                for job in jobs:
+                    if job.begin():
+                        has_begun = True
+                        ends.append((job, *do(job.work)))
+            return ends
+        except Exception as caught:  # noqa: BLE001 - whatever it is, it is the end of all of them
+            error = translate(caught, self.path) or caught
+            if isinstance(error, Busy) and not has_begun:
+                self._obstacle = str(error)
+                return None
+            return [(job, None, error) for job in jobs]
+        except BaseException as interrupt:  # noqa: BLE001 - Ctrl-C: one of them raises it in its task
+            others = UnknownOutcome(f"the write to {self.path} was interrupted")
+            return [(job, None, others if n else interrupt) for n, job in enumerate(jobs)]
+
+    def _saved(self, work: Work[Any]) -> tuple[Any, Exception | None]:
+        """What came of one of them; if it has failed, the transaction is as it was before."""
+        self.connection.execute("SAVEPOINT one")
+        try:
+            result = work(self.connection)
+        except Exception as error:
+            with suppress(Exception):
+                self.connection.execute("ROLLBACK TO one")
+                self.connection.execute("RELEASE one")
+                return None, translate(error, self.path) or error
+            raise  # SQLite has rolled back all of it
+        self.connection.execute("RELEASE one")
+        return result, None
+
+    def _alone(self, work: Work[Any]) -> tuple[Any, None]:
+        return work(self.connection), None
 
     def close(self) -> None:
         super().close()
@@ -135,13 +252,15 @@ class Writer(Lane):
     def _fold(self, _: Connection) -> bool:
         return self._log.fold()
 
-    def _end_of_fold(self, error: Exception | None) -> None:
+    def _end_of_fold(self, error: Error) -> None:
         self._is_folding = False
         if error is not None and not isinstance(error, StoreClosed):
             _logger.warning("a fold of the log failed, the next commits try again: %s", error)
 
     def _make_room(self) -> None:
         """Fold on behalf of a writer that may not add to the log before."""
+        if not self._log.is_overfull:
+            return
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             folded = self._log.fold()
@@ -157,9 +276,9 @@ class Writer(Lane):
 class _FoldJob(Job):
     """A fold that a commit has caused and nobody waits for."""
 
-    def __init__(self, work: Work[bool], end: Callable[[Exception | None], None]) -> None:
+    def __init__(self, work: Work[bool], end: Callable[[Error], None]) -> None:
         super().__init__(work)
         self._end = end
 
-    def settle(self, result: object, error: Exception | None) -> None:
+    def settle(self, result: object, error: Error) -> None:
         self._end(error)

@@ -1,0 +1,64 @@
+"""Crowds: small writes that come in the same turn of an event loop share a transaction.
+
+::
+
+    the first of a turn ──────▶ here and now: most come alone
+    those that come behind it ─▶ the end of the turn ─▶ one transaction, one sync for all of them
+
+A hundred callers that wait for a write each would wait for a hundred syncs, one after the other. Those who
+shared one come back together, so the turn after a crowd is a crowd from its first on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from outlast.stores.sqlite.lane import AwaitedJob
+
+Crowd = list[AwaitedJob]
+
+SMALL = 256
+"""Rows that a transaction in the event loop may write: about two milliseconds' worth."""
+
+
+class Crowds:
+    """Those who wait for the end of their turn, of each loop. Each loop sees only its own."""
+
+    def __init__(self, write: Callable[[Crowd], None]) -> None:
+        self._write = write
+        self._crowds: dict[asyncio.AbstractEventLoop, Crowd] = {}
+
+    def here(self) -> Crowd | None:
+        """Where to wait; None for the first of a turn, and for plain code, which go at once."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return None
+        crowd = self._crowds.get(loop)
+        if crowd is None:
+            self._crowds[loop] = []
+            loop.call_soon(self._end_of_turn, loop)
+        return crowd
+
+    def _end_of_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        crowd = self._crowds.pop(loop)
+        some = first_of(crowd)
+        if not some:
+            return
+        try:
+            self._write(some)
+        finally:
+            if len(crowd) > 1:  # behind those who were told just now
+                self._crowds[loop] = crowd[len(some) :]
+                loop.call_soon(self._end_of_turn, loop)
+
+
+def first_of(crowd: Crowd) -> Crowd:
+    """As many as a transaction in the loop may take."""
+    rows = 0
+    for number, job in enumerate(crowd):
+        rows += job.rows
+        if number and rows > SMALL:
+            return crowd[:number]
+    return crowd

@@ -1,0 +1,241 @@
+"""Small writes that wait at the same time share a transaction, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast.errors import OutlastError, StoreClosed, StoreFull, UnknownOutcome
+from outlast.model import Task
+from outlast.stores.sqlite import SqliteStore
+from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.crowds import SMALL
+from outlast.stores.sqlite.lane import AwaitedJob
+from tests.sqlite.probes import Other, Probe, event
+from tests.sqlite.test_faults import error_of
+from tests.sqlite.test_lanes import until
+
+FULL = 13
+
+
+def transactions(probe: Probe) -> int:
+    """How many were committed."""
+    return sum(sql == "COMMIT" for _, sql in probe.statements)
+
+
+def append(store: SqliteStore, name: str, **fields: Any) -> asyncio.Task[int]:
+    """Begin to write one event."""
+    return asyncio.create_task(store.append(name, [event(name, **fields)]))
+
+
+async def lengths(store: SqliteStore, names: str) -> str:
+    """How long these histories are."""
+    return "".join([str(await store.last_sequence(name)) for name in names])
+
+
+async def test_those_of_one_turn_share_a_sync(store: SqliteStore, probe: Probe) -> None:
+    """The first goes at once, in the loop or in the thread; all behind it are one transaction."""
+    await store.append("a", [event("a")])
+    await asyncio.sleep(0)
+    probe.statements.clear()
+    assert await asyncio.gather(*(append(store, name) for name in "bcdefghijk")) == [1] * 10
+    assert transactions(probe) <= 3
+
+
+async def test_those_who_come_back_together_stay_together(path: Path, probe: Probe) -> None:
+    """Eight callers with ten tasks each need little more than ten transactions."""
+    async with SqliteStore(path, connect=probe.connect) as store:
+        queue = store.queue()
+
+        async def add(caller: int) -> None:
+            for number in range(10):
+                await queue.enqueue("jobs", [Task(id=f"{caller}-{number}")])
+
+        probe.statements.clear()
+        await asyncio.gather(*(add(caller) for caller in range(8)))
+        assert await queue.len("jobs") == 80
+        assert transactions(probe) <= 13
+
+
+async def test_one_that_comes_alone_waits_for_nobody(path: Path, probe: Probe) -> None:
+    """It is one transaction without a savepoint, and never leaves the loop."""
+    async with SqliteStore(path, connect=probe.connect) as store:
+        probe.statements.clear()
+        for _ in range(4):
+            await store.append("a", [event("a")])
+    assert transactions(probe) == 4
+    assert not probe.threads_of("SAVEPOINT")
+
+
+@pytest.mark.proves("I1")
+async def test_one_that_fails_leaves_the_others_alone(store: SqliteStore) -> None:
+    """What it wrote before is gone; what those before and behind it wrote is there."""
+    await store.append("a", [event("a")])
+
+    def break_off(db: Connection) -> None:
+        db.execute("DELETE FROM events")
+        raise StoreFull("no")
+
+    first, second = append(store, "b"), append(store, "c")
+    broken = asyncio.create_task(store._session.write(break_off, timeout=None))
+    last = append(store, "d")
+    with pytest.raises(StoreFull):
+        await broken
+    assert [await first, await second, await last] == [1, 1, 1]
+    assert await lengths(store, "abcd") == "1111"
+    assert len(await store.history("a")) == 1
+
+
+async def test_an_event_that_is_known_among_others(store: SqliteStore) -> None:
+    """It is refused, and the others are written."""
+    known = event("a")
+    await store.append("a", [known])
+    calls = [append(store, "b"), append(store, "c"), append(store, "a", id=known.id)]
+    calls += [append(store, "e"), append(store, "f")]
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert [end for end in ends if not isinstance(end, OutlastError)] == [1, 1, 1, 1]
+    assert isinstance(ends[2], OutlastError)
+    assert await lengths(store, "abcef") == "11111"
+
+
+async def test_when_all_of_it_is_rolled_back(store: SqliteStore) -> None:
+    """After some errors SQLite rolls back by itself: then nobody is told that it was written."""
+    await store.append("a", [event("a")])
+
+    def lose(db: Connection) -> None:
+        db.execute("ROLLBACK")
+        raise error_of(FULL)
+
+    calls = [append(store, "b"), append(store, "c")]
+    lost = asyncio.create_task(store._session.write(lose, timeout=None))
+    calls += [append(store, "d"), append(store, "e")]
+    with pytest.raises(StoreFull):
+        await lost
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    written = "".join("1" if end == 1 else "0" for end in ends)
+    assert await lengths(store, "bcde") == written
+    assert all(end == 1 or isinstance(end, StoreFull) for end in ends)
+    assert "0" in written
+    assert await store.append("a", [event("a")]) == 2
+
+
+@pytest.mark.parametrize("kind,code", [(StoreFull, FULL), (UnknownOutcome, 1034)])
+async def test_a_sync_that_fails_is_that_of_all(
+    store: SqliteStore, probe: Probe, kind: type[Exception], code: int
+) -> None:
+    """All of them are told, and none is told that it was written."""
+    await store.append("a", [event("a")])
+
+    def fail() -> None:
+        raise error_of(code)
+
+    probe.before("COMMIT", fail)
+    calls = [append(store, name) for name in "bcdef"]
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(end) for end in ends} == {kind}
+    probe.before("COMMIT", lambda: None)
+    assert await lengths(store, "bcdef") == "00000"
+    assert await store.append("a", [event("a")]) == 2
+
+
+@pytest.mark.proves("M-10", "C-20")
+async def test_one_that_is_given_up_is_not_written(path: Path, probe: Probe) -> None:
+    """Cancelled before the end of its turn, it leaves nothing behind."""
+    async with SqliteStore(path, connect=probe.connect) as store:
+        calls = [append(store, name) for name in "abc"]
+        asyncio.get_running_loop().call_soon(calls[1].cancel)
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert ends[::2] == [1, 1]
+        assert isinstance(ends[1], asyncio.CancelledError)
+        assert await lengths(store, "abc") == "101"
+
+
+async def test_those_who_wait_for_a_lock_share_what_comes_then(
+    store: SqliteStore, probe: Probe, other: Other
+) -> None:
+    """The first that waits goes alone, those behind it together, in the order in which they came; who
+    has given up meanwhile is left out."""
+    await store.append("a", [event("a")])
+    other.lock()
+    first = append(store, "a", step_name="first")
+    await until(probe.busy)
+    later = [append(store, "a", step_name=name) for name in "uvwxyz"]
+    await asyncio.sleep(0)
+    later[2].cancel()
+    probe.statements.clear()
+    other.unlock()
+    assert await first == 2
+    await asyncio.gather(*later, return_exceptions=True)
+    names = [one.step_name for one in await store.history("a", after=1)]
+    assert names == ["first", "u", "v", "x", "y", "z"]
+    assert transactions(probe) <= 3
+
+
+async def test_closed_before_the_end_of_the_turn(path: Path, other: Other) -> None:
+    """Whoever waits in a crowd is told, in the loop as in the thread."""
+    store = SqliteStore(path)
+    await store.append("a", [event("a")])
+    calls = [append(store, name) for name in "abc"]
+    await asyncio.sleep(0)
+    writer = store._session.database._opened().writer
+    writer._closing.set()
+    other.lock()
+    ends = await asyncio.gather(*calls[1:], return_exceptions=True)
+    other.unlock()
+    assert {type(end) for end in ends} == {StoreClosed}
+    await store.close()
+
+
+async def test_what_is_too_much_for_one_turn(path: Path, probe: Probe) -> None:
+    """The loop is held up by no more than one small transaction at a time."""
+    async with SqliteStore(path, connect=probe.connect) as store:
+        half = SMALL // 2
+        calls = [
+            asyncio.create_task(store.append(name, [event(name) for _ in range(half)]))
+            for name in "abcdef"
+        ]
+        probe.statements.clear()
+        assert await asyncio.gather(*calls) == [half] * 6
+        assert transactions(probe) >= 3
+        assert probe.threads_of("COMMIT") == {"MainThread"}
+
+
+async def test_an_interrupt_among_many(path: Path, probe: Probe) -> None:
+    """Ctrl-C is raised by one of them; the others know that they do not know."""
+    async with SqliteStore(path, connect=probe.connect) as store:
+        await store.append("a", [event("a")])
+        probe.before("COMMIT", _interrupt)
+        jobs = [AwaitedJob(lambda db: db.execute("DELETE FROM events"), rows=1) for _ in range(3)]
+        store._session.database._opened().writer._write_crowd(jobs)
+        ends = [type(job.future.exception()) for job in jobs]
+        assert ends == [KeyboardInterrupt, UnknownOutcome, UnknownOutcome]
+        probe.before("COMMIT", lambda: None)
+        assert await store.append("a", [event("a")]) == 2
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+async def test_threads_with_loops_of_their_own(path: Path) -> None:
+    """Each loop has its own crowd; nothing is lost or doubled between them."""
+    async with SqliteStore(path) as store:
+
+        async def work(number: int) -> None:
+            for _ in range(10):
+                await asyncio.gather(*(append(store, f"{number}{name}") for name in "abcde"))
+
+        threads = [
+            threading.Thread(target=lambda number=number: asyncio.run(work(number)))
+            for number in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+        for number in range(3):
+            assert [await store.last_sequence(f"{number}{name}") for name in "abcde"] == [10] * 5
