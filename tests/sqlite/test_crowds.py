@@ -12,6 +12,7 @@ import pytest
 from outlast.errors import OutlastError, StoreClosed, StoreFull, UnknownOutcome
 from outlast.model import Task
 from outlast.stores.sqlite import SqliteStore
+from outlast.stores.sqlite import writer as writing
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.crowds import SMALL
 from outlast.stores.sqlite.lane import AwaitedJob
@@ -20,6 +21,12 @@ from tests.sqlite.test_faults import error_of
 from tests.sqlite.test_lanes import until
 
 FULL = 13
+
+
+@pytest.fixture(autouse=True)
+def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a commit takes here, it is done where a fast one is."""
+    monkeypatch.setattr(writing, "SLOW", 60.0)
 
 
 def transactions(probe: Probe) -> int:
@@ -38,12 +45,16 @@ async def lengths(store: SqliteStore, names: str) -> str:
 
 
 async def test_those_of_one_turn_share_a_sync(store: SqliteStore, probe: Probe) -> None:
-    """The first goes at once, in the loop or in the thread; all behind it are one transaction."""
+    """The first goes at once; all behind it are one transaction. A thread may look a few times before
+    all have come."""
     await store.append("a", [event("a")])
     await asyncio.sleep(0)
     probe.statements.clear()
-    assert await asyncio.gather(*(append(store, name) for name in "bcdefghijk")) == [1] * 10
-    assert transactions(probe) <= 3
+    assert await asyncio.gather(*(append(store, f"r{n}") for n in range(40))) == [1] * 40
+    if store._session.database._inline:
+        assert transactions(probe) == 2
+    else:
+        assert transactions(probe) <= 20
 
 
 async def test_those_who_come_back_together_stay_together(path: Path, probe: Probe) -> None:
