@@ -11,6 +11,7 @@ import pytest
 from outlast.model import Commit, Run
 from outlast.ports import Store
 from outlast.ports.core import StoreCore
+from outlast.ports.optional import OptionalMethods
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
 from outlast.testing.comparing import Pairing, differences
@@ -93,7 +94,7 @@ def test_every_primitive_of_the_port_is_wrapped() -> None:
     own = {"open", "close"}
     primitives = {
         name
-        for name, member in vars(StoreCore).items()
+        for name, member in {**vars(StoreCore), **vars(OptionalMethods)}.items()
         if inspect.iscoroutinefunction(member) and not name.startswith("_")
     }
     assert primitives - own == {name for name in vars(WrappedStore) if name in primitives} - own

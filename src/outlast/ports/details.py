@@ -20,11 +20,11 @@ from outlast.model.run import Run
 from outlast.model.snapshot import Snapshot
 from outlast.model.timer import Timer
 from outlast.model.times import EPOCH
-from outlast.ports.core import StoreCore
 from outlast.ports.histories import accepted
+from outlast.ports.optional import OptionalMethods
 
 
-class DetailMethods(StoreCore):
+class DetailMethods(OptionalMethods):
     """What an engine of your own keeps beside its events."""
 
     async def record(

@@ -11,10 +11,10 @@ from outlast.model.event import Event
 from outlast.model.ids import parent_of
 from outlast.model.query import check_limit
 from outlast.model.run import Run
-from outlast.ports.core import StoreCore
+from outlast.ports.optional import OptionalMethods
 
 
-class HistoryMethods(StoreCore):
+class HistoryMethods(OptionalMethods):
     """A run's events as an append-only log."""
 
     async def append(

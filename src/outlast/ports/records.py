@@ -10,11 +10,11 @@ from outlast.errors import NotFound
 from outlast.model.commit import Commit, Creation
 from outlast.model.query import RunQuery
 from outlast.model.run import Change, Run
-from outlast.ports.core import StoreCore
 from outlast.ports.histories import accepted
+from outlast.ports.optional import OptionalMethods
 
 
-class RecordMethods(StoreCore):
+class RecordMethods(OptionalMethods):
     """Runs as typed records, for those who bring an engine of their own."""
 
     async def get(self, run_id: str, *, timeout: float | None = None) -> Run:

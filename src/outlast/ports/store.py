@@ -15,8 +15,9 @@ from outlast.ports.records import RecordMethods
 class Store(HistoryMethods, RecordMethods, DetailMethods):
     """An event-sourced, fenced, crash-safe store of runs.
 
-    Implement the abstract methods of `outlast.ports.core.StoreCore` and you have one; declare in
-    `capabilities` what more you implement. Certify it with `outlast.testing.conformance`.
+    Implement the abstract methods of `outlast.ports.core` and you have one; declare in
+    `capabilities` what you implement of `outlast.ports.optional`. Certify it with
+    `outlast.testing.conformance`.
     """
 
     plain_transactions: bool = False

@@ -1,6 +1,6 @@
 """WrappedStore: a store around another, through which every call of the port can be seen.
 
-The primitives of `StoreCore` are passed on one by one through `around`; the conveniences (append,
+The primitives of the port are passed on one by one through `around`; the conveniences (append,
 save, record …) are inherited, so that they too run over the wrapped primitives. Subclass it and
 override `around` to fail, to record, to measure.
 """
@@ -12,7 +12,6 @@ from contextlib import AbstractAsyncContextManager
 from functools import wraps
 from typing import Any, Generic, TypeVar, cast
 
-from outlast.ports.core import StoreCore
 from outlast.ports.queue import Queue
 from outlast.ports.store import Store
 
@@ -73,41 +72,41 @@ class WrappedStore(_Wrapped[Store], Store):
     def transaction(self) -> AbstractAsyncContextManager[tuple[Any, Store]]:
         return self.inner.transaction()
 
-    now = _through(StoreCore.now)
-    commit = _through(StoreCore.commit)
-    find_one = _through(StoreCore.find_one)
-    history = _through(StoreCore.history)
-    claim_runs = _through(StoreCore.claim_runs)
-    renew = _through(StoreCore.renew)
-    release = _through(StoreCore.release)
-    next_runnable_at = _through(StoreCore.next_runnable_at)
-    owner_gone = _through(StoreCore.owner_gone)
-    find = _through(StoreCore.find)
-    counts = _through(StoreCore.counts)
-    present = _through(StoreCore.present)
-    leave = _through(StoreCore.leave)
-    workers = _through(StoreCore.workers)
-    send = _through(StoreCore.send)
-    inbox = _through(StoreCore.inbox)
-    claim_task = _through(StoreCore.claim_task)
-    find_available_tasks = _through(StoreCore.find_available_tasks)
-    timers = _through(StoreCore.timers)
-    due_timers = _through(StoreCore.due_timers)
-    entries = _through(StoreCore.entries)
-    activities = _through(StoreCore.activities)
-    find_activity = _through(StoreCore.find_activity)
-    find_snapshot = _through(StoreCore.find_snapshot)
-    drop_snapshot = _through(StoreCore.drop_snapshot)
-    snapshot_ids = _through(StoreCore.snapshot_ids)
-    find_fact = _through(StoreCore.find_fact)
-    put_fact = _through(StoreCore.put_fact)
-    drop_fact = _through(StoreCore.drop_fact)
-    remember = _through(StoreCore.remember)
-    recall = _through(StoreCore.recall)
-    delete = _through(StoreCore.delete)
-    expire = _through(StoreCore.expire)
-    belongings = _through(StoreCore.belongings)
-    skip_tokens = _through(StoreCore.skip_tokens)
+    now = _through(Store.now)
+    commit = _through(Store.commit)
+    find_one = _through(Store.find_one)
+    history = _through(Store.history)
+    claim_runs = _through(Store.claim_runs)
+    renew = _through(Store.renew)
+    release = _through(Store.release)
+    next_runnable_at = _through(Store.next_runnable_at)
+    owner_gone = _through(Store.owner_gone)
+    find = _through(Store.find)
+    counts = _through(Store.counts)
+    present = _through(Store.present)
+    leave = _through(Store.leave)
+    workers = _through(Store.workers)
+    send = _through(Store.send)
+    inbox = _through(Store.inbox)
+    claim_task = _through(Store.claim_task)
+    find_available_tasks = _through(Store.find_available_tasks)
+    timers = _through(Store.timers)
+    due_timers = _through(Store.due_timers)
+    entries = _through(Store.entries)
+    activities = _through(Store.activities)
+    find_activity = _through(Store.find_activity)
+    find_snapshot = _through(Store.find_snapshot)
+    drop_snapshot = _through(Store.drop_snapshot)
+    snapshot_ids = _through(Store.snapshot_ids)
+    find_fact = _through(Store.find_fact)
+    put_fact = _through(Store.put_fact)
+    drop_fact = _through(Store.drop_fact)
+    remember = _through(Store.remember)
+    recall = _through(Store.recall)
+    delete = _through(Store.delete)
+    expire = _through(Store.expire)
+    belongings = _through(Store.belongings)
+    skip_tokens = _through(Store.skip_tokens)
 
 
 class WrappedQueue(_Wrapped[Queue], Queue):
