@@ -43,6 +43,13 @@ def test_an_error_can_be_pickled(error: errors.OutlastError) -> None:
         assert vars(back) == vars(error)
 
 
+@pytest.mark.parametrize("name", errors.__all__)
+def test_an_error_is_known_by_its_public_place(name: str) -> None:
+    """Tracebacks, pickles and recorded names say `outlast.errors.X`, whichever file it is in."""
+    kind = getattr(errors, name)
+    assert (kind.__module__, kind.__qualname__) == ("outlast.errors", name)
+
+
 def test_every_form_is_here() -> None:
     """A class with a constructor of its own has to be among those above."""
     own = {
