@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 from outlast.api.inside import the_run
 from outlast.engine.bodies import StepContext, step_connection, step_context
-from outlast.engine.definition import type_of_value
+from outlast.engine.signature import type_of_value
 from outlast.errors import WorkflowMisuse
 from outlast.model.checks import check_attributes
 from outlast.model.ids import check_name

@@ -27,9 +27,10 @@ from outlast.client.replant import edited_input, replanted
 from outlast.client.terminating import termination
 from outlast.client.waiting import answer_in, answered, ended
 from outlast.engine.audit import activities_of, entries_of
-from outlast.engine.definition import WorkflowDefinition, type_of_value
+from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.execution import current_execution
 from outlast.engine.replanting import before_failure, before_step
+from outlast.engine.signature import type_of_value
 from outlast.errors import (
     Busy,
     Fenced,

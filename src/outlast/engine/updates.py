@@ -18,9 +18,9 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from outlast.engine.bridge import run_in_thread
-from outlast.engine.definition import Signature
 from outlast.engine.error_text import told
 from outlast.engine.scope import Scope
+from outlast.engine.signature import Signature
 from outlast.errors import ContinueAsNew
 from outlast.model.payloads import UpdateAccepted, UpdateCompleted
 

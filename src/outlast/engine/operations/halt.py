@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
-from outlast.engine.definition import type_of_value
 from outlast.engine.operations.operation import Operation
+from outlast.engine.signature import type_of_value
 from outlast.model.event import Event
 from outlast.model.payloads import HaltResumed, HaltStarted, Payload
 

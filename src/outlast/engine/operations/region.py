@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Raw
 
-from outlast.engine.definition import Signature
 from outlast.engine.error_text import text_of
 from outlast.engine.operations.operation import Operation
 from outlast.engine.scope import Scope, current_scope
+from outlast.engine.signature import Signature
 from outlast.errors import ScopeFailed, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.payloads import LoopIterated, Payload, ScopeCompleted, ScopeStarted
