@@ -9,6 +9,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from outlast.model import Commit, Committed, Event, Item, Receipt, Run, Send, Status
+from outlast.model.event_data import to_event
 from outlast.model.payloads import (
     ChildCompleted,
     ChildSpawned,
@@ -31,7 +32,6 @@ from outlast.model.payloads import (
     WorkflowCompleted,
     WorkflowFailed,
     WorkflowStarted,
-    to_event,
 )
 from outlast.testing.checker import Dump, Effect, Evidence, Fate, Op
 from outlast.testing.clock import START

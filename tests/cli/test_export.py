@@ -16,8 +16,9 @@ from outlast.cli.exports import write
 from outlast.cli.redaction import Redaction
 from outlast.model.commit import Commit
 from outlast.model.event import Event
+from outlast.model.event_data import to_event
 from outlast.model.fact import Fact
-from outlast.model.payloads import MapCompleted, MapStarted, WorkflowStarted, to_event
+from outlast.model.payloads import MapCompleted, MapStarted, WorkflowStarted
 from outlast.model.run import Run
 from outlast.moving import gather
 from outlast.ports.histories import accepted

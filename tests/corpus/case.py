@@ -13,14 +13,8 @@ from typing import TYPE_CHECKING, Any
 from outlast.api import Workflow
 from outlast.model import Event
 from outlast.model.event import EventType
-from outlast.model.payloads import (
-    MapProgress,
-    StepFailed,
-    StepLost,
-    StepProgress,
-    StepStarted,
-    payload_of,
-)
+from outlast.model.event_data import payload_of
+from outlast.model.payloads import MapProgress, StepFailed, StepLost, StepProgress, StepStarted
 
 if TYPE_CHECKING:
     from tests.corpus.stage import Stage

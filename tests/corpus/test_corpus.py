@@ -8,7 +8,8 @@ import pytest
 
 from outlast.model import Event
 from outlast.model.event import EventType
-from outlast.model.payloads import MapProgress, payload_of
+from outlast.model.event_data import payload_of
+from outlast.model.payloads import MapProgress
 from outlast.testing.replaying import replay
 from tests.corpus.case import RUN, Case, lines, told
 from tests.corpus.every import BY_ID, CASES, MakeStore, in_files, in_memory

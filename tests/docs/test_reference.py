@@ -12,7 +12,8 @@ import pytest
 
 from outlast import errors
 from outlast.model.event import Event
-from outlast.model.payloads import PAYLOADS, Payload
+from outlast.model.event_data import PAYLOADS
+from outlast.model.payloads import Payload
 from outlast.model.run import Status
 from outlast.ports import Capability, Durability, Queue, Store
 

@@ -13,8 +13,9 @@ from outlast.engine.losses import LOST, LossReport
 from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST
 from outlast.errors import RunFailed, TryAgain
 from outlast.model import Claim
+from outlast.model.event_data import payload_of
 from outlast.model.inbox import Item, Send
-from outlast.model.payloads import StepLost, StepStarted, payload_of
+from outlast.model.payloads import StepLost, StepStarted
 from outlast.model.wire import to_json
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore

@@ -13,7 +13,8 @@ import outlast
 from outlast.errors import InvalidValue, NotSerializable, OutlastError, RunFailed
 from outlast.model import Status
 from outlast.model.checks import MAX_PAYLOAD_BYTES
-from outlast.model.payloads import MapProgress, payload_of
+from outlast.model.event_data import payload_of
+from outlast.model.payloads import MapProgress
 from outlast.testing import app
 from tests.engine.test_slice import settle
 

@@ -12,7 +12,8 @@ import outlast
 import outlast.sync
 from outlast.errors import NotFound, RunCancelled, UpdateFailed, WorkflowMisuse
 from outlast.model import Event, EventType, Status
-from outlast.model.payloads import UpdateCompleted, payload_of
+from outlast.model.event_data import payload_of
+from outlast.model.payloads import UpdateCompleted
 from outlast.testing import app, crash_everywhere
 from outlast.testing import sleep as takes
 

@@ -24,6 +24,7 @@ import msgspec
 
 from outlast.engine.retry import MAX_INTERRUPTIONS
 from outlast.model import Event, Status
+from outlast.model.event_data import payload_of
 from outlast.model.payloads import (
     CompensationFailed,
     MapProgress,
@@ -33,7 +34,6 @@ from outlast.model.payloads import (
     StepFailed,
     StepLost,
     StepStarted,
-    payload_of,
 )
 from outlast.testing import checker
 from outlast.testing.dump import RunDump

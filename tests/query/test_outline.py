@@ -10,7 +10,8 @@ from msgspec import Raw
 
 from outlast.model import payloads as said
 from outlast.model.event import Event
-from outlast.model.payloads import Payload, to_event
+from outlast.model.event_data import to_event
+from outlast.model.payloads import Payload
 from outlast.model.run import Run, Status
 from outlast.query.outline import Part, outline
 from outlast.query.waits import reasons

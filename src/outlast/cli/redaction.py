@@ -10,8 +10,8 @@ from msgspec import Raw, Struct
 
 from outlast.errors import Undecodable
 from outlast.model.event import Event
+from outlast.model.event_data import payload_of
 from outlast.model.fact import Fact
-from outlast.model.payloads import payload_of
 from outlast.model.run import Run
 from outlast.model.wire import to_json
 

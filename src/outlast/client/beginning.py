@@ -15,8 +15,9 @@ from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.execution import current_execution
 from outlast.errors import InvalidValue, RunExists, WorkflowMisuse
 from outlast.model.commit import Creation
+from outlast.model.event_data import payload_of
 from outlast.model.ids import check_id, new_id
-from outlast.model.payloads import WorkflowStarted, payload_of
+from outlast.model.payloads import WorkflowStarted
 from outlast.model.run import Run
 
 Begin = Callable[[str, Creation], Awaitable[object]]

@@ -10,8 +10,9 @@ from outlast.engine.replanting import open_children
 from outlast.engine.turn import child_outcome
 from outlast.errors import Undecodable
 from outlast.model.commit import Commit
+from outlast.model.event_data import to_event
 from outlast.model.inbox import Send
-from outlast.model.payloads import WorkflowCancelled, to_event
+from outlast.model.payloads import WorkflowCancelled
 from outlast.model.run import Change, Status
 from outlast.ports.store import Store
 

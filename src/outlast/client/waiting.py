@@ -13,7 +13,8 @@ from typing import Any
 from outlast.client.moves import find_here
 from outlast.errors import UpdateFailed
 from outlast.model.event import Event, EventType
-from outlast.model.payloads import UpdateCompleted, payload_of
+from outlast.model.event_data import payload_of
+from outlast.model.payloads import UpdateCompleted
 from outlast.model.run import Run
 from outlast.ports.clock import Clock, look_again_after
 from outlast.ports.store import Store

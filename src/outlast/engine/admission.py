@@ -23,8 +23,9 @@ from outlast.engine.turn import child_outcome
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit
 from outlast.model.event import Event
+from outlast.model.event_data import payload_of, to_event
 from outlast.model.inbox import Item, Send
-from outlast.model.payloads import WorkflowCancelled, WorkflowStarted, payload_of, to_event
+from outlast.model.payloads import WorkflowCancelled, WorkflowStarted
 from outlast.model.place import InQueue
 from outlast.model.run import Change, Run, Status
 from outlast.model.task import Task

@@ -14,6 +14,7 @@ from msgspec import Raw
 from outlast.model.activity import Activity
 from outlast.model.entry import Entry
 from outlast.model.event import Event, EventType
+from outlast.model.event_data import payload_of
 from outlast.model.payloads import (
     ChildCompleted,
     ChildFailed,
@@ -23,7 +24,6 @@ from outlast.model.payloads import (
     StepCompleted,
     StepFailed,
     StepStarted,
-    payload_of,
 )
 from outlast.model.run import Status
 

@@ -33,6 +33,7 @@ from outlast.engine.scope import Scope, current_scope
 from outlast.engine.updates import Updates
 from outlast.errors import Mismatch
 from outlast.model.event import Event, EventType
+from outlast.model.event_data import payload_of, to_event, type_of
 from outlast.model.payloads import (
     CancelRequested,
     OperationAbandoned,
@@ -40,9 +41,6 @@ from outlast.model.payloads import (
     UpdateAccepted,
     UpdateCompleted,
     WorkflowStarted,
-    payload_of,
-    to_event,
-    type_of,
 )
 from outlast.model.place import InQueue
 from outlast.model.times import EPOCH

@@ -11,13 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outlast.model.event import Event, EventType
-from outlast.model.payloads import (
-    BranchEvaluated,
-    LoopIterated,
-    ScopeCompleted,
-    ScopeFailed,
-    payload_of,
-)
+from outlast.model.event_data import payload_of
+from outlast.model.payloads import BranchEvaluated, LoopIterated, ScopeCompleted, ScopeFailed
 
 _CLOSED = {EventType.SCOPE_COMPLETED, EventType.SCOPE_FAILED}
 

@@ -15,6 +15,7 @@ from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.operations.child import child_id_of
 from outlast.model.commit import Start
 from outlast.model.event import Event, EventType
+from outlast.model.event_data import payload_of, to_event
 from outlast.model.payloads import (
     ChildSpawned,
     CompensationStarted,
@@ -22,8 +23,6 @@ from outlast.model.payloads import (
     StepFailed,
     StepStarted,
     WorkflowStarted,
-    payload_of,
-    to_event,
 )
 from outlast.model.run import Run
 from outlast.model.times import NOW

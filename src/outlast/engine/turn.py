@@ -20,6 +20,7 @@ from outlast.errors import ContinueAsNew, MapFailed, OutlastError, ScopeFailed, 
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event, EventType
+from outlast.model.event_data import payload_of, to_event
 from outlast.model.inbox import Item, Send
 from outlast.model.payloads import (
     ChildCompleted,
@@ -30,8 +31,6 @@ from outlast.model.payloads import (
     WorkflowContinued,
     WorkflowFailed,
     WorkflowStarted,
-    payload_of,
-    to_event,
 )
 from outlast.model.place import InQueue
 from outlast.model.run import Attribute, Change, Run, Status

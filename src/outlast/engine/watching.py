@@ -12,13 +12,8 @@ from collections.abc import Callable, Container, Iterable
 
 from outlast.model.commit import Commit, Committed
 from outlast.model.event import Event, EventType
-from outlast.model.payloads import (
-    StepFailed,
-    StepStarted,
-    WorkflowCancelled,
-    WorkflowFailed,
-    payload_of,
-)
+from outlast.model.event_data import payload_of
+from outlast.model.payloads import StepFailed, StepStarted, WorkflowCancelled, WorkflowFailed
 
 Watcher = Callable[[Commit, Committed], None]
 """Called with a commit that has become durable, and the store's answer. It must not block."""

@@ -1,4 +1,4 @@
-"""What each type of event says: the shape of `Event.data`.
+"""What each type of event says: the shape of `Event.data`, read and written by `event_data`.
 
 The names are the recorded form and never change meaning. A field marked optional is left out when
 it is empty. User values inside are raw JSON, encoded by a codec at the edge; nothing here needs a
@@ -7,16 +7,11 @@ user's type to be read, so that fold, cancel and delete work on any run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 
 from msgspec import Raw, Struct
 
-from outlast.errors import Undecodable
-from outlast.model.event import Event, EventType
 from outlast.model.place import InQueue
-from outlast.model.times import EPOCH
-from outlast.model.wire import DAMAGE, reader, to_json
 
 NULL = Raw(b"null")
 
@@ -249,100 +244,3 @@ class WorkflowMoved(Payload, frozen=True, kw_only=True, omit_defaults=True):
     moved_to: str
     state: str = ""
     life: str = ""
-
-
-PAYLOADS: dict[str, type[Payload]] = {
-    EventType.WORKFLOW_STARTED: WorkflowStarted,
-    EventType.WORKFLOW_COMPLETED: WorkflowCompleted,
-    EventType.WORKFLOW_FAILED: WorkflowFailed,
-    EventType.WORKFLOW_CANCELLED: WorkflowCancelled,
-    EventType.STEP_STARTED: StepStarted,
-    EventType.STEP_COMPLETED: StepCompleted,
-    EventType.STEP_FAILED: StepFailed,
-    EventType.BRANCH_EVALUATED: BranchEvaluated,
-    EventType.SIGNAL_WAITING: SignalWaiting,
-    EventType.SIGNAL_RECEIVED: SignalReceived,
-    EventType.SIGNAL_TIMEOUT: SignalTimeout,
-    EventType.CHILD_SPAWNED: ChildSpawned,
-    EventType.CHILD_COMPLETED: ChildCompleted,
-    EventType.CHILD_FAILED: ChildFailed,
-    EventType.MAP_STARTED: MapStarted,
-    EventType.MAP_PROGRESS: MapProgress,
-    EventType.MAP_COMPLETED: MapCompleted,
-    EventType.MAP_FAILED: MapFailed,
-    EventType.COMPENSATION_STARTED: CompensationStarted,
-    EventType.COMPENSATION_COMPLETED: CompensationCompleted,
-    EventType.COMPENSATION_FAILED: CompensationFailed,
-    EventType.TIMER_STARTED: TimerStarted,
-    EventType.TIMER_FIRED: TimerFired,
-    EventType.TIMER_CANCELLED: TimerCancelled,
-    EventType.SNAPSHOT: SnapshotTaken,
-    EventType.WORKFLOW_CONTINUED: WorkflowContinued,
-    EventType.CANCEL_REQUESTED: CancelRequested,
-    EventType.OPERATION_ABANDONED: OperationAbandoned,
-    EventType.STEP_PROGRESS: StepProgress,
-    EventType.STEP_LOST: StepLost,
-    EventType.HALT_STARTED: HaltStarted,
-    EventType.HALT_RESUMED: HaltResumed,
-    EventType.SCOPE_STARTED: ScopeStarted,
-    EventType.SCOPE_COMPLETED: ScopeCompleted,
-    EventType.SCOPE_FAILED: ScopeFailed,
-    EventType.LOOP_ITERATED: LoopIterated,
-    EventType.UPDATE_ACCEPTED: UpdateAccepted,
-    EventType.UPDATE_COMPLETED: UpdateCompleted,
-    EventType.WORKFLOW_MOVED: WorkflowMoved,
-}
-_TYPE_OF: dict[type[Payload], str] = {payload: str(type) for type, payload in PAYLOADS.items()}
-
-
-def type_of(payload: Payload) -> str:
-    """The type of the event that records `payload`."""
-    return _TYPE_OF[type(payload)]
-
-
-def to_event(
-    payload: Payload,
-    *,
-    run_id: str,
-    step_name: str = "",
-    output: Raw | None = None,
-    timestamp: datetime | None = None,
-    metadata: dict[str, str] | None = None,
-) -> Event:
-    """The event that records `payload`."""
-    return Event(
-        type=_TYPE_OF[type(payload)],
-        run_id=run_id,
-        step_name=step_name,
-        data=Raw(to_json(payload)),
-        output=output,
-        timestamp=EPOCH if timestamp is None else timestamp,
-        metadata=metadata or {},
-    )
-
-
-def payload_of(event: Event) -> Payload:
-    """What `event` says, typed. Raises `Undecodable` for an unknown type or damaged data."""
-    read = _READERS.get(event.type) or _reader_of(event)
-    try:
-        return read(event.data)
-    except DAMAGE as error:
-        raise Undecodable(
-            f"event {event.sequence} of run {event.run_id!r} ({event.type}) is not a valid "
-            f"{PAYLOADS[event.type].__name__}: {error}"
-        ) from error
-
-
-_READERS: dict[str, Callable[[bytes | Raw], Payload]] = {}
-"""What reads the data of an event, by its type; made when the first one of that type is read."""
-
-
-def _reader_of(event: Event) -> Callable[[bytes | Raw], Payload]:
-    payload = PAYLOADS.get(event.type)
-    if payload is None:
-        raise Undecodable(
-            f"event {event.sequence} of run {event.run_id!r} has the unknown type {event.type!r}: "
-            "it may come from a newer outlast"
-        )
-    read = _READERS[event.type] = reader(payload)
-    return read

@@ -16,10 +16,11 @@ from outlast.model.claim import Hold
 from outlast.model.commit import Commit, Creation
 from outlast.model.entry import Entry
 from outlast.model.event import Event, EventType
+from outlast.model.event_data import payload_of
 from outlast.model.fact import Fact
 from outlast.model.ids import root_of
 from outlast.model.inbox import Item, Send
-from outlast.model.payloads import ChildSpawned, Payload, payload_of
+from outlast.model.payloads import ChildSpawned, Payload
 from outlast.model.run import Change, Run
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import DeadTask, Task

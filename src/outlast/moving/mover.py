@@ -15,8 +15,9 @@ import msgspec
 from outlast.errors import Busy, Moved, Refused, RunExists
 from outlast.model.commit import Commit
 from outlast.model.event import EventType
+from outlast.model.event_data import payload_of
 from outlast.model.ids import SEPARATOR, root_of
-from outlast.model.payloads import WorkflowMoved, payload_of
+from outlast.model.payloads import WorkflowMoved
 from outlast.model.query import RunQuery
 from outlast.model.run import Run, Status
 from outlast.moving.cargo import ARRIVED, NOTED, Cargo, load, load_facts, tell_parents

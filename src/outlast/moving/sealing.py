@@ -10,8 +10,9 @@ from outlast.errors import Undecodable
 from outlast.model.belongings import Belongings
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event, EventType
+from outlast.model.event_data import payload_of, to_event
 from outlast.model.fact import Fact
-from outlast.model.payloads import WorkflowMoved, payload_of, to_event
+from outlast.model.payloads import WorkflowMoved
 from outlast.model.run import MOVED, MOVED_TO, MOVING, Change, Run, Status
 from outlast.model.task import DeadTask, Task
 from outlast.model.timer import Timer

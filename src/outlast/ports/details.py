@@ -13,9 +13,10 @@ from outlast.model.activity import Activity
 from outlast.model.claim import MAX_LEASE, Claim
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.entry import Entry
+from outlast.model.event_data import to_event
 from outlast.model.fact import Fact
 from outlast.model.ids import check_id, parent_of
-from outlast.model.payloads import StepCompleted, to_event
+from outlast.model.payloads import StepCompleted
 from outlast.model.run import Run
 from outlast.model.snapshot import Snapshot
 from outlast.model.timer import Timer

@@ -17,7 +17,8 @@ from msgspec import Raw
 from outlast.errors import Undecodable
 from outlast.model import payloads as said
 from outlast.model.event import Event, EventType
-from outlast.model.payloads import Payload, payload_of
+from outlast.model.event_data import payload_of
+from outlast.model.payloads import Payload
 
 OPEN = frozenset({"running", "waiting", "retrying"})
 _OUTER = re.compile(r"(\d+|scope:[^/]+|loop:[^/]+)/")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw, Struct
 
 from outlast.model.event import Event, EventType
-from outlast.model.payloads import StepFailed, payload_of
+from outlast.model.event_data import payload_of
+from outlast.model.payloads import StepFailed
 from outlast.testing.dump import Dump, RunDump
 
 if TYPE_CHECKING:

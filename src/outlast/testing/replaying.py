@@ -24,7 +24,8 @@ from outlast.engine.execution import ENDINGS, Execution
 from outlast.engine.turn import ending
 from outlast.errors import InvalidValue, Mismatch
 from outlast.model.event import Event, EventType
-from outlast.model.payloads import Payload, type_of
+from outlast.model.event_data import type_of
+from outlast.model.payloads import Payload
 from outlast.model.query import RunQuery
 from outlast.model.run import Run
 from outlast.ports.codec import Codec

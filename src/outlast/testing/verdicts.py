@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
-from outlast.model.payloads import StepStarted, payload_of
+from outlast.model.event_data import payload_of
+from outlast.model.payloads import StepStarted
 from outlast.testing.checker import Evidence, check
 from outlast.testing.checker.engine import check_engine
 from outlast.testing.dump import Dump

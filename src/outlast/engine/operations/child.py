@@ -17,6 +17,7 @@ from outlast.engine.operations.operation import Operation
 from outlast.errors import ChildFailed
 from outlast.model.commit import Start
 from outlast.model.event import Event
+from outlast.model.event_data import to_event
 from outlast.model.ids import SEPARATOR, check_id
 from outlast.model.inbox import Item, Send
 from outlast.model.payloads import (
@@ -25,7 +26,6 @@ from outlast.model.payloads import (
     OperationAbandoned,
     Payload,
     WorkflowStarted,
-    to_event,
 )
 from outlast.model.payloads import ChildFailed as Failed
 from outlast.model.place import InQueue

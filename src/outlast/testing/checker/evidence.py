@@ -17,9 +17,10 @@ from outlast.errors import Undecodable
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.event import Event
+from outlast.model.event_data import payload_of
 from outlast.model.ids import SEPARATOR
 from outlast.model.inbox import Receipt, Send
-from outlast.model.payloads import Payload, payload_of
+from outlast.model.payloads import Payload
 from outlast.model.run import Status
 from outlast.testing.dump import Dump, RunDump
 

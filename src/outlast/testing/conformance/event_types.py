@@ -8,7 +8,8 @@ import pytest
 from msgspec import Raw
 
 from outlast.model import Event, EventType, payloads
-from outlast.model.payloads import Payload, payload_of, to_event
+from outlast.model.event_data import payload_of, to_event
+from outlast.model.payloads import Payload
 from outlast.ports import Store
 from outlast.testing.conformance.contract import StoreContract
 from outlast.testing.conformance.scenario import begin, event
