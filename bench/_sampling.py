@@ -29,6 +29,7 @@ LAYERS = {  # the first that a file's path, from `outlast/` or `bench/` on, begi
     "outlast/engine/loop.py": "workflow loop",
     "outlast/engine/operations": "workflow loop",
     "outlast/engine/scope.py": "workflow loop",
+    "outlast/engine/unwinding.py": "workflow loop",
     "outlast/engine": "engine",
     "outlast/model": "model and its checks",
     "outlast/ports": "model and its checks",

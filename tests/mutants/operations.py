@@ -9,6 +9,7 @@ from tests.mutants._engine import (
     CUT_OFF,
     DRIVE,
     DRIVES,
+    ENDING,
     EXECUTION,
     LOOP,
     MAP,
@@ -19,6 +20,7 @@ from tests.mutants._engine import (
     TURN,
     UNDER_WAY,
     UNDO,
+    UNWINDING,
     cases,
     crashed,
 )
@@ -27,7 +29,7 @@ MUTANTS = [
     # -- eviction -------------------------------------------------------------------------------
     Mutant(
         "code that waits once more is left half open",
-        LOOP,
+        UNWINDING,
         "    for _ in range(MAX_CLOSINGS):\n        inner = ",
         "    for _ in range(1):\n        inner = ",
         (*cases("a_group_cleans_up"), REPLAY),
@@ -41,14 +43,14 @@ MUTANTS = [
     ),
     Mutant(
         "eviction is cancellation",
-        LOOP,
+        UNWINDING,
         "            context.run(inner.close)\n",
         "            context.run(inner.throw, asyncio.CancelledError())\n",
         (*cases("carries_on", "an_eviction_does_not_act"), REPLAY),
     ),
     Mutant(
         "code is thrown out from the outside in",
-        LOOP,
+        UNWINDING,
         "        found = awaited\n",
         "        found = found or awaited\n",
         ("tests/engine/test_leaving.py",),
@@ -142,7 +144,7 @@ MUTANTS = [
     # -- children, maps -------------------------------------------------------------------------
     Mutant(
         "a child does not tell how it ended",
-        TURN,
+        ENDING,
         "    if run.parent is not None:\n        sends.append(child_outcome(run, end))",
         "    if run.parent is None:\n        sends.append(child_outcome(run, end))",
         cases("has_a_child"),
@@ -159,7 +161,7 @@ MUTANTS = [
     ),
     Mutant(
         "the end of a parent leaves its children alone",
-        TURN,
+        ENDING,
         "child.parent_close is ParentClose.CANCEL\n",
         "child.parent_close is ParentClose.ABANDON\n",
         cases("ends_before_its_child"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from outlast.client.moves import find_here
+from outlast.engine.ending import child_outcome
 from outlast.engine.operations.child import cancel_child
 from outlast.engine.replanting import open_children
-from outlast.engine.turn import child_outcome
 from outlast.errors import Undecodable
 from outlast.model.commit import Commit
 from outlast.model.event_data import to_event

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from outlast.engine.ending import child_outcome
 from outlast.engine.reading import patiently
-from outlast.engine.turn import child_outcome
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit
 from outlast.model.event import Event

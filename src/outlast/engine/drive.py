@@ -23,12 +23,13 @@ from msgspec import UNSET
 from outlast.engine.arrivals import Inbox
 from outlast.engine.bell import Bell
 from outlast.engine.bodies import Bodies, always
+from outlast.engine.ending import ending
 from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
 from outlast.engine.operations.signal import SignalWait
 from outlast.engine.operations.step import StepCall
 from outlast.engine.operations.timer import TimerWait
-from outlast.engine.turn import continued, ending, next_commit, next_wake, parked
+from outlast.engine.turn import continued, next_commit, next_wake, parked
 from outlast.engine.under_way import UnderWay
 from outlast.errors import (
     Fenced,

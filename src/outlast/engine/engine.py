@@ -18,11 +18,12 @@ from outlast.engine.claiming import Claiming
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.digest import load_digest
 from outlast.engine.driving import Drives
+from outlast.engine.ending import ending
 from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
 from outlast.engine.leases import Leases
 from outlast.engine.losses import Losses
-from outlast.engine.turn import ending, next_commit
+from outlast.engine.turn import next_commit
 from outlast.engine.watch import LoopWatch
 from outlast.engine.watching import Strangers, Watcher, Watchers
 from outlast.model.claim import Claim, Hold

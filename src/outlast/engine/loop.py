@@ -18,20 +18,18 @@ import sys
 import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, NoReturn, TypeVar, cast
 
 from outlast.engine.places import at_caller, place_of_code
 from outlast.engine.scope import Scope, current_scope
+from outlast.engine.unwinding import exhaust, unwind
 from outlast.errors import WorkflowMisuse
 
 T = TypeVar("T")
 
 MAX_CALLBACKS = 2_000_000
 """So many in a row, without ever coming to rest, are an endless loop."""
-MAX_CLOSINGS = 1_000
-"""How often code that is thrown out may catch that and wait again."""
 
 
 class RunLoop:
@@ -86,7 +84,7 @@ class RunLoop:
             for task, context in list(self._tasks.items()):
                 if not task.done():
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
-                    _unwind(task, context)
+                    unwind(task, context)
         self._ready.clear()
         self._tasks.clear()
 
@@ -97,7 +95,7 @@ class RunLoop:
             self.create_task(generator.aclose())
             return
         with self.inside:
-            _exhaust(generator.aclose())
+            exhaust(generator.aclose())
 
     # -- what workflow code may use -----------------------------------------------------------
 
@@ -291,39 +289,3 @@ class _TimedCall(_Call):
         if not self.is_cancelled:
             super().cancel()
             self.cancel_timer()
-
-
-def _unwind(task: asyncio.Task[Any], context: Context) -> None:
-    """Close code until it is closed, from the inside out: a ``finally`` of asyncio's own, such as a
-    TaskGroup's, waits once more, and an outer coroutine takes that for an error and lets go of the
-    inner one. Whatever is left half open would be closed by the garbage collector, where the steps
-    in it are just functions."""
-    coroutine = task.get_coro()
-    for _ in range(MAX_CLOSINGS):
-        inner = _innermost(coroutine)
-        if inner is None:
-            return
-        # It may wait once more, or raise: code is thrown out, and nobody is there to hear it.
-        with suppress(BaseException):
-            context.run(inner.close)
-
-
-def _innermost(awaited: Any) -> Coroutine[Any, Any, Any] | Generator[Any, Any, Any] | None:
-    """What a coroutine waits in, all the way down; None if it is closed."""
-    found = None
-    while inspect.iscoroutine(awaited) or inspect.isgenerator(awaited):
-        frame = awaited.cr_frame if inspect.iscoroutine(awaited) else awaited.gi_frame
-        if frame is None:
-            break
-        found = awaited
-        awaited = awaited.cr_await if inspect.iscoroutine(awaited) else awaited.gi_yieldfrom
-    return found
-
-
-def _exhaust(closing: Coroutine[Any, Any, None]) -> None:
-    """Run what closes an async generator to its end, whatever it waits for."""
-    for _ in range(MAX_CLOSINGS):
-        try:
-            closing.send(None)
-        except BaseException:  # noqa: BLE001 - code is thrown out: nobody is there to hear it
-            return

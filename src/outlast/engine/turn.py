@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 
 from msgspec import UNSET, Raw, UnsetType
 
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.draft import Draft
-from outlast.engine.error_text import text_of, told
+from outlast.engine.ending import cancels, failed_at, farewells
+from outlast.engine.error_text import text_of
 from outlast.engine.execution import Execution
-from outlast.engine.operations.child import ChildRun, ParentClose
 from outlast.engine.operations.halt import HaltWait
 from outlast.engine.operations.step import StepCall
-from outlast.engine.places import at_error
-from outlast.errors import ChildFailed as ChildFailure
-from outlast.errors import ContinueAsNew, MapFailed, OutlastError, ScopeFailed, StepFailed
+from outlast.errors import OutlastError
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of, to_event
-from outlast.model.inbox import Item, Send
 from outlast.model.payloads import (
-    ChildCompleted,
-    ChildFailed,
     Payload,
     WorkflowCancelled,
     WorkflowCompleted,
@@ -35,31 +29,6 @@ from outlast.model.payloads import (
 from outlast.model.place import InQueue
 from outlast.model.run import Attribute, Change, Run, Status
 from outlast.model.times import NOW
-from outlast.model.wire import to_json
-
-FOREIGN = ("attached to a different loop", "got bad yield", "yield was used instead of yield from")
-"""What asyncio says of an awaitable that is not its own."""
-
-
-def ending(execution: Execution) -> Payload | None:
-    """How the run has ended, or None while it goes on."""
-    main = execution.main
-    if main is None or not main.done():
-        return None
-    if main.cancelled():
-        return WorkflowCancelled(reason=execution.cancel_reason or "the workflow cancelled itself")
-    error, signature = main.exception(), execution.workflow.signature
-    if isinstance(error, asyncio.CancelledError):
-        return WorkflowCancelled(reason=execution.cancel_reason or text_of(error))
-    if error is not None and not isinstance(error, ContinueAsNew):
-        return WorkflowFailed(error=_told(error))
-    try:
-        if error is not None:
-            input, _, _ = signature.encode_call(execution.codec, error.args_, error.kwargs_)
-            return WorkflowContinued(input=input)
-        return WorkflowCompleted(output=signature.encode_result(execution.codec, main.result()))
-    except OutlastError as refused:
-        return WorkflowFailed(error=str(refused))
 
 
 def next_wake(execution: Execution) -> datetime | None:
@@ -91,7 +60,7 @@ def next_commit(
     sends = list(draft.sends)
     if end is not None:
         draft.events.append(to_event(end, run_id=run.id, timestamp=execution.now))
-        sends += _farewells(execution, run, end)
+        sends += farewells(execution, run, end)
     digest = execution.digest
     digest.add(draft.events)
     snapshot = None
@@ -179,7 +148,7 @@ def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinu
         creation=Creation.REPLACE,
         carry_inbox=True,
         folds=tuple(draft.folds),
-        sends=(*draft.sends, *_cancels(execution)),
+        sends=(*draft.sends, *cancels(execution)),
         events=(
             to_event(started, run_id=run.id, timestamp=execution.now),
             *_answers(execution, run.id),
@@ -234,7 +203,7 @@ def _change(
         case WorkflowFailed(error=error):
             return Change(
                 status=Status.FAILED, error=error, wait_kind=None, halt_data=None,
-                recover_to=_failed_at(execution), ctx=ctx, attributes=attributes,
+                recover_to=failed_at(execution), ctx=ctx, attributes=attributes,
             )  # fmt: skip
         case WorkflowCancelled(reason=reason):
             return Change(
@@ -272,64 +241,3 @@ def _change(
 def _wait_kind(execution: Execution) -> str | None:
     kinds = [op.wait_kind for op in execution.open.values() if op.wait_kind not in (None, "scope")]
     return kinds[0] if kinds else None
-
-
-def _farewells(execution: Execution, run: Run, end: Payload) -> list[Send]:
-    """What a run that ends tells others: its children that it no longer waits, its parent how it
-    went."""
-    sends = _cancels(execution)
-    if run.parent is not None:
-        sends.append(child_outcome(run, end))
-    return sends
-
-
-def _cancels(execution: Execution) -> list[Send]:
-    return [
-        child.cancel("its parent has ended")
-        for child in execution.open.values()
-        if isinstance(child, ChildRun) and child.parent_close is ParentClose.CANCEL
-    ]
-
-
-def _told(error: BaseException) -> str:
-    """An error in a line; those of a group one after the other."""
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(_told(inner) for inner in error.exceptions)
-    if isinstance(error, RuntimeError) and any(text in text_of(error) for text in FOREIGN):
-        return (
-            "RuntimeError: workflow code awaits what is attached to a different loop, or to none"
-            f"{at_error(error)}: its result would differ in a replay. Put that into a step and "
-            "await the step"
-        )
-    return text_of(error) if isinstance(error, OutlastError) else told(error)
-
-
-def _failed_at(execution: Execution) -> str | None:
-    """The key of the step, map, child or scope whose failure ended the run, if one did."""
-    main = execution.main
-    error = main.exception() if main is not None and not main.cancelled() else None
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    match error:
-        case StepFailed(step=key) | MapFailed(key=key) | ChildFailure(key=key):
-            return key
-        case ScopeFailed(scope=key):
-            return key
-    return None
-
-
-def child_outcome(run: Run, end: Payload) -> Send:
-    """What a child's end tells its parent."""
-    outcome: ChildCompleted | ChildFailed
-    match end:
-        case WorkflowCompleted(output=output):
-            outcome = ChildCompleted(child_run_id=run.id, output=output)
-        case WorkflowFailed(error=error):
-            outcome = ChildFailed(child_run_id=run.id, error=error)
-        case WorkflowCancelled(reason=reason):
-            outcome = ChildFailed(child_run_id=run.id, error=f"cancelled: {reason}")
-        case _:
-            raise AssertionError(f"{end} is not the end of a run")
-    kind = "child.completed" if isinstance(outcome, ChildCompleted) else "child.failed"
-    item = Item(kind=kind, name=run.id, id=f"end of {run.uid}", data=Raw(to_json(outcome)))
-    return Send(run_id=run.parent or "", item=item)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from outlast.engine.ending import child_outcome
 from outlast.engine.operations.remote import StepReport
-from outlast.engine.turn import child_outcome
 from outlast.errors import Undecodable
 from outlast.model.activity import Activity
 from outlast.model.belongings import BoundKey

@@ -20,8 +20,8 @@ from typing import Any
 
 from outlast.api import Workflow
 from outlast.codecs import JsonCodec
+from outlast.engine.ending import ending
 from outlast.engine.execution import ENDINGS, Execution
-from outlast.engine.turn import ending
 from outlast.errors import InvalidValue, Mismatch
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import type_of
