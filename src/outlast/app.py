@@ -10,14 +10,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from outlast.api import Step, Workflow
-from outlast.api.declaring import steps_in, workflows_in
-from outlast.api.reachable import reachable
+from outlast.api.listed import queued_steps_in, with_children, workflows_in
 from outlast.client import RunHandle
 from outlast.client.beginning import check_start
 from outlast.client.enlisted import Enlisted
 from outlast.client.starting import Starting
 from outlast.codecs import JsonCodec
-from outlast.engine.definition import StepDefinition, WorkflowDefinition
+from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, OutlastError, WorkflowMisuse
@@ -87,16 +86,7 @@ class App(Starting):
         declared = list(schedules)
         given = workflows_in(workflows)
         given += {one.workflow: None for one in declared if one.workflow not in given}
-        definitions = [workflow.definition for workflow in given]
-        names = [definition.name for definition in definitions]
-        twice = {name for name in names if names.count(name) > 1}
-        if twice:
-            raise InvalidValue(
-                f"two workflows are called {sorted(twice)}: give one another name, "
-                "history knows them by it"
-            )
-        children = {workflow.name: workflow.definition for workflow in reachable(given)}
-        definitions += [one for name, one in children.items() if name not in names]
+        definitions = with_children(given)
         codec = codec or JsonCodec()
         keepers = {one.name: keeper_of(one, self, opened).definition for one in definitions}
         definitions += keepers.values()
@@ -112,7 +102,7 @@ class App(Starting):
         )
         self._worker = TaskWorker(
             opened,
-            _with_queues(steps),
+            queued_steps_in(steps),
             codec=codec,
             owner=self._engine.owner,
             lease=lease,
@@ -323,15 +313,3 @@ class App(Starting):
     def handle(self, run_id: str) -> RunHandle[Any]:
         """The handle of a run that was started earlier or elsewhere."""
         return RunHandle(self, check_id(run_id, child=True))
-
-
-def _with_queues(steps: Iterable[Step[..., Any]]) -> list[StepDefinition]:
-    """Steps that a worker can do."""
-    definitions = [step.definition for step in steps_in(steps)]
-    for definition in definitions:
-        if definition.queue is None:
-            raise InvalidValue(
-                f"step {definition.name!r} has no queue, so it runs where its run is: leave it out "
-                "of `steps`, or declare it with step(queue=…)"
-            )
-    return definitions

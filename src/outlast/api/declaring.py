@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
@@ -11,7 +11,7 @@ from outlast.engine.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.execution import current_execution
 from outlast.engine.operations.remote import step_call
 from outlast.engine.retry import ONCE, Retry
-from outlast.errors import InvalidValue, WorkflowMisuse
+from outlast.errors import WorkflowMisuse
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -175,32 +175,3 @@ def workflow(
         return Workflow(WorkflowDefinition(function, name=name, version=version))
 
     return declare if function is None else declare(function)
-
-
-def workflows_in(given: Iterable[object]) -> list[Workflow[..., Any]]:
-    """The workflows that somebody has listed; typed errors for what is none."""
-    found = []
-    for one in _listed(given, "workflows", "checkout"):
-        if not isinstance(one, Workflow):
-            raise WorkflowMisuse(
-                f"{one!r} is not a workflow: decorate the function with @outlast.workflow"
-            )
-        found.append(one)
-    return found
-
-
-def steps_in(given: Iterable[object]) -> list[Step[..., Any]]:
-    """The steps that somebody has listed; typed errors for what is none."""
-    found = []
-    for one in _listed(given, "steps", "render"):
-        if not isinstance(one, Step):
-            raise WorkflowMisuse(f"{one!r} is not a step: decorate the function with @outlast.step")
-        found.append(one)
-    return found
-
-
-def _listed(given: Iterable[object], what: str, example: str) -> list[object]:
-    try:
-        return list(given)
-    except TypeError:
-        raise InvalidValue(f"{what}={given!r}: use a list, {what}=[{example}]") from None
