@@ -177,10 +177,9 @@ MUTANTS = [
     ),
     Mutant(
         "enqueue keeps the good half",
-        FILE,
-        "        for task in stamped:\n            check_task(task)\n        later",
-        "        stamped = [task for task in stamped if len(task.input or b'') < 9_000_000]\n"
-        "        later",
+        "ports/queue.py",
+        "    for task in found:\n        check_task(task)\n    return found",
+        "    return [task for task in found if len(task.input or b'') < 9_000_000]",
         TESTS,
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -61,6 +62,43 @@ def capped(most: int, **counts: int) -> dict[str, Any]:
         **{name: min(count, most) for name, count in counts.items()},
         "at_least": tuple(name for name, count in counts.items() if count > most),
     }
+
+
+def counted_stats(
+    queue: str,
+    flow: Flow | None,
+    keys: Sequence[Sequence[Any]],
+    most: int,
+    *,
+    ready: int,
+    delayed: int,
+    in_flight: int,
+    dead: int,
+    started: int,
+    oldest: datetime | None,
+    all_seen: bool,
+) -> QueueStats:
+    """How a queue stands, of numbers that were counted to `most` + 1: its own, and for each key what is
+    ready, in flight, and was started of late. Without `all_seen`, something may be older than `oldest`."""
+    rules = flow or Flow(queue=queue)
+    counts = capped(most, ready=ready, delayed=delayed, in_flight=in_flight, dead=dead)
+    not_all = {"oldest": not all_seen, "keys": len(keys) > KEYS_SHOWN}
+    counts["at_least"] += tuple(name for name, is_true in not_all.items() if is_true)
+    return QueueStats(
+        queue=queue,
+        **counts,
+        oldest=oldest,
+        flow=flow,
+        blocked_by=blocked_by(rules, in_flight=in_flight, started=started),
+        keys=tuple(
+            KeyStats(
+                key=key,
+                **capped(most, ready=ready, in_flight=in_flight),
+                blocked_by=key_blocked_by(rules, key, in_flight=in_flight, started=started),
+            )
+            for key, ready, in_flight, started in keys[:KEYS_SHOWN]
+        ),
+    )
 
 
 def _said(stats: KeyStats | QueueStats, count: str) -> str:

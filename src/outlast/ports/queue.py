@@ -22,6 +22,7 @@ from typing import Self
 import msgspec
 
 from outlast.errors import InvalidValue, Unsupported
+from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.flow import Flow, FlowChange, Seen, check_flow, check_queue
 from outlast.model.ids import check_name
@@ -277,6 +278,20 @@ class Queue(ABC):
         lease, a start that is no longer counted. None: not by time. A hint for sleepers; a queue
         that cannot tell cheaply answers with its present."""
         return self.clock.now()
+
+
+def addressed(
+    queue: str, tasks: Sequence[Task], delay: float, now: datetime | None = None
+) -> list[Task]:
+    """What `enqueue` calls first: refuse bad input. The tasks, as those of this queue, and added at
+    `now` if the database does not say when."""
+    check_name(queue, "queue name")
+    check_delay(delay)
+    given = {"queue": queue} if now is None else {"queue": queue, "enqueued_at": now}
+    found = [msgspec.structs.replace(task, **given) for task in tasks]
+    for task in found:
+        check_task(task)
+    return found
 
 
 def check_taking(queues: Collection[str], owner: str, visibility: float, limit: int) -> None:

@@ -268,7 +268,23 @@ def _has_files(loop: asyncio.AbstractEventLoop) -> bool:
     return selector is not None and len(selector.get_map() or ()) > 1
 
 
-class WatchedStore(WrappedStore):
+class _Watched:
+    """Its calls hold a virtual clock."""
+
+    _virtual: VirtualClock
+
+    async def around(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        with self._virtual.working():
+            return await call()
+
+
+class WatchedStore(_Watched, WrappedStore):
     """A store whose calls hold a virtual clock."""
 
     def __init__(self, inner: Store, clock: VirtualClock) -> None:
@@ -282,30 +298,10 @@ class WatchedStore(WrappedStore):
     def queue(self) -> Queue:
         return WatchedQueue(self.inner.queue(), self._virtual)
 
-    async def around(
-        self,
-        name: str,
-        call: Callable[[], Awaitable[T]],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> T:
-        with self._virtual.working():
-            return await call()
 
-
-class WatchedQueue(WrappedQueue):
+class WatchedQueue(_Watched, WrappedQueue):
     """A queue whose calls hold a virtual clock."""
 
     def __init__(self, inner: Queue, clock: VirtualClock) -> None:
         super().__init__(inner)
         self._virtual = clock
-
-    async def around(
-        self,
-        name: str,
-        call: Callable[[], Awaitable[T]],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> T:
-        with self._virtual.working():
-            return await call()

@@ -21,9 +21,8 @@ from datetime import timedelta
 import msgspec
 
 from outlast.errors import InvalidValue
-from outlast.model.checks import check_delay, check_task
+from outlast.model.checks import check_delay
 from outlast.model.claim import Claim, check_ttl
-from outlast.model.ids import check_name
 from outlast.model.query import check_limit
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.ports.clock import Clock
@@ -33,6 +32,7 @@ from outlast.ports.queue import (
     DEFAULT_VISIBILITY,
     POLL_SECONDS,
     Queue,
+    addressed,
     check_taking,
 )
 from outlast.queues.sqs import dead as letters
@@ -111,12 +111,8 @@ class SqsQueue(Queue):
         """Send tasks, in batches of ten, and return how many were sent: SQS does not say which a
         FIFO queue knew already. All are checked before one is sent; if SQS fails half way, it is
         `UnknownOutcome`, and enqueueing them again is right: delivery is at least once anyway."""
-        check_name(queue, "queue name")
-        check_delay(delay)
         now = self.clock.now()
-        stamped = [msgspec.structs.replace(task, queue=queue, enqueued_at=now) for task in tasks]
-        for task in stamped:
-            check_task(task)
+        stamped = addressed(queue, tasks, delay, now)
         waits = [
             max(delay, (task.run_at - now).total_seconds() if task.run_at else 0.0)
             for task in stamped

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay, check_task
+from outlast.model.checks import check_delay
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.flow import KEPT_CHANGES, Flow, FlowChange, Seen, check_queue
 from outlast.model.ids import check_name
@@ -18,7 +18,7 @@ from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
 from outlast.stores.memory.flowing import next_ready_at, next_tasks, stats_of
 from outlast.stores.memory.tables import QueuedTask, Tables
 
@@ -56,12 +56,8 @@ class MemoryQueue(Queue):
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:
-        check_name(queue, "queue name")
-        check_delay(delay)
         now = self.clock.now()
-        stamped = [msgspec.structs.replace(task, queue=queue, enqueued_at=now) for task in tasks]
-        for task in stamped:
-            check_task(task)
+        stamped = addressed(queue, tasks, delay, now)
         later = now + timedelta(seconds=delay)
         with self._locked() as tables:
             added = sum(tables.add_task(task, max(later, task.run_at or now)) for task in stamped)

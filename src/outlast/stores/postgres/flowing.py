@@ -16,14 +16,7 @@ from outlast.model.flow import (
     encode_flow,
     stride,
 )
-from outlast.model.stats import (
-    KEYS_SHOWN,
-    KeyStats,
-    QueueStats,
-    blocked_by,
-    capped,
-    key_blocked_by,
-)
+from outlast.model.stats import QueueStats, counted_stats
 from outlast.model.times import from_micros
 from outlast.stores.postgres.rows import Row, moment, quote, unquote
 
@@ -70,24 +63,16 @@ def to_flow_change(queue: str, row: Row) -> FlowChange:
 def to_stats(queue: str, row: Row, keys: Sequence[Row], most: int) -> QueueStats:
     """How a queue stands, of the row of `queue_stats` and those of `key_stats`."""
     stored, ready, late, delayed, in_flight, dead, oldest, started = row
-    flow = None if stored is None else decode_flow(stored)
-    rules = flow or Flow(queue=queue)
-    counts = capped(most, ready=ready + late, delayed=delayed, in_flight=in_flight, dead=dead)
-    # Leases are found by their end, not by who has waited longest.
-    not_all = {"oldest": late > most, "keys": len(keys) > KEYS_SHOWN}
-    counts["at_least"] += tuple(name for name, is_true in not_all.items() if is_true)
-    return QueueStats(
-        queue=queue,
-        **counts,
+    return counted_stats(
+        queue,
+        None if stored is None else decode_flow(stored),
+        keys,
+        most,
+        ready=ready + late,
+        delayed=delayed,
+        in_flight=in_flight,
+        dead=dead,
+        started=started,
         oldest=moment(oldest),
-        flow=flow,
-        blocked_by=blocked_by(rules, in_flight=in_flight, started=started),
-        keys=tuple(
-            KeyStats(
-                key=key,
-                **capped(most, ready=ready, in_flight=in_flight),
-                blocked_by=key_blocked_by(rules, key, in_flight=in_flight, started=started),
-            )
-            for key, ready, in_flight, started in keys[:KEYS_SHOWN]
-        ),
+        all_seen=late <= most,  # leases are found by their end, not by who has waited longest
     )

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay, check_task
+from outlast.model.checks import check_delay
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.flow import Flow, FlowChange, Seen, check_queue, decode_flow
 from outlast.model.ids import check_name
@@ -18,7 +18,7 @@ from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
 from outlast.stores.postgres.database import POOL_SIZE, Database
 from outlast.stores.postgres.flowing import (
     pack_flow,
@@ -71,11 +71,7 @@ class PostgresQueue(Queue):
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:
-        check_name(queue, "queue name")
-        check_delay(delay)
-        tasks = [msgspec.structs.replace(task, queue=queue) for task in tasks]
-        for task in tasks:
-            check_task(task)
+        tasks = addressed(queue, tasks, delay)
         ((added,),) = await self._session.write(
             "enqueue",
             *self._session.time,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay, check_task
+from outlast.model.checks import check_delay
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.flow import Flow, FlowChange, Seen, check_queue
 from outlast.model.ids import check_name
@@ -19,7 +19,7 @@ from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, check_taking
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
 from outlast.stores.redis import choosing, flowing, taking
 from outlast.stores.redis.bell import Bell
 from outlast.stores.redis.claims import frames_of
@@ -83,11 +83,7 @@ class RedisQueue(Queue):
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:
-        check_name(queue, "queue name")
-        check_delay(delay)
-        tasks = [msgspec.structs.replace(task, queue=queue) for task in tasks]
-        for task in tasks:
-            check_task(task)
+        tasks = addressed(queue, tasks, delay)
         server = await self._session.server()
         by_part: dict[int, list[Task]] = {}
         for task in tasks:

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from outlast.model.flow import Flow, decode_flow, scope_of, scopes
-from outlast.model.stats import (
-    KEYS_SHOWN,
-    KeyStats,
-    QueueStats,
-    blocked_by,
-    capped,
-    key_blocked_by,
-)
+from outlast.model.stats import KEYS_SHOWN, QueueStats, counted_stats
 from outlast.model.times import from_micros, to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.flowing import NEVER, within
@@ -36,7 +29,7 @@ def stats_of(connection: Connection, scope: str, now: datetime, most: int) -> Qu
     bounds = _bounds(rules, now, most + 1)
     ready = delayed = in_flight = dead = 0
     times = []
-    not_all = []
+    all_seen = True
     for queue in queue_names(connection):
         if scope_of(queue) != scope:
             continue
@@ -47,29 +40,22 @@ def stats_of(connection: Connection, scope: str, now: datetime, most: int) -> Qu
         in_flight += scalar(connection, COUNT_HELD, asked)
         times += [first, first_late]
         if late > most:
-            not_all = ["oldest"]  # leases are found by their end, not by who has waited longest
+            all_seen = False  # leases are found by their end, not by who has waited longest
         dead += scalar(connection, COUNT_DEAD, asked)
     oldest = min((at for at in times if at is not None), default=None)
     started = scalar(connection, COUNT_STARTS, (scope, bounds["since"]))
-    counts = capped(most, ready=ready, delayed=delayed, in_flight=in_flight, dead=dead)
-    keys = connection.execute(FIND_KEYS, bounds).fetchall()
-    if len(keys) > KEYS_SHOWN:
-        not_all.append("keys")
-    counts["at_least"] += tuple(not_all)
-    return QueueStats(
-        queue=scope,
-        **counts,
+    return counted_stats(
+        scope,
+        flow,
+        connection.execute(FIND_KEYS, bounds).fetchall(),
+        most,
+        ready=ready,
+        delayed=delayed,
+        in_flight=in_flight,
+        dead=dead,
+        started=started,
         oldest=None if oldest is None else from_micros(oldest),
-        flow=flow,
-        blocked_by=blocked_by(rules, in_flight=in_flight, started=started),
-        keys=tuple(
-            KeyStats(
-                key=key,
-                **capped(most, ready=ready, in_flight=in_flight),
-                blocked_by=key_blocked_by(rules, key, in_flight=in_flight, started=started),
-            )
-            for key, ready, in_flight, started in keys[:KEYS_SHOWN]
-        ),
+        all_seen=all_seen,
     )
 
 
