@@ -193,7 +193,7 @@ class Writer(Lane):
         self.connection.execute("RELEASE one")
         return result, None
 
-    def _alone(self, work: Work[Any]) -> tuple[Any, None]:
+    def _alone(self, work: Work[Any]) -> tuple[Any, Exception | None]:
         return work(self.connection), None
 
     def close(self) -> None:
