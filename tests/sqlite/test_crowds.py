@@ -25,8 +25,9 @@ FULL = 13
 
 @pytest.fixture(autouse=True)
 def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a commit takes here, it is done where a fast one is."""
+    """Whatever statements and commits take here, they are done where fast ones are."""
     monkeypatch.setattr(writing, "SLOW", 60.0)
+    monkeypatch.setattr(writing, "LONG", 60.0)
 
 
 def transactions(probe: Probe) -> int:
@@ -212,6 +213,25 @@ async def test_what_is_too_much_for_one_turn(path: Path, probe: Probe) -> None:
         probe.statements.clear()
         assert await asyncio.gather(*calls) == [half] * 6
         assert transactions(probe) >= 3
+        assert probe.threads_of("COMMIT") == {"MainThread"}
+
+
+async def test_those_for_whom_there_is_no_time(
+    path: Path, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large what they write is, the loop goes round before the next of them; their order stays."""
+    monkeypatch.setattr(writing, "LONG", -1.0)
+    async with SqliteStore(path, connect=probe.connect) as store:
+        probe.statements.clear()
+        calls = [append(store, "a", step_name=name) for name in "uvwxyz"]
+        rounds = 0
+        while not all(call.done() for call in calls):
+            await asyncio.sleep(0)
+            rounds += 1
+        assert [await call for call in calls] == [1, 2, 3, 4, 5, 6]
+        assert [one.step_name for one in await store.history("a")] == list("uvwxyz")
+        assert transactions(probe) == 6
+        assert rounds > 5
         assert probe.threads_of("COMMIT") == {"MainThread"}
 
 

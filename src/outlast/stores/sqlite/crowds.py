@@ -23,9 +23,10 @@ SMALL = 256
 
 
 class Crowds:
-    """Those who wait for the end of their turn, of each loop. Each loop sees only its own."""
+    """Those who wait for the end of their turn, of each loop. Each loop sees only its own. `write` gives
+    back those for whom there was no time."""
 
-    def __init__(self, write: Callable[[Crowd], None]) -> None:
+    def __init__(self, write: Callable[[Crowd], Crowd]) -> None:
         self._write = write
         self._crowds: dict[asyncio.AbstractEventLoop, Crowd] = {}
 
@@ -46,11 +47,12 @@ class Crowds:
         some = first_of(crowd)
         if not some:
             return
+        left: Crowd = []
         try:
-            self._write(some)
+            left = self._write(some)
         finally:
             if len(crowd) > 1:  # behind those who were told just now
-                self._crowds[loop] = crowd[len(some) :]
+                self._crowds[loop] = left + crowd[len(some) :]
                 loop.call_soon(self._end_of_turn, loop)
 
 

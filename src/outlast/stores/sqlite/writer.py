@@ -38,6 +38,7 @@ SLOW = 0.002
 PROBE_SECONDS = 1.0
 WEIGHT = 0.2  # of the last commit in the average
 SPIKE = 4 * SLOW  # more than this counts as this: one hiccup of the disk is no reason to leave
+LONG = 0.005  # that a crowd's statements take in the loop: then those behind wait for the next turn
 
 
 class Writer(Lane):
@@ -105,18 +106,23 @@ class Writer(Lane):
 
     # -- many in one transaction --------------------------------------------------------------
 
-    def _write_crowd(self, jobs: Crowd) -> None:
-        """Here and now, if that is as fast as they were told; else in the thread."""
+    def _write_crowd(self, jobs: Crowd) -> Crowd:
+        """Here and now, if that is as fast as they were told; else in the thread. Gives back those for
+        whom there was no time."""
         ends: Sequence[tuple[AwaitedJob, Any, Error]] | None = None
         if self.is_quick() and self._mutex.acquire(blocking=False):
             try:
                 ends = self._together(jobs, inline=True)
             finally:
                 self._mutex.release()
+        left: Crowd = []
         if ends is None:
             ends = [(job, None, refused) for job in jobs if (refused := self._refused(job))]
+        else:
+            left = jobs[len(ends) :]
         for job, result, error in ends:
             job.tell(result, error)
+        return left
 
     def _refused(self, job: Job) -> StoreClosed | None:
         """Leave a job for the thread; why that cannot be done."""
@@ -156,7 +162,8 @@ class Writer(Lane):
         raise AssertionError("pauses have no end")
 
     def _together(self, jobs: Sequence[J], *, inline: bool) -> list[tuple[J, Any, Error]] | None:
-        """What came of jobs that share a transaction; None if a lock is taken, and none has begun."""
+        """What came of jobs that share a transaction, in their order: in the loop of as many as there is
+        time for, of one at least. None if a lock is taken, and none has begun."""
         ends: list[tuple[J, Any, Error]] = []
         has_begun = False
         do = self._saved if len(jobs) > 1 else self._alone
@@ -164,10 +171,15 @@ class Writer(Lane):
             if not inline:
                 self._make_room()
             with self._transaction(is_small=True, inline=inline):
+                until = time.perf_counter() + LONG
                 for job in jobs:
                     if job.begin():
                         has_begun = True
                         ends.append((job, *do(job.work)))
+                    else:
+                        ends.append((job, None, TimedOut("given up")))  # nobody hears it
+                    if inline and time.perf_counter() > until:
+                        break
             return ends
         except Exception as caught:  # noqa: BLE001 - whatever it is, it is the end of all of them
             error = translate(caught, self.path) or caught
