@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import warnings
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -236,20 +239,103 @@ async def test_those_for_whom_there_is_no_time(
 
 
 async def test_an_interrupt_among_many(path: Path, probe: Probe) -> None:
-    """Ctrl-C is raised by one of them; the others know that they do not know."""
+    """Ctrl-C comes through, whoever has given up; all the others know that they do not know."""
     async with SqliteStore(path, connect=probe.connect) as store:
         await store.append("a", [event("a")])
         probe.before("COMMIT", _interrupt)
         jobs = [AwaitedJob(lambda db: db.execute("DELETE FROM events"), rows=1) for _ in range(3)]
-        store._session.database._opened().writer._write_crowd(jobs)
-        ends = [type(job.future.exception()) for job in jobs]
-        assert ends == [KeyboardInterrupt, UnknownOutcome, UnknownOutcome]
+        jobs[0].future.cancel()
+        with pytest.raises(KeyboardInterrupt):
+            store._session.database._opened().writer._write_crowd(jobs)
+        assert {type(job.future.exception()) for job in jobs[1:]} == {UnknownOutcome}
         probe.before("COMMIT", lambda: None)
         assert await store.append("a", [event("a")]) == 2
 
 
 def _interrupt() -> None:
     raise KeyboardInterrupt
+
+
+async def test_an_error_that_no_future_takes(path: Path) -> None:
+    """Whoever is told after it is told all the same."""
+    async with SqliteStore(path) as store:
+
+        def stop(_: Connection) -> None:
+            raise StopIteration
+
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        calls = [append(store, "a"), append(store, "b")]
+        calls.append(asyncio.create_task(store._session.write(stop, timeout=None)))  # type: ignore[arg-type]
+        calls.append(append(store, "c"))
+        async with asyncio.timeout(10):
+            ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert ends[:2] == [1, 1]
+        assert isinstance(ends[2], (UnknownOutcome, RuntimeError))
+        assert ends[3] == 1 or isinstance(ends[3], UnknownOutcome)
+        assert await lengths(store, "abc") == "111"
+
+
+async def test_a_fork_while_some_wait(path: Path) -> None:
+    """They are written by the parent, once; in the child nothing is, and nobody waits for ever."""
+    async with SqliteStore(path) as store:
+        writer = store._session.database._opened().writer
+        calls = [append(store, name) for name in "abc"]
+        await asyncio.sleep(0)
+        read, write = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python's, of forking with threads
+            child = os.fork()
+        if child == 0:
+            jobs = next(iter(writer._crowds._crowds.values()))
+            writer._write_crowd(jobs)
+            told = [job.future.done() and type(job.future.exception()).__name__ for job in jobs]
+            os.write(write, repr(told).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        told = os.read(read, 100).decode()
+        os.close(read)
+        os.close(write)
+        assert told == "['StoreClosed', 'StoreClosed']"
+        assert await asyncio.gather(*calls) == [1, 1, 1]
+        assert await lengths(store, "abc") == "111"
+
+
+async def test_loops_that_end_in_the_midst_of_a_turn(path: Path) -> None:
+    """What waited there is forgotten with its loop."""
+    async with SqliteStore(path) as store:
+
+        async def leave() -> None:
+            for name in "abc":
+                append(store, name)
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().stop()
+
+        def live() -> None:
+            loop = asyncio.new_event_loop()
+            loop.set_exception_handler(lambda *_: None)
+            loop.create_task(leave())  # noqa: RUF006
+            loop.run_forever()
+            loop.close()
+
+        for _ in range(3):
+            await asyncio.to_thread(live)
+        await store.append("d", [event("d")])
+        crowds = store._session.database._opened().writer._crowds
+        assert list(crowds._crowds) == [asyncio.get_running_loop()]
+
+
+async def test_the_context_of_a_crowd_is_that_of_nobody(path: Path) -> None:
+    """What one caller carries along is not seen, or kept, by the writes of others."""
+    mark: ContextVar[str] = ContextVar("mark", default="nobody's")
+    async with SqliteStore(path) as store:
+        token = mark.set("the first one's")
+        calls = [append(store, "a")]
+        mark.reset(token)
+        calls += [
+            asyncio.create_task(store._session.write(lambda _: mark.get(), timeout=None))  # type: ignore[arg-type]
+            for _ in range(2)
+        ]
+        assert await asyncio.gather(*calls) == [1, "nobody's", "nobody's"]
 
 
 async def test_threads_with_loops_of_their_own(path: Path) -> None:

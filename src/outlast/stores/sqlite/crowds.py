@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context
 
 from outlast.stores.sqlite.lane import AwaitedJob
 
@@ -38,12 +39,20 @@ class Crowds:
             return None
         crowd = self._crowds.get(loop)
         if crowd is None:
-            self._crowds[loop] = []
-            loop.call_soon(self._end_of_turn, loop)
+            for other in list(self._crowds):
+                if other.is_closed():  # in the midst of a turn
+                    self._crowds.pop(other, None)
+            self._begin(loop, [])
         return crowd
 
+    def _begin(self, loop: asyncio.AbstractEventLoop, crowd: Crowd) -> None:
+        # In this order, so that after Ctrl-C between the two nobody waits for an end that never comes.
+        # The context is nobody's: what it carries belongs to one caller, not to all of them.
+        loop.call_soon(self._end_of_turn, loop, context=Context())
+        self._crowds[loop] = crowd
+
     def _end_of_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        crowd = self._crowds.pop(loop)
+        crowd = self._crowds.pop(loop, [])
         some = first_of(crowd)
         if not some:
             return
@@ -52,8 +61,7 @@ class Crowds:
             left = self._write(some)
         finally:
             if len(crowd) > 1:  # behind those who were told just now
-                self._crowds[loop] = left + crowd[len(some) :]
-                loop.call_soon(self._end_of_turn, loop)
+                self._begin(loop, left + crowd[len(some) :])
 
 
 def first_of(crowd: Crowd) -> Crowd:

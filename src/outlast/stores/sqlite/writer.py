@@ -16,6 +16,7 @@ written; and it is the only statement that can meet a lock of another process.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -48,6 +49,7 @@ class Writer(Lane):
         self.pace = 0.0
         self._log = log
         self._file = identity_of(path)
+        self._pid = os.getpid()
         self._probe_at = 0.0
         self._is_folding = False
         self._crowds = Crowds(self._write_crowd)
@@ -109,8 +111,19 @@ class Writer(Lane):
     def _write_crowd(self, jobs: Crowd) -> Crowd:
         """Here and now, if that is as fast as they were told; else in the thread. Gives back those for
         whom there was no time."""
+        try:
+            return self._dealt_with(jobs)
+        except BaseException:  # Ctrl-C, too, may come between any two lines: nobody waits for ever
+            for job in jobs:
+                job.tell(None, UnknownOutcome(f"the write to {self.path} was interrupted"))
+            raise
+
+    def _dealt_with(self, jobs: Crowd) -> Crowd:
         ends: Sequence[tuple[AwaitedJob, Any, Error]] | None = None
-        if self.is_quick() and self._mutex.acquire(blocking=False):
+        if os.getpid() != self._pid:
+            closed = StoreClosed("this process was forked while the call waited: its parent does it")
+            ends = [(job, None, closed) for job in jobs]
+        elif self.is_quick() and self._mutex.acquire(blocking=False):
             try:
                 ends = self._together(jobs, inline=True)
             finally:
@@ -187,9 +200,6 @@ class Writer(Lane):
                 self._obstacle = str(error)
                 return None
             return [(job, None, error) for job in jobs]
-        except BaseException as interrupt:  # noqa: BLE001 - Ctrl-C: one of them raises it in its task
-            others = UnknownOutcome(f"the write to {self.path} was interrupted")
-            return [(job, None, others if n else interrupt) for n, job in enumerate(jobs)]
 
     def _saved(self, work: Work[Any]) -> tuple[Any, Exception | None]:
         """What came of one of them; if it has failed, the transaction is as it was before."""
