@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import threading
 import warnings
+from contextlib import closing
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -118,7 +120,7 @@ async def test_an_event_that_is_known_among_others(store: SqliteStore) -> None:
 
 
 async def test_when_all_of_it_is_rolled_back(store: SqliteStore) -> None:
-    """After some errors SQLite rolls back by itself: then nobody is told that it was written."""
+    """After some errors SQLite rolls back by itself: then the others are done again, and once."""
     await store.append("a", [event("a")])
 
     def lose(db: Connection) -> None:
@@ -130,12 +132,44 @@ async def test_when_all_of_it_is_rolled_back(store: SqliteStore) -> None:
     calls += [append(store, "d"), append(store, "e")]
     with pytest.raises(StoreFull):
         await lost
-    ends = await asyncio.gather(*calls, return_exceptions=True)
-    written = "".join("1" if end == 1 else "0" for end in ends)
-    assert await lengths(store, "bcde") == written
-    assert all(end == 1 or isinstance(end, StoreFull) for end in ends)
-    assert "0" in written
+    assert await asyncio.gather(*calls) == [1, 1, 1, 1]
+    assert await lengths(store, "bcde") == "1111"
     assert await store.append("a", [event("a")]) == 2
+
+
+@pytest.mark.proves("M-10", "C-20")
+async def test_one_that_is_given_up_before_it_is_done_again(path: Path) -> None:
+    """What had begun, was taken back and is not waited for any more is not written."""
+    async with SqliteStore(path) as store:
+        calls = [append(store, name) for name in "abc"]
+
+        def lose(db: Connection) -> None:
+            calls[1].cancel()
+            db.execute("ROLLBACK")
+            raise error_of(FULL)
+
+        lost = asyncio.create_task(store._session.write(lose, timeout=None))
+        ends = await asyncio.gather(*calls, lost, return_exceptions=True)
+        assert ends[::2] == [1, 1]
+        assert [type(end) for end in ends[1::2]] == [asyncio.CancelledError, StoreFull]
+        assert await lengths(store, "abc") == "101"
+
+
+async def test_a_trigger_that_rolls_back(path: Path, inline: bool) -> None:
+    """In a file with tables of others one write may undo all: that is told to this one alone."""
+    async with SqliteStore(path, prefix="outlast_", inline=inline) as store:
+        queue = store.queue()
+        with closing(sqlite3.connect(path)) as other:
+            other.execute(
+                "CREATE TRIGGER no BEFORE INSERT ON outlast_tasks WHEN NEW.id LIKE 'bad%' "
+                "BEGIN SELECT RAISE(ROLLBACK, 'no'); END"
+            )
+        names = ["a", "b", "bad1", "c", "d", "bad2", "bad3", "e"]
+        calls = [queue.enqueue("jobs", [Task(id=name)]) for name in names]
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        written = [name for name, end in zip(names, ends, strict=True) if end == 1]
+        assert written == list("abcde")
+        assert await queue.len("jobs") == 5
 
 
 @pytest.mark.parametrize("kind,code", [(StoreFull, FULL), (UnknownOutcome, 1034)])

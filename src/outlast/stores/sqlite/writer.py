@@ -25,14 +25,13 @@ from typing import Any, TypeVar
 
 from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome, UnsafeStorage
 from outlast.stores.sqlite.connection import Connection, scalar
-from outlast.stores.sqlite.crowds import SMALL, Crowd, Crowds
+from outlast.stores.sqlite.crowds import SMALL, Crowd, Crowds, J, left_of
 from outlast.stores.sqlite.faults import is_harmless, translate
 from outlast.stores.sqlite.lane import AwaitedJob, End, Error, Job, Lane, Work, pauses
 from outlast.stores.sqlite.location import identity_of
 from outlast.stores.sqlite.log import Log
 
 T = TypeVar("T")
-J = TypeVar("J", bound=Job)
 _logger = logging.getLogger("outlast.sqlite")
 
 SLOW = 0.002
@@ -132,7 +131,7 @@ class Writer(Lane):
         if ends is None:
             ends = [(job, None, refused) for job in jobs if (refused := self._refused(job))]
         else:
-            left = jobs[len(ends) :]
+            left = left_of(jobs, ends)
         for job, result, error in ends:
             job.tell(result, error)
         return left
@@ -163,22 +162,27 @@ class Writer(Lane):
     def _do(self, jobs: list[Job]) -> list[End]:
         if len(jobs) == 1:
             return super()._do(jobs)
+        done: list[End] = []
         for pause in pauses():
             if self._closing.is_set():
                 closed = StoreClosed(f"the store at {self.path} was closed while this call waited")
-                return [(job, None, closed) for job in jobs]
-            left = [job for job in jobs if not job.is_decided]
-            ends = self._together(left, inline=False) if left else []
-            if ends is not None:
-                return ends
-            self._closing.wait(pause)
+                return done + [(job, None, closed) for job in jobs]
+            jobs = [job for job in jobs if not job.is_decided]
+            if not jobs:
+                return done
+            ends = self._together(jobs, inline=False)
+            if ends is None:
+                self._closing.wait(pause)
+            else:
+                done += ends
+                jobs = left_of(jobs, ends)
         raise AssertionError("pauses have no end")
 
     def _together(self, jobs: Sequence[J], *, inline: bool) -> list[tuple[J, Any, Error]] | None:
-        """What came of jobs that share a transaction, in their order: in the loop of as many as there is
-        time for, of one at least. None if a lock is taken, and none has begun."""
+        """What came of jobs that share a transaction, of one of them at least: the others are not done
+        yet, and can be done later. None if a lock is taken, and none has begun."""
         ends: list[tuple[J, Any, Error]] = []
-        has_begun = False
+        begun: list[J] = []
         do = self._saved if len(jobs) > 1 else self._alone
         try:
             if not inline:
@@ -187,16 +191,21 @@ class Writer(Lane):
                 until = time.perf_counter() + LONG
                 for job in jobs:
                     if job.begin():
-                        has_begun = True
+                        begun.append(job)
                         ends.append((job, *do(job.work)))
                     else:
                         ends.append((job, None, TimedOut("given up")))  # nobody hears it
                     if inline and time.perf_counter() > until:
                         break
             return ends
+        except _TakenBack as taken:
+            culprit = begun.pop()
+            for job in begun:
+                job.put_off()
+            return [(culprit, None, taken.error)]
         except Exception as caught:  # noqa: BLE001 - whatever it is, it is the end of all of them
             error = translate(caught, self.path) or caught
-            if isinstance(error, Busy) and not has_begun:
+            if isinstance(error, Busy) and not begun:
                 self._obstacle = str(error)
                 return None
             return [(job, None, error) for job in jobs]
@@ -206,12 +215,14 @@ class Writer(Lane):
         self.connection.execute("SAVEPOINT one")
         try:
             result = work(self.connection)
-        except Exception as error:
-            with suppress(Exception):
+        except Exception as caught:
+            error = translate(caught, self.path) or caught
+            try:
                 self.connection.execute("ROLLBACK TO one")
                 self.connection.execute("RELEASE one")
-                return None, translate(error, self.path) or error
-            raise  # SQLite has rolled back all of it
+            except Exception:  # noqa: BLE001 - SQLite has rolled back all of it
+                raise _TakenBack(error) from caught
+            return None, error
         self.connection.execute("RELEASE one")
         return result, None
 
@@ -293,6 +304,14 @@ class Writer(Lane):
                 "the log is at its limit, and a reader in another process keeps it from being "
                 "folded: end long transactions of other programs on this file"
             )
+
+
+class _TakenBack(Exception):
+    """One of those who share a transaction has failed in such a way that all of it is undone."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class _FoldJob(Job):
