@@ -112,15 +112,19 @@ class Writer(Lane):
         whom there was no time."""
         try:
             return self._dealt_with(jobs)
-        except BaseException:  # Ctrl-C, too, may come between any two lines: nobody waits for ever
-            for job in jobs:
+        except BaseException as interrupt:  # Ctrl-C, too, may come between any two lines
+            waiting = [job for job in jobs if not job.future.done()]
+            if not waiting:
+                raise
+            waiting[0].tell(None, interrupt)  # it is raised in this one's task
+            for job in waiting[1:]:
                 job.tell(None, UnknownOutcome(f"the write to {self.path} was interrupted"))
-            raise
+            return []
 
     def _dealt_with(self, jobs: Crowd) -> Crowd:
         ends: Sequence[tuple[AwaitedJob, Any, Error]] | None = None
         if os.getpid() != self._pid:
-            closed = StoreClosed("this process was forked while the call waited: its parent does it")
+            closed = StoreClosed("this process was forked while the call waited: see the parent")
             ends = [(job, None, closed) for job in jobs]
         elif self.is_quick() and self._mutex.acquire(blocking=False):
             try:
@@ -215,7 +219,7 @@ class Writer(Lane):
         self.connection.execute("SAVEPOINT one")
         try:
             result = work(self.connection)
-        except Exception as caught:
+        except Exception as caught:  # noqa: BLE001 - whatever it is, the others go on
             error = translate(caught, self.path) or caught
             try:
                 self.connection.execute("ROLLBACK TO one")
