@@ -130,8 +130,9 @@ async def test_when_all_of_it_is_rolled_back(store: SqliteStore) -> None:
     calls = [append(store, "b"), append(store, "c")]
     lost = asyncio.create_task(store._session.write(lose, timeout=None))
     calls += [append(store, "d"), append(store, "e")]
-    with pytest.raises(StoreFull):
+    with pytest.raises(StoreFull) as told:
         await lost
+    assert isinstance(told.value.__cause__, sqlite3.Error)
     assert await asyncio.gather(*calls) == [1, 1, 1, 1]
     assert await lengths(store, "bcde") == "1111"
     assert await store.append("a", [event("a")]) == 2

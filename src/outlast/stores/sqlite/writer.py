@@ -208,7 +208,7 @@ class Writer(Lane):
                 job.put_off()
             return [(culprit, None, taken.error)]
         except Exception as caught:  # noqa: BLE001 - whatever it is, it is the end of all of them
-            error = translate(caught, self.path) or caught
+            error = self._meaning(caught)
             if isinstance(error, Busy) and not begun:
                 self._obstacle = str(error)
                 return None
@@ -220,7 +220,7 @@ class Writer(Lane):
         try:
             result = work(self.connection)
         except Exception as caught:  # noqa: BLE001 - whatever it is, the others go on
-            error = translate(caught, self.path) or caught
+            error = self._meaning(caught)
             try:
                 self.connection.execute("ROLLBACK TO one")
                 self.connection.execute("RELEASE one")
@@ -229,6 +229,13 @@ class Writer(Lane):
             return None, error
         self.connection.execute("RELEASE one")
         return result, None
+
+    def _meaning(self, caught: Exception) -> Exception:
+        error = translate(caught, self.path)
+        if error is None:
+            return caught
+        error.__cause__ = caught
+        return error
 
     def _alone(self, work: Work[Any]) -> tuple[Any, None]:
         return work(self.connection), None
