@@ -196,7 +196,8 @@ class Writer(Lane):
                 for job in jobs:
                     if job.begin():
                         begun.append(job)
-                        ends.append((job, *do(job.work)))
+                        result, failure = do(job.work)
+                        ends.append((job, result, failure))
                     else:
                         ends.append((job, None, TimedOut("given up")))  # nobody hears it
                     if inline and time.perf_counter() > until:
