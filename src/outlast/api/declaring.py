@@ -132,8 +132,9 @@ def step(
     `process` it runs in a process of its own, which is killed on timeout. With `at_most_once` an
     attempt that was cut off by a crash is not repeated but fails. With `queue` it is done by any
     worker that has its code: ``App(…, steps=[it])``; `key`, the name of a parameter or a function of
-    the arguments, says whose turn a call is, and `priority` which of those goes first. With `transactional` what it writes through
-    `outlast.connection()` and its completion are one transaction: exactly once (PostgreSQL).
+    the arguments, says whose turn a call is, and `priority` which of those goes first. With
+    `transactional` what it writes through `outlast.connection()` and its completion are one
+    transaction: exactly once (PostgreSQL).
     """
 
     def declare(function: Callable[..., Any]) -> Step[..., Any]:
