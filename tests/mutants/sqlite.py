@@ -10,6 +10,7 @@ CLAIMS = "stores/sqlite/claims.py"
 DELETING = "stores/sqlite/deleting.py"
 INBOXES = "stores/sqlite/inboxes.py"
 WRITER = "stores/sqlite/writer.py"
+SHARING = "stores/sqlite/sharing.py"
 SQL = "stores/sqlite/sql"
 STORE = ("tests/conformance/test_sqlite.py::TestSqliteStore",)
 BOTH = ("tests/conformance/test_sqlite.py",)
@@ -173,23 +174,23 @@ MUTANTS = [
     ),
     Mutant(
         "sqlite: what fails among others is kept",
-        WRITER,
-        '                self.connection.execute("ROLLBACK TO one")\n',
+        SHARING,
+        '            db.execute("ROLLBACK TO one")\n',
         "",
         ("tests/sqlite/test_crowds.py",),
     ),
     Mutant(
         "sqlite: who shared what was undone is not done again",
-        WRITER,
-        "                job.put_off()\n",
-        "                continue\n",
+        SHARING,
+        "            job.put_off()\n",
+        "            continue\n",
         ("tests/sqlite/test_crowds.py",),
     ),
     Mutant(
         "sqlite: a crowd holds the loop up for as long as it takes",
-        WRITER,
-        "                    if inline and time.perf_counter() > until:",
-        "                    if inline and time.perf_counter() > until + 1000:",
+        SHARING,
+        "                if until is not None and time.perf_counter() > until:",
+        "                if until is not None and time.perf_counter() > until + 1000:",
         ("tests/sqlite/test_crowds.py",),
     ),
     Mutant(
@@ -201,9 +202,9 @@ MUTANTS = [
     ),
     Mutant(
         "sqlite: what was given up is written with the others",
-        WRITER,
-        "                    if job.begin():",
-        "                    if job.begin() or True:",
+        SHARING,
+        "                if job.begin():",
+        "                if job.begin() or True:",
         ("tests/sqlite/test_crowds.py",),
     ),
 ]

@@ -12,14 +12,12 @@ shared one come back together, so the turn after a crowd is a crowd from its fir
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextvars import Context
-from typing import Any, TypeVar
 
-from outlast.stores.sqlite.lane import AwaitedJob, Error, Job
+from outlast.stores.sqlite.lane import AwaitedJob
 
 Crowd = list[AwaitedJob]
-J = TypeVar("J", bound=Job)
 
 SMALL = 256
 """Rows that a transaction in the event loop may write: about two milliseconds' worth."""
@@ -74,9 +72,3 @@ def first_of(crowd: Crowd) -> Crowd:
         if number and rows > SMALL:
             return crowd[:number]
     return crowd
-
-
-def left_of(jobs: Sequence[J], ends: Sequence[tuple[J, Any, Error]]) -> list[J]:
-    """Those of whom nothing is known yet."""
-    told = {job for job, _, _ in ends}
-    return [job for job in jobs if job not in told]

@@ -7,7 +7,7 @@ because a thread also waits for the interpreter when the loop is busy, one is tr
 once in a while.
 
 Small ones that wait at the same time share a transaction, in the loop (crowds.py) as in the thread: one
-sync for all of them. Each is a savepoint of it, so that one that fails leaves the others alone.
+sync for all of them (sharing.py).
 
 BEGIN IMMEDIATE takes the lock before anything is read, so that what is decided holds when it is
 written; and it is the only statement that can meet a lock of another process.
@@ -25,11 +25,12 @@ from typing import Any, TypeVar
 
 from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome, UnsafeStorage
 from outlast.stores.sqlite.connection import Connection, scalar
-from outlast.stores.sqlite.crowds import SMALL, Crowd, Crowds, J, left_of
-from outlast.stores.sqlite.faults import is_harmless, translate
+from outlast.stores.sqlite.crowds import SMALL, Crowd, Crowds
+from outlast.stores.sqlite.faults import is_harmless
 from outlast.stores.sqlite.lane import AwaitedJob, End, Error, Job, Lane, Work, pauses
 from outlast.stores.sqlite.location import identity_of
 from outlast.stores.sqlite.log import Log
+from outlast.stores.sqlite.sharing import J, left_of, share
 
 T = TypeVar("T")
 _logger = logging.getLogger("outlast.sqlite")
@@ -82,16 +83,17 @@ class Writer(Lane):
         return await self.run(work, small=small, rows=rows, timeout=timeout)
 
     def perform(self, work: Work[T], job: Job | None) -> T:
-        if job is not None and job.work != self._fold:
-            self._make_room()
-        with self._transaction(is_small=job is None or job.small, inline=job is None):
+        folds = job is not None and job.work == self._fold
+        with self._transaction(is_small=job is None or job.small, inline=job is None, folds=folds):
             if job is not None and not job.begin():
                 raise TimedOut("given up")  # nobody is there to hear it
             return work(self.connection)
 
     @contextmanager
-    def _transaction(self, *, is_small: bool, inline: bool) -> Iterator[None]:
+    def _transaction(self, *, is_small: bool, inline: bool, folds: bool = False) -> Iterator[None]:
         """Committed at its end, or rolled back."""
+        if not inline and not folds:
+            self._make_room()
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             yield
@@ -183,63 +185,15 @@ class Writer(Lane):
         raise AssertionError("pauses have no end")
 
     def _together(self, jobs: Sequence[J], *, inline: bool) -> list[tuple[J, Any, Error]] | None:
-        """What came of jobs that share a transaction, of one of them at least: the others are not done
-        yet, and can be done later. None if a lock is taken, and none has begun."""
-        ends: list[tuple[J, Any, Error]] = []
-        begun: list[J] = []
-        do = self._saved if len(jobs) > 1 else self._alone
+        """What came of those that were done; None if a lock is taken, and none has begun."""
+        transaction = self._transaction(is_small=True, inline=inline)
         try:
-            if not inline:
-                self._make_room()
-            with self._transaction(is_small=True, inline=inline):
-                until = time.perf_counter() + LONG
-                for job in jobs:
-                    if job.begin():
-                        begun.append(job)
-                        result, failure = do(job.work)
-                        ends.append((job, result, failure))
-                    else:
-                        ends.append((job, None, TimedOut("given up")))  # nobody hears it
-                    if inline and time.perf_counter() > until:
-                        break
-            return ends
-        except _TakenBack as taken:
-            culprit = begun.pop()
-            for job in begun:
-                job.put_off()
-            return [(culprit, None, taken.error)]
-        except Exception as caught:  # noqa: BLE001 - whatever it is, it is the end of all of them
-            error = self._meaning(caught)
-            if isinstance(error, Busy) and not begun:
-                self._obstacle = str(error)
-                return None
-            return [(job, None, error) for job in jobs]
-
-    def _saved(self, work: Work[Any]) -> tuple[Any, Exception | None]:
-        """What came of one of them; if it has failed, the transaction is as it was before."""
-        self.connection.execute("SAVEPOINT one")
-        try:
-            result = work(self.connection)
-        except Exception as caught:  # noqa: BLE001 - whatever it is, the others go on
-            error = self._meaning(caught)
-            try:
-                self.connection.execute("ROLLBACK TO one")
-                self.connection.execute("RELEASE one")
-            except Exception:  # noqa: BLE001 - SQLite has rolled back all of it
-                raise _TakenBack(error) from caught
-            return None, error
-        self.connection.execute("RELEASE one")
-        return result, None
-
-    def _meaning(self, caught: Exception) -> Exception:
-        error = translate(caught, self.path)
-        if error is None:
-            return caught
-        error.__cause__ = caught
-        return error
-
-    def _alone(self, work: Work[Any]) -> tuple[Any, None]:
-        return work(self.connection), None
+            return share(
+                jobs, self.connection, transaction, self.path, seconds=LONG if inline else None
+            )
+        except Busy as busy:
+            self._obstacle = str(busy)
+            return None
 
     def close(self) -> None:
         super().close()
@@ -316,14 +270,6 @@ class Writer(Lane):
                 "the log is at its limit, and a reader in another process keeps it from being "
                 "folded: end long transactions of other programs on this file"
             )
-
-
-class _TakenBack(Exception):
-    """One of those who share a transaction has failed in such a way that all of it is undone."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 class _FoldJob(Job):
