@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
+import importlib.util
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from outlast.codecs import JsonCodec
 from outlast.engine.bodies import StepContext, step_context
 from outlast.engine.error_text import told
-from outlast.engine.process import Order, Reply
+from outlast.engine.process import MAIN, Order, Reply, loading
 from outlast.engine.retry import name_of
 from outlast.model.wire import from_json, to_json
 
@@ -27,7 +29,8 @@ def main(module: str, name: str) -> None:
     try:
         order = from_json(sys.stdin.buffer.readline(), Order, where="the order")
         threading.Thread(target=_end_with_parent, daemon=True).start()
-        function: Any = importlib.import_module(module)
+        is_script = Path(module).is_absolute()
+        function: Any = _load_main(module) if is_script else importlib.import_module(module)
         for part in name.split("."):
             function = getattr(function, part)
         definition = getattr(function, "definition", function)
@@ -50,6 +53,19 @@ def main(module: str, name: str) -> None:
     except Exception as error:  # noqa: BLE001 - it is told to the parent
         kinds = [name_of(kind) for kind in type(error).__mro__]
         tell(Reply(error=told(error), kinds=kinds))
+
+
+def _load_main(path: str) -> ModuleType:
+    """The script that is the parent's main program, without what it does under ``__main__``."""
+    spec = importlib.util.spec_from_file_location(MAIN, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MAIN] = module
+    loading.append(path)
+    spec.loader.exec_module(module)
+    loading.clear()
+    return module
 
 
 def _end_with_parent() -> None:
