@@ -1,8 +1,8 @@
 """What a step costs, in things that can be counted, so that a slowdown cannot slip in.
 
 No clock is read here: commits, calls of the store, statements, round trips, functions called and blocks
-of memory allocated do not depend on the machine, and hardly on its load. `MOST` is what they were when somebody last looked, and a little
-more. Whoever makes a step dearer for a good reason says so by changing the number; whoever makes it
+of memory allocated do not depend on the machine, and hardly on its load. `MOST` is what they were when
+somebody last looked, and a little more. Whoever makes a step dearer for a good reason says so by changing the number; whoever makes it
 cheaper lowers it. How many seconds that comes to is what `./dev bench` measures.
 """
 
@@ -20,6 +20,7 @@ from tests.costs.counting import PLACES, CountedStore, allocations, function_cal
 STEPS = 10
 AT_ONCE = 50
 FEW = 2  # counting blocks is slow
+TRIES = 3  # the least counts: what an app does besides, it does by the clock
 
 COMMITS = {"together": 0.05, "alone": 1.1}  # of the journal, not of runs: those have 11 each
 OTHERS = 0.01  # who waits for a result is told by the driver of the run
@@ -76,21 +77,26 @@ async def test_a_step_costs_no_more_than_it_did(
     place: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Store calls, statements and round trips a step, a run at a time and fifty at once."""
+    most: dict[str, float] = {"commits": COMMITS[how], "other calls": OTHERS, **MOST[place, how]}
+    runs = AT_ONCE if how == "together" else STEPS
+    found, dearer = dict[str, float](), list(most)
     async with PLACES[place](tmp_path, monkeypatch) as (inner, sent):
         store = CountedStore(inner)
         async with store, outlast.App(store, workflows=[ten_steps]) as app:
             await asyncio.gather(*(_do(app) for _ in range(AT_ONCE)))  # connected, compiled, warm
-            store.calls.clear()
-            sent.clear()
-            runs = AT_ONCE if how == "together" else STEPS
-            with function_calls() as here:
-                await _do_many(app, how, runs)
-            asked, below = Counter(store.calls), Counter(sent)  # what follows is not counted
+            for _ in range(TRIES):
+                store.calls.clear()
+                sent.clear()
+                with function_calls() as here:
+                    await _do_many(app, how, runs)
+                asked, below = Counter(store.calls), Counter(sent)  # what follows is not counted
+                commits, others = asked.pop("commit"), asked.total()
+                counted = {"commits": commits, "other calls": others, **below, **here}
+                found = {name: counted[name] / (runs * STEPS) for name in most}
+                dearer = [name for name, cost in found.items() if cost > most[name]]
+                if not dearer:
+                    break
             revisions = {run.revision async for run in app.find()}
-    counted = {"commits": asked.pop("commit"), "other calls": asked.total(), **below, **here}
-    most: dict[str, float] = {"commits": COMMITS[how], "other calls": OTHERS, **MOST[place, how]}
-    found = {name: counted[name] / (runs * STEPS) for name in most}
-    dearer = [name for name, cost in found.items() if cost > most[name]]
     assert revisions == {STEPS + 1}, "a commit for each step, and one for the end of the run"
     assert not dearer, f"a step costs {found}, and at most {most} is allowed"
 
@@ -106,10 +112,13 @@ async def test_a_step_allocates_no_more_than_it_did(
         outlast.App(store, workflows=[ten_steps]) as app,
     ):
         await _do_many(app, "together", AT_ONCE)
-        with allocations() as counted:
-            await _do_many(app, how, FEW)
-    found = counted["allocations"] / (FEW * STEPS)
-    most = ALLOCATED[place, how]
+        found, most = float("inf"), ALLOCATED[place, how]
+        for _ in range(TRIES):
+            with allocations() as counted:
+                await _do_many(app, how, FEW)
+            found = min(found, counted["allocations"] / (FEW * STEPS))
+            if found <= most:
+                break
     assert found > most / 3, f"{found} a step is far below {most}: lower the number"
     assert found <= most, f"a step allocates {found} blocks, and at most {most} are allowed"
 

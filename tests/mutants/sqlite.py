@@ -179,6 +179,27 @@ MUTANTS = [
         ("tests/sqlite/test_crowds.py",),
     ),
     Mutant(
+        "sqlite: who shared what was undone is not done again",
+        WRITER,
+        "                job.put_off()\n",
+        "                continue\n",
+        ("tests/sqlite/test_crowds.py",),
+    ),
+    Mutant(
+        "sqlite: a crowd holds the loop up for as long as it takes",
+        WRITER,
+        "                    if inline and time.perf_counter() > until:",
+        "                    if inline and time.perf_counter() > until + 1000:",
+        ("tests/sqlite/test_crowds.py",),
+    ),
+    Mutant(
+        "sqlite: a forked child writes what its parent waits for",
+        WRITER,
+        "        if os.getpid() != self._pid:",
+        "        if not self._pid:",
+        ("tests/sqlite/test_crowds.py",),
+    ),
+    Mutant(
         "sqlite: what was given up is written with the others",
         WRITER,
         "                    if job.begin():",

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sqlite3
 import threading
+import warnings
+from contextlib import closing
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +30,9 @@ FULL = 13
 
 @pytest.fixture(autouse=True)
 def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a commit takes here, it is done where a fast one is."""
+    """Whatever statements and commits take here, they are done where fast ones are."""
     monkeypatch.setattr(writing, "SLOW", 60.0)
+    monkeypatch.setattr(writing, "LONG", 60.0)
 
 
 def transactions(probe: Probe) -> int:
@@ -114,7 +120,7 @@ async def test_an_event_that_is_known_among_others(store: SqliteStore) -> None:
 
 
 async def test_when_all_of_it_is_rolled_back(store: SqliteStore) -> None:
-    """After some errors SQLite rolls back by itself: then nobody is told that it was written."""
+    """After some errors SQLite rolls back by itself: then the others are done again, and once."""
     await store.append("a", [event("a")])
 
     def lose(db: Connection) -> None:
@@ -124,14 +130,47 @@ async def test_when_all_of_it_is_rolled_back(store: SqliteStore) -> None:
     calls = [append(store, "b"), append(store, "c")]
     lost = asyncio.create_task(store._session.write(lose, timeout=None))
     calls += [append(store, "d"), append(store, "e")]
-    with pytest.raises(StoreFull):
+    with pytest.raises(StoreFull) as told:
         await lost
-    ends = await asyncio.gather(*calls, return_exceptions=True)
-    written = "".join("1" if end == 1 else "0" for end in ends)
-    assert await lengths(store, "bcde") == written
-    assert all(end == 1 or isinstance(end, StoreFull) for end in ends)
-    assert "0" in written
+    assert isinstance(told.value.__cause__, sqlite3.Error)
+    assert await asyncio.gather(*calls) == [1, 1, 1, 1]
+    assert await lengths(store, "bcde") == "1111"
     assert await store.append("a", [event("a")]) == 2
+
+
+@pytest.mark.proves("M-10", "C-20")
+async def test_one_that_is_given_up_before_it_is_done_again(path: Path) -> None:
+    """What had begun, was taken back and is not waited for any more is not written."""
+    async with SqliteStore(path) as store:
+        calls = [append(store, name) for name in "abc"]
+
+        def lose(db: Connection) -> None:
+            calls[1].cancel()
+            db.execute("ROLLBACK")
+            raise error_of(FULL)
+
+        lost = asyncio.create_task(store._session.write(lose, timeout=None))
+        ends = await asyncio.gather(*calls, lost, return_exceptions=True)
+        assert ends[::2] == [1, 1]
+        assert [type(end) for end in ends[1::2]] == [asyncio.CancelledError, StoreFull]
+        assert await lengths(store, "abc") == "101"
+
+
+async def test_a_trigger_that_rolls_back(path: Path, inline: bool) -> None:
+    """In a file with tables of others one write may undo all: that is told to this one alone."""
+    async with SqliteStore(path, prefix="outlast_", inline=inline) as store:
+        queue = store.queue()
+        with closing(sqlite3.connect(path)) as other:
+            other.execute(
+                "CREATE TRIGGER no BEFORE INSERT ON outlast_tasks WHEN NEW.id LIKE 'bad%' "
+                "BEGIN SELECT RAISE(ROLLBACK, 'no'); END"
+            )
+        names = ["a", "b", "bad1", "c", "d", "bad2", "bad3", "e"]
+        calls = [queue.enqueue("jobs", [Task(id=name)]) for name in names]
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        written = [name for name, end in zip(names, ends, strict=True) if end == 1]
+        assert written == list("abcde")
+        assert await queue.len("jobs") == 5
 
 
 @pytest.mark.parametrize("kind,code", [(StoreFull, FULL), (UnknownOutcome, 1034)])
@@ -215,21 +254,124 @@ async def test_what_is_too_much_for_one_turn(path: Path, probe: Probe) -> None:
         assert probe.threads_of("COMMIT") == {"MainThread"}
 
 
+async def test_those_for_whom_there_is_no_time(
+    path: Path, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large what they write is, the loop goes round before the next of them; their order stays."""
+    monkeypatch.setattr(writing, "LONG", -1.0)
+    async with SqliteStore(path, connect=probe.connect) as store:
+        probe.statements.clear()
+        calls = [append(store, "a", step_name=name) for name in "uvwxyz"]
+        rounds = 0
+        while not all(call.done() for call in calls):
+            await asyncio.sleep(0)
+            rounds += 1
+        assert [await call for call in calls] == [1, 2, 3, 4, 5, 6]
+        assert [one.step_name for one in await store.history("a")] == list("uvwxyz")
+        assert transactions(probe) == 6
+        assert rounds > 5
+        assert probe.threads_of("COMMIT") == {"MainThread"}
+
+
 async def test_an_interrupt_among_many(path: Path, probe: Probe) -> None:
-    """Ctrl-C is raised by one of them; the others know that they do not know."""
+    """Ctrl-C is raised by one who has not given up; the others know that they do not know."""
     async with SqliteStore(path, connect=probe.connect) as store:
         await store.append("a", [event("a")])
         probe.before("COMMIT", _interrupt)
         jobs = [AwaitedJob(lambda db: db.execute("DELETE FROM events"), rows=1) for _ in range(3)]
-        store._session.database._opened().writer._write_crowd(jobs)
-        ends = [type(job.future.exception()) for job in jobs]
-        assert ends == [KeyboardInterrupt, UnknownOutcome, UnknownOutcome]
+        jobs[0].future.cancel()
+        write = store._session.database._opened().writer._write_crowd
+        write(jobs)
+        ends = [type(job.future.exception()) for job in jobs[1:]]
+        assert ends == [KeyboardInterrupt, UnknownOutcome]
+        with pytest.raises(KeyboardInterrupt):
+            write(jobs)
         probe.before("COMMIT", lambda: None)
         assert await store.append("a", [event("a")]) == 2
 
 
 def _interrupt() -> None:
     raise KeyboardInterrupt
+
+
+async def test_an_error_that_no_future_takes(path: Path) -> None:
+    """Whoever is told after it is told all the same."""
+    async with SqliteStore(path) as store:
+
+        def stop(_: Connection) -> None:
+            raise StopIteration
+
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        calls = [append(store, "a"), append(store, "b")]
+        stopped = asyncio.create_task(store._session.write(stop, timeout=None))
+        last = append(store, "c")
+        async with asyncio.timeout(10):
+            ends = await asyncio.gather(*calls, stopped, last, return_exceptions=True)
+        assert ends[:2] == [1, 1]
+        assert isinstance(ends[2], (TypeError, RuntimeError))
+        assert ends[3] == 1 or isinstance(ends[3], UnknownOutcome)
+        assert await lengths(store, "abc") == "111"
+
+
+async def test_a_fork_while_some_wait(path: Path) -> None:
+    """They are written by the parent, once; in the child nothing is, and nobody waits for ever."""
+    async with SqliteStore(path) as store:
+        writer = store._session.database._opened().writer
+        calls = [append(store, name) for name in "abc"]
+        await asyncio.sleep(0)
+        read, write = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python's, of forking with threads
+            child = os.fork()
+        if child == 0:
+            jobs = next(iter(writer._crowds._crowds.values()))
+            writer._write_crowd(jobs)
+            told = [job.future.done() and type(job.future.exception()).__name__ for job in jobs]
+            os.write(write, repr(told).encode())
+            os._exit(0)
+        os.close(write)
+        said = os.read(read, 100).decode()
+        os.close(read)
+        await asyncio.to_thread(os.waitpid, child, 0)
+        assert said == "['StoreClosed', 'StoreClosed']"
+        assert await asyncio.gather(*calls) == [1, 1, 1]
+        assert await lengths(store, "abc") == "111"
+
+
+async def test_loops_that_end_in_the_midst_of_a_turn(path: Path) -> None:
+    """What waited there is forgotten with its loop."""
+    async with SqliteStore(path) as store:
+
+        async def leave() -> None:
+            for name in "abc":
+                append(store, name)
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().stop()
+
+        def live() -> None:
+            loop = asyncio.new_event_loop()
+            loop.set_exception_handler(lambda *_: None)
+            loop.create_task(leave())  # noqa: RUF006
+            loop.run_forever()
+            loop.close()
+
+        for _ in range(3):
+            await asyncio.to_thread(live)
+        await store.append("d", [event("d")])
+        crowds = store._session.database._opened().writer._crowds
+        assert list(crowds._crowds) == [asyncio.get_running_loop()]
+
+
+async def test_the_context_of_a_crowd_is_that_of_nobody(path: Path) -> None:
+    """What one caller carries along is not seen, or kept, by the writes of others."""
+    mark: ContextVar[str] = ContextVar("mark", default="nobody's")
+    async with SqliteStore(path) as store:
+        token = mark.set("the first one's")
+        first = append(store, "a")
+        mark.reset(token)
+        calls = [store._session.write(lambda _: mark.get(), timeout=None) for _ in range(2)]
+        assert await asyncio.gather(*calls) == ["nobody's", "nobody's"]
+        assert await first == 1
 
 
 async def test_threads_with_loops_of_their_own(path: Path) -> None:

@@ -54,6 +54,10 @@ class Job(ABC):
         """Called by the thread before it changes anything: False if the job was given up."""
         return self._decided.acquire(blocking=False)
 
+    def put_off(self) -> None:
+        """Called by who has begun, when all that it has changed is taken back: it begins anew later."""
+        self._decided.release()
+
     def give_up(self) -> bool:
         """Called by who waits: True if the job will not be done, False if it has begun."""
         return self._decided.acquire(blocking=False)
@@ -77,8 +81,10 @@ class AwaitedJob(Job):
         self.future: asyncio.Future[Any] = self._loop.create_future()
 
     def begin(self) -> bool:
-        # Whoever was cancelled a moment ago has not given it up yet.
-        return not self.future.done() and super().begin()
+        if self.future.done():
+            self.give_up()  # whoever was cancelled a moment ago will do so anyway
+            return False
+        return super().begin()
 
     def expire(self, obstacle: str) -> None:
         """Called by the loop at the deadline."""

@@ -16,6 +16,7 @@ written; and it is the only statement that can meet a lock of another process.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,20 +25,20 @@ from typing import Any, TypeVar
 
 from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome, UnsafeStorage
 from outlast.stores.sqlite.connection import Connection, scalar
-from outlast.stores.sqlite.crowds import SMALL, Crowd, Crowds
+from outlast.stores.sqlite.crowds import SMALL, Crowd, Crowds, J, left_of
 from outlast.stores.sqlite.faults import is_harmless, translate
 from outlast.stores.sqlite.lane import AwaitedJob, End, Error, Job, Lane, Work, pauses
 from outlast.stores.sqlite.location import identity_of
 from outlast.stores.sqlite.log import Log
 
 T = TypeVar("T")
-J = TypeVar("J", bound=Job)
 _logger = logging.getLogger("outlast.sqlite")
 
 SLOW = 0.002
 PROBE_SECONDS = 1.0
 WEIGHT = 0.2  # of the last commit in the average
 SPIKE = 4 * SLOW  # more than this counts as this: one hiccup of the disk is no reason to leave
+LONG = 0.005  # that a crowd's statements take in the loop: then those behind wait for the next turn
 
 
 class Writer(Lane):
@@ -47,6 +48,7 @@ class Writer(Lane):
         self.pace = 0.0
         self._log = log
         self._file = identity_of(path)
+        self._pid = os.getpid()
         self._probe_at = 0.0
         self._is_folding = False
         self._crowds = Crowds(self._write_crowd)
@@ -105,18 +107,38 @@ class Writer(Lane):
 
     # -- many in one transaction --------------------------------------------------------------
 
-    def _write_crowd(self, jobs: Crowd) -> None:
-        """Here and now, if that is as fast as they were told; else in the thread."""
+    def _write_crowd(self, jobs: Crowd) -> Crowd:
+        """Here and now, if that is as fast as they were told; else in the thread. Gives back those for
+        whom there was no time."""
+        try:
+            return self._dealt_with(jobs)
+        except BaseException as interrupt:  # Ctrl-C, too, may come between any two lines
+            waiting = [job for job in jobs if not job.future.done()]
+            if not waiting:
+                raise
+            waiting[0].tell(None, interrupt)  # it is raised in this one's task
+            for job in waiting[1:]:
+                job.tell(None, UnknownOutcome(f"the write to {self.path} was interrupted"))
+            return []
+
+    def _dealt_with(self, jobs: Crowd) -> Crowd:
         ends: Sequence[tuple[AwaitedJob, Any, Error]] | None = None
-        if self.is_quick() and self._mutex.acquire(blocking=False):
+        if os.getpid() != self._pid:
+            closed = StoreClosed("this process was forked while the call waited: see the parent")
+            ends = [(job, None, closed) for job in jobs]
+        elif self.is_quick() and self._mutex.acquire(blocking=False):
             try:
                 ends = self._together(jobs, inline=True)
             finally:
                 self._mutex.release()
+        left: Crowd = []
         if ends is None:
             ends = [(job, None, refused) for job in jobs if (refused := self._refused(job))]
+        else:
+            left = left_of(jobs, ends)
         for job, result, error in ends:
             job.tell(result, error)
+        return left
 
     def _refused(self, job: Job) -> StoreClosed | None:
         """Leave a job for the thread; why that cannot be done."""
@@ -144,54 +166,77 @@ class Writer(Lane):
     def _do(self, jobs: list[Job]) -> list[End]:
         if len(jobs) == 1:
             return super()._do(jobs)
+        done: list[End] = []
         for pause in pauses():
             if self._closing.is_set():
                 closed = StoreClosed(f"the store at {self.path} was closed while this call waited")
-                return [(job, None, closed) for job in jobs]
-            left = [job for job in jobs if not job.is_decided]
-            ends = self._together(left, inline=False) if left else []
-            if ends is not None:
-                return ends
-            self._closing.wait(pause)
+                return done + [(job, None, closed) for job in jobs]
+            jobs = [job for job in jobs if not job.is_decided]
+            if not jobs:
+                return done
+            ends = self._together(jobs, inline=False)
+            if ends is None:
+                self._closing.wait(pause)
+            else:
+                done += ends
+                jobs = left_of(jobs, ends)
         raise AssertionError("pauses have no end")
 
     def _together(self, jobs: Sequence[J], *, inline: bool) -> list[tuple[J, Any, Error]] | None:
-        """What came of jobs that share a transaction; None if a lock is taken, and none has begun."""
+        """What came of jobs that share a transaction, of one of them at least: the others are not done
+        yet, and can be done later. None if a lock is taken, and none has begun."""
         ends: list[tuple[J, Any, Error]] = []
-        has_begun = False
+        begun: list[J] = []
         do = self._saved if len(jobs) > 1 else self._alone
         try:
             if not inline:
                 self._make_room()
             with self._transaction(is_small=True, inline=inline):
+                until = time.perf_counter() + LONG
                 for job in jobs:
                     if job.begin():
-                        has_begun = True
-                        ends.append((job, *do(job.work)))
+                        begun.append(job)
+                        result, failure = do(job.work)
+                        ends.append((job, result, failure))
+                    else:
+                        ends.append((job, None, TimedOut("given up")))  # nobody hears it
+                    if inline and time.perf_counter() > until:
+                        break
             return ends
+        except _TakenBack as taken:
+            culprit = begun.pop()
+            for job in begun:
+                job.put_off()
+            return [(culprit, None, taken.error)]
         except Exception as caught:  # noqa: BLE001 - whatever it is, it is the end of all of them
-            error = translate(caught, self.path) or caught
-            if isinstance(error, Busy) and not has_begun:
+            error = self._meaning(caught)
+            if isinstance(error, Busy) and not begun:
                 self._obstacle = str(error)
                 return None
             return [(job, None, error) for job in jobs]
-        except BaseException as interrupt:  # noqa: BLE001 - Ctrl-C: one of them raises it in its task
-            others = UnknownOutcome(f"the write to {self.path} was interrupted")
-            return [(job, None, others if n else interrupt) for n, job in enumerate(jobs)]
 
     def _saved(self, work: Work[Any]) -> tuple[Any, Exception | None]:
         """What came of one of them; if it has failed, the transaction is as it was before."""
         self.connection.execute("SAVEPOINT one")
         try:
             result = work(self.connection)
-        except Exception as error:
-            with suppress(Exception):
+        except Exception as caught:  # noqa: BLE001 - whatever it is, the others go on
+            error = self._meaning(caught)
+            try:
                 self.connection.execute("ROLLBACK TO one")
                 self.connection.execute("RELEASE one")
-                return None, translate(error, self.path) or error
-            raise  # SQLite has rolled back all of it
+            except Exception:  # noqa: BLE001 - SQLite has rolled back all of it
+                raise _TakenBack(error) from caught
+            return None, error
         self.connection.execute("RELEASE one")
         return result, None
+
+    def _meaning(self, caught: Exception) -> Exception:
+        error = translate(caught, self.path)
+        if error is None:
+            return caught
+        error.__cause__ = caught
+        return error
 
     def _alone(self, work: Work[Any]) -> tuple[Any, None]:
         return work(self.connection), None
@@ -271,6 +316,14 @@ class Writer(Lane):
                 "the log is at its limit, and a reader in another process keeps it from being "
                 "folded: end long transactions of other programs on this file"
             )
+
+
+class _TakenBack(Exception):
+    """One of those who share a transaction has failed in such a way that all of it is undone."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class _FoldJob(Job):
