@@ -22,15 +22,17 @@ from outlast.engine.retry import name_of
 from outlast.model.wire import from_json, to_json
 
 
-def main(module: str, name: str) -> None:
+def main(module: str, name: str, *, is_main: bool) -> None:
     """Read the order, call the function, write the result."""
     tell = _line_to_parent()
     codec = JsonCodec()
     try:
         order = from_json(sys.stdin.buffer.readline(), Order, where="the order")
         threading.Thread(target=_end_with_parent, daemon=True).start()
-        is_script = Path(module).is_absolute()
-        function: Any = _load_main(module) if is_script else importlib.import_module(module)
+        if is_main:
+            loading.append(module)
+        function: Any = _load(module)
+        loading.clear()
         for part in name.split("."):
             function = getattr(function, part)
         definition = getattr(function, "definition", function)
@@ -55,17 +57,16 @@ def main(module: str, name: str) -> None:
         tell(Reply(error=told(error), kinds=kinds))
 
 
-def _load_main(path: str) -> ModuleType:
-    """The script that is the parent's main program, without what it does under ``__main__``."""
-    spec = importlib.util.spec_from_file_location(MAIN, path)
+def _load(module: str) -> ModuleType:
+    """A module by its name, or the script that is the parent's main program, by its path."""
+    if not Path(module).is_absolute():
+        return importlib.import_module(module)
+    spec = importlib.util.spec_from_file_location(MAIN, module)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[MAIN] = module
-    loading.append(path)
-    spec.loader.exec_module(module)
-    loading.clear()
-    return module
+    script = sys.modules[MAIN] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
 
 
 def _end_with_parent() -> None:
@@ -90,4 +91,4 @@ def _line_to_parent() -> Callable[[Reply], None]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1], sys.argv[2], is_main=sys.argv[3] == "__main__")

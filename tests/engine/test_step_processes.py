@@ -55,10 +55,13 @@ def test_a_step_of_the_main_program_runs_in_a_process(tmp_path: Path, how: tuple
     assert done.stdout == f"True ann {'shop' if '-m' in how else '__mp_main__'}\n"
 
 
-def test_a_script_that_would_begin_anew_is_told_what_to_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [("shop.py",), ("-m", "shop")], ids=" ".join)
+def test_a_program_that_would_begin_anew_is_told_what_to_write(
+    tmp_path: Path, how: tuple[str, ...]
+) -> None:
     """It is not begun in the process of its step, and so on without an end."""
     (tmp_path / "shop.py").write_text(UNGUARDED)
-    done = run("shop.py", folder=tmp_path)
+    done = run(*how, folder=tmp_path)
     assert done.returncode == 1
     assert 'put what begins it under `if __name__ == "__main__":`' in done.stderr
 

@@ -68,6 +68,7 @@ async def call_in_process(step: Any, order: Order, report: Callable[[Raw], None]
         "outlast.step_process",
         module_of(function) or "",
         function.__qualname__,
+        function.__module__,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=LONGEST_LINE,
