@@ -125,10 +125,10 @@ async def test_what_is_no_time_to_wait() -> None:
             assert "timedelta" in told
     for odd in (-math.inf, -1):
         with pytest.raises(InvalidValue, match="negative"):
-            outlast.sleep(odd)
+            await outlast.sleep(odd)
     moment: Any = 5
     with pytest.raises(InvalidValue, match="a datetime with a time zone"):
-        outlast.sleep_until(moment)
+        await outlast.sleep_until(moment)
 
 
 async def test_a_client_that_waits_for_ever_or_for_no_time() -> None:
@@ -144,7 +144,12 @@ async def test_a_client_that_waits_for_ever_or_for_no_time() -> None:
 
 def test_a_retry_that_would_never_come() -> None:
     """It is refused where it is declared: a step that fails then could not say when it is tried again."""
-    for options in ({"delay": math.inf}, {"delay": 1e12}, {"backoff": math.inf, "delay": 0}):
+    bad: list[dict[str, Any]] = [
+        {"delay": math.inf},
+        {"delay": 1e12},
+        {"backoff": math.inf, "delay": 0},
+    ]
+    for options in bad:
         with pytest.raises(InvalidValue, match="would never come"):
             outlast.Retry(attempts=3, **options)
     patient = outlast.Retry(attempts=2000, max_delay=math.inf, jitter=1)
