@@ -18,6 +18,7 @@ from outlast.client.starting import Starting
 from outlast.codecs import JsonCodec
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
+from outlast.engine.process import loading
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, OutlastError, WorkflowMisuse
 from outlast.model.claim import check_ttl
@@ -178,6 +179,11 @@ class App(Starting):
             raise
 
     async def _open(self) -> None:
+        if loading:
+            raise WorkflowMisuse(
+                f"{loading[0]} is loaded to do a step in a process of its own, and began its program anew: "
+                'put what begins it under `if __name__ == "__main__":`'
+            )
         self._loop = asyncio.get_running_loop()
         if self._owns_store:
             await self._opened.open()

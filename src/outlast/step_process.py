@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
+import importlib.util
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from outlast.codecs import JsonCodec
 from outlast.engine.bodies import StepContext, step_context
 from outlast.engine.error_text import told
-from outlast.engine.process import Order, Reply
+from outlast.engine.process import MAIN, Order, Reply, loading
 from outlast.engine.retry import name_of
 from outlast.model.wire import from_json, to_json
 
 
-def main(module: str, name: str) -> None:
+def main(module: str, name: str, *, is_main: bool) -> None:
     """Read the order, call the function, write the result."""
     tell = _line_to_parent()
     codec = JsonCodec()
     try:
         order = from_json(sys.stdin.buffer.readline(), Order, where="the order")
         threading.Thread(target=_end_with_parent, daemon=True).start()
-        function: Any = importlib.import_module(module)
+        if is_main:
+            loading.append(module)
+        function: Any = _load(module)
+        loading.clear()
         for part in name.split("."):
             function = getattr(function, part)
         definition = getattr(function, "definition", function)
@@ -52,6 +57,18 @@ def main(module: str, name: str) -> None:
         tell(Reply(error=told(error), kinds=kinds))
 
 
+def _load(module: str) -> ModuleType:
+    """A module by its name, or the script that is the parent's main program, by its path."""
+    if not Path(module).is_absolute():
+        return importlib.import_module(module)
+    spec = importlib.util.spec_from_file_location(MAIN, module)
+    assert spec is not None
+    assert spec.loader is not None
+    script = sys.modules[MAIN] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
 def _end_with_parent() -> None:
     """A step must not outlive the process that counts on it: another one may have begun it anew."""
     while os.read(0, 1):  # not by sys.stdin: who ends while that is being read is aborted
@@ -74,4 +91,4 @@ def _line_to_parent() -> Callable[[Reply], None]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1], sys.argv[2], is_main=sys.argv[3] == "__main__")

@@ -387,6 +387,10 @@ async def test_a_run_that_is_not_there() -> None:
             run.query("done"),
             run.result(),
             run.status(),
+            testing.get("nobody"),
+            testing.history("nobody"),
+            testing.entries("nobody"),
+            testing.activities("nobody"),
             testing.pause("nobody"),
             testing.terminate("nobody"),
             testing.retry("nobody"),
@@ -396,6 +400,7 @@ async def test_a_run_that_is_not_there() -> None:
             with pytest.raises(NotFound, match="there is no run 'nobody'"):
                 await act
         assert await testing.delete("nobody") is False
+        assert await testing.store.history("nobody") == []
 
 
 @pytest.mark.proves("I11", "M-35")

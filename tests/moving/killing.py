@@ -14,7 +14,7 @@ from outlast.testing.wrapping import WrappedStore
 from tests.moving.places import store_at
 
 T = TypeVar("T")
-WRITES = {"commit", "send", "remember", "release", "claim_task", "skip_tokens", "delete"}
+WRITES = {"commit", "send", "remember", "release", "claim_task", "skip_tokens", "delete", "renew"}
 
 
 class Countdown:

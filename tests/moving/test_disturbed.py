@@ -184,7 +184,7 @@ class Killed(Exception):
     """Stands for the death of a mover."""
 
 
-async def _die() -> None:
+async def die() -> None:
     raise Killed
 
 
@@ -194,7 +194,7 @@ async def test_a_way_back_waits_for_the_way_there() -> None:
     async with MemoryStore() as old, MemoryStore() as new:
         await furnish(old)
         with pytest.raises(Killed):
-            await move_runs(Disturbed(old, forgets("trip-a"), _die), new, parse(""), address="new")
+            await move_runs(Disturbed(old, forgets("trip-a"), die), new, parse(""), address="new")
         async with outlast.App(new, workflows=WORKFLOWS) as app:
             await app.signal("trip-a", "more", 1)
         before = await look(new)
@@ -221,7 +221,7 @@ async def test_of_two_moves_to_two_stores_one_gets_a_run() -> None:
         before = await look(old)
 
         async def seal() -> None:
-            dying = Disturbed(third, lambda name, _: name == "skip_tokens", _die)
+            dying = Disturbed(third, lambda name, _: name == "skip_tokens", die)
             with pytest.raises(Killed):
                 await move_runs(old, dying, parse("id:trip-a"), address="third")
 

@@ -13,7 +13,7 @@ import pytest
 import outlast
 from outlast.model import Commit, Run, RunQuery, Status
 from outlast.moving import move_runs
-from outlast.moving.landing import is_held
+from outlast.moving.holding import is_held
 from outlast.query import parse
 from outlast.stores.sqlite import SqliteStore
 from tests.moving.family import furnish, look

@@ -102,6 +102,13 @@ MUTANTS = [
         GONE_ON,
     ),
     Mutant(
+        "moving: what has come is not held on",
+        "moving/holding.py",
+        "        if since >= seconds / 3 or await self._is_old(new, seconds):",
+        "        if False:",
+        ("tests/moving/test_holding.py",),
+    ),
+    Mutant(
         "moving: a dead task comes alive",
         CARGO,
         "            dead=() if ended else tuple(self.dead),",

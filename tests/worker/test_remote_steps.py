@@ -282,3 +282,53 @@ async def test_bad_input() -> None:
 
 async def _ended(virtual: VirtualApp, workflow: outlast.Workflow[..., Any]) -> Any:
     return await (await virtual.start(workflow)).result()
+
+
+@outlast.step(queue="gpu", retry=outlast.Retry(attempts=2, delay=0, jitter=0))
+async def cancels_itself(always: bool) -> str:
+    attempt = outlast.step_info().attempt
+    ran.append(f"attempt {attempt}")
+    if always or attempt == 1:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+    return f"after {attempt}"
+
+
+@outlast.workflow
+async def asks_it(always: bool) -> str:
+    return await cancels_itself(always)
+
+
+@pytest.mark.proves("I10")
+async def test_a_step_that_cancels_its_own_task_has_failed(machines: Machines) -> None:
+    """Nobody has cut it off, so each is a failed attempt at once: its task is not handed out again when
+    the lease ends, as if its worker had died."""
+    async with machines.driver(asks_it) as driver, machines.worker(cancels_itself):
+        begun = machines.clock.now()
+        assert await (await driver.start(asks_it, always=False)).result() == "after 2"
+        with pytest.raises(RunFailed, match=r"after 2 attempts: RuntimeError: .*cancelled itself"):
+            await (await driver.start(asks_it, always=True)).result()
+        assert ran == ["attempt 1", "attempt 2"] * 2
+        assert (machines.clock.now() - begun).total_seconds() < 1
+
+
+async def test_a_loop_that_ends_is_no_step_that_cancels_itself() -> None:
+    """Who cancels all tasks of a loop cuts the step off: it is done by the next worker, as its first
+    attempt."""
+    machines = Machines()
+    async with machines.driver(careful) as driver:
+        run = await driver.start(careful)
+        before = asyncio.all_tasks()
+        worker = outlast.App(machines.store, name="worker", steps=[once])
+        await worker.open()
+        await machines.clock.sleep(1)
+        assert ran == ["once"]
+        ended = asyncio.all_tasks() - before
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+        assert "step.failed" not in [event.type for event in await machines.store.history(run.id)]
+        assert (await machines.store.get(run.id)).inbox == 0
+        await worker.close()

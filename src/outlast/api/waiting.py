@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
@@ -11,6 +12,7 @@ from outlast.api.inside import perform, the_run
 from outlast.engine.execution import Execution
 from outlast.engine.operations.halt import HaltWait
 from outlast.engine.operations.signal import SignalWait
+from outlast.engine.retry import is_number
 from outlast.errors import InvalidValue, WorkflowMisuse
 from outlast.model.ids import check_name
 
@@ -21,23 +23,42 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 def sleep(
     seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
 ) -> Coroutine[Any, Any, None]:
-    """Sleep durably: the run leaves memory, and the process may end meanwhile."""
-    pause = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
-    if pause < timedelta(0):
-        raise InvalidValue(f"sleep({pause}) is negative")
+    """Sleep durably: the run leaves memory, and the process may end meanwhile. With `math.inf` it sleeps
+    until it is cancelled."""
+    pause = 0.0
+    for name, amount in {
+        "days": days,
+        "hours": hours,
+        "minutes": minutes,
+        "seconds": seconds,
+    }.items():
+        pause += _seconds_of(amount, name, f"sleep({name}={amount!r})")
+    if pause < 0:
+        raise InvalidValue(f"sleep({pause} s) is negative: use 0 or more")
 
-    return perform(lambda _: asyncio.sleep(pause.total_seconds()), "sleep")
+    return perform(lambda _: asyncio.sleep(pause), "sleep")
 
 
 def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
     """Sleep durably until a moment, which must have a time zone."""
-    if moment.tzinfo is None:
-        raise InvalidValue("sleep_until() needs a datetime with a time zone")
+    given: object = moment
+    if not isinstance(given, datetime) or moment.tzinfo is None:
+        raise InvalidValue(f"sleep_until({moment!r}) needs a datetime with a time zone")
 
     async def asleep(run: Execution) -> None:
         await asyncio.sleep(max((moment - run.now).total_seconds(), 0))
 
     return perform(asleep, "sleep_until")
+
+
+def _seconds_of(amount: float, unit: str, where: str) -> float:
+    """So many days, hours, minutes or seconds, however many; whole microseconds if there are not too many."""
+    if not is_number(amount):
+        raise InvalidValue(f"{where} is no time to wait: use a number, or math.inf for ever")
+    try:
+        return timedelta(**{unit: amount}).total_seconds()
+    except OverflowError:
+        return math.copysign(math.inf, amount)
 
 
 @overload
@@ -49,10 +70,14 @@ def wait_for(
     signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
 ) -> Coroutine[Any, Any, Any]: ...
 def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None = None) -> Any:
-    """Wait for a signal by name; a `SignalTimeout` is raised when it does not come in time. A
-    signal that came before anybody waited is kept."""
+    """Wait for a signal by name; a `SignalTimeout` is raised when it does not come in time: never
+    with None or `math.inf`. A signal that came before anybody waited is kept."""
     check_name(signal, "signal name")
-    limit = timedelta(seconds=timeout) if isinstance(timeout, int | float) else timeout
+    limit: float | None = None
+    if isinstance(timeout, timedelta):
+        limit = timeout.total_seconds()
+    elif timeout is not None:
+        limit = _seconds_of(timeout, "seconds", f"wait_for({signal!r}, timeout={timeout!r})")
     return perform(lambda run: run.answer(SignalWait(run, signal, type, limit)), "wait_for")
 
 

@@ -100,20 +100,21 @@ class Client:
         return await find_here(self._store, run_id)
 
     async def history(self, run_id: str) -> list[Event]:
-        """All events of a run."""
+        """All events of a run; `Moved` if it goes on in another store."""
         history = await self._store.history(run_id)
         if not history or history[-1].type == EventType.WORKFLOW_MOVED:
-            await unless_moved(self._store, run_id)
+            with suppress(Undecodable):  # the history of a damaged record can be read
+                await find_here(self._store, run_id)
             history = await self._store.history(run_id)  # it may have come just now
         return history
 
     async def entries(self, run_id: str) -> list[Entry]:
         """The audit of a run: what was done, how long it took, with what input and output."""
-        return entries_of(await self._store.history(run_id))
+        return entries_of(await self.history(run_id))
 
     async def activities(self, run_id: str) -> list[Activity]:
         """The state of each step of a run."""
-        return activities_of(await self._store.history(run_id))
+        return activities_of(await self.history(run_id))
 
     def find(self, **filters: Any) -> AsyncIterator[Run]:
         """Runs that match, newest first: workflow, status, parent, attributes."""
@@ -204,8 +205,8 @@ class Client:
         is ended as it is: nothing can be compensated."""
         check_reason(reason)
         try:
-            run = await self._store.get(run_id)
-            problem = run.error if run.wait_kind == "mismatch" else None
+            run = await self._store.find_one(run_id)
+            problem = run.error if run is not None and run.wait_kind == "mismatch" else None
         except Undecodable as damage:
             problem = str(damage)
         if problem is not None:

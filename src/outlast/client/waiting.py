@@ -7,11 +7,13 @@ then.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from outlast.client.moves import find_here
-from outlast.errors import UpdateFailed
+from outlast.engine.retry import is_number
+from outlast.errors import InvalidValue, UpdateFailed
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of
 from outlast.model.payloads import UpdateCompleted
@@ -27,7 +29,7 @@ Ending = Callable[[str], asyncio.Future[Run | None] | None]
 async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None) -> Run:
     """The record of a run, once it has ended; TimeoutError if that takes longer."""
     clock = store.clock
-    deadline = None if timeout is None else clock.monotonic() + timeout
+    deadline = _deadline(clock, timeout)
     while True:
         here = ending(run_id)
         left = None if deadline is None else deadline - clock.monotonic()
@@ -53,7 +55,7 @@ async def answered(
 ) -> UpdateCompleted:
     """What a run has answered to an update, looking at its history from `after` on."""
     clock = store.clock
-    deadline = None if timeout is None else clock.monotonic() + timeout
+    deadline = _deadline(clock, timeout)
     uid = run.uid
     while True:
         rings = store.notifier.rings
@@ -87,6 +89,15 @@ def answer_in(history: Iterable[Event], update_id: str) -> UpdateCompleted | Non
             if isinstance(answer, UpdateCompleted) and answer.update_id == update_id:
                 return answer
     return None
+
+
+def _deadline(clock: Clock, timeout: float | None) -> float | None:
+    """When to wait no longer; None for never."""
+    if timeout is None or timeout == math.inf:
+        return None
+    if not is_number(timeout):
+        raise InvalidValue(f"timeout={timeout!r}: use seconds, or None to wait for ever")
+    return clock.monotonic() + timeout
 
 
 def _look_within(clock: Clock, deadline: float | None) -> float | None:

@@ -31,6 +31,11 @@ class Daemon:
         return self._task is not None
 
     @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody has told it to end."""
+        return self._task is None or self._task.done() or self._task.cancelling() > 0
+
+    @property
     def is_taking(self) -> bool:
         """Whether a call that takes is under way."""
         return not self._idle.is_set()

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from outlast.engine.bridge import run_in_thread
+from outlast.engine.process import module_of
 from outlast.engine.retry import ONCE, Retry, is_number
 from outlast.engine.signature import Signature
 from outlast.errors import InvalidValue, WorkflowMisuse
@@ -99,6 +100,11 @@ class StepDefinition(Definition):
         self.retry = retry
         self.timeout = timeout
         self.at_most_once = at_most_once
+        if process and module_of(function) is None:
+            raise WorkflowMisuse(
+                f"step {self.name!r} runs in a process of its own, where it is imported by its name, and "
+                f"{function.__qualname__} cannot be: define it at the top of a module, or of a script"
+            )
         self.process = process
         if transactional and (process or queue is not None):
             raise WorkflowMisuse(

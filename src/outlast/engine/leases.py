@@ -211,8 +211,10 @@ class Leases:
             return False
         except Closed:
             raise
-        except Exception:
-            log.exception("renewing failed in an unforeseen way, trying again")
+        except Exception as error:
+            # A program that ends waits for steps in threads, and lends nobody a thread meanwhile.
+            if "interpreter shutdown" not in str(error):
+                log.exception("renewing failed in an unforeseen way, trying again")
             self._give_up_doubtful()
             return False
         all_renewed = True

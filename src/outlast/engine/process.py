@@ -1,7 +1,7 @@
 """A step in a process of its own, so that it can be killed: on timeout, on cancel, on request.
 
-The child is this Python with the step's module imported. What it is to do comes as JSON on its
-standard input; reports and the result go back as lines of JSON, and what the step prints goes to
+The child is this Python with the step's module imported, or the file that is the main program, under a
+name that is not ``__main__``, as multiprocessing does. What it is to do comes as JSON on its standard input; reports and the result go back as lines of JSON, and what the step prints goes to
 standard error. Nothing is pickled, and the name of the function comes from the running program
 alone. Values travel in plain JSON, whatever codec the store has: they stay on this machine.
 """
@@ -14,14 +14,20 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from msgspec import Raw, Struct
 
-from outlast.errors import OutlastError, WorkflowMisuse
+from outlast.errors import OutlastError
 from outlast.model.wire import from_json, to_json
 
 LONGEST_LINE = 2**30
+MAIN = "__mp_main__"
+"""What the main program is called in the child: the name that multiprocessing gives it."""
+
+loading: list[str] = []
+"""In the child: the main program while it is loaded, which must not begin anew there."""
 
 
 class ProcessStepFailed(OutlastError):
@@ -56,17 +62,13 @@ class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
 async def call_in_process(step: Any, order: Order, report: Callable[[Raw], None]) -> Raw:
     """Call a step's function in a new process and give its result in plain JSON."""
     function = step.function
-    if "<locals>" in function.__qualname__ or function.__module__ == "__main__":
-        raise WorkflowMisuse(
-            f"step {step.name!r} runs in a process, so it must be importable: define it at the "
-            "top of a module that is not the main program"
-        )
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "outlast.step_process",
-        function.__module__,
+        module_of(function) or "",
         function.__qualname__,
+        function.__module__,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=LONGEST_LINE,
@@ -84,6 +86,21 @@ async def call_in_process(step: Any, order: Order, report: Callable[[Raw], None]
     if output is None:
         raise ProcessStepFailed(f"its process ended with code {process.returncode}")
     return output
+
+
+def module_of(function: Callable[..., Any]) -> str | None:
+    """Where another process finds a function: its module or, if the main program is a script, the path of
+    that. None if it cannot be found: in a function, in a notebook, on the command line."""
+    if "<" in function.__qualname__:  # of <locals>, or a <lambda>
+        return None
+    if function.__module__ != "__main__":
+        return function.__module__
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name != "__main__":
+        return str(spec.name)  # python -m NAME
+    path = Path(getattr(main, "__file__", None) or "").absolute()
+    return str(path) if path.is_file() else None
 
 
 async def _converse(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from outlast.errors import InvalidValue, PayloadError
+from outlast.model.checks import MAX_DELAY
 
 HOUR = 3600.0
 
@@ -50,10 +51,15 @@ class Retry:
             raise InvalidValue(
                 "a retry needs delay ≥ 0, backoff ≥ 1, max_delay ≥ 0 and jitter between 0 and 1"
             )
+        if self.delay > MAX_DELAY or self.backoff == math.inf:
+            raise InvalidValue(
+                f"a retry with delay={self.delay!r} and backoff={self.backoff!r} would never come: use at "
+                "most 100 years, and attempts=1 for none"
+            )
 
     @property
     def _most(self) -> float:
-        return max(HOUR, self.delay) if self.max_delay is None else self.max_delay
+        return max(HOUR, self.delay) if self.max_delay is None else min(self.max_delay, MAX_DELAY)
 
     def wait(self, failures: int, error: BaseException) -> timedelta | None:
         """How long to wait after the `failures`-th failure, or None to give up."""

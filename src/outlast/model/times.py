@@ -19,3 +19,11 @@ def to_micros(moment: datetime) -> int:
 def from_micros(micros: int) -> datetime:
     """The aware datetime, in UTC, of microseconds since 1970."""
     return EPOCH + timedelta(microseconds=micros)
+
+
+def moment_after(now: datetime, seconds: float) -> datetime | None:
+    """When so many seconds have passed; None for never: not within the years that there are dates for."""
+    try:
+        return now + timedelta(seconds=max(seconds, 0.0))
+    except OverflowError:
+        return None

@@ -11,20 +11,25 @@ import asyncio
 from collections.abc import Callable
 
 from outlast.errors import Busy, Refused, RunExists, TryAgain
-from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
 from outlast.model.ids import new_id
 from outlast.model.run import Run
 from outlast.moving.cargo import Cargo
+from outlast.moving.holding import (
+    MOVER,
+    PARTS_SECONDS,
+    WHOLE_SECONDS,
+    Holding,
+    claim_on,
+    is_held,
+)
 from outlast.moving.sealing import is_sealed
 from outlast.ports.capability import Capability
 from outlast.ports.store import Store
 
-HOLD_SECONDS = 600.0
 MOST_AT_ONCE = 1000
 TRIES = 50
 PAUSE_SECONDS = 0.05
-MOVER = "move-"
 
 Tree = list[Cargo]
 
@@ -42,8 +47,9 @@ class Landing:
         """Bring what is not there of a family, and hold it; how many runs."""
         # A child with an id of its own is looked for by its parent: it has to be there first.
         before = self._brought
+        holding = Holding(self._target, self._owner)
         for tree in reversed(trees):
-            await self._bring_tree(tree)
+            await self._bring_tree(tree, holding, is_all=len(trees) == 1)
         return self._brought - before
 
     async def settle(self, trees: list[Tree]) -> None:
@@ -52,11 +58,13 @@ class Landing:
             for cargo in reversed(tree):
                 await self._settle(cargo)
 
-    async def _bring_tree(self, tree: Tree) -> None:
+    async def _bring_tree(self, tree: Tree, holding: Holding, *, is_all: bool) -> None:
         await self._target.skip_tokens(max(cargo.token for cargo in tree))
-        if not await self._bring_at_once(tree):
+        whole = WHOLE_SECONDS if is_all else PARTS_SECONDS
+        if not await self._bring_at_once(tree, holding, whole):
+            ttl = whole if len(tree) == 1 else PARTS_SECONDS
             for cargo in tree:
-                self._note(await self._bring_run(cargo))
+                self._note(await self._bring_run(cargo, holding, ttl))
         for cargo in tree:
             for scope, key, value in cargo.keys:
                 await self._target.remember(scope, key, value, run_id=cargo.run.id)
@@ -65,35 +73,36 @@ class Landing:
         self._brought += runs
         self._progress(self._brought)
 
-    async def _bring_at_once(self, tree: Tree) -> bool:
+    async def _bring_at_once(self, tree: Tree, holding: Holding, ttl: float) -> bool:
         """A whole tree in one atomic batch, where the store can do that and nothing of it is there."""
         can = Capability.ATOMIC_BATCH in self._target.capabilities and 1 < len(tree) <= MOST_AT_ONCE
         if not can or await self._target.find_one(tree[0].run.id) is not None:
             return False
-        commits = [self._arrival(cargo) for cargo in tree]
+        commits = [cargo.arrival(self._owner, ttl, grave=None) for cargo in tree]
         try:
             outcomes = await self._target.commit(commits, atomic=True)
         except TryAgain:
             return False  # whether it happened is seen by looking at each
-        if not all(isinstance(one, Committed) for one in outcomes):
+        came = [one for one in outcomes if isinstance(one, Committed)]
+        if len(came) < len(tree):
             return False
+        held = [one for one, commit in zip(came, commits, strict=True) if commit.hold is not None]
+        await holding.keep(held, ttl)
         self._note(len(tree))
         return True
 
-    async def _bring_run(self, cargo: Cargo) -> bool:
+    async def _bring_run(self, cargo: Cargo, holding: Holding, ttl: float) -> bool:
         run = cargo.run
         for attempt in range(TRIES):
             there = await self._target.find_one(run.id)
             check_unsealed(there)
             if there is not None and there.uid == run.uid:
+                await holding.keep([there], ttl)
                 return attempt > 0
             if there is not None and there.moved_to is None:
                 raise RunExists(run.id, there.uid)
-            await attempt_commit(self._target, self._arrival(cargo, grave=there))
+            await attempt_commit(self._target, cargo.arrival(self._owner, ttl, grave=there))
         raise Busy(f"run {run.id!r} could not be written: try again")
-
-    def _arrival(self, cargo: Cargo, grave: Run | None = None) -> Commit:
-        return cargo.arrival(self._owner, HOLD_SECONDS, grave=grave)
 
     async def _settle(self, cargo: Cargo) -> None:
         """If it cannot be let go of, the lease ends by itself, and what would have been folded is taken
@@ -104,14 +113,7 @@ class Landing:
                 return
             outcome = await attempt_commit(self._target, cargo.settling(there.token))
             if isinstance(outcome, Committed) and outcome.still_runnable:
-                claim = Claim(
-                    owner=there.owner or self._owner,
-                    token=there.token,
-                    claimed_at=await self._target.now(),
-                    run_id=there.id,
-                    uid=there.uid,
-                )
-                await self._target.release([claim])
+                await self._target.release([claim_on(there)])
 
 
 async def attempt_commit(store: Store, commit: Commit) -> Committed | Refused | TryAgain:
@@ -123,11 +125,6 @@ async def attempt_commit(store: Store, commit: Commit) -> Committed | Refused | 
     if isinstance(outcome, Busy):
         await asyncio.sleep(PAUSE_SECONDS)
     return outcome
-
-
-def is_held(run: Run) -> bool:
-    """Whether somebody who brought a run here holds it still, because not all of its family came."""
-    return run.owner is not None and run.owner.startswith(MOVER)
 
 
 def check_unsealed(there: Run | None) -> None:

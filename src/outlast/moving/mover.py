@@ -21,14 +21,8 @@ from outlast.model.payloads import WorkflowMoved
 from outlast.model.query import RunQuery
 from outlast.model.run import Run, Status
 from outlast.moving.cargo import ARRIVED, NOTED, Cargo, load, load_facts, tell_parents
-from outlast.moving.landing import (
-    TRIES,
-    Landing,
-    Tree,
-    attempt_commit,
-    check_unsealed,
-    is_held,
-)
+from outlast.moving.holding import is_held
+from outlast.moving.landing import TRIES, Landing, Tree, attempt_commit, check_unsealed
 from outlast.moving.sealing import forgetting, is_sealed, sealing
 from outlast.ports.store import Store
 

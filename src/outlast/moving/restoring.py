@@ -19,7 +19,8 @@ from outlast.model.run import Status
 from outlast.model.task import DeadTask
 from outlast.model.times import NOW
 from outlast.moving.cargo import Cargo, tell_parents
-from outlast.moving.landing import HOLD_SECONDS, MOVER, Landing, Tree, check_unsealed
+from outlast.moving.holding import MOVER, PARTS_SECONDS
+from outlast.moving.landing import Landing, Tree, check_unsealed
 from outlast.ports.store import Store
 
 WAITS = "imported paused: bring it back with `outlast dead redrive`"
@@ -50,7 +51,7 @@ async def restore(
     tell_parents(cargos)
     ready = [_alive(one) if live else _paused(one, now) for one in cargos]
     for cargo in ready:
-        check_commit(cargo.arrival(MOVER, HOLD_SECONDS, grave=None))
+        check_commit(cargo.arrival(MOVER, PARTS_SECONDS, grave=None))
         there = await store.find_one(cargo.run.id)
         check_unsealed(there)
         if there is not None and there.moved_to is not None:

@@ -52,7 +52,8 @@ def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def sleep(seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
-    """Sleep durably: the run leaves memory, and the process may end meanwhile."""
+    """Sleep durably: the run leaves memory, and the process may end meanwhile. With `math.inf` it sleeps
+    until it is cancelled."""
     _plain("sleep")
     cast("None", api.sleep(seconds, minutes=minutes, hours=hours, days=days))
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from outlast.engine.bodies import Bodies, Outcome, StepContext
+from outlast.engine.bodies import Bodies, Outcome, StepContext, self_cancelled
 from outlast.engine.daemon import Daemon
 from outlast.engine.definition import StepDefinition
 from outlast.engine.leases import Lease, Leases
@@ -187,7 +187,10 @@ class TaskWorker:
                 stopped = stop_of(attempt, self._clock.now())
                 report = StepReport(attempt=attempt, failed=stopped, progress=told.details)
                 await self._tell_soon(delivery, report)
-            raise
+            if self._is_cut_off():
+                raise
+            # The step's own doing: whoever gets the task next would only see the same.
+            outcome = Outcome(None, self_cancelled(step), 0)
         finally:
             told.over()
         failed = self._failed(step, task, attempt, outcome)
@@ -227,6 +230,21 @@ class TaskWorker:
         except OutlastError as misfit:
             return Outcome(None, misfit, 0)
         return await self._bodies.attempt(step, context, args, kwargs)
+
+    def _is_cut_off(self) -> bool:
+        """Whether the attempt that is cancelled here was meant: by this worker as it stops, by who has
+        its task now, or by somebody who ends all that goes on in this loop."""
+        task = asyncio.current_task()
+        assert task is not None
+        if (
+            self._stopping
+            or self._daemon.is_cancelled
+            or not self._leases.keeps(self._working[task])
+        ):
+            return True
+        while task.uncancel():
+            pass
+        return False
 
     def _is_held(self) -> bool:
         task = asyncio.current_task()

@@ -6,7 +6,6 @@ came (`engine.mailbox`). Receiving one removes it from the inbox in the same com
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from outlast.engine.operations.operation import Operation
@@ -14,6 +13,7 @@ from outlast.errors import SignalTimeout
 from outlast.model.event import Event
 from outlast.model.payloads import Payload, SignalReceived, SignalWaiting
 from outlast.model.payloads import SignalTimeout as TimedOut
+from outlast.model.times import moment_after
 
 if TYPE_CHECKING:
     from outlast.engine.execution import Execution
@@ -24,12 +24,10 @@ class SignalWait(Operation):
 
     wait_kind = "signal"
 
-    def __init__(
-        self, execution: Execution, signal: str, type: Any, timeout: timedelta | None
-    ) -> None:
+    def __init__(self, execution: Execution, signal: str, type: Any, timeout: float | None) -> None:
         self.name = f"signal:{signal}"
         self.signal = signal
-        self.due = None if timeout is None else execution.now + timeout
+        self.due = None if timeout is None else moment_after(execution.now, timeout)
         self._execution = execution
         self._type = type
 

@@ -1,18 +1,22 @@
 """A timer: the run wakes when the clock has reached a recorded moment.
 
 `outlast.sleep`, `asyncio.sleep`, `asyncio.timeout` and `asyncio.wait(timeout=…)` in workflow code
-all end here, because the run's loop has no other idea of time.
+all end here, because the run's loop has no other idea of time. One that never fires, as that of
+``asyncio.sleep(math.inf)``, is not asked for: there would be nothing to record.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from outlast.engine.operations.operation import Operation
+from outlast.errors import InvalidValue
 from outlast.model.event import Event
 from outlast.model.payloads import Payload, TimerFired, TimerStarted
+from outlast.model.times import moment_after
 
 if TYPE_CHECKING:
     from outlast.engine.execution import Execution
@@ -45,6 +49,13 @@ def start_timer(
     execution: Execution, seconds: float, fire: Callable[[], None]
 ) -> Callable[[], None]:
     """Ask for a timer; returns how to cancel it."""
-    timer = TimerWait(execution.now + timedelta(seconds=seconds), fire)
+    if math.isnan(seconds):
+        raise InvalidValue(
+            "asyncio was told to wait nan seconds: use a number, or math.inf for ever"
+        )
+    fire_at = moment_after(execution.now, seconds)
+    if fire_at is None:
+        return lambda: None
+    timer = TimerWait(fire_at, fire)
     execution.ask(timer)
     return lambda: execution.abandon(timer)
