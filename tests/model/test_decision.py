@@ -229,4 +229,4 @@ def test_what_parks_a_run(change: Change | None, parked: bool) -> None:
 )
 def test_what_is_news_to_others(commit: Commit, news: News) -> None:
     """A commit that only carries its run on is none; else those are rung for whom it concerns."""
-    assert news_of(commit) == news
+    assert news_of([commit]) == news

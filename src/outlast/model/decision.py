@@ -18,6 +18,7 @@ decide in SQL or Lua implement it, and the conformance kit holds all of them to 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntFlag
 
 from msgspec import UNSET, Struct
@@ -106,20 +107,30 @@ class News(IntFlag):
     ANY = RUNS | TASKS | ENDS
 
 
-NO_NEWS = News(0)
+NEWS = tuple(map(News, range(News.ANY + 1)))
+"""Each by its number: to make one takes longer than to find it."""
+
+_RUNS, _TASKS, _ENDS = int(News.RUNS), int(News.TASKS), int(News.ENDS)
 
 
-def news_of(commit: Commit) -> News:
-    """What others may find after this commit; nothing for one that only carries its run on."""
-    change, news = commit.change, NO_NEWS
+def news_of(commits: Iterable[Commit]) -> News:
+    """What others may find after these; nothing if they only carry their runs on."""
+    news = 0
+    for commit in commits:
+        news |= _news_of(commit)
+    return NEWS[news]
+
+
+def _news_of(commit: Commit) -> int:
+    change, news = commit.change, 0
     is_free = commit.release or (commit.create is not None and commit.hold is None)
     if change is not None and change.runnable_at is not UNSET:
         is_free = change.runnable_at is not None
-        news |= News.ENDS
+        news |= _ENDS
     elif commit.release or (change is not None and change.status in TERMINAL):
-        news |= News.ENDS
+        news |= _ENDS
     if is_free or commit.sends or commit.starts:
-        news |= News.RUNS
+        news |= _RUNS
     if commit.tasks:
-        news |= News.TASKS
+        news |= _TASKS
     return news

@@ -27,7 +27,7 @@ from outlast.errors import Unsupported
 from outlast.model.checks import check_batch
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Creation, Outcome
-from outlast.model.decision import NO_NEWS, news_of
+from outlast.model.decision import news_of
 from outlast.model.event import Event
 from outlast.model.run import Run
 from outlast.ports.capability import COMMIT_CAPABILITIES, Capability, Durability
@@ -170,9 +170,7 @@ class StoreCore(ABC):
 
     def announce(self, commits: Sequence[Commit]) -> None:
         """What `commit` calls last: ring, if somebody who waits may find something now."""
-        news = NO_NEWS
-        for found in filter(None, map(news_of, commits)):  # of most commits there are none
-            news |= found
+        news = news_of(commits)
         if news:
             sent = {send.run_id for commit in commits for send in commit.sends}
             self.notifier.ring(news, runs=sent)

@@ -77,17 +77,18 @@ class LocalNotifier:
         self.rung = 0
         self._lock = threading.Lock()
         self._rings = 0
-        self._rings_for = dict.fromkeys(News, 0)
+        self._rings_for = dict.fromkeys(map(int, News), 0)  # plain numbers: they are compared often
         self._listeners: list[tuple[asyncio.AbstractEventLoop, Heard]] = []
         # Woken in the order in which they came, so that a simulation can be repeated.
-        self._waiting: dict[_Ticket, News] = {}
+        self._waiting: dict[_Ticket, int] = {}
 
     @property
     def rings(self) -> int:
         return self._rings
 
     def rings_for(self, news: News) -> int:
-        return sum(count for kind, count in self._rings_for.items() if kind & news)
+        wanted = int(news)
+        return sum(count for kind, count in self._rings_for.items() if kind & wanted)
 
     def ring(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
         self.rung += 1  # threads may lose a count to each other, never the last
@@ -105,11 +106,12 @@ class LocalNotifier:
     def wake(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
         if runs:
             self._tell_listeners(runs)
+        told = int(news)
         with self._lock:
             self._rings += 1
             for kind in self._rings_for:
-                self._rings_for[kind] += bool(kind & news)
-            waiting = [one for one, wanted in self._waiting.items() if wanted & news]
+                self._rings_for[kind] += bool(kind & told)
+            waiting = [one for one, wanted in self._waiting.items() if wanted & told]
             for ticket in waiting:
                 del self._waiting[ticket]
         for loop, future in waiting:
@@ -131,7 +133,7 @@ class LocalNotifier:
         with self._lock:
             if (self._rings if news is None else self.rings_for(news)) != since:
                 return True
-            self._waiting[ticket] = News.ANY if news is None else news
+            self._waiting[ticket] = int(News.ANY if news is None else news)
         pause = asyncio.ensure_future(clock.sleep(seconds))
         try:
             await asyncio.wait((rung, pause), return_when=asyncio.FIRST_COMPLETED)

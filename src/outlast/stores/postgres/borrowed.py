@@ -59,7 +59,7 @@ class BorrowedStore(PostgresStore):
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
     ) -> list[Outcome]:
         outcomes = await super().commit(commits, atomic=atomic, timeout=timeout)
-        if any(map(news_of, commits)):
+        if news_of(commits):
             await self._ring(timeout)
         return outcomes
 
