@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from outlast.model import Change, Commit, Event, Item, Run, RunQuery, Send, Status, Task, Timer
+from outlast.model.ids import new_id
 from outlast.model.query import Order, Page
 from outlast.model.run import Attribute
 from outlast.model.times import NOW
@@ -43,6 +44,12 @@ def a_run(n: int) -> Commit:
         tasks=(Task(run_id=id, queue=f"q{n % 3}", priority=n % 4),),
         timers=(Timer(run_id=id, id="t", fire_at=NOW),),
     )
+
+
+async def begin(store: PostgresStore) -> None:
+    """A run that nobody has heard of."""
+    id = new_id()
+    await store.commit([Commit(run_id=id, create=Run(id=id, workflow="w1"))])
 
 
 async def commit_plain(store: PostgresStore) -> None:
@@ -159,7 +166,7 @@ READ = """
     SELECT coalesce(sum(s.idx_tup_read), 0)::bigint AS tuples
     FROM pg_stat_user_indexes AS s WHERE s.schemaname = $1
 """
-HOT = [commit_plain, send, claim, work]
+HOT = [begin, commit_plain, send, claim, work]
 DEEP = 5000
 
 

@@ -74,7 +74,9 @@ BEGIN
     INTO verdicts, keys, bases, tokens, lives, revisions, details, inboxes, open, unborn
     FROM (
         SELECT u.run, u.born, h.*, CASE
-            WHEN h.key IS NULL AND EXISTS (SELECT FROM @runs AS a WHERE a.id = u.run) THEN 'busy'
+            -- Not by EXISTS: while a table is small the server would plan to read all of it for that,
+            -- and keep the plan as it grows.
+            WHEN h.key IS NULL AND (SELECT true FROM @runs AS a WHERE a.id = u.run) THEN 'busy'
             WHEN h.commit_id = u.id THEN 'again'
             WHEN h.key IS NULL AND u.flags & 1 = 0 THEN 'not found'
             WHEN h.key IS NOT NULL AND u.flags & 1 <> 0 AND u.flags & 6 = 0 THEN 'exists'
