@@ -59,34 +59,31 @@ def test_there_are_cases_for_everything() -> None:
     assert sum(id.endswith("_sync") for id in BY_ID) >= 10
 
 
-EVENT_TYPES: list[tuple[str, str]] = [
-    ("K-20", EventType.WORKFLOW_STARTED),
-    ("K-21", EventType.WORKFLOW_COMPLETED),
-    ("K-22", EventType.WORKFLOW_FAILED),
-    ("K-23", EventType.WORKFLOW_CANCELLED),
-    ("K-24", EventType.STEP_STARTED),
-    ("K-25", EventType.STEP_COMPLETED),
-    ("K-26", EventType.STEP_FAILED),
-    ("K-27", EventType.BRANCH_EVALUATED),
-    ("K-28", EventType.SIGNAL_WAITING),
-    ("K-29", EventType.SIGNAL_RECEIVED),
-    ("K-30", EventType.SIGNAL_TIMEOUT),
-    ("K-31", EventType.CHILD_SPAWNED),
-    ("K-32", EventType.CHILD_COMPLETED),
-    ("K-33", EventType.CHILD_FAILED),
-    ("K-34", EventType.MAP_STARTED),
-    ("K-35", EventType.MAP_COMPLETED),
-    ("K-36", EventType.MAP_FAILED),
-    ("K-37", EventType.COMPENSATION_STARTED),
-    ("K-38", EventType.COMPENSATION_COMPLETED),
-    ("K-39", EventType.COMPENSATION_FAILED),
+EVENT_TYPES = [
+    pytest.param(EventType.WORKFLOW_STARTED, marks=pytest.mark.proves("K-20")),
+    pytest.param(EventType.WORKFLOW_COMPLETED, marks=pytest.mark.proves("K-21")),
+    pytest.param(EventType.WORKFLOW_FAILED, marks=pytest.mark.proves("K-22")),
+    pytest.param(EventType.WORKFLOW_CANCELLED, marks=pytest.mark.proves("K-23")),
+    pytest.param(EventType.STEP_STARTED, marks=pytest.mark.proves("K-24")),
+    pytest.param(EventType.STEP_COMPLETED, marks=pytest.mark.proves("K-25")),
+    pytest.param(EventType.STEP_FAILED, marks=pytest.mark.proves("K-26")),
+    pytest.param(EventType.BRANCH_EVALUATED, marks=pytest.mark.proves("K-27")),
+    pytest.param(EventType.SIGNAL_WAITING, marks=pytest.mark.proves("K-28")),
+    pytest.param(EventType.SIGNAL_RECEIVED, marks=pytest.mark.proves("K-29")),
+    pytest.param(EventType.SIGNAL_TIMEOUT, marks=pytest.mark.proves("K-30")),
+    pytest.param(EventType.CHILD_SPAWNED, marks=pytest.mark.proves("K-31")),
+    pytest.param(EventType.CHILD_COMPLETED, marks=pytest.mark.proves("K-32")),
+    pytest.param(EventType.CHILD_FAILED, marks=pytest.mark.proves("K-33")),
+    pytest.param(EventType.MAP_STARTED, marks=pytest.mark.proves("K-34")),
+    pytest.param(EventType.MAP_COMPLETED, marks=pytest.mark.proves("K-35")),
+    pytest.param(EventType.MAP_FAILED, marks=pytest.mark.proves("K-36")),
+    pytest.param(EventType.COMPENSATION_STARTED, marks=pytest.mark.proves("K-37")),
+    pytest.param(EventType.COMPENSATION_COMPLETED, marks=pytest.mark.proves("K-38")),
+    pytest.param(EventType.COMPENSATION_FAILED, marks=pytest.mark.proves("K-39")),
 ]
 
 
-@pytest.mark.parametrize(
-    "type",
-    [pytest.param(type, marks=pytest.mark.proves(id), id=type) for id, type in EVENT_TYPES],
-)
+@pytest.mark.parametrize("type", EVENT_TYPES, ids=str)
 def test_the_type_appears_in_a_real_history(type: str) -> None:
     """Each event type of the seeds that an engine emits is in the history of some case."""
     assert any(line.split()[0] == type for case in CASES for line in lines(case.history))

@@ -1,8 +1,9 @@
 """A step in a process of its own, so that it can be killed: on timeout, on cancel, on request.
 
 The child is this Python with the step's module imported, or the file that is the main program, under a
-name that is not ``__main__``, as multiprocessing does. What it is to do comes as JSON on its standard input; reports and the result go back as lines of JSON, and what the step prints goes to
-standard error. Nothing is pickled, and the name of the function comes from the running program
+name that is not ``__main__``, as multiprocessing does. What it is to do comes as JSON on its standard
+input; reports and the result go back as lines of JSON, and what the step prints goes to standard error.
+Nothing is pickled, and the name of the function comes from the running program
 alone. Values travel in plain JSON, whatever codec the store has: they stay on this machine.
 """
 
