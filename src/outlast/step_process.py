@@ -52,7 +52,7 @@ def main(module: str, name: str, *, is_main: bool) -> None:
         if definition.is_async:
             value = asyncio.run(value)
         tell(Reply(output=definition.signature.encode_result(codec, value)))
-    except Exception as error:  # noqa: BLE001 - it is told to the parent
+    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - the parent records it
         kinds = [name_of(kind) for kind in type(error).__mro__]
         tell(Reply(error=told(error), kinds=kinds))
 

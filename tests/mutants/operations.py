@@ -93,6 +93,13 @@ MUTANTS = [
         cases("goes_on_where_it_was"),
     ),
     Mutant(
+        "a step that raises KeyboardInterrupt ends its process",
+        "engine/bodies.py",
+        "    except (SystemExit, KeyboardInterrupt) as exit:",
+        "    except SystemExit as exit:",
+        ("tests/engine/test_interrupts.py",),
+    ),
+    Mutant(
         "each attempt has a key of its own",
         "engine/bodies.py",
         '        return f"{self.life or self.uid}/{self.key}"',

@@ -41,6 +41,8 @@ async def pay(amount: int) -> int:
     await outlast.connection().execute(f"INSERT INTO {TABLE} (amount) VALUES ($1)", amount)
     if fate == "fails":
         raise ConnectionError("the bank is closed")
+    if fate == "interrupts":
+        raise KeyboardInterrupt("poison")
     if fate == "is superseded":
         await steal()
     if fate == "dies":
@@ -124,6 +126,15 @@ async def test_a_step_that_fails_leaves_no_rows(database: Any) -> None:
     async with app() as opened:
         with pytest.raises(RunFailed, match="the bank is closed"):
             await (await opened.start(buys, 8)).result(timeout=30)
+    assert await paid(database) == [7]
+
+
+@pytest.mark.proves("I24")
+async def test_a_step_that_raises_keyboard_interrupt_is_rolled_back(database: Any) -> None:
+    """It has failed, like one that raises anything else, and is tried again as its policy says."""
+    fates[:] = ["interrupts", "pays"]
+    async with app() as opened:
+        assert await (await opened.start(buys, 7)).result(timeout=30) == 7
     assert await paid(database) == [7]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from outlast.engine.definition import StepDefinition
+from outlast.engine.error_text import told
 from outlast.engine.interruptions import Solitude
 from outlast.engine.process import Order, call_in_process
 from outlast.errors import StepTimeout, WorkflowMisuse
@@ -129,7 +130,7 @@ class Bodies:
             if task is None or task.cancelling():
                 raise  # by us, or by the step: who has begun it knows
             error = self_cancelled(step)
-        except (KeyboardInterrupt, GeneratorExit):
+        except GeneratorExit:
             raise
         except BaseException as raised:  # noqa: BLE001 - whatever a user raises is an outcome
             error = raised
@@ -223,9 +224,12 @@ async def call_body(
             # A connection may belong to a thread, and then so does what is done with it.
             own = getattr(step_connection.get(None), "threads", threads)
             value = await asyncio.get_running_loop().run_in_executor(own, call)
-    except SystemExit as exit:
-        # It would end the whole process, and every process that tries it again.
-        raise RuntimeError(f"step {step.name!r} wanted to exit ({exit}): raise instead") from exit
+    except (SystemExit, KeyboardInterrupt) as exit:
+        # asyncio would raise it out of the loop: it would end this process, and every process that
+        # tries the step again. Ctrl-C reaches no body: asyncio.run cancels its main task instead.
+        raise RuntimeError(
+            f"step {step.name!r} wanted to end its process ({told(exit)}): raise an Exception instead"
+        ) from exit
     if type(value) not in PLAIN and (hasattr(value, "__next__") or hasattr(value, "__anext__")):
         raise WorkflowMisuse(
             f"step {step.name!r} returned a generator, which cannot be recorded: return a list"
