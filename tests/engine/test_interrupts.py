@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,10 +59,7 @@ async def item(number: int) -> None:
     raise KeyboardInterrupt("poison")
 
 
-STEPS = {
-    step.definition.name: step
-    for step in (plain, awaited, limited, queued, elsewhere)
-}
+STEPS = {step.definition.name: step for step in (plain, awaited, limited, queued, elsewhere)}
 
 
 @outlast.workflow
@@ -130,14 +125,15 @@ asyncio.run(main())
 async def test_ctrl_c_ends_the_process_and_is_no_failure_of_the_step(tmp_path: Path) -> None:
     """asyncio.run cancels the program on SIGINT; the step is recorded as stopped, not as failed."""
     path = tmp_path / "s.db"
-    program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(path)], stdout=subprocess.PIPE, text=True
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM, str(path)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     assert program.stdout is not None
-    assert program.stdout.readline() == "began\n"
-    os.kill(program.pid, signal.SIGINT)
-    assert await asyncio.to_thread(program.wait, 30) != 0
-    program.stdout.close()
+    assert await program.stdout.readline() == b"began\n"
+    program.send_signal(signal.SIGINT)
+    assert await asyncio.wait_for(program.wait(), 30) != 0
     async with SqliteStore(path) as store:
         run = await store.find_one("w")
         assert run is not None

@@ -530,7 +530,10 @@ async def test_code_that_wants_to_exit_fails_its_run_alone(plain: bool) -> None:
     async with app(leaves, calls) as testing:
         run = await testing.start(leaves, id="it")
         said = await (await testing.start(calls)).result()
-        assert said == "step 'exits' wanted to end its process (SystemExit: 3): raise an Exception instead"
+        assert (
+            said
+            == "step 'exits' wanted to end its process (SystemExit: 3): raise an Exception instead"
+        )
         await testing.clock.sleep(5)
         assert await run.status() is Status.FAILED
         assert "SystemExit: 3" in str((await testing.get("it")).error)
