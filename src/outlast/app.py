@@ -19,6 +19,7 @@ from outlast.codecs import JsonCodec
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
 from outlast.engine.process import loading
+from outlast.engine.residency import USUAL, Residency
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, OutlastError, WorkflowMisuse
 from outlast.model.claim import check_ttl
@@ -54,6 +55,7 @@ class App(Starting):
     runs this process drives, and how many queued steps it does, at once (1,000 and 100).
     `schedules` start workflows by the clock; they are kept in the store, see `app.schedules`.
     `threads` is where plain steps run, if not in threads of the app's own; it is never shut down.
+    `residency` says when histories are summed up in snapshots: tests let it happen more often.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class App(Starting):
         doorbell: str | Doorbell | None = None,
         schedules: Iterable[Schedule] = (),
         threads: Executor | None = None,
+        residency: Residency = USUAL,
     ) -> None:
         check_ttl(lease or 0)
         if concurrency is not None and concurrency < 1:
@@ -100,6 +103,7 @@ class App(Starting):
             concurrency=concurrency or RUNS_AT_ONCE,
             watchers=watchers,
             threads=threads,
+            residency=residency,
         )
         self._worker = TaskWorker(
             opened,

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
+from outlast.engine.residency import USUAL, Residency
 from outlast.errors import NotFound, RunCancelled, RunFailed
 from outlast.model import Event, Run
 from outlast.model.query import RunQuery
@@ -200,6 +201,7 @@ async def play(
     *,
     faults: Plan | None = None,
     freeze: int = 0,
+    residency: Residency = USUAL,
 ) -> Ending:
     """Play a case to its end, through a death and faults of the store if need be. With `freeze`
     the first process stands still from that call on, as if its machine had gone to sleep, and goes
@@ -213,7 +215,9 @@ async def play(
         processes: list[Process] = []
         try:
             async with asyncio.timeout(REAL_SECONDS):
-                await _processes(playing, world, processes, doom, faults or Never(), freeze)
+                await _processes(
+                    playing, world, processes, doom, faults or Never(), freeze, residency
+                )
                 return await _ending(playing, processes)
         except TimeoutError:
             stand = [
@@ -235,6 +239,7 @@ async def _processes(
     doom: Doom | None,
     faults: Plan,
     freeze: int,
+    residency: Residency,
 ) -> None:
     """One process after the other, until the world has seen the end."""
     store = FaultyStore(stage.store, faults)
@@ -245,7 +250,7 @@ async def _processes(
         processes.append(process)
         freezing = FreezingStore(process.store, freeze)
         doom, freeze = None, 0
-        app = outlast.App(freezing, workflows=stage.case.workflows)
+        app = outlast.App(freezing, workflows=stage.case.workflows, residency=residency)
         working = asyncio.create_task(_works(app, stage.case))
         process.runs(app, working)
         ends = (world, working, process.death, freezing.frozen)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import outlast
-from outlast.engine.digest import SHORTEST
+from outlast.engine.residency import SNAPSHOT_AFTER
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
 from tests.engine.test_slice import settle
@@ -45,7 +45,7 @@ async def test_a_long_loop_goes_on_from_its_snapshot() -> None:
     await asleep(store)
     snapshot = await store.load_snapshot("count")
     run = await store.get("count")
-    assert SHORTEST < snapshot.sequence <= run.sequence
+    assert SNAPSHOT_AFTER < snapshot.sequence <= run.sequence
     assert len(msgspec.json.decode(snapshot.data)) < 20
     reads: list[int] = []
     whole = store.history
@@ -88,7 +88,7 @@ async def in_scopes(times: int) -> int:
     return total
 
 
-@pytest.mark.parametrize("times", [SHORTEST, 1_000])
+@pytest.mark.parametrize("times", [SNAPSHOT_AFTER, 1_000])
 @pytest.mark.proves("R-19", "I14")
 async def test_a_scope_that_was_most_of_a_run_is_left_out_at_once(times: int) -> None:
     """However long the scopes were, and wherever a snapshot was due inside of them: what has to be
@@ -118,7 +118,7 @@ async def test_a_long_run_without_loops_goes_on_from_its_snapshot() -> None:
         while (await app.get("sum")).status != "waiting":
             await settle()
     snapshot = await store.load_snapshot("sum")
-    assert SHORTEST < snapshot.sequence < 2 * STEPS
+    assert SNAPSHOT_AFTER < snapshot.sequence < 2 * STEPS
     assert isinstance(store.clock, ManualClock)
     store.clock.advance(3600)
     async with outlast.App(store, workflows=[adds_up]) as app:

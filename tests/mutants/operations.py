@@ -226,8 +226,8 @@ MUTANTS = [
     Mutant(
         "a finished scope has nothing to undo",
         PAST,
-        "                if not payload.undoable:\n",
-        "                if True:\n",
+        "                if not payload.undoable:\n                    self.closed",
+        "                if True:\n                    self.closed",
         cases("undoes_what_a_scope_did"),
     ),
     Mutant(

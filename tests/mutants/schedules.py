@@ -43,7 +43,7 @@ MUTANTS = [
     Mutant(
         "a run left to others asks for its first step twice",
         "engine/interruptions.py",
-        "operation in execution.launches or not operation.asked_at",
+        "operation in execution.launches or not operation.is_inherited",
         "operation in execution.launches or not operation.recorded",
         ("tests/worker/test_remote_steps.py",),
     ),

@@ -21,6 +21,7 @@ from outlast.engine.execution import Execution
 from outlast.engine.interruptions import count_interruptions
 from outlast.engine.journal import Journal
 from outlast.engine.leases import Lease, Leases, unless_meant
+from outlast.engine.residency import Residency
 from outlast.engine.turn import parked
 from outlast.errors import (
     Closed,
@@ -70,6 +71,7 @@ class Claiming:
         owner: str,
         lease: float,
         concurrency: int,
+        residency: Residency,
     ) -> None:
         self._store = store
         self._clock = store.clock
@@ -83,6 +85,7 @@ class Claiming:
         self._lease = lease
         self._patience = lease / 3  # a call that takes longer would cost the lease
         self.concurrency = concurrency
+        self._residency = residency
         self._daemon = Daemon(self._patience)
         self.on_ticket: Callable[[], Awaitable[None]] | None = None
         """Called when a run has been sent to wait for its turn in a queue."""
@@ -153,7 +156,7 @@ class Claiming:
 
     async def _histories(self, runs: Sequence[Run]) -> dict[str, list[Event]]:
         """Those that are short, in one call; what cannot be read so is read one by one."""
-        ids = [run.id for run in runs if is_short(run)]
+        ids = [run.id for run in runs if is_short(run, self._residency)]
         if len(ids) < 2:
             return {}
         try:
@@ -181,7 +184,9 @@ class Claiming:
     ) -> None:
         run, claim = claimed.run, claimed.claim
         workflow = self._workflows[run.workflow]
-        digest = await load_digest(self._store, run, history, patience=self._patience)
+        digest = await load_digest(
+            self._store, run, history, patience=self._patience, residency=self._residency
+        )
         waits = await turned_away(self._store, digest.events, run, claim, patience=self._patience)
         if waits is not None:
             await self._journal.commit(waits)

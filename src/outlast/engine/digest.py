@@ -5,7 +5,8 @@ step is only looked at when it starts; so a replay needs less than all of histor
 kept while the run is in memory, and written as a snapshot when what has come since the last one
 outgrows it, or when a scope has ended that was most of it: a long run writes its digest a few times,
 not once per event. A snapshot saves reading.
-It is a cache: one that is missing or cannot be read costs a look at the whole history.
+It is a cache: one that is missing, cannot be read, or would be too large to be stored costs a look
+at the whole history, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from msgspec import Raw, Struct
 
 from outlast.engine.past import Past
 from outlast.engine.reading import patiently
+from outlast.engine.residency import USUAL, Residency
 from outlast.errors import Undecodable
+from outlast.model.checks import MAX_PAYLOAD_BYTES
 from outlast.model.event import Event, EventType
 from outlast.model.run import Run
 from outlast.model.snapshot import Snapshot
@@ -27,33 +30,43 @@ from outlast.model.wire import to_json
 from outlast.ports.capability import Capability
 from outlast.ports.store import Store
 
-SHORTEST = 256
-"""A history shorter than this is read faster than a snapshot is looked for."""
-
 SCOPED = {EventType.SCOPE_STARTED, EventType.SCOPE_COMPLETED, EventType.SCOPE_FAILED}
 
-CODEC = "digest-1"
+CODEC = "digest-2"
+"""In ``digest-1`` events had no sequence: those snapshots are not read."""
 
 
 class Digest:
     """The events that a replay of one run needs, up to a sequence."""
 
     def __init__(
-        self, events: Sequence[Event] = (), *, snapshotted: int = 0, writes: bool = False
+        self,
+        events: Sequence[Event] = (),
+        *,
+        snapshotted: int = 0,
+        writes: bool = False,
+        residency: Residency = USUAL,
     ) -> None:
         self.events: list[Event] = []
+        self._sequences: list[int] = []
         self._writes = writes
+        self._residency = residency
         self._scopes: dict[str, int] = {}  # where they begin
         self._over = 0  # events inside of scopes that have ended
         self._wait_after(snapshotted)
         self.add(events)
 
-    def add(self, events: Sequence[Event]) -> None:
-        """These have become part of the history."""
+    def add(self, events: Sequence[Event], *, after: int | None = None) -> None:
+        """These have become part of the history: `after` a sequence, if the store has not numbered
+        them yet."""
         for event in events:
             if event.type in SCOPED:
                 self._note_scope(event)
             self.events.append(event)
+        if after is None:
+            self._sequences += [event.sequence for event in events]
+        else:
+            self._sequences += range(after + 1, after + 1 + len(events))
 
     def _note_scope(self, event: Event) -> None:
         if event.type == EventType.SCOPE_STARTED:
@@ -68,43 +81,53 @@ class Digest:
         snapshots."""
         return self._writes and (
             len(self.events) >= self._due_at
-            or (self._over >= SHORTEST and 2 * self._over >= len(self.events))
+            or (self._over >= self._residency.snapshot_after and 2 * self._over >= len(self.events))
         )
 
-    def snapshot(self, run: Run, sequence: int, now: datetime) -> Snapshot:
-        """What is needed of the history up to `sequence`; the rest is forgotten here too."""
+    def snapshot(self, run: Run, sequence: int, now: datetime) -> Snapshot | None:
+        """What is needed of the history up to `sequence`; the rest is forgotten here too. None if
+        no store would take it: then there is none until as much again has come."""
         self.fold()
         self._wait_after(len(self.events))
-        lines = [_line(event) for event in self.events]
+        data = msgspec.json.encode(list(map(_line, self.events, self._sequences)))
+        if len(data) > MAX_PAYLOAD_BYTES:
+            return None
         return Snapshot(
             run_id=run.id,
             sequence=sequence,
-            data=msgspec.json.encode(lines),
+            data=data,
             definition=run.definition,
             codec=CODEC,
             created_at=now,
         )
 
     def _wait_after(self, snapshotted: int) -> None:
-        self._due_at = snapshotted + max(SHORTEST, snapshotted)
+        self._due_at = self._residency.due_after(snapshotted)
 
     def fold(self) -> None:
         """Forget what is inside something that is finished."""
         past = Past(self.events)
-        needed = [event for event in self.events if not past.skips(event)]
-        self.events, self._over = [], 0
+        numbered = zip(self.events, self._sequences, strict=True)
+        needed = [(event, number) for event, number in numbered if not past.skips(event)]
+        self.events, self._sequences = [], []
         self._scopes.clear()
-        self.add(needed)
+        self.add([event for event, _ in needed])
+        self._sequences = [number for _, number in needed]
         self._over = 0
 
 
-def is_short(run: Run) -> bool:
+def is_short(run: Run, residency: Residency) -> bool:
     """Whether all that a replay of `run` needs is a history that is read in one go."""
-    return 0 < run.sequence < SHORTEST
+    return 0 < run.sequence < residency.snapshot_after
 
 
 async def load_digest(
-    store: Store, run: Run, history: Sequence[Event] | None = None, *, patience: float
+    store: Store,
+    run: Run,
+    history: Sequence[Event] | None = None,
+    *,
+    patience: float,
+    residency: Residency = USUAL,
 ) -> Digest:
     """What a replay of `run` needs: its snapshot and the events after it, or all events. Nothing
     is read for a run that has no history yet, or whose whole `history` was read before. A call may
@@ -118,7 +141,7 @@ async def load_digest(
         )
 
     writes = Capability.SNAPSHOTS in store.capabilities
-    if writes and run.sequence >= SHORTEST:
+    if writes and run.sequence >= residency.snapshot_after:
         try:
             snapshot = await patiently(
                 store.clock,
@@ -127,14 +150,14 @@ async def load_digest(
             )
             if snapshot is not None and snapshot.codec == CODEC:
                 known = read_snapshot(snapshot)
-                digest = Digest(known, snapshotted=len(known), writes=True)
+                digest = Digest(known, snapshotted=len(known), writes=True, residency=residency)
                 digest.add(await after(snapshot.sequence))
                 return digest
         except Undecodable:
             pass  # a cache: the history has it all
     if history is None:
         history = await after(0) if run.sequence else ()
-    return Digest(history, writes=writes)
+    return Digest(history, writes=writes, residency=residency)
 
 
 class _Line(Struct, omit_defaults=True):
@@ -158,14 +181,14 @@ _DECODER = msgspec.json.Decoder(list[_Line])
 _ATTEMPT = msgspec.json.Decoder(_Attempt)
 
 
-def _line(event: Event) -> _Line:
+def _line(event: Event, sequence: int) -> _Line:
     data = event.data
     if event.type == EventType.STEP_STARTED:
         data = Raw(to_json(_ATTEMPT.decode(data)))
     return _Line(
         t=event.type,
         a=to_micros(event.timestamp),
-        n=event.sequence,
+        n=sequence,
         k=event.step_name,
         d=data,
         o=[] if event.output is None else [event.output],

@@ -45,6 +45,8 @@ from outlast.errors import (
     WorkflowMisuse,
 )
 from outlast.model.claim import Claim
+from outlast.model.commit import Commit, Committed
+from outlast.model.ids import new_id
 from outlast.model.payloads import (
     SignalTimeout,
     TimerFired,
@@ -152,7 +154,7 @@ class Drive:
             if leaves and not self._paused and commit.change is not None:
                 change = msgspec.structs.replace(commit.change, runnable_at=NOW)
                 commit = msgspec.structs.replace(commit, change=change)
-            committed = await self._journal.commit(commit)
+            committed = await self._write(commit)
             self._sequence = committed.sequence
             if end is not None:
                 self._inbox.tell_what_is_left()
@@ -167,6 +169,17 @@ class Drive:
                 return False
             self._look = True
             await self._take_arrivals()
+
+    async def _write(self, commit: Commit) -> Committed:
+        """Make it durable. A snapshot is a cache: a store that does not take it gets none."""
+        try:
+            return await self._journal.commit(commit)
+        except UNWRITABLE as refused:
+            if commit.snapshot is None:
+                raise
+            log.warning("the snapshot of run %s is left out: %s", self._run.id, refused)
+            bare = msgspec.structs.replace(commit, id=new_id(), snapshot=None)
+            return await self._journal.commit(bare)
 
     async def _cut_off(self) -> None:
         """Stop what is under way, and put that on record: it counts for nothing."""

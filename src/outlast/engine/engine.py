@@ -23,6 +23,7 @@ from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
 from outlast.engine.leases import Leases
 from outlast.engine.losses import Losses
+from outlast.engine.residency import USUAL, Residency
 from outlast.engine.turn import next_commit
 from outlast.engine.watch import LoopWatch
 from outlast.engine.watching import Strangers, Watcher, Watchers
@@ -54,6 +55,7 @@ class Engine:
         concurrency: int = RUNS_AT_ONCE,
         watchers: Iterable[Watcher] = (),
         threads: Executor | None = None,
+        residency: Residency = USUAL,
     ) -> None:
         self.workflows = {workflow.name: workflow for workflow in workflows}
         # A process that was restarted under the same name must not be taken for the old one.
@@ -62,6 +64,7 @@ class Engine:
         self._clock = store.clock
         self._codec = codec
         self._lease = lease
+        self._residency = residency
         # A call that takes longer would cost the lease that it works under.
         self._patience = patience = lease / 3
         watch = Watchers((Strangers(self.workflows), *watchers))
@@ -82,6 +85,7 @@ class Engine:
             owner=self.owner,
             lease=lease,
             concurrency=concurrency,
+            residency=residency,
         )
         self._watch: LoopWatch | None = None
         self._end_listening: Callable[[], None] = lambda: None
@@ -141,7 +145,9 @@ class Engine:
             run_id=run_id,
             uid=run.uid,
             codec=self._codec,
-            digest=await load_digest(self._store, run, patience=self._patience),
+            digest=await load_digest(
+                self._store, run, patience=self._patience, residency=self._residency
+            ),
         )
         started = WorkflowStarted(
             workflow_name=workflow.name, version=workflow.version, input=input

@@ -96,6 +96,7 @@ class Execution:
         self._said: dict[tuple[str, str], tuple[Payload, Operation | None]] = {}
         self._main: asyncio.Task[Any] | None = None
         self._ended = False
+        self._reads_history = False
         self._lineage: Sequence[tuple[str, int]] = ()
 
     # -- history to code ----------------------------------------------------------------------
@@ -103,6 +104,7 @@ class Execution:
     def replay(self, events: Sequence[Event]) -> None:
         """Bring the code to where `events` left it."""
         self.past = past = Past(events)
+        self._reads_history = True
         with self.loop.inside:
             for event in events:
                 past.advance(event)
@@ -111,6 +113,7 @@ class Execution:
                     return
                 if not past.skips(event):
                     self._take(event, payload_of(event))
+        self._reads_history = False
         self.launches.clear()
         self.abandoned.clear()
         self._record_statements()
@@ -186,7 +189,9 @@ class Execution:
         """A statement is recorded: the operation takes it in, with what history says of it."""
         operation = self.open.get(key)
         if operation is not None:
-            operation.asked_at = operation.asked_at or event.sequence
+            if self._reads_history and not operation.is_inherited:
+                operation.is_inherited = True
+                operation.asked_at = event.sequence
             operation.recorded = True
             if isinstance(payload, OperationAbandoned):
                 self.abandoned.append(operation)

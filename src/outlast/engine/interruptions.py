@@ -36,7 +36,7 @@ def count_interruptions(execution: Execution, run: Run, now: datetime) -> list[S
     was handed back has that on record, and what a run is retried from begins anew."""
     suspects: list[Suspect] = []
     for operation in list(execution.open.values()):
-        if operation in execution.launches or not operation.asked_at:
+        if operation in execution.launches or not operation.is_inherited:
             continue  # asked for just now: nobody has begun with it
         if execution.open.get(operation.key) is not operation:
             continue  # given up by the code, because another one was

@@ -3,7 +3,8 @@
 Most of history is met event by event. But a choice is asked for and used in the same breath, and
 the inside of a finished scope or of a finished loop iteration is not run again: so these are looked
 up ahead, by key. Where something inside may have to be undone later, it is run again all the same,
-because only the code knows how.
+because only the code knows how: a scope as a whole, a loop from the iteration before it on. What was
+skipped once is skipped for ever, because a snapshot no longer has it.
 """
 
 from __future__ import annotations
@@ -38,9 +39,7 @@ class Past:
             elif event.type == EventType.LOOP_ITERATED:
                 payload = payload_of(event)
                 assert isinstance(payload, LoopIterated)
-                if payload.undoable:
-                    self.iterations.pop(event.step_name, None)
-                else:
+                if not payload.undoable:
                     self.iterations[event.step_name] = payload.iteration
 
     def advance(self, event: Event) -> None:

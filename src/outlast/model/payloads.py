@@ -217,8 +217,8 @@ class ScopeFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LoopIterated(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """The state after a finished iteration: a replay begins from the last one, unless something
-    so far is `undoable`."""
+    """The state after a finished iteration: a replay begins from the last one before which nothing
+    is `undoable`."""
 
     iteration: int
     state: Raw

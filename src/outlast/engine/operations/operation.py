@@ -25,7 +25,9 @@ class Operation(ABC):
     key: str = ""
     recorded: bool = False
     asked_at: int = 0
-    """The sequence of its intent, if that was read from history."""
+    """The sequence of its intent, once that was read from history."""
+    is_inherited: bool = False
+    """Whether its intent was read from history: an earlier owner of the run may have begun it."""
     future: asyncio.Future[Any] | None = None
     wait_kind: str | None = None
     """What a run waits for that has nothing but this open; None if something is done for it."""
