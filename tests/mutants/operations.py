@@ -159,9 +159,9 @@ MUTANTS = [
     Mutant(
         "the outcome of a child is sent outside the commit",
         DRIVE,
-        "            committed = await self._journal.commit(commit)\n",
+        "            committed = await self._write(commit)\n",
         "            bare = msgspec.structs.replace(commit, sends=())\n"
-        "            committed = await self._journal.commit(bare)\n"
+        "            committed = await self._write(bare)\n"
         "            if commit.sends:\n"
         "                await self._store.send(commit.sends)\n",
         crashed("has_a_child"),
