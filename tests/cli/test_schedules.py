@@ -89,3 +89,14 @@ def test_schedules_from_outside(place: Path) -> None:
         assert refused.returncode != Exit.OK
         assert said in refused.stderr
         assert "Traceback" not in refused.stderr
+
+
+def test_a_bulk_command_leaves_schedules_alone(place: Path) -> None:
+    """`status:open` does not mean the runs that keep schedules; a query that names one does."""
+    for words in ("status:open", "workflow:report or status:waiting"):
+        done = piped(place, "cancel", "--where", words, "--yes")
+        assert (done.returncode, done.stdout) == (Exit.OK, "")
+    assert [one["status"] for one in told(place, "ls")] == ["active", "active"]
+    asked = piped(place, "terminate", "--where", "id:schedule@often", "--yes")
+    assert asked.returncode == Exit.OK
+    assert [one["status"] for one in told(place, "ls")] == ["active", "cancelled"]

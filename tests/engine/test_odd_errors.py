@@ -147,18 +147,47 @@ async def test_a_plain_step_may_raise_stop_iteration() -> None:
 
 
 @outlast.step
-async def closes_itself() -> None:
+async def closes_itself(_: int = 0) -> None:
+    raise GeneratorExit
+
+
+@outlast.step
+def closes_in_a_thread() -> None:
+    raise GeneratorExit
+
+
+@outlast.step(timeout=PATIENCE)
+async def closes_within_a_time() -> None:
+    raise GeneratorExit
+
+
+@outlast.step(queue="closing")
+async def closes_elsewhere() -> None:
     raise GeneratorExit
 
 
 @outlast.workflow
-async def closes() -> None:
-    await closes_itself()
+async def closes(kind: str) -> None:
+    match kind:
+        case "here":
+            await closes_itself()
+        case "thread":
+            await closes_in_a_thread()
+        case "limited":
+            await closes_within_a_time()
+        case "queued":
+            await closes_elsewhere()
+        case _:
+            await outlast.map(closes_itself, [1])
 
 
-async def test_a_step_that_raises_what_closes_coroutines_has_failed() -> None:
-    """Nobody has closed it: were it taken for that, its run would wait for it for ever."""
-    async with outlast.App("memory:", workflows=[closes]) as embedded:
-        run = await embedded.start(closes)
-        with pytest.raises(RunFailed, match="cancelled itself"):
+@pytest.mark.parametrize("kind", ["here", "thread", "limited", "queued", "map"])
+async def test_a_step_that_raises_what_closes_coroutines_has_failed(kind: str) -> None:
+    """Nothing has closed it: it fails once, at once, and as what it raised, wherever it runs."""
+    steps = [closes_elsewhere]
+    async with outlast.App("memory:", workflows=[closes], steps=steps) as embedded:
+        run = await embedded.start(closes, kind)
+        with pytest.raises(RunFailed, match="GeneratorExit"):
             await run.result(timeout=PATIENCE)
+        tried = [e for e in await embedded.history(run.id) if e.type == "step.started"]
+        assert len(tried) <= 1

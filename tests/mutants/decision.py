@@ -170,4 +170,32 @@ MUTANTS = [
         "    return left == right",
         TESTS,
     ),
+    Mutant(
+        "an append to a log wakes every worker",
+        FILE,
+        "(begun.runnable_at is not None or commit.carry_inbox)",
+        "begun is not commit.hold",
+        TESTS,
+    ),
+    Mutant(
+        "a refused commit wakes every worker",
+        "ports/core.py",
+        "                if isinstance(outcome, Committed)\n",
+        "                if outcome is not None\n",
+        TESTS,
+    ),
+    Mutant(
+        "the values of a map are not checked",
+        "model/field_types.py",
+        "not isinstance(key, str) or not isinstance(inner, kinds):",
+        "not isinstance(key, str):",
+        ("tests/conformance/test_sqlite.py",),
+    ),
+    Mutant(
+        "a field of the wrong type is written",
+        "model/field_types.py",
+        "        if not fits:",
+        "        if not fits and name == 'type':",
+        ("tests/conformance/test_sqlite.py",),
+    ),
 ]

@@ -104,4 +104,18 @@ MUTANTS = [
         'digest = hashlib.sha256(f"{plan.name}".encode()).digest()',
         TIMES,
     ),
+    Mutant(
+        "a bulk command ends schedules",
+        "cli/bulk.py",
+        "parse(text).without_schedules(), session.out",
+        "parse(text), session.out",
+        ("tests/cli/test_schedules.py",),
+    ),
+    Mutant(
+        "a schedule that is paused without a worker looks active",
+        "schedules/schedules.py",
+        "                paused = wish.paused\n",
+        "                pass\n",
+        ("tests/schedules/test_keeping.py",),
+    ),
 ]

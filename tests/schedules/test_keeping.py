@@ -305,6 +305,30 @@ async def test_a_pause_survives_its_worker(world: World) -> None:
     assert ran == []
 
 
+async def test_a_pause_without_a_worker_is_durable_at_once(world: World) -> None:
+    """While no worker runs a schedule is paused and resumed all the same, seen as such, and on record;
+    the worker that comes does not fire first what has come due meanwhile."""
+    async with world.process(hourly(catch_up="all")) as app:
+        await world.clock.sleep(0.5 * HOUR)
+    before = world.clock.monotonic()
+    schedules = app.schedules
+    assert await schedules.pause("s", by="ada")
+    assert not await schedules.pause("s")
+    assert (await schedules.get("s")).status == "paused"
+    assert await schedules.resume("s")
+    assert [one.status for one in await schedules.list()] == ["active"]
+    assert await schedules.pause("s", by="bob")
+    assert world.clock.monotonic() - before < 10  # it does not wait for a worker to answer
+    await world.clock.sleep(5 * HOUR)
+    async with world.process(hourly(catch_up="all")) as app:
+        await world.clock.sleep(2 * HOUR)
+        state = await app.schedules.get("s")
+    assert (ran, state.status) == ([], "paused")
+    assert [(one.what, one.by) for one in state.changes] == [
+        ("paused", "ada"), ("resumed", ""), ("paused", "bob"),
+    ]  # fmt: skip
+
+
 async def test_trigger_starts_a_run_now(world: World) -> None:
     """Paused or busy, it does not matter; the next firing is as it was."""
     async with world.process(hourly()) as app:

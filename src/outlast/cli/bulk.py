@@ -53,7 +53,7 @@ async def do_to_matching(
     yes: bool,
 ) -> None:
     """Do something to all runs that match, once that is confirmed."""
-    wanted, out = parse(text), session.out
+    wanted, out = parse(text).without_schedules(), session.out
     if not wanted.text.strip():
         raise click.UsageError(
             "--where is empty: to mean all runs, say --where 'status:open,ended'"

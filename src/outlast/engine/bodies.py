@@ -68,8 +68,7 @@ step_connection: ContextVar[Any] = ContextVar("outlast_connection")
 def self_cancelled(step: StepDefinition) -> RuntimeError:
     """What a step has come to that was cancelled and that nobody has cut off."""
     return RuntimeError(
-        f"step {step.name!r} cancelled itself: it has cancelled its own task, awaited one that was, or "
-        "raised what closes coroutines"
+        f"step {step.name!r} cancelled itself: it has cancelled its own task, or awaited one that was"
     )
 
 
@@ -113,7 +112,7 @@ class Bodies:
         that stood still past its lease begins nothing until it knows that nobody else has."""
         while not context.held():
             await self.clock.sleep(UNSURE_SECONDS)
-        began = self.clock.monotonic()
+        began, own_task = self.clock.monotonic(), asyncio.current_task()
         token = step_context.set(context)
         output: Raw | None = None
         back: Any = None
@@ -130,8 +129,10 @@ class Bodies:
             if task is None or task.cancelling():
                 raise  # by us, or by the step: who has begun it knows
             error = self_cancelled(step)
-        except GeneratorExit:
-            raise
+        except GeneratorExit as raised:
+            if not _runs_in(own_task):
+                raise  # this coroutine is closed, by the loop that ends or by the garbage collector
+            error = raised
         except BaseException as raised:  # noqa: BLE001 - whatever a user raises is an outcome
             error = raised
         finally:
@@ -199,14 +200,22 @@ class Bodies:
                 await asyncio.wait((body,))
 
 
+def _runs_in(task: asyncio.Task[Any] | None) -> bool:
+    """Whether this code runs as a part of `task`, and not because something closes its coroutine."""
+    try:
+        return task is not None and asyncio.current_task() is task
+    except RuntimeError:
+        return False  # no loop runs any more
+
+
 def _in_thread(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     me = object()
     in_threads.add(me)
     try:
         return function(*args, **kwargs)
-    except StopIteration as stop:
-        # No future takes it: whoever waits for this thread would wait for ever.
-        raise RuntimeError(f"{function.__name__} raised StopIteration") from stop
+    except (StopIteration, GeneratorExit) as odd:
+        # No future takes the first, and the second ends what waits for this thread.
+        raise RuntimeError(f"{function.__name__} raised {type(odd).__name__}") from odd
     finally:
         in_threads.discard(me)
 

@@ -15,6 +15,7 @@ from outlast.model.claim import check_ttl
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event
 from outlast.model.fact import Fact, hash_of
+from outlast.model.field_types import check_types
 from outlast.model.ids import SEPARATOR, check_id, check_name
 from outlast.model.inbox import Send
 from outlast.model.run import Run, Status
@@ -23,6 +24,8 @@ from outlast.model.worker import Worker
 
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 PLAIN_BYTES = 1024
+MAX_PLAIN_INTEGER = 2**62
+PLAIN_PAYLOADS = {(Raw, Raw), (Raw, type(None))}
 MAX_DELAY = 100 * 365 * 86_400.0
 """Seconds. Beyond that a delay is a mistake, and soon no date any more."""
 
@@ -78,15 +81,18 @@ def check_commit(commit: Commit) -> None:
         check_ttl(commit.hold.ttl)
     if commit.expected is not None and commit.expected < 0:
         raise InvalidValue(f"expected sequence {commit.expected} is negative: use 0 for a new run")
-    if commit.change is not None and not is_plain(commit.change):
+    if commit.change is not None:
         if commit.change.attributes:
             check_attributes(commit.change.attributes)
-        check_fields(commit.change, f"run {commit.run_id!r}")
+        check_fields(commit.change, f"the change of run {commit.run_id!r}")
     _check_parts(commit)
 
 
 def check_fields(value: Struct, what: str) -> None:
     """Refuse a value of which one field could not be stored so that it comes back exactly."""
+    check_types(value, what)
+    if is_plain(value):
+        return
     for name, found in zip(value.__struct_fields__, astuple(value), strict=True):
         if found:
             check_value(found, name, what)
@@ -185,27 +191,40 @@ def _check_events(events: tuple[Event, ...], run_id: str, expected: int | None) 
     for position, event in enumerate(events, 1):
         if event.run_id != run_id:
             raise InvalidCommit(f"an event of run {event.run_id!r} is in a commit of {run_id!r}")
+        if not _is_plain_event(event):
+            check_fields(event, f"event {position} of a commit of {run_id!r}")
         if not event.id or event.id in ids:
             raise InvalidCommit(f"event id {event.id!r} is empty or twice in one commit")
+        if not event.type:
+            raise InvalidCommit(
+                f"event {position} of a commit of {run_id!r} has no type: "
+                "name what happened, as in 'order.paid'"
+            )
         ids.add(event.id)
         if event.sequence and expected is not None and event.sequence != expected + position:
             raise InvalidCommit(
                 f"event {position} of a commit on top of {expected} says sequence "
                 f"{event.sequence}, not {expected + position}: sequences have no gaps"
             )
-        if not _is_plain_event(event):
-            check_fields(event, f"event {position} of a commit of {run_id!r}")
 
 
 def _is_plain_event(event: Event) -> bool:
-    """`is_plain`, field by field: events are most of what is written."""
-    text = f"{event.type}{event.id}{event.step_name}"
-    size = len(text) + len(event.data) + (0 if event.output is None else len(event.output))
+    """`check_types` and `is_plain`, field by field: events are most of what is written."""
+    data, output = event.data, event.output
+    try:
+        text = "".join((event.type, event.id, event.step_name))
+        size = len(text) + len(data) + (0 if output is None else len(output))
+    except TypeError:
+        return False  # one of them is not what it should be
     return (
         size <= PLAIN_BYTES
         and text.isascii()
+        and (type(data), type(output)) in PLAIN_PAYLOADS
+        and {type(event.version), type(event.sequence), type(event.token)} == {int}
+        and 0 <= event.version + event.sequence + event.token <= MAX_PLAIN_INTEGER
+        and type(event.timestamp) is datetime
         and event.timestamp.tzinfo is UTC
-        and not event.metadata
+        and event.metadata == {}
     )
 
 
@@ -215,8 +234,7 @@ def _check_new_run(run: Run) -> None:
     check_id(run.id, child=is_child)
     if run.attributes:
         check_attributes(run.attributes)
-    if not is_plain(run):
-        check_fields(run, f"run {run.id!r}")
+    check_fields(run, f"run {run.id!r}")
 
 
 def _check_parts(commit: Commit) -> None:
@@ -273,6 +291,7 @@ def check_send(send: Send) -> None:
     check_id(send.run_id, child=True)
     check_name(send.item.id, "item id")
     check_name(send.item.kind, "item kind")
+    check_types(send, f"what is sent to run {send.run_id!r}")
     check_fields(send.item, f"item {send.item.id!r} for run {send.run_id!r}")
 
 

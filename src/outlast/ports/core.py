@@ -26,7 +26,7 @@ from typing import ClassVar, NoReturn, Self
 from outlast.errors import Unsupported
 from outlast.model.checks import check_batch
 from outlast.model.claim import Claim, ClaimedRun
-from outlast.model.commit import Commit, Creation, Outcome
+from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.model.decision import news_of
 from outlast.model.event import Event
 from outlast.model.run import Run
@@ -168,9 +168,19 @@ class StoreCore(ABC):
                 if part:
                     self._require(capability)
 
-    def announce(self, commits: Sequence[Commit]) -> None:
-        """What `commit` calls last: ring, if somebody who waits may find something now."""
+    def announce(
+        self, commits: Sequence[Commit], outcomes: Sequence[Outcome] | None = None
+    ) -> None:
+        """What `commit` calls last: wake those who wait for what these commits bring. Without
+        `outcomes` any of them may have been written."""
         news = news_of(commits)
+        if news and outcomes is not None:
+            commits = [
+                commit
+                for commit, outcome in zip(commits, outcomes, strict=True)
+                if isinstance(outcome, Committed)
+            ]
+            news = news_of(commits)
         if news:
             sent = {send.run_id for commit in commits for send in commit.sends}
             self.notifier.ring(news, runs=sent)

@@ -27,6 +27,8 @@ from outlast.query.values import (
 
 TEXTS = ("id", "workflow", "parent", "queue", "error", "step", "owner", "wait")
 TIMES = ("created", "updated", "ended")
+KIND, SCHEDULE = "outlast.kind", "schedule"
+"""The attribute of the runs that keep schedules, and its value."""
 FIELDS = ("status", *TEXTS, *TIMES, "age")
 """The fields, besides `attr.NAME`."""
 
@@ -186,6 +188,24 @@ class Filter(Struct, frozen=True):
     def matches(self, run: Run, now: datetime) -> bool:
         """Whether a run matches, at a time: the meaning of the question."""
         return self.node.matches(run, now)
+
+    def without_schedules(self) -> Filter:
+        """The same question, but not about the runs that keep schedules, unless it asks for them: by
+        an id (``id:schedule@nightly``), by a workflow, or by ``attr.outlast.kind:schedule``."""
+        if _asks_for_schedules(self.node):
+            return self
+        keeps = Test(f"attr.{KIND}", "=", Word(SCHEDULE, quoted=True))
+        return Filter(self.text, Every((self.node, Not(keeps))))
+
+
+def _asks_for_schedules(node: Node) -> bool:
+    if isinstance(node, Every | Either):
+        return any(_asks_for_schedules(part) for part in node.parts)
+    return (
+        isinstance(node, Test)
+        and node.field in ("id", "workflow", f"attr.{KIND}")
+        and SCHEDULE in node.word.text
+    )
 
 
 def _later(moment: datetime, length: timedelta) -> datetime | None:

@@ -73,6 +73,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     by: str = ""
     note: str = ""
     plan: Plan | None = None
+    paused: bool = False
     run_id: str = ""
     start: datetime | None = None
     end: datetime | None = None
@@ -148,20 +149,15 @@ def keeper_of(target: WorkflowDefinition, client: Starting, store: Store) -> Wor
             return True
 
         @outlast.on_update
-        async def pause(wish: Wish) -> bool:
-            was, state.paused = state.paused, True
-            if not was:
-                note("paused", wish)
-            return not was
-
-        @outlast.on_update
-        async def resume(wish: Wish) -> bool:
-            was, state.paused = state.paused, False
+        async def switch(wish: Wish) -> bool:
+            was, state.paused = state.paused, wish.paused
+            if was == wish.paused:
+                return False
             if was:
                 # What fell into the pause was not wanted.
                 state.cursor = max(state.cursor, outlast.now())
-                note("resumed", wish)
-            return was
+            note("resumed" if was else "paused", wish)
+            return True
 
         @outlast.on_update
         async def trigger(wish: Wish) -> str:

@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 
 from outlast.client import Client, RunHandle
 from outlast.client.moves import send_here
+from outlast.client.waiting import answered
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.turn import begun
 from outlast.errors import (
@@ -28,6 +29,7 @@ from outlast.model.ids import SCHEDULE_OF, new_id
 from outlast.model.inbox import Item
 from outlast.model.query import RunQuery
 from outlast.model.run import Run, Status
+from outlast.ports.capability import Capability
 from outlast.ports.codec import Codec
 from outlast.ports.histories import accepted
 from outlast.ports.store import Store
@@ -38,6 +40,8 @@ from outlast.schedules.timing import firings, jitter, stamp
 T = TypeVar("T")
 KIND = {"outlast.kind": "schedule"}
 PATIENCE = 30.0
+UNKNOWN_WORKER_S = 1.0
+"""Seconds to wait for an answer while no worker is listed: one may have started just now."""
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 
 
@@ -113,8 +117,9 @@ class Schedules:
                 await self._tell(plan.name, "change", Wish(plan=plan, by="code"))
 
     async def pause(self, name: str, *, by: str = "", note: str = "") -> bool:
-        """Fire no more until it is resumed; whether it was not paused before."""
-        return await self._ask(name, "pause", Wish(by=by, note=note), bool)
+        """Fire no more until it is resumed; whether it was not paused before. It is durable when this
+        returns, also while no worker is there to keep the schedule."""
+        return await self._switch(name, Wish(paused=True, by=by, note=note))
 
     async def resume(self, name: str, *, by: str = "", note: str = "") -> bool:
         """Fire again, from now on; whether it was paused, or its run had been ended."""
@@ -123,7 +128,7 @@ class Schedules:
             change = Change(await self._store.now(), "revived", by, note)
             await self._begin_anew(run, self._plan(run), change, paused=False)
             return True
-        return await self._ask(name, "resume", Wish(by=by, note=note), bool)
+        return await self._switch(name, Wish(paused=False, by=by, note=note))
 
     async def trigger(self, name: str, *, by: str = "", note: str = "") -> RunHandle[Any]:
         """Start a run now, whatever else is running or paused."""
@@ -154,11 +159,12 @@ class Schedules:
 
     async def get(self, name: str) -> ScheduleState:
         """A schedule and where it stands; `NotFound` if there is none."""
-        return self._state(await self._kept(name))
+        run = await self._kept(name)
+        return self._state(run, await self._switched(run))
 
     async def list(self) -> list[ScheduleState]:
         """All schedules, by name."""
-        found = [self._state(run) async for run in self._runs()]
+        found = [self._state(run, await self._switched(run)) async for run in self._runs()]
         return sorted(found, key=lambda one: one.name)
 
     # -- how ----------------------------------------------------------------------------------
@@ -183,7 +189,7 @@ class Schedules:
         same at once has done it."""
         state = self._where(run)
         state.cursor = max(state.cursor, change.at)
-        state.paused = state.paused if paused is None else paused
+        state.paused = await self._switched(run) if paused is None else paused
         state.changes = [*state.changes, change][-KEPT_CHANGES:]
         with suppress(Fenced, Conflict, NotFound):
             await self._begin(plan, Creation.REPLACE, state, uid=run.uid)
@@ -220,10 +226,46 @@ class Schedules:
         except NotFound:
             raise NotFound("schedule", name) from None
 
-    async def _tell(self, name: str, what: str, wish: Wish) -> None:
+    async def _switch(self, name: str, wish: Wish) -> bool:
+        """Pause or resume; whether that changes anything. A worker that keeps the schedule answers.
+        Without one the request waits in the inbox of its run, before any firing of a later worker."""
+        run = await self._kept(name)
+        if run.status.terminal:
+            return await self._ask(name, "switch", wish, bool)
+        changes = await self._switched(run) is not wish.paused
+        id = await self._tell(name, "switch", wish)
+        patience = PATIENCE if await self._is_kept_now(run) else UNKNOWN_WORKER_S
+        try:
+            answer = await answered(
+                self._store, run, id, "switch", after=run.sequence, timeout=patience
+            )
+        except TimeoutError:
+            return changes
+        return answer.output is not None and bytes(answer.output) == b"true"
+
+    async def _is_kept_now(self, run: Run) -> bool:
+        """Whether a worker that is alive has the code that keeps a schedule."""
+        if Capability.WORKERS not in self._store.capabilities:
+            return True
+        target, now = run.workflow.removeprefix(SCHEDULE_OF), await self._store.now()
+        workers = await self._store.workers()
+        return any(one.is_alive(now) and target in one.workflows for one in workers)
+
+    async def _switched(self, run: Run) -> bool:
+        """Whether a schedule is paused, once its run has read what waits in its inbox."""
+        paused = self._where(run).paused
+        for item in await self._store.inbox(run.id):
+            if item.kind == "update" and item.name == "switch":
+                wish = self._codec.decode(item.data or Raw(b"{}"), Wish, where="update 'switch'")
+                paused = wish.paused
+        return paused
+
+    async def _tell(self, name: str, what: str, wish: Wish) -> str:
+        """Send an update; its id."""
         data = self._codec.encode(wish, Wish, where=f"update {what!r}")
         item = Item(kind="update", name=what, id=new_id(), data=data)
         await send_here(self._store, run_id_of(name), item)
+        return item.id
 
     def _plan(self, run: Run) -> Plan:
         published = run.ctx.get("plan")
@@ -241,11 +283,11 @@ class Schedules:
         state: State = self._codec.decode(published, State, where="state of a schedule")
         return state
 
-    def _state(self, run: Run) -> ScheduleState:
+    def _state(self, run: Run, paused: bool) -> ScheduleState:
         plan, state = self._plan(run), self._where(run)
-        status = "paused" if state.paused else "active"
+        status = "paused" if paused else "active"
         over = run.status.terminal
-        coming = None if over or state.paused else next(firings(plan, state.cursor), None)
+        coming = None if over or paused else next(firings(plan, state.cursor), None)
         return ScheduleState(
             plan=plan,
             status=str(run.status) if over else status,

@@ -52,7 +52,7 @@ class MemoryStore(MemoryDetails):
         self.check(commits, atomic=atomic)
         with self._locked() as tables:
             outcomes = commit_all(tables, commits, self.clock.now(), atomic=atomic)
-        self.announce(commits)
+        self.announce(commits, outcomes)
         return outcomes
 
     # -- reads --------------------------------------------------------------------------------

@@ -104,17 +104,19 @@ class PostgresStore(PostgresCompany):
             if commit.hold is not None:
                 await self._session.hold(commit.hold.owner)
         step = len(commits) if atomic else LARGEST_BATCH
+        written: list[Outcome] | None = None
         try:
-            return [
+            written = [
                 outcome
                 for start in range(0, len(commits), step)
                 for outcome in await self._commit(
                     commits[start : start + step], atomic=atomic, timeout=timeout
                 )
             ]
+            return written
         finally:
             # Also for a caller that was cancelled or out of time: it may be written all the same.
-            self.announce(commits)
+            self.announce(commits, written)
 
     async def _commit(
         self, commits: Sequence[Commit], *, atomic: bool, timeout: float | None

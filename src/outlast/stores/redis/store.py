@@ -81,11 +81,13 @@ class RedisStore(RedisCompany):
         if not commits:
             return []
         together = atomic and len(commits) > 1
+        written: list[Outcome] | None = None
         try:
             outcomes, posted = await commit_all(server, commits, atomic=together, timeout=timeout)
+            written = outcomes
         finally:
             # Also for a caller that was cancelled or out of time: it may be written all the same.
-            self.announce(commits)
+            self.announce(commits, written)
         if posted:
             outcomes = await self._relayed(commits, outcomes, posted, timeout)
         if server.layout.partitions > 1 and any(commit.activities for commit in commits):

@@ -93,16 +93,19 @@ class SqliteStore(SqliteCompany):
         def work(db: Connection, *, careful: bool = False) -> list[Outcome]:
             return commit_all(db, commits, self.clock.now(), atomic=atomic, careful=careful)
 
+        written: list[Outcome] | None = None
         try:
-            return await self._session.write(work, rows=rows, timeout=timeout)
+            written = await self._session.write(work, rows=rows, timeout=timeout)
+            return written
         except Collision:
             # An event id is recorded already. Nothing was written: look which, and go on.
-            return await self._session.write(
+            written = await self._session.write(
                 lambda db: work(db, careful=True), rows=rows, timeout=timeout
             )
+            return written
         finally:
             # Also for a caller that was cancelled or out of time: it may be written all the same.
-            self.announce(commits)
+            self.announce(commits, written)
 
     # -- reads --------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ from outlast.testing.conformance.deletion import Deletion
 from outlast.testing.conformance.durability import Durable
 from outlast.testing.conformance.ending import Endings
 from outlast.testing.conformance.entries import Entries
+from outlast.testing.conformance.envelopes import Envelopes
 from outlast.testing.conformance.event_types import EventTypes
 from outlast.testing.conformance.facts import Facts
 from outlast.testing.conformance.fencing import Fencing
@@ -97,6 +98,7 @@ class StoreConformance(
     Fidelity,
     Ids,
     BadInput,
+    Envelopes,
     Claims,
     Leases,
     Fencing,
@@ -150,6 +152,7 @@ __all__ = [
     "Durable",
     "Endings",
     "Entries",
+    "Envelopes",
     "EventTypes",
     "Facts",
     "Fencing",

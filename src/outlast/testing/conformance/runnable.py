@@ -36,6 +36,18 @@ class Runnable(StoreContract):
         await self.advance(store, 10**6)
         assert await claimed_ids(store) == []
 
+    @pytest.mark.proves("C-16")
+    async def test_what_cannot_be_claimed_wakes_no_worker(self, store: Store) -> None:
+        """An append to a log that has no workflow, and a commit that is refused, cost no worker a
+        look; a run that can be claimed does."""
+        await store.append("log", events("log", 1))
+        woken = store.notifier.rung
+        await store.append("log", events("log", 2))
+        await store.commit([Commit(run_id="log", create=Run(id="log", runnable_at=NOW))])
+        assert store.notifier.rung == woken
+        await begin_runnable(store, "r")
+        assert store.notifier.rung > woken
+
     @pytest.mark.proves("C-16", "I29")
     async def test_now_means_the_present_of_the_store(self, store: Store) -> None:
         """A time in the past is read as the store's present, so that nobody jumps the queue."""
