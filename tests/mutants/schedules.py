@@ -59,7 +59,7 @@ MUTANTS = [
         KEEPER,
         "                # What fell into the pause was not wanted.\n"
         "                state.cursor = max(state.cursor, outlast.now())\n",
-        "",
+        "                pass\n",
         KEEPING,
     ),
     Mutant(
