@@ -109,6 +109,14 @@ MUTANTS = [
         _kit("unseen or awake"),
     ),
     Mutant(
+        "postgres: a lease that ran out is found only in workflows that have free runs",
+        CLAIMS,
+        "        SELECT array_agg(s.workflow) INTO searched FROM shelf AS s WHERE s.workflow IS NOT NULL;\n",
+        "        SELECT array_agg(s.workflow) INTO shelves FROM shelf AS s WHERE s.workflow IS NOT NULL;\n"
+        "        searched := shelves;\n",
+        _kit("beside_free_runs"),
+    ),
+    Mutant(
         "postgres: a live claim is taken over",
         CLAIMS,
         "              AND (r.owner IS NULL OR r.claimed_until IS NULL OR r.claimed_until <= now)\n"

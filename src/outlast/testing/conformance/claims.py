@@ -78,6 +78,18 @@ class Claims(StoreContract):
         assert second.claim.token > first.token
         assert (await store.get("r")).owner == "second"
 
+    @pytest.mark.proves("S-13", "C-10")
+    async def test_an_expired_claim_is_found_beside_free_runs_of_other_workflows(
+        self, store: Store
+    ) -> None:
+        """A claim of any workflow finds both kinds: free runs, and runs whose lease has run out,
+        also if no run of their workflow is free."""
+        await begin_runnable(store, "held", workflow="refund")
+        await take(store, "held", owner="first")
+        await self.advance(store, TTL + 1)
+        await begin_runnable(store, "free", workflow="order")
+        assert await claimed_ids(store, owner="second") == ["held", "free"]
+
     @pytest.mark.proves("S-13", "S-24")
     async def test_a_claim_is_over_at_its_very_end(self, store: Store) -> None:
         """The moment at which a lease ends belongs to the others."""

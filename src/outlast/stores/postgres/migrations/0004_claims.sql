@@ -11,6 +11,7 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
+    searched text[] := shelves;  -- workflows in which free runs are looked for; it filters nothing
     tried bigint[] := '{}';
     found_keys bigint[];
     claimed bigint[] := '{}';
@@ -30,7 +31,7 @@ BEGIN
                 ORDER BY r.workflow LIMIT 1
             ) FROM shelf WHERE shelf.workflow IS NOT NULL
         )
-        SELECT array_agg(s.workflow) INTO shelves FROM shelf AS s WHERE s.workflow IS NOT NULL;
+        SELECT array_agg(s.workflow) INTO searched FROM shelf AS s WHERE s.workflow IS NOT NULL;
     END IF;
     WHILE cardinality(claimed) < most AND round < 20 LOOP
         round := round + 1;
@@ -57,7 +58,7 @@ BEGIN
                        AND (shelves IS NULL OR r.workflow || '' = ANY (shelves)))
                     UNION ALL
                     (SELECT f.key, f.runnable_at, f.id
-                     FROM unnest(shelves) AS s (workflow) CROSS JOIN LATERAL (
+                     FROM unnest(searched) AS s (workflow) CROSS JOIN LATERAL (
                          SELECT r.key, r.runnable_at, r.id FROM @runs AS r
                          WHERE r.workflow = s.workflow AND r.runnable_at IS NOT NULL
                            AND r.runnable_at <= now AND r.owner IS NULL
