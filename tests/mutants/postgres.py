@@ -53,11 +53,39 @@ MUTANTS = [
     Mutant(
         "postgres: a name that is free is not locked",
         COMMIT,
-        "            WHEN h.key IS NULL AND NOT pg_try_advisory_xact_lock(\n"
+        "            WHEN h.key IS NULL AND u.n <= most_names AND NOT pg_try_advisory_xact_lock(\n"
         "                hashtextextended(u.run, '@runs'::regclass::oid::bigint)\n"
         "            ) THEN 'busy'\n",
         "",
         LOCKED,
+    ),
+    Mutant(
+        "postgres: each run that begins takes a lock",
+        COMMIT,
+        "    most_names constant int := 64;\n",
+        "    most_names constant int := 100000;\n",
+        ("tests/postgres/test_batches.py", "-k", "few_places"),
+    ),
+    Mutant(
+        "postgres: a name that is taken meanwhile fails the whole batch",
+        COMMIT,
+        "                IF atomic THEN\n                    RAISE lock_not_available",
+        "                IF true THEN\n                    RAISE lock_not_available",
+        ("tests/postgres/test_batches.py", "-k", "own_commit_only"),
+    ),
+    Mutant(
+        "postgres: an atomic batch is written but for a name that is taken meanwhile",
+        COMMIT,
+        "                IF atomic THEN\n                    RAISE lock_not_available",
+        "                IF false THEN\n                    RAISE lock_not_available",
+        ("tests/postgres/test_batches.py", "-k", "refuses_an_atomic_batch"),
+    ),
+    Mutant(
+        "postgres: runs are begun in any order",
+        COMMIT,
+        "                ORDER BY b.run  --",
+        "                --",
+        ("tests/postgres/test_batches.py", "-k", "lock_each_other_out"),
     ),
     Mutant(
         "postgres: a refusal is decided after the events are written",

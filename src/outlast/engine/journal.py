@@ -35,6 +35,9 @@ MANY = 32
 
 ATTEMPTS = 5
 FIRST_PAUSE = 0.01
+ROW_SECONDS = 0.001
+"""What a store may take for a row: ten times of what it needs."""
+
 SETTLE_AT_ONCE = 8
 """A store that has just failed is not asked about a thousand commits at the same time."""
 
@@ -179,7 +182,7 @@ class Journal:
 
     async def _write(self, batch: list[_Waiting]) -> list[Outcome]:
         commits = [waiting.commit for waiting in batch]
-        outcomes = await self._store.commit(commits, timeout=self._timeout)
+        outcomes = await self._store.commit(commits, timeout=self._timeout_of(commits))
         if len(outcomes) != len(batch):
             raise StoreFault(f"{len(batch)} commits were answered with {len(outcomes)} outcomes")
         if self._watch is not None:
@@ -187,6 +190,13 @@ class Journal:
                 if isinstance(outcome, Committed):
                     self._watch(commit, outcome)
         return outcomes
+
+    def _timeout_of(self, commits: list[Commit]) -> float | None:
+        """The limit for a statement: longer for a large one, which would be cut off at every try."""
+        if self._timeout is None:
+            return None
+        rows = sum(len(one.events) + len(one.starts) + len(one.sends) for one in commits)
+        return self._timeout + ROW_SECONDS * rows
 
     async def _settle(self, waiting: _Waiting) -> None:
         """Write one commit alone until its fate is known, or give up with the last error."""

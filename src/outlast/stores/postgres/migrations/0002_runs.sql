@@ -94,9 +94,9 @@ BEGIN
         WHERE id = run OR (id > run || '~' AND id < run || chr(127))
         ORDER BY id FOR UPDATE SKIP LOCKED
     ) AS mine;
-    RETURN NOT EXISTS (
-        SELECT FROM @runs
-        WHERE (id = run OR (id > run || '~' AND id < run || chr(127))) AND key <> ALL (held)
+    -- What is locked stays there, so that the numbers say enough.
+    RETURN cardinality(held) = (
+        SELECT count(*) FROM @runs WHERE id = run OR (id > run || '~' AND id < run || chr(127))
     );
 END $$;
 

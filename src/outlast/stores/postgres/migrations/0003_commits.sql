@@ -1,7 +1,9 @@
 -- The one write: many commits in one call, each all or nothing, each with an answer of its own.
 --
 --   1. lock   the runs, without waiting; a run that somebody else has locked is `busy`. A run that is
---             not there is locked by a lock on its name.
+--             not there is locked by a lock on its name, as long as these are few: the server has
+--             places for 64 locks a connection. Names beyond that are left to the unique index,
+--             which waits for a transaction that is about to take one.
 --   2. decide every commit on what the locks hold still. Nothing has been written.
 --   3. write  those that were not refused: the plain ones, which touch nothing but their own run,
 --             in one statement for those that begin, one for steps, which most are, and one for
@@ -51,10 +53,12 @@ DECLARE
     inboxes bigint[];      -- per commit: how many items the run has had
     open boolean[];        -- per commit: whether the run has not ended
     numbers bigint[];      -- per commit: where a duplicate is
-    unborn text[];         -- names that may be taken now, locked
+    unborn text[];         -- names that may be taken now; the first `most_names` are locked
+    most_names constant int := 64;
     ending bigint[];       -- keys of the runs that end with a plain commit
     k bigint;
     ends boolean;
+    is_taken boolean;
     c record;
     x record;
     i int;
@@ -88,7 +92,7 @@ BEGIN
             WHEN u.expected <> coalesce(h.sequence, 0) THEN 'conflict'
             WHEN u.revision <> coalesce(h.revision, 0) THEN 'stale'
             WHEN u.flags & 5 = 5 AND h.uid = u.born AND h.revision > 0 THEN 'exists'
-            WHEN h.key IS NULL AND NOT pg_try_advisory_xact_lock(
+            WHEN h.key IS NULL AND u.n <= most_names AND NOT pg_try_advisory_xact_lock(
                 hashtextextended(u.run, '@runs'::regclass::oid::bigint)
             ) THEN 'busy'
             ELSE ''
@@ -110,10 +114,11 @@ BEGIN
         CONTINUE WHEN c_flags[i] & (4 | 1024) = 0 OR verdicts[i] <> '';
         p := parts -> (i - 1);
         IF p ? 'sends' AND EXISTS (
-            SELECT FROM @runs AS t
+            SELECT t.key FROM @runs AS t
             WHERE t.id = ANY (ARRAY(
                 SELECT s.run FROM jsonb_to_recordset(p -> 'sends') AS s (run text)
-            )) AND t.key <> ALL (coalesce(held, '{}'))
+            ))
+            EXCEPT SELECT * FROM unnest(held)
         ) THEN
             verdicts[i] := 'busy';
         END IF;
@@ -122,7 +127,7 @@ BEGIN
                 SELECT s.id FROM jsonb_to_recordset(p -> 'starts') AS s (id text)
                 WHERE NOT EXISTS (SELECT FROM @runs AS t WHERE t.id = s.id)
             LOOP
-                IF pg_try_advisory_xact_lock(
+                IF coalesce(cardinality(unborn), 0) >= most_names OR pg_try_advisory_xact_lock(
                     hashtextextended(x.id, '@runs'::regclass::oid::bigint)
                 ) THEN
                     unborn := unborn || x.id;
@@ -216,7 +221,7 @@ BEGIN
     still := false;
     detail := NULL;
     IF unborn IS NOT NULL THEN
-        FOR n, k, o_uid, o_sequence, o_token IN
+        FOR n, k, o_uid, o_sequence, o_token, is_taken IN
             WITH born AS (
                 SELECT u.n, nextval('@runs_key_seq') AS key, u.run, u.id AS commit_id, u.events, b.*,
                        coalesce(u.workflow, b.workflow) AS a_workflow,
@@ -249,20 +254,37 @@ BEGIN
                        CASE WHEN b.due IS NOT NULL THEN greatest(b.due, now) END, b.owner, b.token,
                        b.until, b.events, 1, b.commit_id, coalesce(b.created_at, now), now
                 FROM born AS b
+                ORDER BY b.run  -- two batches that wait for names never wait for each other
+                ON CONFLICT (id) DO NOTHING
+                RETURNING key
+            ), taken AS (  -- by another transaction, which the insert has waited for
+                SELECT b.key FROM born AS b EXCEPT SELECT p.key FROM placed AS p
             ), detailed AS (
                 INSERT INTO @run_details (key, version, definition, queue, priority, attributes,
                                           input, error, recover_to, ctx, result, halt_data)
                 SELECT b.key, b.version, b.definition, b.queue, b.priority, b.attributes,
                        blobs[b.input], b.error, b.recover_to, blobs[b.ctx], blobs[b.result],
                        blobs[b.halt_data]
-                FROM born AS b
+                FROM born AS b WHERE b.key <> ALL (ARRAY(SELECT t.key FROM taken AS t))
             ), marked AS (
                 INSERT INTO @attributes (run_key, mark, created_at)
                 SELECT b.key, decode(m.mark, 'hex'), coalesce(b.created_at, now)
                 FROM born AS b CROSS JOIN LATERAL jsonb_array_elements_text(b.marks) AS m (mark)
+                WHERE b.key <> ALL (ARRAY(SELECT t.key FROM taken AS t))
             )
-            SELECT b.n, b.key, b.uid, b.events, b.token FROM born AS b
+            SELECT b.n, b.key, b.uid, b.events, b.token,
+                   b.key = ANY (ARRAY(SELECT t.key FROM taken AS t)) FROM born AS b
         LOOP
+            IF is_taken THEN
+                IF atomic THEN
+                    RAISE lock_not_available USING MESSAGE = 'a name was taken meanwhile';
+                END IF;
+                verdict := 'busy';
+                verdicts[n] := verdict;
+                RETURN NEXT;
+                verdict := 'done';
+                CONTINUE;
+            END IF;
             o_revision := 1;
             keys[n] := k;
             tokens[n] := o_token;
@@ -439,6 +461,9 @@ BEGIN
     ELSIF old = 0 THEN
         keys[n] := @begin_run_1(now, p -> 'birth', blobs);
     END IF;
+    IF keys[n] IS NULL THEN
+        RAISE lock_not_available USING MESSAGE = 'a name was taken meanwhile';
+    END IF;
 
     -- the claim
     IF c_flags & 8 <> 0 THEN
@@ -545,6 +570,7 @@ CREATE FUNCTION @write_parts_1(
 LANGUAGE plpgsql AS $$
 DECLARE
     k bigint := keys[n];
+    child bigint;
     d jsonb;
     x record;
     said text;
@@ -572,17 +598,21 @@ BEGIN
             undelivered := undelivered || x.id;
         END IF;
     END LOOP;
+    -- In the order of their ids: two who wait for names never wait for each other.
     FOR x IN
         SELECT s.birth, (s.birth ->> 'life')::int AS life, s.birth ->> 'id' AS id,
                (s.birth ->> 'events')::int AS events, s.birth ->> 'status' AS status
-        FROM jsonb_array_elements(p -> 'starts') AS s (birth)
+        FROM jsonb_array_elements(p -> 'starts') WITH ORDINALITY AS s (birth, place)
+        ORDER BY (s.birth ->> 'id') COLLATE "C", s.place
     LOOP
-        IF NOT EXISTS (SELECT FROM @runs AS t WHERE t.id = x.id) THEN
-            keys[x.life] := @begin_run_1(now, x.birth, blobs);
-            UPDATE @runs AS t SET sequence = x.events WHERE t.key = keys[x.life] AND x.events > 0;
-            IF x.status IN ('completed', 'failed', 'cancelled') THEN
-                PERFORM @end_run_1(now, keys[x.life], x.id);
-            END IF;
+        child := @begin_run_1(now, x.birth, blobs);
+        CONTINUE WHEN child IS NULL;
+        keys[x.life] := child;
+        IF x.events > 0 THEN
+            UPDATE @runs AS t SET sequence = x.events WHERE t.key = child;
+        END IF;
+        IF x.status IN ('completed', 'failed', 'cancelled') THEN
+            PERFORM @end_run_1(now, child, x.id);
         END IF;
     END LOOP;
     IF p ? 'finishes' THEN

@@ -70,7 +70,8 @@ CREATE TABLE @workers (
     data       bytea NOT NULL
 );
 
--- As before, but for a run that has ended elsewhere: `ended_at` says when.
+-- As before, but for a run that has ended elsewhere: `ended_at` says when. NULL if there is a run of
+-- that id; a transaction that is about to begin one is waited for.
 CREATE OR REPLACE FUNCTION @begin_run_1(now bigint, b jsonb, blobs bytea[]) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -83,7 +84,11 @@ BEGIN
     VALUES (b->>'id', b->>'uid', b->>'workflow', b->>'parent', b->>'status', b->>'wait_kind',
             b->>'current_step', CASE WHEN due IS NOT NULL THEN greatest(due, now) END, born, now,
             (b->>'ended_at')::bigint)
+    ON CONFLICT (id) DO NOTHING
     RETURNING key INTO k;
+    IF k IS NULL THEN
+        RETURN NULL;
+    END IF;
     INSERT INTO @run_details (key, version, definition, queue, priority, attributes, input, error,
                               recover_to, ctx, result, halt_data)
     VALUES (k, b->>'version', b->>'definition', b->>'queue', (b->>'priority')::bigint,
