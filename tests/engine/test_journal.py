@@ -9,7 +9,7 @@ import pytest
 
 from outlast.engine.journal import MANY, Journal
 from outlast.errors import Busy, Closed, NotFound, UnknownOutcome
-from outlast.model import Commit, Committed, Creation, Event, Item, Outcome, Run, Send
+from outlast.model import Commit, Committed, Creation, Event, Item, Outcome, Run, Send, Start
 from outlast.stores.memory import MemoryStore
 
 
@@ -36,6 +36,18 @@ class Sick(MemoryStore):
         return await super().commit(commits, atomic=atomic, timeout=timeout)
 
 
+class Timed(MemoryStore):
+    """A store that remembers how long each write might take."""
+
+    timeout: float | None = None
+
+    async def commit(
+        self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Outcome]:
+        self.timeout = timeout
+        return await super().commit(commits, atomic=atomic, timeout=timeout)
+
+
 def start(run_id: str) -> Commit:
     event = Event(type="x", run_id=run_id)
     return Commit(run_id=run_id, create=Run(id=run_id), events=(event,))
@@ -57,6 +69,18 @@ async def test_commits_that_are_ready_go_together() -> None:
     assert len(store.calls) == 1
     again = [Commit(run_id="r1", events=(Event(type="y", run_id="r1"),)) for _ in range(2)]
     assert [o.sequence for o in await all_of(journal, *again) if isinstance(o, Committed)] == [2, 3]
+
+
+async def test_a_large_commit_has_more_time() -> None:
+    """A run that begins thousands of children would be cut off at every try; a small one is not kept
+    waiting for a store that does not answer."""
+    store = Timed()
+    journal = Journal(store, timeout=1.0)
+    await journal.commit(start("p"))
+    assert store.timeout == pytest.approx(1.0, abs=0.01)
+    children = tuple(Start(run=Run(id=f"p~{n}", parent="p")) for n in range(5000))
+    await journal.commit(Commit(run_id="p", starts=children))
+    assert store.timeout == pytest.approx(6.0, abs=0.01)
 
 
 @pytest.mark.proves("I3", "I12")

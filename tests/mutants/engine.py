@@ -65,6 +65,13 @@ MUTANTS = [
         (f"{CONTROL}::test_a_worker_without_the_code_leaves_a_run_alone",),
     ),
     Mutant(
+        "a large commit has no more time than a small one",
+        JOURNAL,
+        "        return self._timeout + ROW_SECONDS * rows\n",
+        "        return self._timeout\n",
+        ("tests/engine/test_journal.py", "-k", "more_time"),
+    ),
+    Mutant(
         "a lost answer is taken for a refusal",
         JOURNAL,
         "            if len(batch) == 1 and not isinstance(error, AGAIN):\n",

@@ -13,6 +13,7 @@ COMMIT = f"{FOLDER}/0003_commits.sql"
 CLAIMS = f"{FOLDER}/0004_claims.sql"
 OWNERS = f"{FOLDER}/0006_owners.sql"
 KIT = "tests/postgres/test_conformance.py::TestPostgresStore"
+STEPS = "tests/postgres/test_step_connections.py"
 LOCKED = ("tests/postgres/test_faults.py", "-k", "stalls_nobody")
 
 
@@ -158,5 +159,61 @@ MUTANTS = [
         "        AND pg_try_advisory_xact_lock(@owner_lock_1(a_owner));\nEND $$;\n\n-- Ends",
         "        AND true;\nEND $$;\n\n-- Ends",
         ("tests/postgres/test_owners.py", "-k", "lives"),
+    ),
+    Mutant(
+        "postgres: the session of a step is given back as it is",
+        "stores/postgres/sources.py",
+        '        return "DISCARD ALL"\n',
+        '        return ""\n',
+        (STEPS, "-k", "ends_with_the_step"),
+    ),
+    Mutant(
+        "postgres: codecs of a step are left to the next one",
+        "stores/postgres/sources.py",
+        "            if not connection.is_closed() and connection.has_codecs():\n",
+        "            if False:\n",
+        (STEPS, "-k", "codecs"),
+    ),
+    Mutant(
+        "postgres: a connection that cannot be reset fails its step",
+        "stores/postgres/sources.py",
+        "        except Exception as error:  # noqa: BLE001 - of a connection that is not used again\n",
+        "        except ArithmeticError as error:\n",
+        (STEPS, "-k", "cannot_be_reset"),
+    ),
+    Mutant(
+        "postgres: the outcome of a step is recorded in the role of the step",
+        "stores/postgres/sql/server.sql",
+        "SET CONSTRAINTS ALL IMMEDIATE; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL;\n\n",
+        "SET CONSTRAINTS ALL IMMEDIATE;\n\n",
+        (STEPS, "-k", "own_user"),
+    ),
+    Mutant(
+        "postgres: behind a pooler a step leaves its settings to other clients",
+        "stores/postgres/database.py",
+        '        return "end_pooled_step" if self._is_pooled else "end_step"\n',
+        '        return "check_constraints"\n',
+        (STEPS, "-k", "behind_a_pooler_state"),
+    ),
+    Mutant(
+        "postgres: steps take the connections of commits",
+        "stores/postgres/database.py",
+        "            self._steps = StepPool(await self._pool(self._step_size, kind))\n",
+        "            self._steps = self._main\n",
+        (STEPS, "-k", "holds_up_no_other_run"),
+    ),
+    Mutant(
+        "postgres: steps hold the whole pool of the user",
+        "stores/postgres/sources.py",
+        "            half = self._pool.get_max_size() // 2\n",
+        "            half = self._pool.get_max_size()\n",
+        (STEPS, "-k", "half_of_a_pool"),
+    ),
+    Mutant(
+        "postgres: a step that waits for a connection gives its run up",
+        "engine/transactions.py",
+        '            _logger.warning("step %r waits for a transaction: %s", call.step.name, error)\n',
+        "            raise error\n",
+        (STEPS, "-k", "costs_no_attempt"),
     ),
 ]

@@ -123,7 +123,7 @@ async def test_a_name_that_is_taken_meanwhile_refuses_its_own_commit_only(
     *others, last = await batch
     assert all(isinstance(one, Committed) for one in others)
     assert isinstance(last, Busy)
-    assert await store.get(NAMES[-1])
+    assert await store.exists(NAMES[-1])
     again = await store.commit(births(NAMES[-1]))
     assert isinstance(again[0], RunExists)
 
@@ -169,5 +169,6 @@ async def test_batches_that_begin_the_same_runs_do_not_lock_each_other_out(
 async def waits_for_a_lock() -> None:
     """Until a session of the store waits for another's transaction."""
     waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'transactionid'"
-    while not await ask(f"{waiting} AND query LIKE '%{SCHEMA}%'"):
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(30):
+        while not await ask(f"{waiting} AND query LIKE '%{SCHEMA}%'"):
+            pass

@@ -11,6 +11,10 @@ from there before anything is tried again; if it dies before, nothing has happen
 
 from __future__ import annotations
 
+import logging
+from contextlib import AsyncExitStack
+from typing import Any
+
 from msgspec import Raw
 
 from outlast.engine.bodies import Bodies, Outcome, StepContext, step_connection
@@ -23,6 +27,9 @@ from outlast.model.inbox import Item, Send
 from outlast.model.wire import to_json
 from outlast.ports.store import Store
 
+_logger = logging.getLogger("outlast.engine")
+
+WAIT_SECONDS = 1.0
 PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """A commit of the same run that is on its way locks it for a moment."""
 
@@ -36,7 +43,8 @@ async def attempt_in_transaction(
     if call.step.is_async == store.plain_transactions:
         return Outcome(None, _misplaced(call, store), 0)
     try:
-        async with store.transaction() as (connection, borrowed):
+        async with AsyncExitStack() as ends:
+            connection, borrowed = await _begun(store, ends, call)
             token = step_connection.set(connection)
             try:
                 outcome = await bodies.attempt(call.step, context, call.args, call.kwargs)
@@ -57,6 +65,17 @@ async def attempt_in_transaction(
     except UsageError as refused:  # by a COMMIT that has been answered: nothing of it is there
         return Outcome(None, refused, 0)
     return None
+
+
+async def _begun(store: Store, ends: AsyncExitStack, call: StepCall) -> tuple[Any, Store]:
+    """A transaction, when there is a connection for it. The step has not begun until then: to wait for
+    other steps, or for a server that is away, costs it no attempt."""
+    while True:
+        try:
+            return await ends.enter_async_context(store.transaction())
+        except TryAgain as error:
+            _logger.warning("step %r waits for a transaction: %s", call.step.name, error)
+        await store.clock.sleep(WAIT_SECONDS)
 
 
 async def _record(store: Store, call: StepCall, outcome: Outcome, claim: Claim) -> None:

@@ -29,6 +29,8 @@ class BorrowedStore(PostgresStore):
     asyncpg's, or a `Source` that lends a link inside the transaction, and sees to it that there is one.
     """
 
+    end_of_step = "check_constraints"
+
     def __init__(self, store: PostgresStore, connection: Any) -> None:
         if not isinstance(connection, Source) and not connection.is_in_transaction():
             raise InvalidValue(
@@ -53,7 +55,7 @@ class BorrowedStore(PostgresStore):
         raise WorkflowMisuse("a store on your transaction ends with it: commit or roll back")
 
     async def settle(self) -> None:
-        await self._session.write("check_constraints", timeout=None)
+        await self.database.script(self.end_of_step)
 
     async def commit(
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None

@@ -1,8 +1,9 @@
 """Database: the connections of a store and its queues, and the calls that go through them.
 
-With a URL there is a pool of our own, and a second one with a single connection for renewals: a
-worker that has all connections busy must not lose its leases. With a pool, a connection or a `Source`
-of the user's, everything goes through that, and it is never closed here.
+With a URL there is a pool of our own, a second one with a single connection for renewals, because a
+worker that has all connections busy must not lose its leases, and a third one for transactions of
+steps, which may last. With a pool, a connection or a `Source` of the user's, everything goes through
+that, and it is never closed here.
 
 A call is one statement. Nothing is left in a session, so any connection will do, also one that a
 pooler hands out per transaction; there statements are not prepared under a name.
@@ -13,13 +14,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 import asyncpg
 
-from outlast.errors import StoreClosed
+from outlast.errors import StoreClosed, TimedOut
 from outlast.stores.postgres import schema
 from outlast.stores.postgres.faults import is_lost, translate
 from outlast.stores.postgres.notifier import PostgresNotifier
@@ -34,13 +36,18 @@ from outlast.stores.postgres.sources import (
     OwnConnection,
     OwnPool,
     Place,
+    PooledStepConnection,
     PoolSource,
     Source,
+    StepConnection,
+    StepPool,
     shown,
 )
 
 CONNECT_SECONDS = 30
 POOL_SIZE = 10
+STEP_WAIT_SECONDS = 30.0
+"""How long a transaction of a step waits for a connection before it says so."""
 
 
 class Database:
@@ -53,6 +60,7 @@ class Database:
         schema: str = "outlast",
         prefix: str = "",
         pool_size: int = POOL_SIZE,
+        step_pool_size: int = POOL_SIZE,
         notify: bool = True,
         known: Server | None = None,
     ) -> None:
@@ -63,10 +71,12 @@ class Database:
         self._place = place
         self.where = f"{shown(place)} schema {schema!r}"
         self._size = check_pool_size(pool_size)
+        self._step_size = check_pool_size(step_pool_size, "step_pool_size")
         self._users: set[object] = set()
         self._opening = asyncio.Lock()
         self._main: Source | None = None
         self._urgent: Source | None = None
+        self._steps: Source | None = None
         self._pid = 0
         self._known = known
         self.server: Server | None = None
@@ -89,7 +99,7 @@ class Database:
 
     def borrow(self, lender: Database) -> None:
         """Be open on a connection of the user's, with what a database of ours knows already."""
-        self._main = self._urgent = _source_of(self._place)
+        self._main = self._urgent = self._steps = _source_of(self._place)
         self._users.add(lender)  # a queue that is closed does not end the user's transaction
         self._pid, self.was_open, self.server = os.getpid(), True, lender.server
         self.notifier.name = ""  # its rings are for our own process too
@@ -152,13 +162,15 @@ class Database:
     async def _connect(self) -> None:
         if isinstance(self._place, str):
             await self._look_first(self._place)
-            self._main = await self._pool(self._size)
-            self._urgent = await self._pool(1)
+            self._main = OwnPool(await self._pool(self._size, OwnConnection))
+            self._urgent = OwnPool(await self._pool(1, OwnConnection))
+            kind = PooledStepConnection if self._is_pooled else StepConnection
+            self._steps = StepPool(await self._pool(self._step_size, kind))
         else:
             source = _source_of(self._place)
             async with source.acquire(CONNECT_SECONDS) as connection:
                 await self._look(connection)
-            self._main = self._urgent = source
+            self._main = self._urgent = self._steps = source
         self._pid = os.getpid()
         if self._notify and isinstance(self._place, str) and not self._is_pooled:
             self.owners.start(self._end_leases, self.notifier.ring)
@@ -193,32 +205,83 @@ class Database:
         await schema.migrate(connection, self.queries, self.where)
         self.server.report(self.where)
 
-    async def _pool(self, size: int) -> Source:
-        pool = await asyncpg.create_pool(
+    async def _pool(self, size: int, kind: type[Any]) -> Any:
+        """A pool that connects when it is used. What a step has prepared ends with the step."""
+        cached = kind is OwnConnection and not self._is_pooled
+        return await asyncpg.create_pool(
             self._place,
             min_size=0,
             max_size=size,
             timeout=CONNECT_SECONDS,
-            statement_cache_size=0 if self._is_pooled else 200,
+            statement_cache_size=200 if cached else 0,
             max_cached_statement_lifetime=0,
-            connection_class=OwnConnection,
+            connection_class=kind,
             server_settings={"application_name": "outlast"},
         )
-        return OwnPool(pool)
 
     async def _disconnect(self) -> None:
         await self.owners.stop()
         await self.notifier.stop()
-        sources = [self._main, self._urgent]
-        self._main = self._urgent = None
+        sources = {self._main, self._urgent, self._steps}
+        self._main = self._urgent = self._steps = None
         # Together: each waits for a server that does not answer.
         await asyncio.gather(*(source.close() for source in sources if source is not None))
 
     # -- calls --------------------------------------------------------------------------------
 
     def acquire(self) -> AbstractAsyncContextManager[Any]:
-        """A connection for somebody who needs one for longer than a call."""
+        """A connection for a few statements of ours."""
         return self._source(urgent=False).acquire(None)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """A connection on which a transaction has begun, for a step. Errors up to there say that
+        nothing was written."""
+        self._source(urgent=False)  # open, and in this process
+        assert self._steps is not None, "it is open"
+        async with AsyncExitStack() as ends:
+            try:
+                held = self._steps.hold(STEP_WAIT_SECONDS)
+                connection = await ends.enter_async_context(held)
+                await ends.enter_async_context(connection.transaction())
+            except TimeoutError as error:
+                raise TimedOut(
+                    f"no connection to {self.where} was free for the transaction of a step in "
+                    f"{STEP_WAIT_SECONDS:.0f} s, nothing was written: raise step_pool_size, or let "
+                    "steps be shorter"
+                ) from error
+            except Exception as error:
+                foreign = translate(error, self.where, sent=False, writes=False)
+                if foreign is None:
+                    raise
+                raise foreign from error
+            try:
+                yield connection
+            except BaseException:
+                if isinstance(self._steps, StepPool) and self._is_pooled:
+                    # A rollback undoes settings and no locks of the session.
+                    with suppress(Exception):
+                        await connection.execute("SELECT pg_advisory_unlock_all()")
+                raise
+
+    async def script(self, name: str) -> None:
+        """Run several statements of ours, without parameters, on one connection."""
+        try:
+            async with self._source(urgent=False).acquire(None) as connection:
+                await connection.execute(self.queries[name])
+        except Exception as error:
+            foreign = translate(error, self.where, sent=True, writes=True)
+            if foreign is None:
+                raise
+            raise foreign from error
+
+    @property
+    def end_of_step(self) -> str:
+        """The statements that end a step's own before its outcome is recorded. A connection of the
+        user's keeps what the user has set there."""
+        if not isinstance(self._place, str):
+            return "check_constraints"
+        return "end_pooled_step" if self._is_pooled else "end_step"
 
     async def fetch(
         self,

@@ -46,6 +46,7 @@ class PostgresDetails(Store):
         schema: str = "outlast",
         prefix: str = "",
         pool_size: int = POOL_SIZE,
+        step_pool_size: int = POOL_SIZE,
         notify: bool = True,
         clock: Clock | None = None,
     ) -> None:
@@ -53,7 +54,12 @@ class PostgresDetails(Store):
         borrowed = isinstance(place, Database)
         if not isinstance(place, Database):
             place = Database(
-                place, schema=schema, prefix=prefix, pool_size=pool_size, notify=notify
+                place,
+                schema=schema,
+                prefix=prefix,
+                pool_size=pool_size,
+                step_pool_size=step_pool_size,
+                notify=notify,
             )
         self.notifier: Notifier = place.notifier
         self._session = Session(place, StoreClosed, clock=judging(clock), borrowed=borrowed)

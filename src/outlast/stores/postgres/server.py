@@ -89,8 +89,8 @@ def read_server(row: Row, connection_pid: int, where: str) -> Server:
     )
 
 
-def check_pool_size(size: Any) -> int:
+def check_pool_size(size: Any, name: str = "pool_size") -> int:
     """Refuse a number of connections that cannot be one."""
     if not isinstance(size, int) or not 1 <= size <= 1000:
-        raise InvalidValue(f"pool_size={size!r}: use a number of connections from 1 to 1000")
+        raise InvalidValue(f"{name}={size!r}: use a number of connections from 1 to 1000")
     return size

@@ -4,6 +4,7 @@ whatever else can lend something that speaks as a `Link` does."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -16,6 +17,8 @@ import asyncpg
 
 from outlast.errors import InvalidValue
 from outlast.stores.postgres.rows import Row
+
+_logger = logging.getLogger("outlast.postgres")
 
 SCHEMES = ("postgresql", "postgres")
 CLOSE_SECONDS = 10.0
@@ -74,19 +77,43 @@ class Source(ABC):
         """A `Link` for one statement of ours, which leaves nothing behind."""
         return self.acquire(timeout)
 
+    def hold(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
+        """A `Link` for a transaction of a step, which lasts as long as the step does."""
+        return self.acquire(timeout)
+
     async def close(self) -> None:
         """Give back what is ours."""
 
 
 class PoolSource(Source):
-    """A pool of the user's, which is never closed here."""
+    """A pool of the user's, which is never closed here. Steps hold at most half of its connections:
+    commits and renewals of other runs need the rest."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
+        self._free: asyncio.Semaphore | None = None
 
     def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
         context: AbstractAsyncContextManager[Any] = self._pool.acquire(timeout=timeout)
         return context
+
+    @asynccontextmanager
+    async def hold(self, timeout: float | None) -> AsyncIterator[Any]:
+        if self._free is None:
+            half = self._pool.get_max_size() // 2
+            if half < 1:
+                raise InvalidValue(
+                    "your pool has one connection, which a transactional step would hold while the "
+                    "claim of its run is renewed: give it a max_size of 2 or more"
+                )
+            self._free = asyncio.Semaphore(half)
+        async with asyncio.timeout(timeout):
+            await self._free.acquire()
+        try:
+            async with self.acquire(timeout) as connection:
+                yield connection
+        finally:
+            self._free.release()
 
 
 class OwnPool(Source):
@@ -159,6 +186,38 @@ class _Lent:
             source.in_hand.append((self._connection, time.monotonic()))
 
 
+class StepPool(Source):
+    """A pool of our own for transactions of steps, apart from that of our statements: steps wait for
+    each other, and nothing else waits for a step."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    @asynccontextmanager
+    async def acquire(self, timeout: float | None) -> AsyncIterator[Any]:
+        connection = await self._pool.acquire(timeout=timeout)
+        try:
+            yield connection
+        finally:
+            await self._give_back(connection)
+
+    async def _give_back(self, connection: Any) -> None:
+        """The pool resets it, and closes it if that fails. The transaction has ended before: an error
+        here says nothing about its outcome."""
+        try:
+            if not connection.is_closed() and connection.has_codecs():
+                connection.terminate()
+            await self._pool.release(connection)
+        except Exception as error:  # noqa: BLE001 - of a connection that is not used again
+            _logger.info("a step's connection could not be reset and was closed: %s", error)
+
+    async def close(self) -> None:
+        with suppress(Exception):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await self._pool.close()
+        self._pool.terminate()
+
+
 class OneSource(Source):
     """A single connection: one call at a time."""
 
@@ -182,6 +241,40 @@ class OwnConnection(asyncpg.Connection):  # type: ignore[misc,type-arg,unused-ig
 
     def get_reset_query(self) -> str:
         """Nothing."""
+        return ""
+
+
+class StepConnection(asyncpg.Connection):  # type: ignore[misc,type-arg,unused-ignore]
+    """A connection that a step has used, whose session may hold anything: a role, a search path,
+    timeouts, advisory locks, temporary tables, prepared statements. All of it ends with the step."""
+
+    _codecs = False
+
+    def get_reset_query(self) -> str:
+        """Everything. It prepares no statement under a name, so there is none to be lost."""
+        return "DISCARD ALL"
+
+    async def set_type_codec(self, *args: Any, **options: Any) -> None:
+        """The server does not know of it: the connection is closed after the step."""
+        self._codecs = True
+        await super().set_type_codec(*args, **options)
+
+    async def set_builtin_type_codec(self, *args: Any, **options: Any) -> None:
+        """The same."""
+        self._codecs = True
+        await super().set_builtin_type_codec(*args, **options)
+
+    def has_codecs(self) -> bool:
+        """Whether values of some type are read or written in a way of the step's own."""
+        return self._codecs
+
+
+class PooledStepConnection(StepConnection):
+    """The same behind a pooler, where the session belongs to other clients once the transaction has
+    ended: what can be reset is reset before its COMMIT."""
+
+    def get_reset_query(self) -> str:
+        """Nothing: it would reach a session of another client."""
         return ""
 
 

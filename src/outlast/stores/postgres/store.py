@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 START_OF_TIME, END_OF_TIME = (-(2**63), ""), (2**63 - 1, "\U0010ffff")
 EVERYTHING = 2**62
 LARGEST_BATCH = 1000
-"""Commits in one statement. Each new run takes a place in the server's table of locks, which has
-6,400 as it comes."""
+"""Commits in one statement: what comes after them waits no longer than for so many."""
 
 
 class PostgresStore(PostgresCompany):
@@ -43,8 +42,9 @@ class PostgresStore(PostgresCompany):
 
     `place` is a URL, or an asyncpg pool or connection of yours, which is used and never closed.
     Tables are made in `schema`, with `prefix` before their names, when the store is opened.
-    `pool_size` connections at most are opened to a URL, one more for renewals and, unless `notify`
-    is False or there is a pooler, one that listens for others' work. Leases and timers are judged
+    `pool_size` connections at most are opened to a URL, `step_pool_size` for transactions of steps,
+    one more for renewals and, unless `notify` is False or there is a pooler, one that listens for
+    others' work. Leases and timers are judged
     by the server's clock; a `clock` that you pass judges instead, for tests.
     """
 
@@ -81,8 +81,10 @@ class PostgresStore(PostgresCompany):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
         await self.open()
-        async with self.database.acquire() as connection, connection.transaction():
-            yield connection, self.on(connection)
+        async with self.database.transaction() as connection:
+            store = self.on(connection)
+            store.end_of_step = self.database.end_of_step
+            yield connection, store
 
     def describe(self) -> dict[str, object]:
         """Version and durability of the server, whether there is a pooler, schema, warnings."""

@@ -33,3 +33,13 @@ SELECT pg_notify($1, $2);
 -- name: check_constraints
 -- Those that the user has deferred: an error of the COMMIT itself would leave it open what happened.
 SET CONSTRAINTS ALL IMMEDIATE;
+
+-- name: end_step
+-- The same, and then the outcome is recorded by our own user and with no timeout of the step's.
+-- Advisory locks are kept until the COMMIT is done: whoever waits for one must see what was written.
+SET CONSTRAINTS ALL IMMEDIATE; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL;
+
+-- name: end_pooled_step
+-- The session is another client's after the COMMIT, so all that can be reset is reset before it.
+SET CONSTRAINTS ALL IMMEDIATE; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL;
+UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES;
