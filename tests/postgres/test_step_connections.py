@@ -236,6 +236,7 @@ async def test_behind_a_pooler_state_ends_with_the_transaction(change: str, prob
 
 async def test_behind_a_pooler_locks_end_with_a_step_that_fails() -> None:
     """A rollback alone would leave them in a session that is lent to other clients."""
+    pid = -1
     async with FreshStore(pooled()) as store:
         try:
             async with store.transaction() as (connection, _):
