@@ -1,0 +1,523 @@
+"""The model: what may be observed of a program, whatever goes wrong.
+
+It knows the program and the ledger, and nothing of the engine: no import of it, no rule that is
+copied from it. Each method states one promise and yields the ways in which it was not kept. Where
+the answer depends on a race, every outcome of the race is allowed; where it depends on a fault, what
+the faults that really struck can explain, and no more.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from tests.programs.ledger import Body, FinalRun, Ledger, Recorded, Told
+from tests.programs.program import (
+    LEASE,
+    Block,
+    Branch,
+    Case,
+    Child,
+    Gather,
+    Loop,
+    Map,
+    Node,
+    Scope,
+    Step,
+    Timeout,
+    Try,
+    every_node,
+)
+
+ENDS = ("workflow.completed", "workflow.failed", "workflow.cancelled")
+SHORT = 0.5 * LEASE
+"""A store that is away for less than this costs no lease."""
+MOST_DEATHS = 3
+"""So many deaths of its process under a step count against the step."""
+
+
+def violations(
+    case: Case, ledger: Ledger, runs: dict[str, FinalRun], stuck: tuple[str, ...]
+) -> list[str]:
+    """Every promise that was not kept, in sentences."""
+    model = _Model(case, ledger, runs, stuck)
+    return [f"{rule.__name__}: {problem}" for rule in RULES for problem in rule(model)]
+
+
+class _Model:
+    def __init__(
+        self, case: Case, ledger: Ledger, runs: dict[str, FinalRun], stuck: tuple[str, ...]
+    ) -> None:
+        self.case = case
+        self.ledger = ledger
+        self.runs = runs
+        self.stuck = stuck
+        self.bodies: dict[tuple[str, str], list[Body]] = defaultdict(list)
+        self.undone: dict[str, list[Body]] = defaultdict(list)
+        self.path_of: dict[tuple[str, str], str] = {}
+        for body in ledger.bodies:
+            if body.undo:
+                self.undone[body.uid].append(body)
+            else:
+                self.bodies[body.run_id, body.path].append(body)
+                self.path_of[body.run_id, body.key] = body.path
+        self.lives: dict[str, list[Recorded]] = defaultdict(list)
+        for event in ledger.recorded:
+            self.lives[event.uid].append(event)
+        kinds = [kind for kind, _, _ in ledger.faults]
+        self.deaths = kinds.count("dies before") + kinds.count("dies after")
+        self.silences = sum(
+            kind == "stands still" or (kind == "away" and seconds > SHORT)
+            for kind, _, seconds in ledger.faults
+        )
+        self.stills = kinds.count("stands still")
+        self.reopens = len(self.acts("reopen"))
+        self.repeats = self.deaths + self.silences + self.reopens
+        """How often a body may have been cut off, and made again, through no fault of its own."""
+        self.delay = 2.5 * LEASE + sum(seconds for _, _, seconds in ledger.faults)
+        """How long something may take that should happen at once."""
+
+    def acts(self, *do: str) -> list[Told]:
+        """What was done from outside, and was not refused."""
+        return [one for one in self.ledger.told if one.do in do and one.error is None]
+
+    def node(self, path: str) -> Node | None:
+        """The statement at a path."""
+        return node_at(self.case, path)
+
+    def end_of(self, uid: str) -> Recorded | None:
+        """How a life ended, if it did: with an outcome, or by continuing as new."""
+        for event in self.lives.get(uid, ()):
+            if not event.copied and event.type in (*ENDS, "workflow.continued"):
+                return event
+        return None
+
+
+# -- the promises ---------------------------------------------------------------------------------
+
+
+def every_run_ends(model: _Model) -> Iterator[str]:
+    """After the faults, with all that is waited for supplied, every run comes to its end."""
+    yield from model.stuck
+
+
+def histories_have_no_gap(model: _Model) -> Iterator[str]:
+    """Events are numbered 1, 2, 3 …"""
+    for run in model.runs.values():
+        if run.sequences != tuple(range(1, len(run.sequences) + 1)):
+            yield f"{run.id} has {run.sequences}"
+
+
+def code_sees_what_it_did(model: _Model) -> Iterator[str]:
+    """A gather gives what its branches gave."""
+    yield from model.ledger.problems
+
+
+def callers_get_plain_answers(model: _Model) -> Iterator[str]:
+    """What is asked from outside is done, or refused for a reason that the caller can act on."""
+    for told in model.ledger.told:
+        name = (told.error or "").partition(":")[0]
+        if name not in ("", "RunClosed", "NotFound", "InvalidValue", "UpdateFailed", "RunExists"):
+            yield f"{told.do} of {told.run_id}: {told.error}"
+
+
+def a_body_is_repeated_for_a_reason(model: _Model) -> Iterator[str]:
+    """A body begins again after it raised, timed out, or was cut off by a fault, and never else."""
+    for (run_id, path), bodies in model.bodies.items():
+        node = model.node(path)
+        by_life: dict[str, list[Body]] = defaultdict(list)
+        for body in bodies:
+            by_life[body.uid].append(body)
+        for own in by_life.values():
+            failed = sum(_failed(body, node) for body in own)
+            if len(own) - 1 > failed + model.repeats:
+                ends = [body.end for body in own]
+                yield f"{path} of {run_id} began {len(own)} times, {ends}, {model.repeats} cuts"
+            if isinstance(node, Step) and failed > node.attempts + model.repeats:
+                yield f"{path} of {run_id} failed {failed} times, attempts={node.attempts}"
+            if isinstance(node, Step) and node.at_most_once and len(own) > 1:
+                yield f"{path} of {run_id} is at_most_once and began {len(own)} times"
+
+
+def _failed(body: Body, node: Node | None) -> bool:
+    timeout = node.timeout if isinstance(node, Step) else None
+    timed_out = timeout is not None and body.end == "cut" and body.ended_at - body.time >= timeout
+    return body.end == "raised" or timed_out
+
+
+def a_recorded_step_never_runs_again(model: _Model) -> Iterator[str]:
+    """Neither in its life, nor in the next one of a run that is retried and undid nothing."""
+    branches = any(isinstance(node, Gather) for node in every_node(model.case))
+    spawned = any(isinstance(n, Child) and n.wait != "now" for n in every_node(model.case))
+    for run_id, uid, path, tick in _completions(model):
+        for body in model.bodies[run_id, path]:
+            if body.tick <= tick:
+                continue
+            if body.uid == uid:
+                yield f"{path} of {run_id} is recorded and began again"
+                continue
+            end = model.end_of(uid)
+            if end is None or end.tick > body.tick:
+                yield f"{path} of {run_id} is recorded in a life that goes on, and began again"
+            elif end.type == "workflow.completed":
+                yield f"{path} of {run_id} is recorded in a life that completed, and began again"
+            elif not (branches or spawned or _undid(model, uid) or _in_tree(model, run_id, uid)):
+                yield f"{path} of {run_id} is recorded, nothing was undone, and it began again"
+
+
+def _undid(model: _Model, uid: str) -> bool:
+    return any(event.type == "compensation.started" for event in model.lives[uid])
+
+
+def _in_tree(model: _Model, run_id: str, uid: str) -> bool:
+    """Whether it is a child that failed: a parent that is retried asks for it again."""
+    end = model.end_of(uid)
+    return run_id != "r" and end is not None and end.type != "workflow.completed"
+
+
+def _completions(model: _Model) -> Iterator[tuple[str, str, str, int]]:
+    """The steps and items that are recorded as completed: run, life, path, when."""
+    for event in model.ledger.recorded:
+        if event.copied:
+            continue
+        for key in _completed_keys(event):
+            path = model.path_of.get((event.run_id, key))
+            if path is not None:
+                yield event.run_id, event.uid, path, event.tick
+
+
+def _completed_keys(event: Recorded) -> list[str]:
+    if event.type == "step.completed":
+        return [event.key]
+    if event.type == "map.progress":
+        done = json.loads(event.data).get("completed", ())
+        return [f"{event.key}[{index}]" for index in done]
+    return []
+
+
+def steps_have_their_outcome(model: _Model) -> Iterator[str]:
+    """A step gives its own result, once a body of it has; it fails for the reason that its body or
+    the faults had."""
+    for seen in model.ledger.seen:
+        node = model.node(seen.path)
+        if not isinstance(node, Step) or seen.kind == "cancelled":
+            continue
+        bodies = [
+            body for (_, path), own in model.bodies.items() if path == seen.path for body in own
+        ]
+        if seen.kind == "value":
+            if seen.value != seen.path:
+                yield f"{seen.path} gave {seen.value!r}"
+            elif not any(body.end == "ok" and body.ended < seen.tick for body in bodies):
+                yield f"{seen.path} gave a result, and no body of it did"
+            continue
+        kind, why = seen.value
+        raised = sum(body.end == "raised" for body in bodies)
+        if kind != "StepFailed":
+            if not _too_late(model, seen.uid, seen.tick):
+                yield f"{seen.path} raised {kind}: {why}"
+        elif why == "Oops":
+            if raised < node.attempts:
+                yield f"{seen.path} failed after {raised} of {node.attempts} attempts"
+        elif why == "StepTimeout":
+            if node.timeout is None or node.timeout > node.seconds:
+                yield f"{seen.path} timed out"
+        elif why == "Interrupted":
+            if not _may_be_interrupted(model, node):
+                yield f"{seen.path} counts as interrupted, after {model.deaths} deaths"
+        else:
+            yield f"{seen.path} failed: {why}"
+
+
+def _too_late(model: _Model, uid: str, tick: int) -> bool:
+    """Whether a life has begun to undo, so that its code may do nothing any more."""
+    return any(one.type == "compensation.started" for one in model.lives[uid])
+
+
+def _may_be_interrupted(model: _Model, node: Step) -> bool:
+    cut = model.deaths + model.silences
+    if node.at_most_once:
+        # A worker that is stopped waits for what is short.
+        return cut > 0 or (model.reopens > 0 and node.seconds > 1)
+    return cut >= MOST_DEATHS
+
+
+def maps_have_their_outcome(model: _Model) -> Iterator[str]:
+    """Results are in the order of the items; failures are tolerated as often as is said."""
+    for seen in model.ledger.seen:
+        node = model.node(seen.path)
+        if not isinstance(node, Map) or seen.path.endswith("]"):
+            continue
+        if seen.kind == "value":
+            own = [f"{seen.path}[{i}]" for i in range(node.items)]
+            wrong = [
+                one for one, wanted in zip(seen.value, own, strict=False)
+                if one not in (wanted, "failed", None)
+            ]  # fmt: skip
+            failed, missing = seen.value.count("failed"), seen.value.count(None)
+            if len(seen.value) != node.items or wrong:
+                yield f"{seen.path} gave {seen.value}"
+            if failed > node.tolerate or (failed > len(node.fails) and not model.repeats):
+                yield f"{seen.path} gave {failed} failures, tolerate={node.tolerate}"
+            if missing and (node.enough is None or node.items - failed - missing < node.enough):
+                yield f"{seen.path} gave {seen.value}, enough={node.enough}"
+        elif seen.kind == "raised" and seen.value[0] == "MapFailed":
+            cut = model.deaths + model.silences
+            if len(node.fails) <= node.tolerate and cut < MOST_DEATHS:
+                yield f"{seen.path} failed: {seen.value[1]}"
+
+
+def replays_see_the_same(model: _Model) -> Iterator[str]:
+    """Whatever a step, a map or a child gave once, it gives again in every replay."""
+    known: dict[tuple[str, str], Any] = {}
+    for seen in model.ledger.seen:
+        if seen.kind == "value" and isinstance(model.node(seen.path), Step | Map | Child):
+            if known.setdefault((seen.uid, seen.path), seen.value) != seen.value:
+                first = known[seen.uid, seen.path]
+                yield f"{seen.path} gave {first!r} and then {seen.value!r}"
+
+
+def runs_end_as_their_code_did(model: _Model) -> Iterator[str]:
+    """A completed run has what its code returned, a failed one an error that its code raised, a
+    cancelled one a request."""
+    asked = {told.run_id for told in model.acts("cancel", "terminate")}
+    for run in model.runs.values():
+        ends = [
+            seen for seen in model.ledger.seen
+            if seen.uid == run.uid and re.search(r"@\d+$", seen.path)
+        ]  # fmt: skip
+        if run.status == "completed":
+            values = [seen.value for seen in ends if seen.kind == "returned"]
+            if not values or any(value != run.result for value in values):
+                yield f"{run.id} completed with {run.result}, its code returned {values}"
+        elif run.status == "failed":
+            if not any(seen.kind == "raised" for seen in ends):
+                yield f"{run.id} failed ({run.error}), its code did not raise"
+        elif run.status == "cancelled" and run.parent is None and run.id not in asked:
+            yield f"{run.id} was cancelled ({run.error}), and none asked for it"
+
+
+def a_cancel_happens(model: _Model) -> Iterator[str]:
+    """A run whose cancel was acknowledged does not go on for long and complete."""
+    for told in model.acts("cancel"):
+        own = [event for event in model.ledger.recorded if event.run_id == told.run_id]
+        for event in own:
+            if event.type == "workflow.completed" and event.time > told.time + model.delay:
+                if not _retried(model, told):
+                    yield f"{told.run_id} was cancelled at {told.time} and completed at {event.time}"
+
+
+def _retried(model: _Model, told: Told) -> bool:
+    return any(one.tick > told.tick for one in model.acts("retry", "fork"))
+
+
+def what_was_done_is_undone(model: _Model) -> Iterator[str]:
+    """A run that fails or is cancelled undoes all that completed, in exact reverse, and begins
+    nothing else then; one that completes or continues undoes nothing."""
+    for uid, events in model.lives.items():
+        end = model.end_of(uid)
+        undone = model.undone.get(uid, [])
+        first: dict[str, Body] = {}
+        for body in undone:
+            first.setdefault(body.path, body)
+        if end is not None and end.type in ("workflow.completed", "workflow.continued"):
+            if undone:
+                yield f"{end.run_id} completed and undid {list(first)}"
+            continue
+        if undone and not model.stills:
+            for body in model.ledger.bodies:
+                if body.uid == uid and not body.undo and body.tick > undone[0].tick:
+                    yield f"{body.path} of {body.run_id} began after {undone[0].path} was undone"
+        if end is None or end.forced:
+            continue
+        done = [path for path in _done(model, events) if _undo_of(model, path)]
+        if list(first) != done[::-1]:
+            yield f"{end.run_id} did {done} and undid {list(first)}"
+        for path in first:
+            times = sum(body.path == path for body in undone)
+            most = 1 if _undo_of(model, path) == "ok" else 5
+            if times > most + model.repeats:
+                yield f"{path} of {end.run_id} was undone {times} times"
+        if not model.repeats:
+            for body in model.ledger.bodies:
+                if body.uid == uid and not body.undo and body.end == "ok":
+                    if _undo_of(model, body.path) and body.path not in first:
+                        yield f"{body.path} of {body.run_id} was done and never undone"
+
+
+def _done(model: _Model, events: list[Recorded]) -> list[str]:
+    found = []
+    for event in events:
+        for key in _completed_keys(event):
+            path = model.path_of.get((event.run_id, key))
+            if path is not None and path not in found:
+                found.append(path)
+    return found
+
+
+def _undo_of(model: _Model, path: str) -> str:
+    node = model.node(path)
+    return node.undo if isinstance(node, Step | Map) else ""
+
+
+def children_have_an_owner(model: _Model) -> Iterator[str]:
+    """A child ends with its parent unless it is to outlive it; none vanishes."""
+    deleted = bool(model.acts("delete"))
+    touched = {told.run_id for told in model.acts("cancel", "terminate")}
+    for event in model.ledger.recorded:
+        if event.type != "child.spawned" or event.copied:
+            continue
+        data = json.loads(event.data)
+        child_id, abandoned = data["child_run_id"], data.get("parent_close") == "abandon"
+        if child_id not in model.ledger.runs:
+            continue  # its id was taken
+        child = model.runs.get(child_id)
+        if child is None:
+            if not deleted:
+                yield f"{child_id} has vanished"
+            continue
+        if abandoned:
+            if child.status == "cancelled" and not touched & {child_id, *_above(child_id)}:
+                yield f"{child_id} is to outlive its parent, and was cancelled: {child.error}"
+            continue
+        end = model.end_of(event.uid)
+        over = model.end_of(child.uid)
+        if end is None or over is None or over.type == "workflow.cancelled":
+            continue
+        if over.time > end.time + model.delay and over.run_id == child_id:
+            if not model.acts("retry", "fork"):
+                yield f"{child_id} went on until {over.time}, its parent ended at {end.time}"
+
+
+def _above(run_id: str) -> Iterator[str]:
+    while "~" in run_id:
+        run_id = run_id.rpartition("~")[0]
+        yield run_id
+
+
+def children_give_their_result(model: _Model) -> Iterator[str]:
+    """What a parent is given for a child is what the child returned."""
+    returned: dict[str, list[Any]] = defaultdict(list)
+    for seen in model.ledger.seen:
+        if seen.kind == "returned":
+            returned[seen.path.rpartition("@")[0]].append(seen.value)
+    for seen in model.ledger.seen:
+        node = model.node(seen.path)
+        if isinstance(node, Child) and seen.kind == "value" and seen.value != "begun":
+            if seen.value not in returned[f"{seen.path}>"]:
+                yield f"{seen.path} gave {seen.value}, the child {returned[f'{seen.path}>']}"
+
+
+def signals_are_taken_once_and_in_order(model: _Model) -> Iterator[str]:
+    """An acknowledged signal is taken once, before every later one of its name, or still waits."""
+    sent: dict[tuple[str, str], list[int]] = defaultdict(list)
+    known: set[tuple[str, str, str]] = set()
+    for told in sorted(model.acts("signal"), key=lambda one: one.done or 0):
+        if told.done is None:
+            continue
+        if told.dedup is not None:
+            if (told.run_id, told.name, told.dedup) in known:
+                continue
+            known.add((told.run_id, told.name, told.dedup))
+        sent[told.run_id, told.name].append(told.value)
+    taken: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for event in model.ledger.recorded:
+        if event.type == "signal.received" and not event.copied:
+            data = json.loads(event.data)
+            taken[event.run_id, data["signal_name"]].append(data.get("payload"))
+    retried = bool(model.acts("retry", "fork"))
+    for (run_id, name), values in taken.items():
+        own = sent[run_id, name]
+        if any(value not in own for value in values) and not retried:
+            yield f"{run_id} took {values} for {name!r}, sent were {own}"
+        if len(set(values)) < len(values) and not retried:
+            yield f"{run_id} took {values} for {name!r}: one of them twice"
+        last = max((own.index(value) for value in values if value in own), default=-1)
+        skipped = [value for value in own[:last] if value not in values]
+        if skipped:
+            yield f"{run_id} took {values} for {name!r} and never {skipped} before"
+
+
+def updates_are_answered(model: _Model) -> Iterator[str]:
+    """What a run has answered reaches who asked; the same key has one answer."""
+    answered = {
+        json.loads(event.data).get("update_id")
+        for event in model.ledger.recorded
+        if event.type == "update.completed"
+    }
+    answers: dict[str, Any] = {}
+    for told in model.ledger.told:
+        if told.do != "update":
+            continue
+        if told.error is None and told.done is not None:
+            key = f"{told.run_id} {told.dedup}" if told.dedup else str(told.value)
+            first = answers.setdefault(key, told.answer)
+            if first != told.answer:
+                yield f"update {key} was answered {first} and then {told.answer}"
+            if told.dedup is None and told.answer != told.value:
+                yield f"update {told.value} was answered {told.answer}"
+        elif "has not answered" in (told.error or "") and told.dedup is not None:
+            if f"update ask: {told.dedup}" in answered and not model.acts("retry", "fork"):
+                yield f"update {told.dedup!r} is recorded as answered; its caller: {told.error}"
+
+
+RULES: tuple[Callable[[_Model], Iterator[str]], ...] = (
+    every_run_ends,
+    histories_have_no_gap,
+    code_sees_what_it_did,
+    callers_get_plain_answers,
+    a_body_is_repeated_for_a_reason,
+    a_recorded_step_never_runs_again,
+    steps_have_their_outcome,
+    maps_have_their_outcome,
+    replays_see_the_same,
+    runs_end_as_their_code_did,
+    a_cancel_happens,
+    what_was_done_is_undone,
+    children_have_an_owner,
+    children_give_their_result,
+    signals_are_taken_once_and_in_order,
+    updates_are_answered,
+)
+
+
+# -- paths ----------------------------------------------------------------------------------------
+
+_TOKENS = re.compile(r"@\d+|\.\d+|:\d+|~\d+|\[\d+\]|>|!\d+")
+
+
+@lru_cache(maxsize=4096)
+def node_at(case: Case, path: str) -> Node | None:
+    """The statement at a path; None for a workflow."""
+    block: Block = case.body
+    node: Node | None = None
+    for token in _TOKENS.findall(path):
+        match token[0]:
+            case "@":
+                node = None
+            case ".":
+                node = block[int(token[1:])]
+            case ">" if isinstance(node, Child):
+                block, node = node.body, None
+            case "!":
+                block, node = case.handler or (), None
+            case "~" if isinstance(node, Loop):
+                block = node.body
+            case ":":
+                block = _part(node, int(token[1:]))
+    return node
+
+
+def _part(node: Node | None, number: int) -> Block:
+    match node:
+        case Gather(branches=branches):
+            return branches[number]
+        case Try(body=body, handler=handler, final=final):
+            return (body, handler, final)[number]
+        case Timeout(body=body) | Scope(body=body) | Branch(body=body):
+            return body
+    return ()

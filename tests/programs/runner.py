@@ -1,0 +1,465 @@
+"""The runner: one case from its start until every run has ended, in virtual time.
+
+Workers are processes that can die (`outlast.testing.mortal`). The n-th commit of theirs, or the n-th
+call of the store, goes wrong as the case says; acts from outside come after so many commits, after
+so many seconds, or when everything rests. What runs still wait for then is supplied: signals,
+answers, a resume. A run that does not end after that is stuck.
+
+All of it is on one event loop, and ids and jitter are drawn from the seed, so that a case on the
+memory store goes the same way to the letter every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import msgspec
+
+import outlast
+from outlast.client import Client
+from outlast.codecs import JsonCodec
+from outlast.engine import digest, drive
+from outlast.errors import Busy, NotFound, OutlastError, TryAgain, Unavailable
+from outlast.model.commit import Commit, Committed, Creation
+from outlast.model.ids import seeded
+from outlast.model.query import RunQuery
+from outlast.ports.store import Store
+from outlast.stores.memory import MemoryStore
+from outlast.testing.effects import Ledger as Executions
+from outlast.testing.inplace import InPlace
+from outlast.testing.mortal import Crash, Process
+from outlast.testing.virtual import VirtualClock
+from outlast.testing.wrapping import WrappedStore
+from tests.programs.interpreter import ROOT, Stage, enter, program, queued_steps
+from tests.programs.ledger import FinalRun, Ledger, Recorded, Told
+from tests.programs.program import LEASE, Act, Case, Fault, Signal, every_node
+
+T = TypeVar("T")
+MakeStore = Callable[[VirtualClock], Store]
+
+RESTED = 6 * LEASE
+"""Without a commit for so long, nothing more happens by itself: no sleep of a program is longer."""
+LOOK_AGAIN = 2 * LEASE
+ROUNDS = 12
+"""How often what runs wait for is supplied before they count as stuck."""
+MOST_LEAPS = 5000
+CLOCK_BACK = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known of a case that has been run."""
+
+    case: Case
+    ledger: Ledger
+    runs: dict[str, FinalRun]
+    stuck: tuple[str, ...]
+
+
+def in_memory(clock: VirtualClock) -> Store:
+    """A new store in memory."""
+    return MemoryStore(clock=clock)
+
+
+def run_case(case: Case, seed: int = 0, make: MakeStore = in_memory) -> Evidence:
+    """Run a case to its end."""
+    chance = random.getstate()
+    random.seed(seed)
+    try:
+        with asyncio.Runner() as runner, seeded(seed), _settings(case):
+            return runner.run(_World(case, make).run())
+    finally:
+        random.setstate(chance)
+        enter(None)
+
+
+@contextmanager
+def _settings(case: Case) -> Iterator[None]:
+    """The engine as the case wants it."""
+    before = digest.SHORTEST, drive.LINGER
+    if case.snapshots:
+        digest.SHORTEST = 2
+    if case.evicts:
+        drive.LINGER = timedelta(0)
+    try:
+        yield
+    finally:
+        digest.SHORTEST, drive.LINGER = before
+
+
+class _World:
+    def __init__(self, case: Case, make: MakeStore) -> None:
+        self.case = case
+        self.clock = VirtualClock(look_again_after=LOOK_AGAIN)
+        self.ledger = Ledger(self.clock.monotonic)
+        self.store = Witness(make(self.clock), self)
+        self.client = Client(
+            self.clock.watched(self.store),
+            codec=JsonCodec(),
+            workflows={program.name: program.definition},
+        )
+        self.calls = self.commits = 0
+        self.changed_at = 0.0
+        self.busy_until = self.away_until = -1.0
+        self._faults = list(case.faults)
+        self._acts = list(case.acts)
+        self._acting: set[asyncio.Task[None]] = set()
+        self._executions = Executions()
+        self._workers: list[Worker] = []
+        self._values = iter(range(1, 1_000_000))
+        self._started = False
+
+    async def run(self) -> Evidence:
+        asyncio.get_running_loop().set_default_executor(InPlace())
+        enter(Stage(self.case, self.ledger))
+        async with self.store:
+            with self.clock.hold():
+                try:
+                    for _ in range(self.case.workers):
+                        self._begin_worker()
+                    stuck = await self._until_over()
+                    runs = await self._final()
+                finally:
+                    self.ledger.closed = True
+                    for task in self._acting:
+                        task.cancel()
+                    for worker in self._workers:
+                        worker.die()
+                        await worker.bury()
+        return Evidence(self.case, self.ledger, runs, tuple(stuck))
+
+    # -- time ---------------------------------------------------------------------------------
+
+    async def _until_over(self) -> list[str]:
+        rounds = 0
+        for _ in range(MOST_LEAPS):
+            await self.clock.settle()
+            self._replace_the_dead()
+            self._act_when_due()
+            open_runs = await self._open_runs()
+            if self._started and not open_runs and not self._acting:
+                if not self._acts:
+                    return []
+                self._act(self._acts.pop(0))
+                continue
+            idle = self.clock.monotonic() - self.changed_at
+            if idle > self._patience():
+                if self._acts:
+                    self._act(self._acts.pop(0))
+                elif rounds == ROUNDS:
+                    return open_runs or ["an act from outside has no answer"]
+                else:
+                    rounds += 1
+                    await self._supply()
+                self.changed_at = self.clock.monotonic()
+                continue
+            if not self.clock.leap():
+                self.changed_at = -math.inf
+        return [f"no end after {MOST_LEAPS} leaps", *await self._open_runs()]
+
+    def _patience(self) -> float:
+        back = sum(kind == "clock back" for kind, _, _ in self.ledger.faults)
+        return RESTED + back * CLOCK_BACK.total_seconds()
+
+    async def _open_runs(self) -> list[str]:
+        return [
+            f"{run.id} is {run.status}, {run.wait_kind}"
+            async for run in self.store.inner.find_all(RunQuery())
+            if not run.status.terminal
+        ]
+
+    # -- workers ------------------------------------------------------------------------------
+
+    def _begin_worker(self) -> None:
+        worker = Worker(self, f"worker {len(self._workers) + 1}", self._executions)
+        self._workers.append(worker)
+        app = outlast.App(
+            worker.store, workflows=[program], steps=queued_steps(self.case), lease=LEASE
+        )
+        worker.app = app
+        worker.runs(app, asyncio.create_task(self._work(worker, app)))
+
+    async def _work(self, worker: Worker, app: outlast.App) -> None:
+        await _again(worker.clock.sleep, app.open)
+        while not self._started:
+            try:
+                await app.start(program, ROOT, 0, 0, id=ROOT)
+            except TryAgain:
+                await worker.clock.sleep(1)
+                continue
+            await worker.alive()
+            self._started = True
+
+    def _replace_the_dead(self) -> None:
+        for worker in self._workers:
+            if worker.dead and not worker.replaced:
+                worker.replaced = True
+                self._begin_worker()
+
+    def next_fault(self, is_commit: bool) -> Fault | None:
+        """What goes wrong with the call that a worker makes now."""
+        for fault in self._faults:
+            count = self.calls if fault.any_call else self.commits
+            if fault.at <= count and (is_commit or fault.any_call):
+                self._faults.remove(fault)
+                self.ledger.faults.append((fault.kind, self.clock.monotonic(), fault.seconds))
+                self.changed_at = self.clock.monotonic() + fault.seconds
+                return fault
+        return None
+
+    # -- from outside -------------------------------------------------------------------------
+
+    def _act_when_due(self) -> None:
+        for act in list(self._acts):
+            by_commits = act.commits is not None and act.commits <= self.commits
+            by_time = act.seconds is not None and act.seconds <= self.clock.monotonic()
+            if self._started and (by_commits or by_time):
+                self._acts.remove(act)
+                self._act(act)
+
+    def _act(self, act: Act) -> None:
+        run_id = self.ledger.runs[act.run % len(self.ledger.runs)]
+        self._do(act.do, run_id, act.name, act.dedup)
+
+    def _do(self, do: str, run_id: str, name: str = "", dedup: str | None = None) -> None:
+        told = Told(
+            tick=self.ledger.tick(),
+            time=self.clock.monotonic(),
+            do=do,
+            run_id=run_id,
+            name=name,
+            value=next(self._values),
+            dedup=dedup,
+        )
+        self.ledger.told.append(told)
+        task = asyncio.create_task(self._doing(told))
+        self._acting.add(task)
+        task.add_done_callback(self._acting.discard)
+
+    async def _doing(self, told: Told) -> None:
+        try:
+            told.answer = await self._answer(told)
+        except (OutlastError, TimeoutError) as error:
+            told.error = f"{type(error).__name__}: {error}"
+        told.done = self.ledger.tick()
+        self.changed_at = self.clock.monotonic()
+
+    async def _answer(self, told: Told) -> Any:
+        client, run_id, value = self.client, told.run_id, told.value
+        match told.do:
+            case "signal":
+                await client.signal(run_id, told.name, value, dedup=told.dedup)
+            case "update":
+                return await client.update(run_id, "ask", value, dedup=told.dedup)
+            case "cancel":
+                await client.cancel(run_id)
+            case "terminate":
+                await client.terminate(run_id)
+            case "pause":
+                await client.pause(run_id)
+            case "resume":
+                run = await client.get(run_id)
+                await client.resume(run_id, value if run.status == "halted" else None)
+            case "retry":
+                await client.retry(run_id)
+            case "fork":
+                keys = [
+                    one.key for one in self.ledger.recorded
+                    if one.run_id == run_id and one.type == "step.started"
+                ]  # fmt: skip
+                if not keys:
+                    raise NotFound("step", "any")
+                await client.fork(run_id, keys[value % len(keys)], id=f"fork-{value}")
+            case "delete":
+                return await client.delete(run_id)
+            case "reopen":
+                await self._reopen()
+        return None
+
+    async def _reopen(self) -> None:
+        """Stop the oldest worker in good order, and begin another."""
+        living = [worker for worker in self._workers if not (worker.dead or worker.closing)]
+        if living:
+            worker = living[0]
+            worker.closing = True
+            assert worker.app is not None
+            await asyncio.create_task(worker.app.close())
+            if not worker.dead:
+                worker.replaced = True
+                self._begin_worker()
+
+    async def _supply(self) -> None:
+        """Give every run that rests what it may be waiting for."""
+        names = sorted({node.name for node in every_node(self.case) if isinstance(node, Signal)})
+        async for run in self.store.inner.find_all(RunQuery()):
+            if run.status.terminal:
+                continue
+            if run.status in ("halted", "paused") and run.wait_kind != "mismatch":
+                self._do("resume", run.id)
+            for name in names:
+                self._do("signal", run.id, name)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    async def _final(self) -> dict[str, FinalRun]:
+        found = {}
+        async for run in self.store.inner.find_all(RunQuery()):
+            events = await self.store.inner.history(run.id)
+            found[run.id] = FinalRun(
+                id=run.id,
+                uid=run.uid,
+                status=str(run.status),
+                wait_kind=run.wait_kind,
+                parent=run.parent,
+                error=run.error,
+                result=None if run.result is None else msgspec.json.decode(run.result),
+                sequences=tuple(event.sequence for event in events),
+            )
+        return found
+
+
+async def _again(
+    pause: Callable[[float], Awaitable[None]], call: Callable[[], Coroutine[Any, Any, T]]
+) -> T:
+    while True:
+        try:
+            return await call()
+        except TryAgain:
+            await pause(1)
+
+
+# -- the store as it is seen ----------------------------------------------------------------------
+
+
+class Witness(WrappedStore):
+    """Around the store itself: puts on the ledger what has become durable, whoever wrote it."""
+
+    def __init__(self, inner: Store, world: _World) -> None:
+        super().__init__(inner)
+        self._world = world
+
+    async def around(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        answer = await call()
+        if name == "commit":
+            commits: list[Commit] = list(args[0] if args else kwargs["commits"])
+            for commit, outcome in zip(commits, answer, strict=True):  # type: ignore[call-overload]
+                if isinstance(outcome, Committed) and not outcome.again:
+                    self._note(commit, outcome)
+        return answer
+
+    def _note(self, commit: Commit, committed: Committed) -> None:
+        world, ledger = self._world, self._world.ledger
+        if ledger.closed:
+            return
+        world.changed_at = max(world.changed_at, world.clock.monotonic())
+        begun = [commit.run_id] if commit.create is not None else []
+        for run_id in (*begun, *(start.run.id for start in commit.starts)):
+            if run_id not in ledger.runs:
+                ledger.runs.append(run_id)
+        tick, time = ledger.tick(), world.clock.monotonic()
+        copied = commit.create is not None and (
+            commit.creation is Creation.REPLACE or commit.hold is None
+        )
+        for event in commit.events:
+            ledger.recorded.append(
+                Recorded(
+                    tick=tick,
+                    time=time,
+                    run_id=commit.run_id,
+                    uid=committed.uid,
+                    type=str(event.type),
+                    key=event.step_name,
+                    data=bytes(event.data),
+                    copied=copied,
+                    forced=commit.force,
+                )
+            )
+
+
+class Worker(Process):
+    """A worker: its calls of the store go wrong as the case says."""
+
+    def __init__(self, world: _World, name: str, executions: Executions) -> None:
+        self._world = world
+        self.replaced = self.closing = False
+        self.app: outlast.App | None = None
+        self.fault = ""
+        """What goes wrong with the call that is about to be made."""
+        self._still_until = -1.0
+        super().__init__(world.store, world.clock, executions, name=name)
+
+    def reach(self, store: Store) -> Store:
+        return Reach(self, self._world)
+
+    def fate(self, what: str) -> Crash | None:
+        world, clock = self._world, self._world.clock
+        is_commit = what.startswith("commit")
+        world.calls += 1
+        world.commits += is_commit
+        fault = world.next_fault(is_commit)
+        self.fault = fault.kind if fault is not None else ""
+        if fault is not None:
+            until = clock.monotonic() + fault.seconds
+            match fault.kind:
+                case "dies before":
+                    return Crash.BEFORE
+                case "dies after":
+                    return Crash.AFTER
+                case "answer lost":
+                    return Crash.LOST_ANSWER
+                case "busy":
+                    world.busy_until = until
+                case "away":
+                    world.away_until = until
+                case "stands still":
+                    self._still_until = until
+                case "clock back":
+                    clock.set(clock.now() - CLOCK_BACK)
+        return None
+
+    async def alive(self) -> None:
+        await super().alive()
+        clock = self._world.clock
+        while not self.dead and clock.monotonic() < self._still_until:
+            await clock.sleep(self._still_until - clock.monotonic())
+            await super().alive()
+
+
+class Reach(WrappedStore):
+    """What lies between a worker and the store."""
+
+    def __init__(self, worker: Worker, world: _World) -> None:
+        super().__init__(world.store)
+        self._worker = worker
+        self._world = world
+
+    async def around(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        world = self._world
+        if self._worker.fault == "stands still":
+            await self._worker.alive()
+        now = world.clock.monotonic()
+        if now < world.away_until:
+            raise Unavailable(f"{name}: the store is away")
+        if name == "commit" and now < world.busy_until:
+            commits = args[0] if args else kwargs["commits"]
+            return [Busy("the row is locked") for _ in commits]  # type: ignore[return-value]
+        return await call()
