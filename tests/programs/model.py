@@ -27,6 +27,7 @@ from tests.programs.program import (
     Map,
     Node,
     Scope,
+    Signal,
     Step,
     Timeout,
     Try,
@@ -58,13 +59,13 @@ class _Model:
         self.stuck = stuck
         self.bodies: dict[tuple[str, str], list[Body]] = defaultdict(list)
         self.undone: dict[str, list[Body]] = defaultdict(list)
-        self.path_of: dict[tuple[str, str], str] = {}
+        self._paths: dict[tuple[str, str], str] = {}
         for body in ledger.bodies:
             if body.undo:
                 self.undone[body.uid].append(body)
             else:
                 self.bodies[body.run_id, body.path].append(body)
-                self.path_of[body.run_id, body.key] = body.path
+                self._paths[body.run_id, body.key] = self._paths[body.uid, body.key] = body.path
         self.lives: dict[str, list[Recorded]] = defaultdict(list)
         for event in ledger.recorded:
             self.lives[event.uid].append(event)
@@ -84,6 +85,12 @@ class _Model:
     def acts(self, *do: str) -> list[Told]:
         """What was done from outside, and was not refused."""
         return [one for one in self.ledger.told if one.do in do and one.error is None]
+
+    def path_of(self, event: Recorded, key: str) -> str | None:
+        """The path of the step that an event calls so. What a run was begun with was done in an
+        earlier life of it."""
+        path = self._paths.get((event.uid, key))
+        return self._paths.get((event.run_id, key)) if path is None and event.copied else path
 
     def node(self, path: str) -> Node | None:
         """The statement at a path."""
@@ -185,7 +192,7 @@ def _completions(model: _Model) -> Iterator[tuple[str, str, str, int]]:
         if event.copied:
             continue
         for key in _completed_keys(event):
-            path = model.path_of.get((event.run_id, key))
+            path = model.path_of(event, key)
             if path is not None:
                 yield event.run_id, event.uid, path, event.tick
 
@@ -353,7 +360,7 @@ def _done(model: _Model, events: list[Recorded]) -> list[str]:
     found = []
     for event in events:
         for key in _completed_keys(event):
-            path = model.path_of.get((event.run_id, key))
+            path = model.path_of(event, key)
             if path is not None and path not in found:
                 found.append(path)
     return found
@@ -368,13 +375,16 @@ def children_have_an_owner(model: _Model) -> Iterator[str]:
     """A child ends with its parent unless it is to outlive it; none vanishes."""
     deleted = bool(model.acts("delete"))
     touched = {told.run_id for told in model.acts("cancel", "terminate")}
-    for event in model.ledger.recorded:
-        if event.type != "child.spawned" or event.copied:
-            continue
-        data = json.loads(event.data)
+    spawned = [
+        (event, json.loads(event.data))
+        for event in model.ledger.recorded
+        if event.type == "child.spawned" and not event.copied
+    ]
+    ids = [data["child_run_id"] for _, data in spawned]
+    for event, data in spawned:
         child_id, abandoned = data["child_run_id"], data.get("parent_close") == "abandon"
-        if child_id not in model.ledger.runs:
-            continue  # its id was taken
+        if child_id not in model.ledger.runs or ids.count(child_id) > 1:
+            continue  # its id was taken, or several lives have asked for it
         child = model.runs.get(child_id)
         if child is None:
             if not deleted:
@@ -424,11 +434,14 @@ def signals_are_taken_once_and_in_order(model: _Model) -> Iterator[str]:
                 continue
             known.add((told.run_id, told.name, told.dedup))
         sent[told.run_id, told.name].append(told.value)
+    given: dict[tuple[str, str, str, str], int] = {}
+    for seen in model.ledger.seen:
+        node = model.node(seen.path)
+        if isinstance(node, Signal) and seen.kind == "value" and seen.value != "timeout":
+            given[seen.run_id, node.name, seen.uid, seen.path] = seen.value
     taken: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for event in model.ledger.recorded:
-        if event.type == "signal.received" and not event.copied:
-            data = json.loads(event.data)
-            taken[event.run_id, data["signal_name"]].append(data.get("payload"))
+    for (run_id, name, _, _), value in given.items():
+        taken[run_id, name].append(value)
     retried = bool(model.acts("retry", "fork"))
     for (run_id, name), values in taken.items():
         own = sent[run_id, name]

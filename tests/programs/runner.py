@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -50,7 +51,13 @@ LOOK_AGAIN = 2 * LEASE
 ROUNDS = 12
 """How often what runs wait for is supplied before they count as stuck."""
 MOST_LEAPS = 5000
+REAL_SECONDS = 20
+"""A case that takes longer than this hangs: it waits for something that is not on the clock."""
 CLOCK_BACK = timedelta(hours=1)
+
+
+class Hangs(Exception):
+    """A case did not come to an end."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +80,20 @@ def run_case(case: Case, seed: int = 0, make: MakeStore = in_memory) -> Evidence
     chance = random.getstate()
     random.seed(seed)
     try:
-        with asyncio.Runner() as runner, seeded(seed), _settings(case):
-            return runner.run(_World(case, make).run())
+        with seeded(seed), _settings(case):
+            world = _World(case, make)
+            return _loop().run_until_complete(asyncio.wait_for(world.run(), REAL_SECONDS))
+    except TimeoutError:
+        raise Hangs(f"it has not ended after {REAL_SECONDS} s") from None
     finally:
         random.setstate(chance)
         enter(None)
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """One loop for all cases: to make one for each takes as long as a small case."""
+    return asyncio.new_event_loop()
 
 
 @contextmanager
@@ -106,6 +122,8 @@ class _World:
             workflows={program.name: program.definition},
         )
         self.calls = self.commits = 0
+        self._dirty = True
+        """Whether a run may have begun or ended since it was last looked."""
         self.changed_at = 0.0
         self.busy_until = self.away_until = -1.0
         self._faults = list(case.faults)
@@ -139,11 +157,14 @@ class _World:
 
     async def _until_over(self) -> list[str]:
         rounds = 0
+        open_runs: list[str] = []
         for _ in range(MOST_LEAPS):
             await self.clock.settle()
             self._replace_the_dead()
             self._act_when_due()
-            open_runs = await self._open_runs()
+            if self._dirty:
+                self._dirty = False
+                open_runs = await self._open_runs()
             if self._started and not open_runs and not self._acting:
                 if not self._acts:
                     return []
@@ -174,6 +195,11 @@ class _World:
             async for run in self.store.inner.find_all(RunQuery())
             if not run.status.terminal
         ]
+
+    def changed(self) -> None:
+        """Something has become durable."""
+        self._dirty = True
+        self.changed_at = max(self.changed_at, self.clock.monotonic())
 
     # -- workers ------------------------------------------------------------------------------
 
@@ -353,6 +379,8 @@ class Witness(WrappedStore):
         kwargs: dict[str, Any],
     ) -> T:
         answer = await call()
+        if name == "delete":
+            self._world.changed()
         if name == "commit":
             commits: list[Commit] = list(args[0] if args else kwargs["commits"])
             for commit, outcome in zip(commits, answer, strict=True):  # type: ignore[call-overload]
@@ -364,7 +392,7 @@ class Witness(WrappedStore):
         world, ledger = self._world, self._world.ledger
         if ledger.closed:
             return
-        world.changed_at = max(world.changed_at, world.clock.monotonic())
+        world.changed()
         begun = [commit.run_id] if commit.create is not None else []
         for run_id in (*begun, *(start.run.id for start in commit.starts)):
             if run_id not in ledger.runs:
@@ -373,6 +401,9 @@ class Witness(WrappedStore):
         copied = commit.create is not None and (
             commit.creation is Creation.REPLACE or commit.hold is None
         )
+        if commit.creation is Creation.REPLACE and commit.create is not None and not commit.force:
+            end = (commit.run_id, commit.uid or "", "workflow.continued", "", b"{}", False, False)
+            ledger.recorded.append(Recorded(tick, time, *end))
         for event in commit.events:
             ledger.recorded.append(
                 Recorded(
