@@ -90,7 +90,10 @@ class _Model:
         """The path of the step that an event calls so. What a run was begun with was done in an
         earlier life of it."""
         path = self._paths.get((event.uid, key))
-        return self._paths.get((event.run_id, key)) if path is None and event.copied else path
+        if path is None and event.copied:
+            sources = {f"fork-{told.value}": told.run_id for told in self.acts("fork")}
+            path = self._paths.get((sources.get(event.run_id, event.run_id), key))
+        return path
 
     def node(self, path: str) -> Node | None:
         """The statement at a path."""

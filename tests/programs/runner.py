@@ -26,7 +26,8 @@ import msgspec
 import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
-from outlast.engine import digest, drive
+from outlast.engine import drive
+from outlast.engine.residency import USUAL, Residency
 from outlast.errors import Busy, NotFound, OutlastError, TryAgain, Unavailable
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import seeded
@@ -48,9 +49,10 @@ MakeStore = Callable[[VirtualClock], Store]
 RESTED = 6 * LEASE
 """Without a commit for so long, nothing more happens by itself: no sleep of a program is longer."""
 LOOK_AGAIN = 2 * LEASE
-ROUNDS = 12
+ROUNDS = 40
 """How often what runs wait for is supplied before they count as stuck."""
 MOST_LEAPS = 5000
+OFTEN = Residency(snapshot_after=2, growth=0)
 REAL_SECONDS = 20
 """A case that takes longer than this hangs: it waits for something that is not on the clock."""
 CLOCK_BACK = timedelta(hours=1)
@@ -99,15 +101,13 @@ def _loop() -> asyncio.AbstractEventLoop:
 @contextmanager
 def _settings(case: Case) -> Iterator[None]:
     """The engine as the case wants it."""
-    before = digest.SHORTEST, drive.LINGER
-    if case.snapshots:
-        digest.SHORTEST = 2
+    before = drive.LINGER
     if case.evicts:
         drive.LINGER = timedelta(0)
     try:
         yield
     finally:
-        digest.SHORTEST, drive.LINGER = before
+        drive.LINGER = before
 
 
 class _World:
@@ -207,7 +207,11 @@ class _World:
         worker = Worker(self, f"worker {len(self._workers) + 1}", self._executions)
         self._workers.append(worker)
         app = outlast.App(
-            worker.store, workflows=[program], steps=queued_steps(self.case), lease=LEASE
+            worker.store,
+            workflows=[program],
+            steps=queued_steps(self.case),
+            lease=LEASE,
+            residency=OFTEN if self.case.snapshots else USUAL,
         )
         worker.app = app
         worker.runs(app, asyncio.create_task(self._work(worker, app)))
