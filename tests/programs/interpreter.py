@@ -165,9 +165,7 @@ def step_of(node: Step | Map) -> outlast.Step[[str], str]:
     """The step that a statement calls."""
     if isinstance(node, Map):
         return _step(1, None, False, False, False, node.undo)
-    return _step(
-        node.attempts, node.timeout, node.at_most_once, node.queued, node.plain, node.undo
-    )
+    return _step(node.attempts, node.timeout, node.at_most_once, node.queued, node.plain, node.undo)
 
 
 def queued_steps(case: Case) -> list[outlast.Step[[str], str]]:
@@ -247,7 +245,7 @@ async def _map(node: Map, path: str, waiting: Waiting) -> Any:
     calls = [
         f"{path}[{i}]|{node.seconds}|{99 if i in node.fails else 0}" for i in range(node.items)
     ]
-    found = await outlast.map(
+    found: list[Any] = await outlast.map(  # tolerated failures are values
         step_of(node),
         calls,
         concurrency=node.concurrency,

@@ -164,19 +164,26 @@ def a_recorded_step_never_runs_again(model: _Model) -> Iterator[str]:
     branches = any(isinstance(node, Gather) for node in every_node(model.case))
     spawned = any(isinstance(n, Child) and n.wait != "now" for n in every_node(model.case))
     for run_id, uid, path, tick in _completions(model):
+        node = model.node(path)
+        stale = model.stills and isinstance(node, Step) and node.queued
         for body in model.bodies[run_id, path]:
-            if body.tick <= tick:
-                continue
+            if body.tick <= tick or stale:
+                continue  # a queue may hand out a task twice if a worker stands still
             if body.uid == uid:
                 yield f"{path} of {run_id} is recorded and began again"
                 continue
             end = model.end_of(uid)
             if end is None or end.tick > body.tick:
                 yield f"{path} of {run_id} is recorded in a life that goes on, and began again"
-            elif end.type == "workflow.completed":
+            elif end.type == "workflow.completed" and not _redone(model):
                 yield f"{path} of {run_id} is recorded in a life that completed, and began again"
             elif not (branches or spawned or _undid(model, uid) or _in_tree(model, run_id, uid)):
                 yield f"{path} of {run_id} is recorded, nothing was undone, and it began again"
+
+
+def _redone(model: _Model) -> bool:
+    """Whether a run that had undone what it did was retried: then its children are begun again."""
+    return bool(model.acts("retry", "fork")) and bool(model.undone)
 
 
 def _undid(model: _Model, uid: str) -> bool:
@@ -237,7 +244,8 @@ def steps_have_their_outcome(model: _Model) -> Iterator[str]:
             if node.timeout is None or node.timeout > node.seconds:
                 yield f"{seen.path} timed out"
         elif why == "Interrupted":
-            if not _may_be_interrupted(model, node):
+            cut = node.at_most_once and any(one.end == "cut" for one in bodies)
+            if not (cut and model.acts("retry", "fork")) and not _may_be_interrupted(model, node):
                 yield f"{seen.path} counts as interrupted, after {model.deaths} deaths"
         else:
             yield f"{seen.path} failed: {why}"
@@ -461,7 +469,7 @@ def signals_are_taken_once_and_in_order(model: _Model) -> Iterator[str]:
 def updates_are_answered(model: _Model) -> Iterator[str]:
     """What a run has answered reaches who asked; the same key has one answer."""
     answered = {
-        json.loads(event.data).get("update_id")
+        (event.run_id, json.loads(event.data).get("update_id"))
         for event in model.ledger.recorded
         if event.type == "update.completed"
     }
@@ -477,7 +485,8 @@ def updates_are_answered(model: _Model) -> Iterator[str]:
             if told.dedup is None and told.answer != told.value:
                 yield f"update {told.value} was answered {told.answer}"
         elif "has not answered" in (told.error or "") and told.dedup is not None:
-            if f"update ask: {told.dedup}" in answered and not model.acts("retry", "fork"):
+            key = f"update ask: {told.dedup}"
+            if (told.run_id, key) in answered and not model.acts("retry", "fork"):
                 yield f"update {told.dedup!r} is recorded as answered; its caller: {told.error}"
 
 

@@ -88,12 +88,12 @@ def case_of(seed: int) -> Case:
     return Generator(Drawn(seed)).case()
 
 
-SIMPLE = ("step",) * 7 + ("map",) * 2 + ("sleep", "signal", "raise", "publish", "halt")
-NESTED = ("gather",) * 3 + ("child",) * 4 + ("try",) * 2 + ("loop",) * 2
-NESTED += ("scope", "timeout", "branch")
+SIMPLE = ["step"] * 7 + ["map"] * 2 + ["sleep", "signal", "raise", "publish", "halt"]
+NESTED = ["gather"] * 3 + ["child"] * 4 + ["try"] * 2 + ["loop"] * 2
+NESTED += ["scope", "timeout", "branch"]
 DEEPEST = 3
-ACTS = ("signal",) * 2 + ("cancel",) * 3 + ("reopen",) * 2 + ("update",) * 2 + ("retry",) * 3
-ACTS += ("terminate", "pause", "fork", "delete")
+ACTS = ["signal"] * 2 + ["cancel"] * 3 + ["reopen"] * 2 + ["update"] * 2 + ["retry"] * 3
+ACTS += ["terminate", "pause", "fork", "delete"]
 FAULTS = ("dies before", "dies after", "answer lost", "busy", "away", "stands still")
 
 
