@@ -55,6 +55,7 @@ MOST_LEAPS = 5000
 OFTEN = Residency(snapshot_after=2, growth=0)
 REAL_SECONDS = 20
 """A case that takes longer than this hangs: it waits for something that is not on the clock."""
+MICROSECOND = 1e-6
 CLOCK_BACK = timedelta(hours=1)
 
 
@@ -468,7 +469,7 @@ class Worker(Process):
     async def alive(self) -> None:
         await super().alive()
         clock = self._world.clock
-        while not self.dead and clock.monotonic() < self._still_until:
+        while not self.dead and self._still_until - clock.monotonic() > MICROSECOND:
             await clock.sleep(self._still_until - clock.monotonic())
             await super().alive()
 
