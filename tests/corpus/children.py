@@ -210,6 +210,7 @@ CASES = [
         child.spawned child:sleeps_long
         cancel.requested
         operation.abandoned child:sleeps_long
+        child.failed child:sleeps_long
         workflow.cancelled
         """,
         Cancelled("no longer needed"),

@@ -359,6 +359,7 @@ CASES = [
         cancel.requested
         operation.abandoned work
         timer.started timer
+        step.completed work
         timer.fired timer
         workflow.cancelled
         """,

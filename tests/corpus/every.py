@@ -12,6 +12,7 @@ from outlast.testing.virtual import VirtualClock
 from tests.corpus import (
     branches,
     children,
+    closing,
     compensation,
     control,
     maps,
@@ -31,6 +32,7 @@ THEMES = (
     children,
     maps,
     compensation,
+    closing,
     nesting,
     races,
     control,

@@ -145,7 +145,7 @@ async def guest() -> None:
 
 @outlast.workflow
 async def is_cancelled_with_its_guest() -> None:
-    """Both undo what they did: the parent does not wait for its child to be done with it."""
+    """Both undo what they did: the child first, and its parent when the child has ended."""
     await book("host's room")
     try:
         await outlast.child(guest)
@@ -265,6 +265,7 @@ CASES = [
         child.spawned child:guest
         cancel.requested
         operation.abandoned child:guest
+        child.failed child:guest
         compensation.started undo
         step.started undo/book
         step.completed undo/book

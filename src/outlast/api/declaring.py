@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import update_wrapper
-from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
 
 from outlast.engine.bridge import current_bridge
 from outlast.engine.definition import StepDefinition, WorkflowDefinition
@@ -45,11 +55,29 @@ class Step(Generic[P, R]):
     def __reduce__(self) -> str:
         return str(self.definition.function.__qualname__)  # pickled by name, as functions are
 
-    def compensate(self, function: Callable[[R], Any]) -> Step[[R], Any]:
-        """Declare what undoes this step, given its result, when the run fails or is cancelled."""
-        undo = StepDefinition(function, retry=Retry(attempts=5))
-        self.definition.compensation = undo
-        return Step(undo)
+    @overload
+    def compensate(self, function: Callable[[R], Any]) -> Step[[R], Any]: ...
+    @overload
+    def compensate(
+        self, *, unknown: Literal[True]
+    ) -> Callable[[Callable[Concatenate[str, P], Any]], Step[..., Any]]: ...
+    def compensate(self, function: Any = None, *, unknown: bool = False) -> Any:
+        """Declare what undoes this step, given its result, when the run fails or is cancelled.
+
+        ``@charge.compensate(unknown=True)`` declares what undoes a call whose outcome is unknown,
+        because its process died, it took too long or it was cut off: the function gets the call's
+        idempotency key and then the call's arguments, and finds out itself what there is to undo.
+        """
+
+        def declare(function: Callable[..., Any]) -> Step[..., Any]:
+            undo = StepDefinition(function, retry=Retry(attempts=5))
+            if unknown:
+                self.definition.unknown_compensation = undo
+            else:
+                self.definition.compensation = undo
+            return Step(undo)
+
+        return declare if function is None else declare(function)
 
 
 class Workflow(Generic[P, R_co]):

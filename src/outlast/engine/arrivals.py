@@ -101,7 +101,7 @@ class Inbox:
         match item.kind:
             case "cancel":
                 self.paused = False  # what is done on the way out, and undone, cannot wait
-                if execution.main is not None and not execution.main.done():
+                if execution.is_going_on:
                     execution.deliver(CancelRequested(reason=item.name), now)
             case "child.completed" | "child.failed":
                 child = self._child(item.name)

@@ -51,7 +51,7 @@ class Bridge:
 
     def call(self, request: Coroutine[Any, Any, Any]) -> Any:
         """Have the loop await `request`, and wait for what it gives."""
-        if self.execution.evicted:
+        if self.execution.is_thrown_out:
             request.close()
             raise self.execution.eviction()
         self._request = request

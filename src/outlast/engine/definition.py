@@ -127,6 +127,13 @@ class StepDefinition(Definition):
         self._priority = priority
         self.in_thread = not self.is_async and not process
         self.compensation: StepDefinition | None = None
+        self.unknown_compensation: StepDefinition | None = None
+        """What undoes a call of which it is not known whether it was done."""
+
+    @property
+    def is_undoable(self) -> bool:
+        """Whether it has a compensation of either kind."""
+        return self.compensation is not None or self.unknown_compensation is not None
 
     def line(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
         """The key and the priority of a call in its queue."""

@@ -32,7 +32,7 @@ FOREIGN = ("attached to a different loop", "got bad yield", "yield was used inst
 def ending(execution: Execution) -> Payload | None:
     """How the run has ended, or None while it goes on."""
     main = execution.main
-    if main is None or not main.done():
+    if main is None or not main.done() or not execution.closing.over:
         return None
     if main.cancelled():
         return WorkflowCancelled(reason=execution.cancel_reason or "the workflow cancelled itself")

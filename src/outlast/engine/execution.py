@@ -21,17 +21,18 @@ from typing import Any
 
 from msgspec import Raw
 
+from outlast.engine.closing import Closing
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.digest import Digest
 from outlast.engine.draft import Draft
 from outlast.engine.loop import RunLoop
-from outlast.engine.operations.compensation import Undoing
+from outlast.engine.operations.compensation import UNDO, Undoing
 from outlast.engine.operations.operation import Operation
 from outlast.engine.operations.timer import start_timer
 from outlast.engine.past import Past
 from outlast.engine.scope import Scope, current_scope
 from outlast.engine.updates import Updates
-from outlast.errors import Mismatch
+from outlast.errors import Mismatch, RunEnding
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of, to_event, type_of
 from outlast.model.payloads import (
@@ -91,6 +92,9 @@ class Execution:
         self.place: InQueue | None = None
         self.evicted = False
         self.cancel_reason: str | None = None
+        self.is_guarded = False
+        """Whether calls of the code are checked first: it is being closed, or thrown out."""
+        self.closing = Closing(self)
         self.undoing = Undoing(self)
         self.updates = Updates(self)
         self._said: dict[tuple[str, str], tuple[Payload, Operation | None]] = {}
@@ -168,22 +172,27 @@ class Execution:
                 self._lineage = payload.lineage
                 self._begin(payload)
             case CancelRequested(reason=reason):
-                self.cancel_reason = reason
-                if self._main is not None and not self.undoing.begun:
-                    self._main.cancel(reason)
+                if self.cancel_reason is None or not self.closing.has_failed:
+                    self.cancel_reason = reason
+                self.closing.cancel(self._main, reason)
             case UpdateAccepted() if self.updates.accept(event.step_name, payload):
                 pass
             case _:
                 raise self._mismatch(event)
 
     def _run(self) -> None:
-        """Let the code run until it rests; if it has failed, what it did is undone."""
-        self.loop.drain(self.now.timestamp())
-        if self._main is not None and self._main.done():
+        """Let the code run until it rests; if it has failed, it is closed, and then what it did is
+        undone."""
+        self.drain()
+        if self._main is not None and self._main.done() and self.closing.advance(self._main):
             undo = self.undoing.begin(self._main)
             if undo is not None:
-                self._main = self.loop.start_task(undo, Scope("undo/"))
-                self.loop.drain(self.now.timestamp())
+                self._main = self.loop.start_task(undo, Scope(UNDO))
+                self.drain()
+
+    def drain(self) -> None:
+        """Let the code run until it rests."""
+        self.loop.drain(self.now.timestamp())
 
     def _settle(self, key: str, event: Event, payload: Payload) -> None:
         """A statement is recorded: the operation takes it in, with what history says of it."""
@@ -194,8 +203,9 @@ class Execution:
                 operation.asked_at = event.sequence
             operation.recorded = True
             if isinstance(payload, OperationAbandoned):
-                self.abandoned.append(operation)
-                del self.open[key]
+                if not payload.awaited:
+                    self.abandoned.append(operation)
+                    del self.open[key]
             elif operation.apply(event, payload):
                 del self.open[key]
 
@@ -208,8 +218,8 @@ class Execution:
 
     def ask(self, operation: Operation) -> Operation:
         """Register what the code wants. Its intent is recorded when the code has come to rest."""
-        if self.evicted:
-            raise Evicted
+        if self.is_guarded:
+            self._check_call(asks=True)
         operation.key = key = self.scope.key(operation.name)
         self.open[key] = operation
         self.say(key, operation.intent(), operation)
@@ -227,20 +237,39 @@ class Execution:
 
     def say(self, key: str, payload: Payload, operation: Operation | None = None) -> None:
         """Have the code state something under a key."""
-        if self.evicted:
-            raise Evicted
+        if self.is_guarded:
+            self._check_call(asks=False)
+        self.state(key, payload, operation)
+
+    def state(self, key: str, payload: Payload, operation: Operation | None = None) -> None:
+        """The same, also on behalf of code that can no longer speak for itself."""
         self._said[key, type_of(payload)] = (payload, operation)
 
     def abandon(self, operation: Operation) -> None:
-        """The code no longer wants an answer. If nobody has heard of the wish, it never was."""
-        if self.evicted or self.open.get(operation.key) is not operation:
+        """The code no longer wants an answer."""
+        if not self.evicted and not self.closing.over:
+            self.give_up(operation)
+
+    def give_up(self, operation: Operation) -> None:
+        """Nothing waits for an operation any more. If it is not on record, it never was; if it may
+        have to be undone, it goes on, and its outcome is recorded."""
+        if self.open.get(operation.key) is not operation or operation.is_left:
             return
         if not operation.recorded:
             del self.open[operation.key]
             for said in [said for said in self._said if said[0] == operation.key]:
                 del self._said[said]
-        else:
-            self.say(operation.key, OperationAbandoned(), operation)
+            return
+        operation.is_left = True
+        operation.is_awaited = awaited = self.closing.awaits(operation)
+        if not awaited:
+            operation.cut_off(self)
+        self.state(operation.key, OperationAbandoned(awaited=awaited), operation)
+
+    def _check_call(self, *, asks: bool) -> None:
+        if self.evicted:
+            raise Evicted
+        self.closing.check_call(asks=asks)
 
     def life_of(self, operation: Operation) -> str:
         """The uid of the life in which something was first asked for: a run that is retried has
@@ -279,19 +308,30 @@ class Execution:
         return self._main
 
     @property
+    def is_going_on(self) -> bool:
+        """Whether its code runs, is being closed, or what it did is being undone."""
+        main = self._main
+        return main is not None and not (main.done() and self.closing.over)
+
+    @property
     def ended(self) -> bool:
         """Whether history has recorded the end of the run already."""
         return self._ended
 
-    def eviction(self) -> Evicted:
+    @property
+    def is_thrown_out(self) -> bool:
+        """Whether nothing that the code asks for counts any more."""
+        return self.evicted or self.closing.over
+
+    def eviction(self) -> BaseException:
         """What outlast calls raise in code that is being thrown out."""
-        return Evicted()
+        return Evicted() if self.evicted else RunEnding(self.run_id)
 
     def evict(self) -> None:
         """Throw the code out of memory. Its ``finally`` blocks run, but outlast calls in them
         raise and record nothing."""
         if not self.evicted:
-            self.evicted = True
+            self.evicted = self.is_guarded = True
             self.loop.close_tasks()
 
     def _mismatch(self, event: Event) -> Mismatch:

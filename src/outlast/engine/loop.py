@@ -75,6 +75,10 @@ class RunLoop:
         found = (place_of_code(task.get_coro()) for task in self._tasks if not task.done())
         return [place for place in found if place is not None]
 
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Those that have not ended, in the order in which they were made."""
+        return [task for task in self._tasks if not task.done()]
+
     def close_tasks(self) -> None:
         """Unwind all code that is still on this loop, without cancelling it: cancellation is
         something that workflow code may see and act on, eviction is not."""
@@ -95,7 +99,8 @@ class RunLoop:
             self.create_task(generator.aclose())
             return
         with self.inside:
-            exhaust(generator.aclose())
+            # Found by the garbage collector at any time: it must not have the scope of who runs then.
+            Context().run(exhaust, generator.aclose())
 
     # -- what workflow code may use -----------------------------------------------------------
 

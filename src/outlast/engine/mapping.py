@@ -15,6 +15,7 @@ from outlast.engine.error_text import told
 from outlast.engine.execution import Execution
 from outlast.engine.operations.map import MapCall, portions
 from outlast.errors import OutlastError
+from outlast.model.payloads import OperationAbandoned
 
 
 class MapBodies:
@@ -26,16 +27,22 @@ class MapBodies:
         self._context = context
         self._arrived = arrived
         self._todo = deque(call.open_items)
+        self._inherited = frozenset(self._todo if call.is_taken_up else ())
+        self._is_ending = self._is_told = False
+        self._last_attempts = asyncio.Event()
         self._allowed = call.allowed
         self._running: set[asyncio.Task[None]] = set()
+        self._at_work: set[int] = set()
         self._results: dict[int, Raw] = {}
         self._failed: dict[int, str] = {}
         self._paused = self._is_stopped = False
         self._broken: BaseException | None = None
-        if call.is_over:
+        if call.is_awaited or (call.is_over and call.is_undoable):
+            self.finish_what_runs()
+        elif call.is_over:
             arrived.ring()  # there is nothing to do: no items, or enough of them
-        else:
-            self._fill()
+            return
+        self._fill()
 
     @property
     def idle(self) -> bool:
@@ -43,9 +50,23 @@ class MapBodies:
         return not (self._running or self._results or self._failed)
 
     @property
-    def abandoned(self) -> bool:
-        """Whether the code no longer waits for it."""
-        return self._call.future is not None and self._call.future.cancelled()
+    def is_left(self) -> bool:
+        """Whether the code no longer waits for it, and what runs goes on to its end."""
+        return self._call.is_awaited
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the code no longer waits for it, and what runs is stopped."""
+        return self._call.is_left and not self._call.is_awaited
+
+    def finish_what_runs(self) -> None:
+        """Begin nothing more, but for items that may have begun in another process, and try none
+        again."""
+        if not self._is_ending:
+            self._is_ending = True
+            self._todo = deque(index for index in self._todo if index in self._inherited)
+            self._last_attempts.set()
+            self._arrived.ring()
 
     def finish(self) -> list[asyncio.Task[None]]:
         """Begin nothing more; the items that nobody can stop, because they are in threads."""
@@ -73,22 +94,38 @@ class MapBodies:
                 execution.deliver(call.progress(portion, failed), now, key=call.key)
                 failed = {}
         end = call.ending()
+        if end is not None and call.is_undoable:
+            self.finish_what_runs()
+        if self._is_ending:
+            if self._at_work or self._todo:
+                self._tell_what_runs(execution, now)
+                return False
+            end = end or OperationAbandoned()
         if end is not None:
             self.stop()
             execution.deliver(end, now, key=call.key)
-            return True
-        return False
+        return end is not None
+
+    def _tell_what_runs(self, execution: Execution, now: datetime) -> None:
+        """Once: which items another process would have to do again, if this one dies."""
+        if not self._is_told:
+            self._is_told = True
+            running = self._call.last_items((*self._at_work, *self._todo))
+            execution.deliver(running, now, key=self._call.key)
 
     def go_on(self, *, paused: bool) -> None:
         """What was recorded is durable: begin what it allows, unless the run is paused."""
-        self._todo.extend(range(self._allowed, self._call.allowed))
+        if not self._is_ending:
+            self._todo.extend(range(self._allowed, self._call.allowed))
         self._allowed = self._call.allowed
         self._paused = paused
         self._fill()
 
     def _fill(self) -> None:
         while self._todo and not self._paused and len(self._running) < self._call.concurrency:
-            task = asyncio.create_task(self._run(self._todo.popleft()))
+            index = self._todo.popleft()
+            self._at_work.add(index)
+            task = asyncio.create_task(self._run(index))
             self._running.add(task)
             task.add_done_callback(self._over)
 
@@ -106,6 +143,7 @@ class MapBodies:
             self._failed[index] = told(outcome.error)
         elif outcome.output is not None:
             self._results[index] = outcome.output
+        self._at_work.discard(index)
         self._arrived.ring()
 
     async def _attempts(self, index: int) -> Outcome:
@@ -130,6 +168,16 @@ class MapBodies:
                 return outcome
             failures += 1
             wait = step.retry.wait(failures, outcome.error)
-            if wait is None:
+            if wait is None or await self._is_last(wait.total_seconds()):
                 return outcome
-            await self._bodies.clock.sleep(wait.total_seconds())
+
+    async def _is_last(self, seconds: float) -> bool:
+        """Wait for the next attempt; whether there is none, because nothing waits for it."""
+        pause = asyncio.ensure_future(self._bodies.clock.sleep(seconds))
+        ending = asyncio.ensure_future(self._last_attempts.wait())
+        try:
+            await asyncio.wait((pause, ending), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            pause.cancel()
+            ending.cancel()
+        return self._is_ending

@@ -58,6 +58,7 @@ class UnderWay:
         self._cut: set[str] = set()
         self._begun: dict[str, int] = {}
         self._maps: dict[str, MapBodies] = {}
+        self._not_begun: list[StepCall] = []
         self._outcomes: list[tuple[StepCall, Outcome]] = []
         self._found: list[tuple[ChildRun, Payload]] = []
         self._doubt: Exception | None = None
@@ -67,6 +68,7 @@ class UnderWay:
         """Whether nothing is under way, and nothing is left to be taken."""
         return not (
             self._running
+            or self._not_begun
             or self._outcomes
             or self._found
             or not self.suspects.idle
@@ -97,7 +99,12 @@ class UnderWay:
             return
         launches, self._execution.launches = self._execution.launches, []
         for operation in launches:
-            if self._execution.open.get(operation.key) is operation:
+            if self._execution.open.get(operation.key) is not operation:
+                continue
+            if operation.is_awaited and isinstance(operation, StepCall) and not operation.has_begun:
+                self._not_begun.append(operation)
+                self._arrived.ring()
+            else:
                 self._begin(operation)
 
     def stop(self) -> None:
@@ -146,6 +153,10 @@ class UnderWay:
         if self._doubt is not None:
             raise self._doubt
         execution = self._execution
+        if self._not_begun:
+            calls, self._not_begun = self._not_begun, []
+            for call in calls:
+                execution.deliver(call.not_begun(), self._clock.now(), key=call.key)
         if self._outcomes:
             outcomes, self._outcomes = self._outcomes, []
             for call, outcome in outcomes:
@@ -178,8 +189,11 @@ class UnderWay:
                     body.cancel()
             self._execution.abandoned.clear()
         if self._maps:
-            for key in [key for key, mapping in self._maps.items() if mapping.abandoned]:
-                self._maps.pop(key).stop()
+            for key, mapping in list(self._maps.items()):
+                if mapping.is_left:
+                    mapping.finish_what_runs()
+                elif mapping.is_cut_off:
+                    self._maps.pop(key).stop()
 
     def _deliver_outcome(self, call: StepCall, outcome: Outcome) -> None:
         now = self._clock.now()

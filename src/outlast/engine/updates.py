@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from outlast.engine.execution import Execution
 
 
+CANCELLED = "cancelled: the run has ended"
+
+
 class Updates:
     """The handlers of one run, and those that are at work."""
 
@@ -35,7 +38,7 @@ class Updates:
         self._execution = execution
         self._handlers: dict[str, Callable[..., Any]] = {}
         self._counts: dict[str, int] = {}
-        self._open: dict[str, asyncio.Task[None]] = {}
+        self._open: dict[str, tuple[asyncio.Task[None], UpdateAccepted]] = {}
         self._over = False
 
     def on(self, name: str, handler: Callable[..., Any]) -> None:
@@ -60,13 +63,13 @@ class Updates:
         self._counts[update.name] = self._counts.get(update.name, 0) + 1
         answering = self._answer(key, handler, update)
         task = self._execution.loop.start_task(answering, Scope(f"{key}/"))
-        self._open[key] = task
+        self._open[key] = (task, update)
         task.add_done_callback(lambda _: self._open.pop(key, None))
         return True
 
     async def around(self, main: Coroutine[Any, Any, Any]) -> Any:
-        """The workflow's own code, and then what is left of its updates: those of a run that has
-        failed or was cancelled are cancelled, all others are finished."""
+        """The workflow's own code, and then what is left of its updates, unless it has failed or was
+        cancelled: then they are cancelled like all its branches."""
         try:
             try:
                 value = await main
@@ -75,17 +78,19 @@ class Updates:
                 raise
             await self._finished()
             return value
-        except (Exception, asyncio.CancelledError):
-            for task in self._open.values():
-                task.cancel("the run has ended")
-            await self._finished()
-            raise
         finally:
             self._over = True
 
+    def give_up(self) -> None:
+        """The run has failed, and handlers that have caught their cancellation still wait: they are
+        answered for."""
+        for key, (_, update) in self._open.items():
+            ended = UpdateCompleted(update_id=update.update_id, error=CANCELLED)
+            self._execution.state(key, ended)
+
     async def _finished(self) -> None:
         while self._open:
-            await asyncio.wait(list(self._open.values()))
+            await asyncio.wait([task for task, _ in self._open.values()])
 
     async def _answer(self, key: str, handler: Callable[..., Any], update: UpdateAccepted) -> None:
         execution, signature = self._execution, Signature(handler)
@@ -97,7 +102,7 @@ class Updates:
         except ContinueAsNew:
             error = "continue_as_new() works in the workflow itself, not in an update's handler"
         except asyncio.CancelledError:
-            error = "cancelled: the run has ended"
+            error = CANCELLED
         except Exception as raised:  # noqa: BLE001 - it is the answer
             error = told(raised)
         done = UpdateCompleted(update_id=update.update_id, output=output, error=error)

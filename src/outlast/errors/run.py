@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from outlast.errors.root import OutlastError
 
 
@@ -105,6 +107,19 @@ class Mismatch(RunError):
         self.recorded = recorded
         self.asked = asked
         self.at = at
+
+
+class RunEnding(asyncio.CancelledError):
+    """Raised by outlast calls in code of a run that has failed or was cancelled, once what it did is
+    being undone, or if it goes on for too long before that. A cancellation, so that code which
+    catches an `Exception` ends all the same; there is nothing to do about it but to return."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"run {run_id!r} has failed or was cancelled: its code can begin nothing more. Call "
+            "what is to be done on the way out from a `finally` block, and let CancelledError pass"
+        )
+        self.run_id = run_id
 
 
 class ContinueAsNew(BaseException):

@@ -115,13 +115,15 @@ class MapStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 class MapProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """What one flush of a map adds: up to which item the bodies may have begun, which are done
-    and with what, which have failed. `interrupted` says that the process before this one died."""
+    and with what, which have failed. `interrupted` says that the process before this one died.
+    `running`, once nothing more begins, are the items that are awaited."""
 
     started: int = 0
     completed: list[int] = []
     results: list[Raw] = []
     failed: list[tuple[int, str]] = []
     interrupted: bool = False
+    running: list[int] | None = None
 
 
 class MapCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -134,8 +136,12 @@ class MapFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CompensationStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """What was done is undone, in this order. `unknown` are the steps of which it is not known
+    whether they were done: they are undone only by a compensation for that."""
+
     trigger_step: str
     steps_to_undo: list[str]
+    unknown: list[str] = []
 
 
 class CompensationCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -174,7 +180,10 @@ class CancelRequested(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OperationAbandoned(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """The code no longer wants the answer: a timer that was cancelled, a step that timed out."""
+    """The code no longer wants the answer: a timer that was cancelled, a step that timed out. With
+    `awaited` it goes on to its end all the same, which is recorded, because it may have to be undone."""
+
+    awaited: bool = False
 
 
 class StepProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):

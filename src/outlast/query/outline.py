@@ -148,7 +148,11 @@ def _tell(tree: _Tree, event: Event, payload: Payload) -> None:
     kind = event.type.partition(".")[0]
     if event.type == EventType.OPERATION_ABANDONED:
         part = tree.part(event, "operation")
-        part.status, part.ended_at = "abandoned", event.timestamp
+        assert isinstance(payload, said.OperationAbandoned)
+        if payload.awaited:
+            part.note = "left by the code, awaited"
+        else:
+            part.status, part.ended_at = "abandoned", event.timestamp
         return
     if isinstance(payload, said.UpdateAccepted | said.UpdateCompleted):
         _tell_update(tree, event, payload)
@@ -207,8 +211,10 @@ def _tell(tree: _Tree, event: Event, payload: Payload) -> None:
             _end(part, event, "completed", output=output)
         case said.ScopeFailed(error=error):
             _end(part, event, "failed", error=error)
-        case said.CompensationStarted(trigger_step=trigger, steps_to_undo=steps):
+        case said.CompensationStarted(trigger_step=trigger, steps_to_undo=steps, unknown=unknown):
             part.note = f"{len(steps)} to undo" + (f" because of {trigger}" if trigger else "")
+            if unknown:
+                part.note += f", outcome unknown: {', '.join(unknown)}"
         case said.CompensationFailed(failed_step=step, error=error):
             _end(part, event, "failed", error=f"{step}: {error}")
         case said.TimerFired() | said.CompensationCompleted():

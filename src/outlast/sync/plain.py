@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from outlast import api
 from outlast.api import Step, Workflow
@@ -28,8 +28,15 @@ class PlainStep(Protocol[P, R_co]):
         """Its result."""
         ...
 
-    def compensate(self, function: Callable[[R_co], Any]) -> Any:
-        """Declare what undoes this step."""
+    @overload
+    def compensate(self, function: Callable[[R_co], Any]) -> Any: ...
+    @overload
+    def compensate(
+        self, *, unknown: Literal[True]
+    ) -> Callable[[Callable[Concatenate[str, P], Any]], Any]: ...
+    def compensate(self, function: Any = None, *, unknown: bool = False) -> Any:
+        """Declare what undoes this step; with `unknown`, what undoes a call of which it is not known
+        whether it was done, given its idempotency key and its arguments."""
         ...
 
 

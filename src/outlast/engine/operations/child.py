@@ -59,6 +59,7 @@ class ChildRun(Operation):
     """One child, from its start to its outcome."""
 
     wait_kind = "child"
+    ends_by_itself = True
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class ChildRun(Operation):
     ) -> None:
         self.name = f"child:{workflow.name}"
         self.parent_close = parent_close
+        self.may_run = parent_close is ParentClose.CANCEL
         self._place = None if place is None else place.resolved(execution.now)
         self._execution = execution
         self._workflow = workflow

@@ -7,7 +7,7 @@ result. The results come in the order of the items, whatever the order in which 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +19,14 @@ from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST, SUSPECT_AFTER
 from outlast.errors import InvalidValue, MapFailed, StepFailed, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.fact import Fact
-from outlast.model.payloads import MapCompleted, MapProgress, MapStarted, Payload, StepLost
+from outlast.model.payloads import (
+    MapCompleted,
+    MapProgress,
+    MapStarted,
+    OperationAbandoned,
+    Payload,
+    StepLost,
+)
 from outlast.model.payloads import MapFailed as Failed
 
 if TYPE_CHECKING:
@@ -36,6 +43,8 @@ commit announces many of them."""
 
 class MapCall(Operation):
     """All calls of one map."""
+
+    may_run = ends_by_itself = True
 
     def __init__(
         self,
@@ -61,6 +70,9 @@ class MapCall(Operation):
             )
         self.name = f"map:{step.name}"
         self.step = step
+        self.is_undoable = step.is_undoable
+        self.is_taken_up = False
+        """Whether another process has begun with it before: items may have run that have no outcome."""
         self.items = list(items)
         self.concurrency = concurrency
         self.results: dict[int, Raw] = {}
@@ -69,6 +81,7 @@ class MapCall(Operation):
         self.attempt = 1
         self.lost: list[int] = []
         self._cut_off: list[int] = []
+        self._running: list[int] | None = None
         self._tolerate = tolerate
         self._enough = len(self.items) if enough is None else min(enough, len(self.items))
         self._execution = execution
@@ -86,19 +99,28 @@ class MapCall(Operation):
                 self.results.update(zip(progress.completed, progress.results, strict=True))
                 self.failed.update(progress.failed)
                 self._register(progress.completed)
+                if progress.running is not None:
+                    self._running = progress.running
+                    return False
                 if progress.interrupted:
                     self._cut_off.append(self.attempt)
                     self.attempt += 1
                 else:
                     self._cut_off.clear()
                 if not progress.completed and not progress.failed:
+                    self.is_taken_up = True
                     self._execution.launches.append(self)  # taken up again by another process
             case StepLost(attempt=attempt):
                 self.lost.append(attempt)
             case MapCompleted():
+                self._register_unknown(if_begun=self.is_taken_up)
                 self.resolve(self._values())
                 return True
+            case OperationAbandoned():
+                self._register_unknown(if_begun=self.is_taken_up)
+                return True
             case Failed(failed_index=index, error=error):
+                self._register_unknown(if_begun=self.is_taken_up)
                 self.reject(MapFailed(self.key, index, error))
                 return True
         return False
@@ -110,6 +132,17 @@ class MapCall(Operation):
         for index in completed:
             result = signature.decode_result(codec, self.results[index])
             self._execution.undoing.register(f"{self.key}[{index}]", self.step, result)
+
+    def cut_off(self, execution: Execution) -> None:
+        self._register_unknown(if_begun=True)
+
+    def _register_unknown(self, *, if_begun: bool) -> None:
+        """The items that may have begun and have no outcome."""
+        if if_begun and self.is_undoable:
+            undoing = self._execution.undoing
+            for index in self.open_items:
+                item = self.items[index]
+                undoing.register_unknown(f"{self.key}[{index}]", self, self.step, (item,), {})
 
     def next_attempt(self) -> Payload:
         """What to record when a map is taken up again that nothing was under way for."""
@@ -143,7 +176,7 @@ class MapCall(Operation):
         """The items whose bodies may run now and have no outcome yet."""
         return [
             index
-            for index in range(self.allowed)
+            for index in (range(self.allowed) if self._running is None else self._running)
             if index not in self.results and index not in self.failed
         ]
 
@@ -156,6 +189,10 @@ class MapCall(Operation):
             results=list(results.values()),
             failed=list(failed.items()),
         )
+
+    def last_items(self, running: Iterable[int]) -> MapProgress:
+        """What to record when nothing more begins, and these are awaited."""
+        return MapProgress(started=self.allowed, running=sorted(running))
 
     @property
     def is_over(self) -> bool:

@@ -33,6 +33,16 @@ class Operation(ABC):
     """What a run waits for that has nothing but this open; None if something is done for it."""
     due: datetime | None = None
     """When the run has to be woken for it, if at all."""
+    is_left: bool = False
+    """Whether the code no longer waits for it."""
+    is_awaited: bool = False
+    """Whether it goes on to its end, and that is recorded, though the code has left it."""
+    may_run: bool = False
+    """Whether something may be at work on it, so that its outcome is unknown if that is cut off."""
+    ends_by_itself: bool = False
+    """Whether its answer comes without any signal or person."""
+    is_undoable: bool = False
+    """Whether it has a compensation."""
 
     @abstractmethod
     def intent(self) -> Payload:
@@ -46,6 +56,10 @@ class Operation(ABC):
     def enact(self, execution: Execution, said: Payload) -> None:
         """Called once, never in replay, when an event of this operation enters the draft: what
         else has to be in that commit is added here."""
+        return
+
+    def cut_off(self, execution: Execution) -> None:
+        """The code has left it, and its outcome will not be known."""
         return
 
     @property

@@ -68,6 +68,7 @@ async def run_scope(
     region.future = execution.loop.create_future()
     execution.ask(region)
     if region.key in execution.past.closed_scopes:
+        region.ends_by_itself = True
         return await _recorded(region.future)
     outside = current_scope.set(Scope(f"{region.key}/"))
     try:
@@ -92,6 +93,7 @@ class Iterations(Operation):
     """A loop that is waiting for history to reach its last finished iteration."""
 
     wait_kind = "loop"
+    ends_by_itself = True
 
     def __init__(self, key: str) -> None:
         self.key = key

@@ -57,7 +57,7 @@ class RemoteStep(StepCall):
         was_lost = self.attempt in self.lost and len(self.lost) <= MAX_LOST
         if given_up and was_lost and not self.step.at_most_once:
             return stop_of(self.attempt, now)
-        return failed
+        return self.last_word(failed)
 
     def apply(self, event: Event, payload: Payload) -> bool:
         answered = super().apply(event, payload)
@@ -68,7 +68,7 @@ class RemoteStep(StepCall):
     def enact(self, execution: Execution, said: Payload) -> None:
         if isinstance(said, StepStarted):
             execution.draft.tasks.append(self._task(execution))
-        elif isinstance(said, OperationAbandoned):
+        elif isinstance(said, OperationAbandoned) and not said.awaited:
             execution.draft.drops.append(self._task_id(execution))
 
     def _task(self, execution: Execution) -> Task:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET, Raw
 
 from outlast.engine.definition import StepDefinition
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
     from outlast.engine.execution import Execution
 
 INTERRUPTED = "Interrupted"
+UNKNOWN_ENDS = frozenset({INTERRUPTED, "StepTimeout"})
+"""The errors of attempts that may have done what they were to do."""
 
 
 class StepCall(Operation):
     """One call of a step, over all its attempts. While it waits for the next one, it is due then and
     needs nobody meanwhile."""
 
+    ends_by_itself = True
     under_way: str | None = None
     """The kind of wait that an attempt is."""
     attempt = failures = stops = 0
@@ -42,6 +46,9 @@ class StepCall(Operation):
     value: Any = UNSET
     """Its result as a replay would see it, if it was done here."""
     _ended: tuple[int, ...] = ()
+    _is_unknown = False
+    """Whether an attempt has ended in a way that does not say what it did."""
+    _was_stopped = False
 
     def __init__(
         self, execution: Execution, step: StepDefinition, args: Any, kwargs: Any, name: str = ""
@@ -54,6 +61,7 @@ class StepCall(Operation):
         self.input, self.args, self.kwargs = step.signature.encode_call(
             execution.codec, args, kwargs
         )
+        self.is_undoable = step.is_undoable
 
     def intent(self) -> Payload:
         return StepStarted(attempt=1, input=self.input)
@@ -70,7 +78,10 @@ class StepCall(Operation):
                 self.resolve(value)
                 return True
             case StepStarted(attempt=attempt):
+                if attempt > 1 and attempt - 1 not in self._ended:
+                    self._is_unknown = True
                 self.attempt = attempt
+                self._was_stopped = False
                 self.due = None
                 self.wait_kind = self.under_way
                 self._execution.launches.append(self)
@@ -80,6 +91,8 @@ class StepCall(Operation):
                 self.lost = (*self.lost, attempt)
             case Failed(will_retry=True, retry_at=retry_at, stopped=stopped, attempt=attempt):
                 self._ended = (*self._ended, attempt)
+                self._was_stopped = stopped
+                self._is_unknown |= stopped or payload.error_type in UNKNOWN_ENDS
                 if stopped:
                     self.stops += 1
                 else:
@@ -87,6 +100,9 @@ class StepCall(Operation):
                 self.due = retry_at or event.timestamp
                 self.wait_kind = "retry"
             case Failed(error=error, error_type=error_type, attempt=attempt):
+                self._is_unknown |= error_type in UNKNOWN_ENDS
+                if self._is_unknown:
+                    self._register_unknown()
                 self.reject(StepFailed(self.key, error, attempt, error_type))
                 return True
         return False
@@ -95,9 +111,42 @@ class StepCall(Operation):
         output = event.output or Raw(b"null")
         return self.step.signature.decode_result(self._execution.codec, output)
 
+    @property
+    def may_run(self) -> bool:  # type: ignore[override]
+        """Whether an attempt runs, or was stopped half-way: one that has raised has an end."""
+        return self.due is None or self._was_stopped
+
+    def cut_off(self, execution: Execution) -> None:
+        if self.may_run or self._is_unknown:
+            self._register_unknown()
+
+    def _register_unknown(self) -> None:
+        undoing = self._execution.undoing
+        undoing.register_unknown(self.key, self, self.step, self.args, self.kwargs)
+
     def after_error(self, error: BaseException, now: datetime) -> Failed:
         """What to record when an attempt has raised."""
-        return failure_of(self.step, error, self.attempt, self.failures, now)
+        return self.last_word(failure_of(self.step, error, self.attempt, self.failures, now))
+
+    def last_word(self, failed: Failed) -> Failed:
+        """A failure as it is recorded: what the code has left is not tried again."""
+        if not self.is_awaited or failed.stopped or not failed.will_retry:
+            return failed
+        return msgspec.structs.replace(failed, will_retry=False, retry_at=None)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it may have begun, here or elsewhere, once it is about to be launched."""
+        return self.attempt > 1
+
+    def not_begun(self) -> Failed:
+        """What to record when the code has left it before its first attempt began."""
+        return Failed(
+            error="the run ended before it began",
+            error_type="NotBegun",
+            attempt=self.attempt,
+            will_retry=False,
+        )
 
     def after_stop(self, now: datetime) -> Failed | None:
         """What to record when an attempt is cut off because the process is to end; None if it

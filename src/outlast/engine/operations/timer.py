@@ -27,6 +27,7 @@ class TimerWait(Operation):
 
     name = "timer"
     wait_kind = "timer"
+    ends_by_itself = True
 
     def __init__(self, fire_at: datetime, fire: Callable[[], None]) -> None:
         self.fire_at = self.due = fire_at

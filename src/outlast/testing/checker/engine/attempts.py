@@ -131,7 +131,7 @@ def _miscounted(id: str, case: Case) -> Iterator[Violation]:
                 failures[key] = failures.get(key, 0) + 1
             case StepLost():
                 losses[key] = losses.get(key, 0) + 1
-            case StepFailed() | StepCompleted() | OperationAbandoned():
+            case StepFailed() | StepCompleted() | OperationAbandoned(awaited=False):
                 over.add(key)
 
 

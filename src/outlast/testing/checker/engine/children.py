@@ -28,7 +28,7 @@ def children_are_told_of(case: Case) -> Iterator[Violation]:
                         yield Violation("I21", id, f"nobody waits for the outcome of {key!r}")
                     else:
                         yield from _another_outcome(case, id, payload)
-                case OperationAbandoned() if key in open:
+                case OperationAbandoned(awaited=False) if key in open:
                     yield from _left_behind(case, id, open.pop(key))
         if dumped.run.status.terminal:
             for child in open.values():

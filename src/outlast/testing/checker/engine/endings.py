@@ -118,6 +118,8 @@ def _open(case: Case, id: str) -> tuple[list[datetime], set[str], list[str]]:
                 due[key] = when
             case ChildSpawned(child_run_id=child_id):
                 children[key] = child_id
+            case OperationAbandoned(awaited=True):
+                pass
             case _ if isinstance(payload, _ANSWERS):
                 for waits in (due, signals, children):
                     waits.pop(key, None)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outlast.model.payloads import (
+    ChildSpawned,
     CompensationCompleted,
     CompensationFailed,
     CompensationStarted,
     MapProgress,
+    MapStarted,
     StepCompleted,
     StepFailed,
     StepStarted,
+    TimerStarted,
     WorkflowCancelled,
     WorkflowCompleted,
     WorkflowFailed,
@@ -19,6 +22,8 @@ from outlast.model.payloads import (
 from outlast.testing.checker.evidence import Case, Violation
 
 UNDO = "undo/"
+_OF_THE_CODE = (StepStarted, StepCompleted, MapStarted, MapProgress, ChildSpawned, TimerStarted)
+"""What no code is left to ask for, and nothing is left to answer, once undoing has begun."""
 
 
 def undone_in_reverse(case: Case) -> Iterator[Violation]:
@@ -36,11 +41,11 @@ def undone_in_reverse(case: Case) -> Iterator[Violation]:
                     done.append(key)
                 case MapProgress(completed=indices):
                     done += [f"{key}[{index}]" for index in indices]
-                case CompensationStarted(steps_to_undo=steps):
+                case CompensationStarted(steps_to_undo=steps, unknown=unknown):
                     if undoing is not None:
                         yield Violation("I20", id, "it is undone twice")
                     undoing = _Undoing(steps)
-                    for problem in _planned(done, steps):
+                    for problem in _planned(done, [key for key in steps if key not in unknown]):
                         yield Violation("I20", id, problem)
 
 
@@ -64,6 +69,8 @@ class _Undoing:
         self._told: set[str] = set()
 
     def take(self, key: str, payload: object, *, forced: bool) -> Iterator[str]:
+        if isinstance(payload, _OF_THE_CODE) and not key.startswith(UNDO):
+            yield f"{type(payload).__name__} of {key!r} is recorded while it is undone"
         match payload:
             case StepStarted(attempt=1) if key.startswith(UNDO):
                 step = key.removeprefix(UNDO)
