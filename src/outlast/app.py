@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import math
+from collections.abc import Coroutine, Iterable
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
@@ -17,9 +18,11 @@ from outlast.client.enlisted import Enlisted
 from outlast.client.starting import Starting
 from outlast.codecs import JsonCodec
 from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.draining import EMBEDDED_SECONDS, Drain
 from outlast.engine.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
 from outlast.engine.process import loading
 from outlast.engine.residency import USUAL, Residency
+from outlast.engine.retry import is_number
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, OutlastError, WorkflowMisuse
 from outlast.model.claim import check_ttl
@@ -56,6 +59,7 @@ class App(Starting):
     `schedules` start workflows by the clock; they are kept in the store, see `app.schedules`.
     `threads` is where plain steps run, if not in threads of the app's own; it is never shut down.
     `residency` says when histories are summed up in snapshots: tests let it happen more often.
+    `drain` is how many seconds steps that run get to end in when the app is closed.
     """
 
     def __init__(
@@ -75,8 +79,13 @@ class App(Starting):
         schedules: Iterable[Schedule] = (),
         threads: Executor | None = None,
         residency: Residency = USUAL,
+        drain: float = EMBEDDED_SECONDS,
     ) -> None:
         check_ttl(lease or 0)
+        if not is_number(drain) or not 0 <= drain < math.inf:
+            raise InvalidValue(f"drain={drain!r}: use a number of seconds, 0 to wait for nothing")
+        self.drain = drain
+        self._draining: Drain | None = None
         if concurrency is not None and concurrency < 1:
             raise InvalidValue(
                 f"concurrency={concurrency}: a process that takes nothing on is of no use. Use 1 or "
@@ -203,7 +212,8 @@ class App(Starting):
             await self._presence.open()
 
     async def close(self) -> None:
-        """Stop. What is under way is handed back and goes on wherever it is claimed next."""
+        """Stop: nothing more begins, and steps that run get `drain` seconds to end. What is left then
+        is handed back and goes on wherever it is claimed next."""
         async with AsyncExitStack() as last_first:  # a part that fails leaves no other open
             if self._owns_store:
                 last_first.push_async_callback(self._opened.close)
@@ -211,6 +221,12 @@ class App(Starting):
                 last_first.push_async_callback(self._relay.close)
             last_first.push_async_callback(self._stop)
         self._loop = None
+
+    def hurry(self) -> None:
+        """Cut the drain of a `close` short: what still runs is handed back now."""
+        self.drain = 0
+        if self._draining is not None:
+            self._draining.hurry()
 
     def _check_loop(self) -> None:
         """What an app has in memory belongs to one loop, and to its thread."""
@@ -226,10 +242,11 @@ class App(Starting):
 
     async def _stop(self) -> None:
         """All at once: where the store does not answer, each of them waits for that."""
-        parts = (self._presence, self._doorman, self._worker, self._engine)
-        for end in await asyncio.gather(*(part.close() for part in parts), return_exceptions=True):
-            if isinstance(end, BaseException):
-                raise end
+        self._draining = limit = Drain(self._opened.clock, self.drain)
+        await _all(
+            self._doorman.close(), self._worker.drain(limit), self._engine.drain(limit)
+        )
+        await _all(self._presence.close(), self._worker.close(), self._engine.close())
 
     async def _declare(self) -> None:
         if self._ruled:
@@ -323,3 +340,10 @@ class App(Starting):
     def handle(self, run_id: str) -> RunHandle[Any]:
         """The handle of a run that was started earlier or elsewhere."""
         return RunHandle(self, check_id(run_id, child=True))
+
+
+async def _all(*ends: Coroutine[Any, Any, None]) -> None:
+    """Await all of them, also when one fails, and raise what the first of those has raised."""
+    for end in await asyncio.gather(*ends, return_exceptions=True):
+        if isinstance(end, BaseException):
+            raise end

@@ -179,7 +179,7 @@ MUTANTS = [
     Mutant(
         "a cancel is lost",
         ARRIVALS,
-        "                if execution.main is not None and not execution.main.done():",
+        "                if execution.is_going_on:",
         "                if execution.main is None:",
         cases("a_cancel_acts"),
     ),

@@ -58,9 +58,8 @@ MUTANTS = [
     Mutant(
         "a plain workflow acts when it is thrown out",
         "engine/bridge.py",
-        "        if self.execution.evicted:\n            request.close()\n"
-        "            raise self.execution.eviction()\n",
-        "        if self.execution.evicted:\n            request.close()\n            return None\n",
+        "            request.close()\n            raise self.execution.eviction()\n",
+        "            request.close()\n            return None\n",
         cases("an_eviction_does_not_act_sync"),
     ),
     Mutant(
@@ -205,22 +204,22 @@ MUTANTS = [
     Mutant(
         "what was done first is undone first",
         UNDO,
-        "        steps = list(reversed(self._registered))",
-        "        steps = list(self._registered)",
+        "        undos = [undo for undo in reversed(self._registered) if undo.step is not None]",
+        "        undos = [undo for undo in self._registered if undo.step is not None]",
         cases("undoes"),
     ),
     Mutant(
         "one undo that fails ends the undoing",
         UNDO,
-        '                execution.say(f"undo/{key}", failure_of)\n',
-        '                execution.say(f"undo/{key}", failure_of)\n                break\n',
+        '                execution.say(f"{UNDO}{key}", failure_of)\n',
+        '                execution.say(f"{UNDO}{key}", failure_of)\n                break\n',
         cases("one_undo_fails"),
     ),
     Mutant(
         "a cancel cuts the undoing short",
-        EXECUTION,
-        "            if self._main is not None and not self.undoing.begun:",
-        "            if self._main is not None:",
+        "engine/closing.py",
+        "        if main is None or self.over:\n",
+        "        if main is None:\n",
         cases("is_cancelled_while_it_undoes"),
     ),
     Mutant(

@@ -50,6 +50,17 @@ async def pay(amount: int) -> int:
     return amount
 
 
+@outlast.step(transactional=True, at_most_once=True)
+async def pay_once(amount: int) -> int:
+    await outlast.connection().execute(f"INSERT INTO {TABLE} (amount) VALUES ($1)", amount)
+    return amount
+
+
+@outlast.workflow
+async def buys_once(amount: int) -> int:
+    return await pay_once(amount)
+
+
 @outlast.step
 async def after() -> None:
     if "dies after" in fates:
@@ -96,7 +107,7 @@ async def app(**options: Any) -> AsyncIterator[outlast.App]:
     """An app on a store with a schema of its own."""
     async with (
         PostgresStore(url_of(), schema=SCHEMA) as store,
-        outlast.App(store, workflows=[buys], **options) as opened,
+        outlast.App(store, workflows=[buys, buys_once], **options) as opened,
     ):
         yield opened
 
@@ -151,7 +162,7 @@ async def test_a_constraint_that_waits_for_the_commit_fails_the_step(database: A
     assert await paid(database) == [7]
 
 
-def live(pipe: Pipe, fate: list[str]) -> int:
+def live(pipe: Pipe, fate: list[str], once: bool = False) -> int:
     """A process that pays, and may be killed."""
     fates[:] = fate
 
@@ -159,7 +170,7 @@ def live(pipe: Pipe, fate: list[str]) -> int:
         async with app(lease=1) as opened:
             if "dies at the fold" in fate:
                 opened.store.commit = partial(folds_never, opened.store.commit)  # type: ignore[method-assign]
-            await opened.start(buys, 7, id="killed")
+            await opened.start(buys_once if once else buys, 7, id="killed")
             return int(await opened.result("killed", timeout=60))
 
     return asyncio.run(work())
@@ -182,6 +193,21 @@ async def test_a_process_that_is_killed_pays_once(database: Any, fate: list[str]
     member.kill()
     assert await paid(database) == ([] if fate == ["dies"] else [7])
     member = Member(live, ([],))
+    assert await asyncio.to_thread(member.pipe.recv) == 7
+    member.process.join()
+    assert await paid(database) == [7]
+
+
+@pytest.mark.proves("I9", "I10")
+async def test_a_committed_step_that_must_not_be_repeated_is_completed(database: Any) -> None:
+    """Its process is killed after the COMMIT and before the outcome is history: the next owner finds
+    that in the inbox before it judges what the death has cut off."""
+    member = Member(live, (["dies at the fold"], True))
+    with pytest.raises(EOFError):
+        await asyncio.to_thread(member.pipe.recv)
+    member.kill()
+    assert await paid(database) == [7]
+    member = Member(live, ([], True))
     assert await asyncio.to_thread(member.pipe.recv) == 7
     member.process.join()
     assert await paid(database) == [7]

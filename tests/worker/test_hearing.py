@@ -22,17 +22,21 @@ LEASE = 3600.0
 """So long that looking at every third of it would be too late."""
 
 begun: asyncio.Event
+heard: asyncio.Event
 
 
 @outlast.step
 async def work() -> None:
     begun.set()
-    await asyncio.Event().wait()
+    await heard.wait()
 
 
 @outlast.workflow
 async def works() -> None:
-    await work()
+    try:
+        await work()
+    finally:
+        heard.set()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -40,9 +44,9 @@ async def works() -> None:
 async def test_a_run_that_works_hears_a_cancel_from_another_process(
     kind: str, tmp_path: Path
 ) -> None:
-    """Its holder is rung for by name, or sees that somebody has written, and stops the step."""
-    global begun
-    begun = asyncio.Event()
+    """Its holder is rung for by name, or sees that somebody has written, and its code hears of it."""
+    global begun, heard
+    begun, heard = asyncio.Event(), asyncio.Event()
     place = place_of(kind, tmp_path)
     async with (
         place.fresh() as store,

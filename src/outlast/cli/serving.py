@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from outlast.app import App
 from outlast.cli.codes import Exit
@@ -19,20 +19,26 @@ STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Stop:
-    """Set by the first signal to stop; a second one ends the process as it usually does."""
+    """Set by the first signal to stop; the second one cuts short what that waits for, and a third one
+    ends the process as it usually does."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.by: signal.Signals | None = None
+        self.hurry: Callable[[], None] = lambda: None
+        """What the second signal does."""
         # Afterwards nobody can tell: a terminal that is gone is none.
         self._terminals = [stream for stream in (1, 2) if os.isatty(stream)]
 
     def ask(self, by: signal.Signals) -> None:
         """Somebody says stop."""
-        self.by = by
-        self.asked.set()
         if by is signal.SIGHUP:
             self._let_go_of_terminals()
+        if self.by is None:
+            self.by = by
+            self.asked.set()
+            return
+        self.hurry()
         loop = asyncio.get_running_loop()
         for one in _heard():
             loop.remove_signal_handler(one)

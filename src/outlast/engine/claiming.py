@@ -18,7 +18,6 @@ from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.digest import is_short, load_digest
 from outlast.engine.driving import Drives
 from outlast.engine.execution import Execution
-from outlast.engine.interruptions import count_interruptions
 from outlast.engine.journal import Journal
 from outlast.engine.leases import Lease, Leases, unless_meant
 from outlast.engine.residency import Residency
@@ -199,14 +198,13 @@ class Claiming:
         )
         try:
             execution.replay(digest.events)
-            suspects = count_interruptions(execution, run, self._clock.now())
         except (Mismatch, Undecodable, WorkflowMisuse) as problem:
             execution.evict()
             log.error("run %s is halted: %s", run.id, problem)
             await self._journal.commit(parked(claim, run.sequence, problem))
             self._leases.drop(lease)
             return
-        self._drives.begin(execution, run, claim, lease, suspects)
+        self._drives.begin(execution, run, claim, lease, is_resumed=True)
 
     async def _claim_for_ever(self) -> None:
         while True:

@@ -25,6 +25,7 @@ from outlast.engine.bell import Bell
 from outlast.engine.bodies import Bodies, always
 from outlast.engine.ending import ending
 from outlast.engine.execution import Execution
+from outlast.engine.interruptions import count_interruptions
 from outlast.engine.journal import Journal
 from outlast.engine.operations.signal import SignalWait
 from outlast.engine.operations.step import StepCall
@@ -72,7 +73,7 @@ class Drive:
 
     def __init__(
         self, store: Store, journal: Journal, bodies: Bodies, execution: Execution, run: Run,
-        claim: Claim, *, patience: float,
+        claim: Claim, *, patience: float, is_resumed: bool = False,
     ) -> None:  # fmt: skip
         self.claim = claim
         self._store = store
@@ -86,7 +87,9 @@ class Drive:
         self._inbox = Inbox(store, execution, patience)
         self._look = run.inbox > 0
         self.under_way = UnderWay(store, bodies, execution, claim, self._arrived, patience)
+        self._is_resumed = is_resumed
         self._leaving = False
+        self._drained = False
         self._cut = False
         self.may_linger: Callable[[], bool] = always
         """Whether it may stay in memory while it waits for a moment: not where others have no place."""
@@ -96,9 +99,14 @@ class Drive:
         """Whether it has ended with a commit that says so: the run has ended, or rests."""
 
     def stop(self) -> None:
-        """Cut off what is under way and hand the run back, soon."""
+        """Begin nothing more, and hand the run back when what runs has ended."""
         self._leaving = True
         self._arrived.ring()
+
+    def cut(self) -> None:
+        """Hand the run back now: what still runs is cut off."""
+        self._drained = True
+        self.stop()
 
     def poke(self) -> None:
         """Something may be in the inbox: look."""
@@ -110,12 +118,14 @@ class Drive:
         waits for it need not ask the store."""
         try:
             try:
+                if self._is_resumed:
+                    await self._take_over()
                 await self._take_arrivals()
                 while await self._turn():
-                    if self._leaving:
+                    if self._leaving and (self._drained or not self.under_way.is_running):
                         await self._cut_off()
                     else:
-                        self.under_way.begin(paused=self._paused)
+                        self.under_way.begin(paused=self._paused or self._leaving)
                         await self._wait()
                         await self._take_arrivals()
             except (Mismatch, Undecodable, WorkflowMisuse, *UNWRITABLE) as problem:
@@ -129,6 +139,14 @@ class Drive:
             self.under_way.stop()
             self._execution.evict()
         return self._run if self._run.status.terminal else None
+
+    async def _take_over(self) -> None:
+        """Count what was under way when the last owner died. The inbox comes first: a step whose
+        process died after the COMMIT of its own transaction has its outcome there."""
+        if self._look:
+            await self._read_inbox()
+        suspects = count_interruptions(self._execution, self._run, self._clock.now())
+        self.under_way.suspects.wait(suspects)
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -214,7 +232,7 @@ class Drive:
 
     async def _wait(self) -> None:
         wake = next_wake(self._execution)
-        if wake is None or self._paused:
+        if wake is None or self._paused or self._leaving:
             await self._arrived.wait()
         else:
             pause = max((wake - self._clock.now()).total_seconds(), 0.0)
@@ -231,14 +249,17 @@ class Drive:
         self.under_way.deliver()
         if self._look or self.under_way.look:
             self.under_way.stop_abandoned()  # to look may take long
-            self._look = self.under_way.look = False
-            await self._inbox.read()
-            self._paused = self._inbox.paused if self._inbox.paused is not None else self._paused
-        if not self._paused:
+            await self._read_inbox()
+        if not self._paused and not self._leaving:
             self._inbox.match()
             if self._take_due():
                 self._inbox.match()
         self.under_way.stop_abandoned()
+
+    async def _read_inbox(self) -> None:
+        self._look = self.under_way.look = False
+        await self._inbox.read()
+        self._paused = self._inbox.paused if self._inbox.paused is not None else self._paused
 
     def _take_due(self) -> bool:
         """Deliver what the time has come for; whether that was anything."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from functools import partial
 
 from outlast.engine.bodies import Bodies
+from outlast.engine.draining import Drain
 from outlast.engine.drive import Drive
 from outlast.engine.execution import Execution
-from outlast.engine.interruptions import Suspect
 from outlast.engine.journal import Journal
 from outlast.engine.leases import Lease, Leases
 from outlast.engine.losses import Losses
@@ -59,12 +59,19 @@ class Drives:
     def __contains__(self, run_id: str) -> bool:
         return run_id in self._drives
 
+    async def drain(self, limit: Drain) -> None:
+        """Begin nothing more, and hand back each run when what runs of it has ended."""
+        for drive in self._drives.values():
+            drive.stop()
+        if self._tasks:
+            await limit.wait_for(self.settled())
+
     async def close(self) -> None:
         """Cut off what is under way, and put that on record; what cannot be, in time, is given up.
         The claims that are left then are handed back."""
         self.is_closing = True
         for drive in self._drives.values():
-            drive.stop()
+            drive.cut()
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=self._patience)
         claims = [drive.claim for drive in self._drives.values()]
@@ -90,7 +97,8 @@ class Drives:
         run: Run,
         claim: Claim,
         lease: Lease,
-        suspects: Iterable[Suspect] = (),
+        *,
+        is_resumed: bool = False,
     ) -> None:
         """Drive a run whose code is where its history has left it."""
         present = self._drives.get(run.id)
@@ -112,8 +120,8 @@ class Drives:
             run,
             claim,
             patience=self._patience,
+            is_resumed=is_resumed,
         )
-        drive.under_way.suspects.wait(suspects)
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
         self._tasks[run.id] = task

@@ -17,6 +17,7 @@ from outlast.engine.bodies import Bodies
 from outlast.engine.claiming import Claiming
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.digest import load_digest
+from outlast.engine.draining import Drain
 from outlast.engine.driving import Drives
 from outlast.engine.ending import ending
 from outlast.engine.execution import Execution
@@ -105,6 +106,11 @@ class Engine:
             if not isinstance(self._clock, LeapingClock):
                 self._watch = LoopWatch()
                 self._watch.start()
+
+    async def drain(self, limit: Drain) -> None:
+        """Take nothing more, and let steps end. Leases are kept alive meanwhile."""
+        await self.claiming.close()
+        await self.drives.drain(limit)
 
     async def close(self) -> None:
         """Stop: what is under way is cut off, put on record and handed back at once."""

@@ -50,6 +50,11 @@ class MapBodies:
         return not (self._running or self._results or self._failed)
 
     @property
+    def is_running(self) -> bool:
+        """Whether a body of it runs."""
+        return bool(self._running)
+
+    @property
     def is_left(self) -> bool:
         """Whether the code no longer waits for it, and what runs goes on to its end."""
         return self._call.is_awaited

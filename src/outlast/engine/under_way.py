@@ -20,7 +20,7 @@ from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.operation import Operation
 from outlast.engine.operations.remote import RemoteStep
-from outlast.engine.operations.step import StepCall
+from outlast.engine.operations.step import StepCall, stop_of
 from outlast.engine.reading import patiently
 from outlast.engine.transactions import attempt_in_transaction
 from outlast.errors import Unsupported
@@ -74,6 +74,11 @@ class UnderWay:
             or not self.suspects.idle
             or (self._maps and not all(mapping.idle for mapping in self._maps.values()))
         )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a body runs, or a look for a child."""
+        return bool(self._running) or any(mapping.is_running for mapping in self._maps.values())
 
     def unrecorded(self) -> dict[str, int]:
         """The attempts of steps and maps that were begun here and whose end is recorded nowhere."""
@@ -138,7 +143,9 @@ class UnderWay:
             if not isinstance(call, StepCall) or isinstance(call, RemoteStep):
                 continue
             if call.due is None and call.key not in self.suspects:
-                stopped = call.after_stop(now)
+                # One that has not begun is at nobody's risk, whatever may become of an attempt.
+                has_begun = call not in self._execution.launches
+                stopped = call.after_stop(now) if has_begun else stop_of(call.attempt, now)
                 if stopped is not None:
                     self._execution.deliver(stopped, now, key=call.key)
 

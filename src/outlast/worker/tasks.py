@@ -24,6 +24,7 @@ from msgspec import Raw
 from outlast.engine.bodies import Bodies, Outcome, StepContext, self_cancelled
 from outlast.engine.daemon import Daemon
 from outlast.engine.definition import StepDefinition
+from outlast.engine.draining import Drain
 from outlast.engine.leases import Lease, Leases
 from outlast.engine.losses import Losses
 from outlast.engine.operations.remote import StepReport, queue_of
@@ -78,7 +79,7 @@ class TaskWorker:
         self._reports = Reports(store, patience=self._patience)
         self._working: dict[asyncio.Task[None], Lease] = {}
         self._room = asyncio.Event()
-        self._stopping = False
+        self._is_open = self._stopping = False
         self._daemon = Daemon(self._patience)
 
     async def open(self) -> None:
@@ -94,10 +95,21 @@ class TaskWorker:
                 patience=self._patience,
             )
             self._daemon.start(looking)
+            self._is_open = True
+
+    async def drain(self, limit: Drain) -> None:
+        """Take nothing more, and let what is under way end."""
+        await self._daemon.stop()
+        if self._working:
+            await limit.wait_for(self._done())
+
+    async def _done(self) -> None:
+        while self._working:
+            await asyncio.wait(list(self._working))
 
     async def close(self) -> None:
         """Stop: what is under way is cut off, and its runs are told."""
-        was_open = self._daemon.is_running
+        was_open, self._is_open = self._is_open, False
         await self._daemon.stop()
         self._stopping = True
         threads = [task for task in self._working if task.get_name() == IN_THREAD]

@@ -47,6 +47,7 @@ async def dev_command(session: Session, *, app: str | None, verbose: bool) -> No
             await _changed(stop, before)
         else:
             files = {**_files(app_name(app)), **before}
+            stop.hurry = loaded.hurry
             async with loaded:
                 out.note(f"running {workflows_of(loaded)}; begins anew when the code changes")
                 await _changed(stop, files)

@@ -14,11 +14,22 @@ from outlast.worker.loops import new_loop
 
 @click.command("worker")
 @click.argument("app", metavar="[MODULE:APP]", required=False)
+@click.option(
+    "--drain",
+    type=click.FloatRange(min=0),
+    default=25.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long steps that run get to end in when the worker is to stop.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @partial(with_session, loop_factory=new_loop)
-async def worker_command(session: Session, *, app: str | None, verbose: bool) -> None:
+async def worker_command(
+    session: Session, *, app: str | None, drain: float, verbose: bool
+) -> None:
     """Run an app: go on with what is unfinished, take what is new. On SIGTERM or Ctrl-C it stops
-    taking runs, hands back what is under way, and exits.
+    taking runs, lets steps end for --drain seconds, hands back what is left, and exits. A second
+    signal hands it back at once.
 
     \b
       outlast worker shop:app
@@ -26,10 +37,12 @@ async def worker_command(session: Session, *, app: str | None, verbose: bool) ->
     """
     log_to_stderr(verbose=verbose)
     loaded = load_app(app, session.place.url if session.store_given else None)
+    loaded.drain = drain
     with stopping() as stop:
+        stop.hurry = loaded.hurry
         async with loaded:
             session.out.note(f"running {workflows_of(loaded)}; stop with Ctrl-C or SIGTERM")
             await stop.asked.wait()
-            session.out.note("stopping: what is under way is handed back")
+            session.out.note(f"stopping: what runs has {drain:g} s to end")
     session.out.note("stopped")
     leave(stop)

@@ -46,6 +46,12 @@ class RemoteStep(StepCall):
         super().__init__(execution, step, args, kwargs, name)
         self._line = step.line(self.args, self.kwargs)
 
+    @property
+    def may_run(self) -> bool:  # type: ignore[override]
+        """Whether its outcome matters to a run that has left it. If not, its task is taken back: it
+        may wait in its queue for long."""
+        return self.is_undoable and super().may_run
+
     def may_be_lost(self, attempt: int) -> bool:
         """Whether somebody may be at that attempt, or was: it stays the same from worker to worker."""
         return attempt == self.attempt and self.due is None

@@ -1,0 +1,188 @@
+"""Draining: a process that is to stop lets its steps end first."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import outlast
+from outlast.errors import InvalidValue
+from outlast.stores.memory import MemoryStore
+from outlast.testing import VirtualClock, app
+from outlast.testing import sleep as takes
+
+ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _fresh_world() -> None:
+    ran.clear()
+
+
+@outlast.step
+async def work(name: str, seconds: float) -> str:
+    ran.append(name)
+    await takes(seconds)
+    return name
+
+
+@outlast.step(at_most_once=True)
+async def send(name: str, seconds: float) -> str:
+    ran.append(name)
+    await takes(seconds)
+    return name
+
+
+@outlast.workflow
+async def mails() -> list[str]:
+    return [await send("first", 3), await send("second", 3)]
+
+
+@outlast.workflow
+async def works() -> list[str]:
+    return await asyncio.gather(work("short", 3), work("long", 60))
+
+
+@outlast.workflow
+async def maps() -> list[str]:
+    return await outlast.map(count, [1, 2, 3, 4], concurrency=2)
+
+
+@outlast.step
+async def count(number: int) -> str:
+    ran.append(str(number))
+    await takes(3)
+    return str(number)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store(clock: VirtualClock) -> MemoryStore:
+    return MemoryStore(clock=clock)
+
+
+@pytest.mark.proves("I10", "I30")
+async def test_what_ends_within_the_drain_never_runs_again(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    """Not even a step that must not be repeated is lost; the next one has not begun, and begins where
+    the run goes on."""
+    async with app(mails, store=store, clock=clock) as testing:
+        await testing.start(mails, id="r")
+        await clock.sleep(1)
+    assert ran == ["first"]
+    assert (await store.get("r")).owner is None
+    assert clock.monotonic() == pytest.approx(3)
+    async with app(mails, store=store, clock=clock) as testing:
+        assert await testing.handle("r").result() == ["first", "second"]
+    assert ran == ["first", "second"]
+
+
+@pytest.mark.proves("I30")
+async def test_what_outlasts_the_drain_is_handed_back(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    """It runs again elsewhere; what ended before is on record, also if the process dies now."""
+    async with app(works, store=store, clock=clock) as testing:
+        await testing.start(works, id="r")
+        await clock.sleep(1)
+        closing = asyncio.create_task(testing.close())
+        await clock.sleep(4)
+        told = [f"{event.type} {event.step_name}" for event in await store.history("r")]
+        assert "step.completed 0/work" in told
+        await closing
+    assert clock.monotonic() == pytest.approx(6)
+    async with app(works, store=store, clock=clock) as testing:
+        assert await testing.handle("r").result() == ["short", "long"]
+    assert ran == ["short", "long", "long"]
+
+
+@pytest.mark.proves("I30")
+async def test_the_items_of_a_map_end_and_no_new_ones_begin(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    """Two run, two are left to the next process."""
+    async with app(maps, store=store, clock=clock) as testing:
+        await testing.start(maps, id="r")
+        await clock.sleep(1)
+    assert ran == ["1", "2"]
+    async with app(maps, store=store, clock=clock) as testing:
+        assert await testing.handle("r").result() == ["1", "2", "3", "4"]
+    assert ran == ["1", "2", "3", "4"]
+
+
+@pytest.mark.proves("I29", "I30")
+async def test_leases_are_kept_alive_meanwhile(clock: VirtualClock, store: MemoryStore) -> None:
+    """A drain may be longer than a lease: no other process takes the run over."""
+    async with (
+        app(mails, store=store, clock=clock, lease=2, drain=60) as testing,
+        app(mails, store=store, clock=clock, lease=2) as other,
+    ):
+        await testing.start(mails, id="r")
+        await clock.sleep(0.5)
+        await testing.close()
+        assert await other.handle("r").result() == ["first", "second"]
+    assert ran == ["first", "second"]
+
+
+@pytest.mark.proves("I30")
+async def test_a_drain_is_cut_short(clock: VirtualClock, store: MemoryStore) -> None:
+    """`hurry`, as a second signal to stop does."""
+    async with app(works, store=store, clock=clock, drain=3600) as testing:
+        await testing.start(works, id="r")
+        await clock.sleep(1)
+        closing = asyncio.create_task(testing.close())
+        await clock.sleep(10)
+        testing.hurry()
+        await closing
+        assert clock.monotonic() == pytest.approx(11)
+    assert (await store.get("r")).owner is None
+
+
+@pytest.mark.proves("I30")
+async def test_an_app_without_running_steps_closes_at_once(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    """A run that waits is handed back without any time passing."""
+
+    @outlast.workflow
+    async def waits() -> None:
+        await outlast.sleep(seconds=1)
+
+    async with app(waits, store=store, clock=clock, drain=3600) as testing:
+        await testing.start(waits, id="r")
+        await clock.settle()
+    assert clock.monotonic() == 0
+
+
+@pytest.mark.proves("I30")
+async def test_queued_steps_end_too(clock: VirtualClock, store: MemoryStore) -> None:
+    """Their worker takes no more tasks, and reports what has ended."""
+
+    @outlast.step(queue="mail", at_most_once=True)
+    async def post() -> str:
+        ran.append("post")
+        await takes(3)
+        return "posted"
+
+    @outlast.workflow
+    async def posts() -> str:
+        return await post()
+
+    async with app(posts, store=store, clock=clock) as driver:
+        async with app(store=store, clock=clock, steps=[post]):
+            run = await driver.start(posts, id="r")
+            await clock.sleep(1)
+        assert await run.result() == "posted"
+    assert ran == ["post"]
+
+
+def test_a_drain_is_a_time() -> None:
+    """Anything else is refused where it is said."""
+    with pytest.raises(InvalidValue, match="drain"):
+        outlast.App("memory:", drain=-1)

@@ -1,0 +1,170 @@
+"""The end of a run's code and of its process, broken: closing, unknown outcomes, draining."""
+
+from __future__ import annotations
+
+from outlast.testing.mutation import Mutant
+from tests.mutants._engine import DRIVE, EXECUTION, MAPPING, STEP, UNDER_WAY, UNDO, cases
+
+CLOSING = "engine/closing.py"
+CODE = "tests/engine/test_closing.py"
+STOP = "tests/engine/test_draining.py"
+
+MUTANTS = [
+    Mutant(
+        "branches go on while a run is undone",
+        CLOSING,
+        "            self._cancel_branches()\n            self._execution.drain()\n",
+        "            self._execution.drain()\n",
+        cases("undoes_what_others_finish_later", "scopes_and_loops_are_left"),
+    ),
+    Mutant(
+        "undoing does not wait for what runs",
+        CLOSING,
+        "        if any(operation.is_awaited for operation in open):\n            return True\n",
+        "",
+        cases("undoes_what_others_finish_later"),
+    ),
+    Mutant(
+        "what can be undone is cut off",
+        CLOSING,
+        "(self.begun or operation.is_undoable)",
+        "self.begun",
+        cases("a_group_fails", "gives_a_step_up_that_it_can_undo"),
+    ),
+    Mutant(
+        "a cancelled run cuts off what runs",
+        CLOSING,
+        "        self.begun = True\n        if main.done():",
+        "        if main.done():",
+        cases("is_cancelled_at_work"),
+    ),
+    Mutant(
+        "a finally has no time",
+        CLOSING,
+        "            and any(operation.ends_by_itself and not operation.is_left for operation in open)\n",
+        "            and False\n",
+        cases("cleans_up_before_it_undoes", "is_cancelled_in_its_thread", "undoes_on_cancel"),
+    ),
+    Mutant(
+        "code that will not end holds up its undoing",
+        "engine/operations/signal.py",
+        '    wait_kind = "signal"\n',
+        '    wait_kind = "signal"\n    ends_by_itself = True\n',
+        cases("a_branch_will_not_end"),
+    ),
+    Mutant(
+        "code may ask for anything while it is undone",
+        CLOSING,
+        "        if self.over or self._calls > MAX_CALLS:\n",
+        "        if self._calls > MAX_CALLS:\n",
+        cases("a_branch_will_not_end"),
+    ),
+    Mutant(
+        "code that catches its cancellation goes on for ever",
+        CLOSING,
+        "        if self.over or self._calls > MAX_CALLS:\n",
+        "        if self.over:\n",
+        (CODE,),
+    ),
+    Mutant(
+        "a handler that will not end is not answered for",
+        CLOSING,
+        "        execution.updates.give_up()\n",
+        "",
+        (CODE,),
+    ),
+    Mutant(
+        "a step that was left is tried again",
+        STEP,
+        "        if not self.is_awaited or failed.stopped or not failed.will_retry:\n",
+        "        if True:\n",
+        (CODE,),
+    ),
+    Mutant(
+        "a step begins though its run has failed before",
+        UNDER_WAY,
+        "            if operation.is_awaited and isinstance(operation, StepCall)",
+        "            if False and isinstance(operation, StepCall)",
+        (CODE,),
+    ),
+    Mutant(
+        "a map that was left begins new items",
+        MAPPING,
+        "            self._todo = deque(index for index in self._todo if index in self._inherited)\n",
+        "",
+        (CODE,),
+    ),
+    Mutant(
+        "a map that fails cuts off the items beside it",
+        MAPPING,
+        "        if end is not None and call.is_undoable:\n",
+        "        if False:\n",
+        cases("undoes_the_items_beside_the_one_that_failed"),
+    ),
+    Mutant(
+        "an unknown outcome is taken for nothing done",
+        STEP,
+        "                if self._is_unknown:\n                    self._register_unknown()\n",
+        "",
+        cases("undoes_what_may_have_been_done"),
+    ),
+    Mutant(
+        "an unknown outcome is undone like a known one",
+        UNDO,
+        "            undo = step.unknown_compensation\n",
+        "            undo = step.unknown_compensation or step.compensation\n",
+        cases("undoes_what_may_have_been_done"),
+    ),
+    Mutant(
+        "what is finished later in a scope is not undone",
+        UNDO,
+        "            operation.is_undoable and operation.key.startswith(below)\n",
+        "            False\n",
+        (
+            "tests/corpus/test_crashes.py::test_a_crash_changes_nothing[scopes_and_loops_are_left]",
+        ),
+    ),
+    Mutant(
+        "a code that is over gives up more",
+        EXECUTION,
+        "        if not self.evicted and not self.closing.over:\n",
+        "        if not self.evicted:\n",
+        cases("cleans_up_before_it_undoes", "a_branch_will_not_end"),
+    ),
+    Mutant(
+        "interruptions are judged before the inbox is read",
+        DRIVE,
+        "        if self._look:\n            await self._read_inbox()\n        suspects",
+        "        suspects",
+        ("tests/postgres/test_transactional_steps.py",),
+    ),
+    Mutant(
+        "a stop cuts off what runs",
+        DRIVE,
+        "                    if self._leaving and (self._drained or not self.under_way.is_running):\n",
+        "                    if self._leaving:\n",
+        (STOP,),
+    ),
+    Mutant(
+        "a step begins while its process stops",
+        DRIVE,
+        "begin(paused=self._paused or self._leaving)",
+        "begin(paused=self._paused)",
+        (STOP,),
+    ),
+    Mutant(
+        "a step that has not begun is taken for one that was cut off",
+        UNDER_WAY,
+        "                has_begun = call not in self._execution.launches\n",
+        "                has_begun = True\n",
+        (STOP,),
+    ),
+    Mutant(
+        "leases are not kept alive while a process stops",
+        "engine/engine.py",
+        "        await self.claiming.close()\n        await self.drives.drain(limit)\n",
+        "        await self.claiming.close()\n        await self.leases.close()\n"
+        "        await self.drives.drain(limit)\n",
+        (STOP,),
+    ),
+]
