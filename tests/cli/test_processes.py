@@ -202,3 +202,60 @@ def test_a_step_in_a_thread_does_not_keep_a_process_from_ending(
     finally:
         process.kill()
         process.communicate()
+
+
+SLOW = """
+import asyncio
+from pathlib import Path
+import outlast
+
+@outlast.step(at_most_once=True)
+async def slow() -> str:
+    print("begun", flush=True)
+    while not Path("let-go").exists():
+        await asyncio.sleep(0.05)
+    return "sent"
+
+@outlast.workflow
+async def mails() -> str:
+    return await slow()
+
+app = outlast.App("sqlite:///slow.db", workflows=[mails], lease=2)
+"""
+
+
+@pytest.mark.proves("I30")
+@pytest.mark.parametrize("hurries", [False, True], ids=["drains", "hurries"])
+def test_a_worker_that_is_told_to_stop_lets_steps_end(tmp_path: Path, *, hurries: bool) -> None:
+    """A step that must not be repeated ends within the drain, and its run goes on elsewhere; a second
+    signal waits for nothing, and what the step did is unknown."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    done = piped(tmp_path, "start", "mails", "--app", "slow:app", "--id", "r")
+    assert done.returncode == 0, done.stderr
+    worker = subprocess.Popen(
+        [*COMMAND, "worker", "slow:app", "--drain", "60"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert worker.stdout is not None
+    assert worker.stderr is not None
+    try:
+        assert worker.stdout.readline() == "begun\n"
+        worker.send_signal(signal.SIGTERM)
+        while "60 s to end" not in worker.stderr.readline():
+            pass
+        if hurries:
+            worker.send_signal(signal.SIGTERM)
+        else:
+            (tmp_path / "let-go").touch()
+        _, told = worker.communicate(timeout=30)
+        assert "stopped" in told
+        assert worker.returncode == 0
+    finally:
+        worker.kill()
+        worker.communicate()
+    [run] = records(piped(tmp_path, "ls", "--store", "sqlite:///slow.db").stdout)
+    assert run["status"] == ("waiting" if hurries else "completed")
