@@ -243,9 +243,7 @@ class App(Starting):
     async def _stop(self) -> None:
         """All at once: where the store does not answer, each of them waits for that."""
         self._draining = limit = Drain(self._opened.clock, self.drain)
-        await _all(
-            self._doorman.close(), self._worker.drain(limit), self._engine.drain(limit)
-        )
+        await _all(self._doorman.close(), self._worker.drain(limit), self._engine.drain(limit))
         await _all(self._presence.close(), self._worker.close(), self._engine.close())
 
     async def _declare(self) -> None:

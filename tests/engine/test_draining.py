@@ -41,7 +41,7 @@ async def mails() -> list[str]:
 
 @outlast.workflow
 async def works() -> list[str]:
-    return await asyncio.gather(work("short", 3), work("long", 60))
+    return list(await asyncio.gather(work("short", 3), work("long", 60)))
 
 
 @outlast.workflow

@@ -120,9 +120,7 @@ MUTANTS = [
         UNDO,
         "            operation.is_undoable and operation.key.startswith(below)\n",
         "            False\n",
-        (
-            "tests/corpus/test_crashes.py::test_a_crash_changes_nothing[scopes_and_loops_are_left]",
-        ),
+        ("tests/corpus/test_crashes.py::test_a_crash_changes_nothing[scopes_and_loops_are_left]",),
     ),
     Mutant(
         "a code that is over gives up more",

@@ -24,9 +24,7 @@ from outlast.worker.loops import new_loop
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @partial(with_session, loop_factory=new_loop)
-async def worker_command(
-    session: Session, *, app: str | None, drain: float, verbose: bool
-) -> None:
+async def worker_command(session: Session, *, app: str | None, drain: float, verbose: bool) -> None:
     """Run an app: go on with what is unfinished, take what is new. On SIGTERM or Ctrl-C it stops
     taking runs, lets steps end for --drain seconds, hands back what is left, and exits. A second
     signal hands it back at once.
