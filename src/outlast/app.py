@@ -23,6 +23,7 @@ from outlast.engine.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
 from outlast.engine.process import loading
 from outlast.engine.residency import USUAL, Residency
 from outlast.engine.retry import is_number
+from outlast.engine.watchdog import MAX_TOLD
 from outlast.engine.watching import Watcher
 from outlast.errors import Closed, InvalidValue, OutlastError, WorkflowMisuse
 from outlast.model.claim import check_ttl
@@ -140,7 +141,7 @@ class App(Starting):
             named=bool(self._flows),
         )
         self._engine.claiming.on_ticket = self._doorman.want
-        self._presence = Presence(opened, self._word)
+        self._presence = Presence(opened, self._word, listed=self._engine.claiming.look_for_parked)
         self._relay = None if bell is None else Relay(opened, bell, patience=lease / 3)
         super().__init__(
             opened,
@@ -176,6 +177,12 @@ class App(Starting):
     def queue_names(self) -> frozenset[str]:
         """The queues from which this process lets runs begin."""
         return frozenset({STARTS, *(flow.queue for flow in self._flows)})
+
+    @property
+    def troubles(self) -> dict[str, str]:
+        """Runs that are stuck in this process, and why: for your metrics. It is empty unless something is
+        broken; `outlast why` and `outlast doctor` show it, and the log has said it."""
+        return self._engine.watchdog.troubles
 
     def definition(self, name: str) -> WorkflowDefinition | None:
         """The workflow of that name as it runs here, if its code is here."""
@@ -260,10 +267,12 @@ class App(Starting):
         """What this process says of itself to those who ask who works on the store."""
         return Worker(
             owner=self._engine.owner,
+            code=self._engine.rejections.code,
             workflows=tuple(sorted(self.workflow_names)),
             queues=self._worker.queues,
             runs=len(self._engine.drives),
             tasks=self._worker.doing,
+            troubles=dict(list(self.troubles.items())[:MAX_TOLD]),
         )
 
     async def __aenter__(self) -> Self:

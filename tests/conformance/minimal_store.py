@@ -125,6 +125,7 @@ class MinimalStore(Store):
         limit: int = 1,
         workflows: Collection[str] | None = None,
         run_ids: Collection[str] | None = None,
+        code: str | None = None,
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
         check_name(owner, "owner")
@@ -137,7 +138,8 @@ class MinimalStore(Store):
             wanted = due if run_ids is None else run.id in run_ids
             known = workflows is None or run.workflow in workflows
             held = run.claimed_until is not None and run.claimed_until > now
-            return wanted and known and not held and not run.status.terminal
+            tried = run_ids is None and not run.may_try(code)
+            return wanted and known and not held and not tried and not run.status.terminal
 
         with self._locked():
             found = sorted(filter(available, self._runs.values()), key=_due)[:limit]

@@ -149,8 +149,8 @@ MUTANTS = [
         "postgres: a live claim is taken over",
         CLAIMS,
         "              AND (r.owner IS NULL OR r.claimed_until IS NULL OR r.claimed_until <= now)\n"
-        "            FOR UPDATE SKIP LOCKED\n",
-        "            FOR UPDATE\n",
+        "              AND (wanted",
+        "              AND (wanted",
         _kit("claimed_twice"),
     ),
     Mutant(

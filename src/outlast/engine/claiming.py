@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from outlast.engine.admission import QUEUED, turned_away
@@ -17,22 +17,21 @@ from outlast.engine.daemon import Daemon
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.digest import is_short, load_digest
 from outlast.engine.driving import Drives
+from outlast.engine.error_text import told
 from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
 from outlast.engine.leases import Lease, Leases, unless_meant
+from outlast.engine.rejections import Rejections
 from outlast.engine.residency import Residency
-from outlast.engine.turn import parked
 from outlast.errors import (
     Closed,
     Fenced,
-    Mismatch,
     NotFound,
     OutlastError,
     RunClosed,
     StoreFault,
     TryAgain,
     Undecodable,
-    WorkflowMisuse,
 )
 from outlast.model.claim import ClaimedRun
 from outlast.model.decision import News
@@ -52,6 +51,15 @@ CLAIM_AT_ONCE = 100
 RESUME_AT_ONCE = 16
 """Histories that are read at the same time: one after the other would cost a round trip each."""
 
+JUDGE_SECONDS = 10.0
+"""How often runs that this code has rejected are looked at again."""
+PARKED_SECONDS = 300.0
+"""How often parked runs are looked for: one that code has not tried is there when that code starts."""
+PAUSES = (0.1, 0.4, 1.6)
+"""Seconds between tries of a takeover that fails because of the store."""
+TRANSIENT = (TryAgain, StoreFault, OSError)
+MAX_FAILING = 1000
+
 log = logging.getLogger("outlast.engine")
 
 
@@ -65,6 +73,7 @@ class Claiming:
         journal: Journal,
         leases: Leases,
         drives: Drives,
+        rejections: Rejections,
         *,
         codec: Codec,
         owner: str,
@@ -78,6 +87,7 @@ class Claiming:
         self._journal = journal
         self._leases = leases
         self._drives = drives
+        self._rejections = rejections
         self._codec = codec
         self._owner = owner
         self._luck = random.Random(owner)
@@ -86,8 +96,11 @@ class Claiming:
         self.concurrency = concurrency
         self._residency = residency
         self._daemon = Daemon(self._patience)
+        self._judge_at = self._parked_at = self._clock.monotonic()
         self.on_ticket: Callable[[], Awaitable[None]] | None = None
         """Called when a run has been sent to wait for its turn in a queue."""
+        self.failing: dict[str, tuple[int, str]] = {}
+        """Runs that could not be taken over because of the store: how often in a row, and why."""
 
     @property
     def is_open(self) -> bool:
@@ -107,15 +120,31 @@ class Claiming:
         """Look for no more; what an answer still brings is given back."""
         await self._daemon.stop()
 
-    async def claim(self, limit: int = CLAIM_AT_ONCE) -> int:
-        """Take over runs that can go on and whose code is here; how many."""
+    def look_for_parked(self) -> None:
+        """Take up parked runs soon that the code which is here has not tried."""
+        self._parked_at = self._clock.monotonic()
+        self._store.notifier.wake(News.RUNS)
+
+    async def claim(
+        self,
+        limit: int = CLAIM_AT_ONCE,
+        *,
+        run_ids: Collection[str] | None = None,
+        rejected: bool = False,
+    ) -> int:
+        """Take over runs that can go on and whose code is here, or those of `run_ids`; how many. With
+        `rejected` also those that this code has failed on before: they are tried again if no live
+        worker has other code."""
         asked = self._clock.monotonic()
+        code = None if rejected else self._rejections.code
         claimed = await self._daemon.take(
             lambda: self._store.claim_runs(
                 self._owner,
                 self._lease,
                 limit=limit,
                 workflows=self._workflows,
+                run_ids=run_ids,
+                code=code,
                 timeout=self._patience,
             ),
             self._give_back,
@@ -167,18 +196,61 @@ class Claiming:
     async def _take_over(
         self, claimed: ClaimedRun, lease: Lease, history: Sequence[Event] | None
     ) -> None:
+        run = claimed.run
         try:
-            if self._leases.keeps(lease):
-                await self._resume(claimed, lease, history)
+            for pause in (*PAUSES, None):
+                if not self._leases.keeps(lease):
+                    return
+                try:
+                    await self._resume(claimed, lease, history)
+                    self.failing.pop(run.id, None)
+                    return
+                except TRANSIENT as error:
+                    if pause is None:
+                        raise
+                    log.warning("run %s is taken over in %s s: %r", run.id, pause, error)
+                await self._clock.sleep(pause)
+                history = None
         except (Fenced, RunClosed, NotFound) as lost:
             self._leases.drop(lease)
-            log.info("run %s is no longer ours: %s", claimed.run.id, lost)
+            log.info("run %s is no longer ours: %s", run.id, lost)
         except Exception as error:  # noqa: BLE001 - one run must not hold up the others
             # The store hands the run out again when its lease ends.
             self._leases.drop(lease)
-            log.error("run %s could not be taken over: %r", claimed.run.id, error)
+            self._note_failure(run, error)
+
+    def _note_failure(self, run: Run, error: Exception) -> None:
+        times, _ = self.failing.pop(run.id, (0, ""))
+        self.failing[run.id] = (times + 1, told(error))
+        while len(self.failing) > MAX_FAILING:
+            del self.failing[next(iter(self.failing))]
+        log.error(
+            "run %s could not be taken over (%d times in a row): %r. It is tried again when its lease ends",
+            run.id, times + 1, error,
+        )  # fmt: skip
 
     async def _resume(
+        self, claimed: ClaimedRun, lease: Lease, history: Sequence[Event] | None
+    ) -> None:
+        run, claim = claimed.run, claimed.claim
+        rejections = self._rejections
+        if not run.may_try(rejections.code):
+            codes = run.rejections
+            if await rejections.untried(run.workflow, codes):
+                self._leases.drop(lease)
+                await self._store.release([claim], timeout=self._patience)
+                return
+        try:
+            await self._replay(claimed, lease, history)
+        except (Fenced, RunClosed, NotFound):
+            raise
+        except Exception as problem:
+            if isinstance(problem, TRANSIENT) and not isinstance(problem, Undecodable):
+                raise  # of the store: it says nothing about the code
+            await rejections.reject(run, claim, problem)
+            self._leases.drop(lease)
+
+    async def _replay(
         self, claimed: ClaimedRun, lease: Lease, history: Sequence[Event] | None
     ) -> None:
         run, claim = claimed.run, claimed.claim
@@ -198,12 +270,9 @@ class Claiming:
         )
         try:
             execution.replay(digest.events)
-        except (Mismatch, Undecodable, WorkflowMisuse) as problem:
+        except BaseException:
             execution.evict()
-            log.error("run %s is halted: %s", run.id, problem)
-            await self._journal.commit(parked(claim, run.sequence, problem))
-            self._leases.drop(lease)
-            return
+            raise
         self._drives.begin(execution, run, claim, lease, is_resumed=True)
 
     async def _claim_for_ever(self) -> None:
@@ -214,7 +283,7 @@ class Claiming:
             looked_at = self._clock.now()
             pause = IDLE_SECONDS
             try:
-                claimed = await self.claim(room) if room > 0 else 0
+                claimed = await self._claim(room) if room > 0 else 0
                 if claimed and claimed == room:
                     continue
                 pause = await self._idle_time(looked_at)
@@ -227,6 +296,22 @@ class Claiming:
                 log.exception("claiming failed in an unforeseen way, trying again")
             notifier = self._store.notifier
             await notifier.wait(self._clock, pause, since=rings, news=News.RUNS)
+
+    async def _claim(self, room: int) -> int:
+        """Claim what is due. From time to time also runs that this code has rejected, in case no worker
+        that could try them is left, and runs that are parked."""
+        now = self._clock.monotonic()
+        if now >= self._parked_at:
+            self._parked_at = now + PARKED_SECONDS
+            parked = await self._rejections.parked_for_others(room)
+            if parked:
+                if len(parked) == room:
+                    self._parked_at = now
+                return await self.claim(room, run_ids=parked)
+        if now >= self._judge_at:
+            self._judge_at = now + JUDGE_SECONDS * self._luck.uniform(1 - JITTER, 1 + JITTER)
+            return await self.claim(room, rejected=True)
+        return await self.claim(room)
 
     async def _idle_time(self, looked_at: datetime) -> float:
         due = await self._store.next_runnable_at(timeout=self._patience)

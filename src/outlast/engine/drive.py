@@ -30,7 +30,8 @@ from outlast.engine.journal import Journal
 from outlast.engine.operations.signal import SignalWait
 from outlast.engine.operations.step import StepCall
 from outlast.engine.operations.timer import TimerWait
-from outlast.engine.turn import continued, next_commit, next_wake, parked
+from outlast.engine.rejections import Rejections
+from outlast.engine.turn import continued, next_commit, next_wake
 from outlast.engine.under_way import UnderWay
 from outlast.errors import (
     Fenced,
@@ -72,13 +73,14 @@ class Drive:
     """The life of one run while this process owns it."""
 
     def __init__(
-        self, store: Store, journal: Journal, bodies: Bodies, execution: Execution, run: Run,
-        claim: Claim, *, patience: float, is_resumed: bool = False,
+        self, store: Store, journal: Journal, bodies: Bodies, rejections: Rejections,
+        execution: Execution, run: Run, claim: Claim, *, patience: float, is_resumed: bool = False,
     ) -> None:  # fmt: skip
         self.claim = claim
         self._store = store
         self._clock = store.clock
         self._journal = journal
+        self._rejections = rejections
         self._execution = execution
         self._run = run
         self._sequence = run.sequence
@@ -113,6 +115,10 @@ class Drive:
         self._look = True
         self._arrived.ring()
 
+    def forgotten(self) -> list[str]:
+        """The keys of what is open for this process to do, and not being done."""
+        return [] if self._paused or self._leaving else self.under_way.forgotten()
+
     async def go(self) -> Run | None:
         """Turn after turn. The record of the run if it has ended here: that is durable, and whoever
         waits for it need not ask the store."""
@@ -129,8 +135,11 @@ class Drive:
                         await self._wait()
                         await self._take_arrivals()
             except (Mismatch, Undecodable, WorkflowMisuse, *UNWRITABLE) as problem:
-                log.error("run %s is halted: %s", self._run.id, problem)
-                await self._journal.commit(parked(self.claim, self._sequence, problem))
+                self.under_way.stop()  # it may be taken over at once
+                park = isinstance(problem, UNWRITABLE)
+                await self._rejections.reject(
+                    self._run, self.claim, problem, sequence=self._sequence, park=park
+                )
             self.is_over = True
         except (Fenced, RunClosed, NotFound) as lost:
             self.was_lost = self.was_lost or isinstance(lost, Fenced)

@@ -14,6 +14,7 @@ from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
 from outlast.engine.leases import Lease, Leases
 from outlast.engine.losses import Losses
+from outlast.engine.rejections import Rejections
 from outlast.model.claim import Claim
 from outlast.model.decision import News
 from outlast.model.run import Run
@@ -35,6 +36,7 @@ class Drives:
         bodies: Bodies,
         leases: Leases,
         losses: Losses,
+        rejections: Rejections,
         *,
         patience: float,
     ) -> None:
@@ -43,6 +45,7 @@ class Drives:
         self._bodies = bodies
         self._leases = leases
         self._losses = losses
+        self._rejections = rejections
         self._patience = patience
         self._drives: dict[str, Drive] = {}
         self._tasks: dict[str, asyncio.Task[Run | None]] = {}
@@ -116,6 +119,7 @@ class Drives:
             self._store,
             self._journal,
             self._bodies,
+            self._rejections,
             execution,
             run,
             claim,
@@ -156,6 +160,10 @@ class Drives:
         # that would look as often as there are runs.
         if self.is_full or not drive.is_over:
             self._store.notifier.wake(News.RUNS)
+
+    def forgotten(self) -> dict[str, list[str]]:
+        """The runs that have something open for which nothing is done here, and what."""
+        return {id: keys for id, drive in self._drives.items() if (keys := drive.forgotten())}
 
     def poke(self, run_id: str) -> None:
         """Something was sent to a run: if it is driven here, it looks at once."""

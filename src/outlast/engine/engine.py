@@ -24,9 +24,11 @@ from outlast.engine.execution import Execution
 from outlast.engine.journal import Journal
 from outlast.engine.leases import Leases
 from outlast.engine.losses import Losses
+from outlast.engine.rejections import Rejections
 from outlast.engine.residency import USUAL, Residency
 from outlast.engine.turn import next_commit
 from outlast.engine.watch import LoopWatch
+from outlast.engine.watchdog import Watchdog
 from outlast.engine.watching import Strangers, Watcher, Watchers
 from outlast.model.claim import Claim, Hold
 from outlast.model.commit import Commit, Creation
@@ -73,8 +75,17 @@ class Engine:
         bodies = Bodies(codec, store.clock, grace=0.8 * patience, threads=threads)
         self.leases = Leases(store, lease)
         self.losses = Losses(store, patience)
+        self.rejections = Rejections(
+            store, self.workflows, self._journal, self.owner, patience=patience
+        )
         self.drives = Drives(
-            store, self._journal, bodies, self.leases, self.losses, patience=patience
+            store,
+            self._journal,
+            bodies,
+            self.leases,
+            self.losses,
+            self.rejections,
+            patience=patience,
         )
         self.claiming = Claiming(
             store,
@@ -82,12 +93,15 @@ class Engine:
             self._journal,
             self.leases,
             self.drives,
+            self.rejections,
             codec=codec,
             owner=self.owner,
             lease=lease,
             concurrency=concurrency,
             residency=residency,
         )
+        self.watchdog = Watchdog(store.clock, self.drives, self.claiming)
+        self.leases.on_renewed = self.watchdog.look
         self._watch: LoopWatch | None = None
         self._end_listening: Callable[[], None] = lambda: None
 

@@ -70,6 +70,8 @@ class Leases:
         self._beside: Beside | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._call: Callable[..., object] = _at_once
+        self.on_renewed: Callable[[], object] = lambda: None
+        """Called in the main loop each time that leases were renewed."""
 
     async def open(self) -> None:
         """Begin to renew what is held. Opening twice is fine."""
@@ -252,6 +254,7 @@ class Leases:
         for lease in leases:
             if lease in self._held:  # not over meanwhile
                 lease.renewed()
+        self.on_renewed()
 
     def _give_up_doubtful(self) -> None:
         now = self._clock.monotonic()

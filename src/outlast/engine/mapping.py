@@ -50,6 +50,11 @@ class MapBodies:
         return not (self._running or self._results or self._failed)
 
     @property
+    def is_forgotten(self) -> bool:
+        """Whether nothing is done for it, though it is not over: it would never end."""
+        return self.idle and not self._todo and not self._paused and not self._call.is_over
+
+    @property
     def is_running(self) -> bool:
         """Whether a body of it runs."""
         return bool(self._running)

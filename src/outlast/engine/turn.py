@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import UNSET, Raw, UnsetType
@@ -9,11 +10,10 @@ from msgspec import UNSET, Raw, UnsetType
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.draft import Draft
 from outlast.engine.ending import cancels, failed_at, farewells
-from outlast.engine.error_text import text_of
+from outlast.engine.error_text import storable
 from outlast.engine.execution import Execution
 from outlast.engine.operations.halt import HaltWait
 from outlast.engine.operations.step import StepCall
-from outlast.errors import OutlastError
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event, EventType
@@ -27,7 +27,7 @@ from outlast.model.payloads import (
     WorkflowStarted,
 )
 from outlast.model.place import InQueue
-from outlast.model.run import Attribute, Change, Run, Status
+from outlast.model.run import MISMATCH, Attribute, Change, Run, Status
 from outlast.model.times import NOW
 
 
@@ -165,17 +165,38 @@ def _answers(execution: Execution, run_id: str) -> list[Event]:
     ]
 
 
-def parked(claim: Claim, sequence: int, problem: OutlastError) -> Commit:
-    """The commit that parks a run which cannot go on with this code, for somebody to mend that
-    and resume it. What was sent to it waits."""
+def parked(claim: Claim, sequence: int, reason: str, codes: Sequence[str]) -> Commit:
+    """The commit that parks a run which cannot go on with any `codes` that are there: until it is resumed,
+    or a worker has other code. What was sent to it waits."""
+    change = Change(
+        status=Status.HALTED, wait_kind=MISMATCH, error=storable(reason), runnable_at=None,
+        rejected_by=" ".join(codes),
+    )  # fmt: skip
+    return _handed_back(claim, sequence, change)
+
+
+def rejected(
+    claim: Claim, sequence: int, reason: str, codes: Sequence[str], *, was: Run | None = None
+) -> Commit:
+    """The commit that leaves a run to workers whose code is none of `codes`; one that was parked meanwhile
+    is again what it `was`."""
+    change = Change(
+        status=UNSET if was is None else was.status,
+        wait_kind=UNSET if was is None else was.wait_kind,
+        error=storable(reason),
+        rejected_by=" ".join(codes),
+        runnable_at=NOW,
+    )
+    return _handed_back(claim, sequence, change)
+
+
+def _handed_back(claim: Claim, sequence: int, change: Change) -> Commit:
     return Commit(
         run_id=claim.run_id,
         uid=claim.uid,
         token=claim.token,
         expected=sequence,
-        change=Change(
-            status=Status.HALTED, wait_kind="mismatch", error=text_of(problem), runnable_at=None
-        ),
+        change=change,
         seen=2**62,
         release=True,
     )

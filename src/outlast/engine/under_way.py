@@ -80,6 +80,21 @@ class UnderWay:
         """Whether a body runs, or a look for a child."""
         return bool(self._running) or any(mapping.is_running for mapping in self._maps.values())
 
+    def forgotten(self) -> list[str]:
+        """The keys of what is open for this process to do, and not being done."""
+        if self._outcomes or self._found or self._doubt is not None:
+            return []
+        begins = {operation.key for operation in self._execution.launches}
+        return [
+            key
+            for key, operation in self._execution.open.items()
+            if operation.busy
+            and operation.recorded
+            and operation.due is None
+            and not (key in self._running or key in begins or key in self.suspects)
+            and (key not in self._maps or self._maps[key].is_forgotten)
+        ]
+
     def unrecorded(self) -> dict[str, int]:
         """The attempts of steps and maps that were begun here and whose end is recorded nowhere."""
         return dict(self._begun)

@@ -51,13 +51,17 @@ MOVING, MOVED = "moving", "moved"
 is there yet, or it is."""
 MOVED_TO = "moved to "
 
+MISMATCH = "mismatch"
+"""What `wait_kind` says of a run that is parked because no code that was tried can go on with it."""
+
 
 class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The record of a run.
 
     `id` is chosen by the user, `uid` names one life of that id: deleting and reusing an id gives
     a new uid, and nothing of the old life can reach the new one. `ctx` holds what the workflow
-    has published, by name, and nothing of ours. The fields from `sequence` on are kept by the
+    has published, by name, and nothing of ours. `rejected_by` has the hashes, separated by spaces, of
+    code that could not go on with it: workers with that code are not handed it. The fields from `sequence` on are kept by the
     store; what a caller puts there is ignored, but for the `created_at`, and of a run that has ended
     the `ended_at`, that an import brings.
     """
@@ -76,6 +80,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     error: str | None = None
     halt_data: Raw | None = None
     recover_to: str | None = None
+    rejected_by: str | None = None
     attributes: dict[str, Attribute] = {}
     parent: str | None = None
     queue: str = "default"
@@ -107,6 +112,16 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return self.status.terminal and (self.moved_to is None or self.wait_kind != MOVING)
 
     @property
+    def rejections(self) -> tuple[str, ...]:
+        """The hashes of the code that could not go on with the run, the latest last."""
+        return tuple((self.rejected_by or "").split())
+
+    def may_try(self, code: str | None) -> bool:
+        """Whether a worker with this code may be handed the run: it has not failed on it before. A run
+        that is parked already may be tried by every worker when something is sent to it."""
+        return code is None or self.wait_kind == MISMATCH or code not in self.rejections
+
+    @property
     def resume_point(self) -> str | None:
         """The step from which a resume or a retry goes on: `recover_to`, else `current_step`."""
         return self.recover_to if self.recover_to is not None else self.current_step
@@ -131,6 +146,7 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     error: str | UnsetType | None = UNSET
     halt_data: Raw | UnsetType | None = UNSET
     recover_to: str | UnsetType | None = UNSET
+    rejected_by: str | UnsetType | None = UNSET
     attributes: dict[str, Attribute] | UnsetType = UNSET
     queue: str | UnsetType = UNSET
     priority: int | UnsetType = UNSET

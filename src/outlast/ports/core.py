@@ -125,13 +125,15 @@ class StoreCore(ABC):
         limit: int = 1,
         workflows: Collection[str] | None = None,
         run_ids: Collection[str] | None = None,
+        code: str | None = None,
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
         """Claim up to `limit` runs that are available, those due longest first.
 
         Available: `runnable_at` has come, no live claim, not ended. `workflows` keeps to runs
-        whose code the caller has; `run_ids` claims exactly those, runnable or not, if nobody
-        holds them. Each claim gets a token greater than any this store has given out, also to
+        whose code the caller has, and `code`, the hash of that code, to runs that it may try
+        (`Run.may_try`: those that such code has not rejected); `run_ids` claims exactly those,
+        runnable or not, rejected or not, if no other claim holds them. Each claim gets a token greater than any this store has given out, also to
         runs deleted since. Two claimers never get the same run; the loser simply gets others.
         """
 

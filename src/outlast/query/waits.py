@@ -9,6 +9,7 @@ from shlex import quote
 
 from outlast.model.run import MOVING, Run, Status
 from outlast.model.stats import QueueStats
+from outlast.model.worker import Worker
 from outlast.query.outline import Part
 from outlast.query.queued import QueuedStep, blocked, queued
 from outlast.query.reason import Reason, escaped, one
@@ -22,9 +23,11 @@ def reasons(
     inbox: int = 0,
     queue: QueueStats | None = None,
     steps: Mapping[str, QueuedStep] | None = None,
+    workers: Sequence[Worker] | None = None,
 ) -> list[Reason]:
     """Why a run is where it is, the most important first. `queue` is how the queue stands in which
-    it waits for its turn, `steps` its steps that are tasks in queues, by their keys."""
+    it waits for its turn, `steps` its steps that are tasks in queues, by their keys, `workers` those that
+    live."""
     open_parts = [each for part in parts for each in part.everything() if _waits(each)]
     id = quote(run.id)
     if run.moved_to is not None:
@@ -48,10 +51,20 @@ def reasons(
                 commands=(f"outlast resume {id}   # once code that fits is deployed",),
             )
         ]
+    able = None if workers is None else [one for one in workers if run.workflow in one.workflows]
     if run.wait_kind == "queue":
         return [_in_line(run, id, queue)]
     held = run.owner is not None and run.claimed_until is not None
-    found = []
+    found = [
+        Reason(
+            text=f"Its worker {one(worker.owner)} says that it is stuck: {escaped(trouble)}.",
+            commands=(f"outlast export {id}   # for a report",),
+        )
+        for worker in workers or ()
+        if (trouble := worker.troubles.get(run.id)) is not None
+    ]
+    if run.rejected_by is not None and run.error is not None:
+        found.append(_rejected(run, able))
     if held and run.claimed_until is not None and run.claimed_until > now:
         found.append(
             Reason(
@@ -66,7 +79,10 @@ def reasons(
         found.append(_waiting(part, id) if step is None else queued(part, step, now))
     if inbox:
         what = "1 message waits" if inbox == 1 else f"{inbox} messages wait"
-        found.append(Reason(text=f"{what} in its inbox until a worker takes the run."))
+        until = "a worker takes the run"
+        if able is not None and not able and not run.rejected_by:
+            until = f"a worker is started that has the code of {one(run.workflow)}: none lives"
+        found.append(Reason(text=f"{what} in its inbox until {until}."))
     if not found:
         found.append(_silent(run))
     return found
@@ -107,6 +123,19 @@ def _ended(run: Run, id: str) -> Reason:
         text=f"It failed at {{}}: {one(run.error)}.{step}",
         times=(at,),
         commands=(f"outlast show {id}", f"outlast retry {id}"),
+    )
+
+
+def _rejected(run: Run, able: Sequence[Worker] | None) -> Reason:
+    """Some code could not go on with it. Is there other code?"""
+    text = f"Code that was tried cannot go on with it: {escaped(run.error)}\n"
+    left = [each for each in able or () if each.code not in run.rejections]
+    if left:
+        return Reason(
+            text=text + f"It is left to workers with other code, such as {one(left[0].owner)}."
+        )
+    return Reason(
+        text=text + "No live worker has other code; a worker that starts with other code tries it."
     )
 
 

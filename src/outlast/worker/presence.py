@@ -1,6 +1,7 @@
 """Presence: a process says that it lives, so that people can see who works on a store.
 
-Nothing depends on it: claims have leases of their own. A worker that stops takes itself off the
+No claim depends on it: those have leases of their own. What a worker's code cannot go on with is left to
+workers that are listed with other code. A worker that stops takes itself off the
 list; one that is killed falls silent, and is shown as dead.
 """
 
@@ -33,9 +34,12 @@ log = logging.getLogger("outlast.worker")
 class Presence:
     """The word of this process, between `open` and `close`."""
 
-    def __init__(self, store: Store, word: Callable[[], Worker]) -> None:
+    def __init__(
+        self, store: Store, word: Callable[[], Worker], listed: Callable[[], None] = lambda: None
+    ) -> None:
         self._store = store
         self._word = word
+        self._listed = listed
         self._speaking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -59,12 +63,16 @@ class Presence:
             log.debug("nobody could be told that this process stops: %s", error)
 
     async def _speak(self) -> None:
+        first = True
         while True:
             word = msgspec.structs.replace(
                 self._word(), host=socket.gethostname(), pid=os.getpid(), version=_version()
             )
             try:
                 await self._store.present(word, PATIENCE, timeout=CALL_SECONDS)
+                if first:
+                    first = False
+                    self._listed()
             except Closed:
                 return
             except OutlastError as error:

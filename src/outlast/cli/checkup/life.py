@@ -24,6 +24,8 @@ async def life_of(store: Store) -> AsyncIterator[Finding]:
     if Capability.WORKERS in store.capabilities:
         async for finding in _workers(store):
             yield finding
+        async for finding in _troubles(store):
+            yield finding
     if Capability.FIND in store.capabilities:
         async for finding in _runs(store):
             yield finding
@@ -52,6 +54,16 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
             )
 
 
+async def _troubles(store: Store) -> AsyncIterator[Finding]:
+    for worker, lives in await workers_of(store):
+        for run_id, trouble in worker.troubles.items() if lives else ():
+            yield Finding(
+                "problem",
+                f"run {run_id} is stuck in worker {worker.owner}: {trouble}",
+                f"outlast why {run_id}; restart that worker, and report it with outlast export {run_id}",
+            )
+
+
 async def _runs(store: Store) -> AsyncIterator[Finding]:
     now = await store.now()
     page = await search(store, parse("status:open"), limit=LOOKED_AT, budget=LOOKED_AT)
@@ -72,8 +84,8 @@ async def _runs(store: Store) -> AsyncIterator[Finding]:
             "problem",
             f"{len(mismatched):,} runs are parked because their code and their history disagree, "
             f"such as {mismatched[0].id}",
-            f"outlast why {mismatched[0].id}; deploy code that fits, then outlast resume --where "
-            "'wait:mismatch'",
+            f"outlast why {mismatched[0].id}; deploy code that fits: its workers take them up by themselves. "
+            "To try them again with code that was tried: outlast resume --where 'wait:mismatch'",
         )
     if not stuck and not mismatched:
         more = "the newest " if page.next is not None else ""

@@ -46,7 +46,18 @@ async def why_command(session: Session, *, run_id: str) -> None:
         steps = {}
         if any(one.is_open and one.kind == "step" for part in parts for one in part.everything()):
             steps = await _queued_steps(store, run)
-        found = reasons(run, parts, now=await store.now(), inbox=inbox, queue=queue, steps=steps)
+        workers = None
+        if Capability.WORKERS in store.capabilities and not run.status.terminal:
+            workers = [worker for worker, alive in await workers_of(store) if alive]
+        found = reasons(
+            run,
+            parts,
+            now=await store.now(),
+            inbox=inbox,
+            queue=queue,
+            steps=steps,
+            workers=workers,
+        )
     found = [replace(one, commands=tuple(map(session.here, one.commands))) for one in found]
     if out.json:
         for reason in found:

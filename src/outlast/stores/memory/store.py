@@ -104,6 +104,7 @@ class MemoryStore(MemoryDetails):
         limit: int = 1,
         workflows: Collection[str] | None = None,
         run_ids: Collection[str] | None = None,
+        code: str | None = None,
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
         check_name(owner, "owner")
@@ -115,7 +116,7 @@ class MemoryStore(MemoryDetails):
             claimable = [
                 life
                 for life in tables.lives.values()
-                if _wanted(life.run, now, run_ids)
+                if _wanted(life.run, now, run_ids, code)
                 and (workflows is None or life.run.workflow in workflows)
                 and not life.run.status.terminal
                 and not _held(life.run, now)
@@ -190,10 +191,10 @@ def _due(life: Life) -> tuple[datetime, str]:
     return life.run.runnable_at or EPOCH, life.run.id
 
 
-def _wanted(run: Run, now: datetime, run_ids: Collection[str] | None) -> bool:
+def _wanted(run: Run, now: datetime, run_ids: Collection[str] | None, code: str | None) -> bool:
     if run_ids is not None:
         return run.id in run_ids
-    return run.runnable_at is not None and run.runnable_at <= now
+    return run.runnable_at is not None and run.runnable_at <= now and run.may_try(code)
 
 
 def _held(run: Run, now: datetime) -> bool:

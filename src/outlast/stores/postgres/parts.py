@@ -144,6 +144,7 @@ _DEFAULTS: dict[str, Any] = {
     "input": None,
     "error": None,
     "recover_to": None,
+    "rejected_by": None,
     "ctx": {},
     "result": None,
     "halt_data": None,

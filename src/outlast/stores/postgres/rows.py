@@ -60,8 +60,8 @@ def to_run(row: Row) -> Run:
     (
         _, id, uid, workflow, parent, status, wait_kind, current_step, runnable_at, owner, token,
         claimed_until, sequence, revision, commit_id, inbox, created_at, updated_at, ended_at,
-        version, definition, queue, priority, attributes, input, error, recover_to, ctx, result,
-        halt_data,
+        version, definition, queue, priority, attributes, input, error, recover_to, rejected_by, ctx,
+        result, halt_data,
     ) = row  # fmt: skip
     try:
         return Run(
@@ -79,6 +79,7 @@ def to_run(row: Row) -> Run:
             error=_unquote_or_none(error),
             halt_data=raw(halt_data),
             recover_to=_unquote_or_none(recover_to),
+            rejected_by=_unquote_or_none(rejected_by),
             attributes={} if attributes is None else _attributes.decode(attributes),
             parent=_unquote_or_none(parent),
             queue="default" if queue is None else unquote(queue),

@@ -207,6 +207,7 @@ class PostgresStore(PostgresCompany):
         limit: int = 1,
         workflows: Collection[str] | None = None,
         run_ids: Collection[str] | None = None,
+        code: str | None = None,
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
         check_name(owner, "owner")
@@ -222,6 +223,7 @@ class PostgresStore(PostgresCompany):
             limit,
             None if workflows is None else [quote(name) for name in workflows],
             None if run_ids is None else [quote(id) for id in run_ids],
+            code,
             timeout=timeout,
         )
         found = (readable(to_run, row) for row in rows)

@@ -36,6 +36,7 @@ class Wish(NamedTuple):
     limit: int
     workflows: Collection[str] | None
     run_ids: Collection[str] | None
+    code: str | None = None
 
 
 class Candidate(NamedTuple):
@@ -58,10 +59,12 @@ async def claim_runs(server: Server, wish: Wish, *, timeout: float | None) -> li
     if wish.run_ids is not None:
         named = await _by_name(server, wish.run_ids, left())
         return await _claim(server, wish, named, wish.limit, left())
+    refused: set[str] = set()  # those that another claimer got, and those that this code rejected
     for _ in range(LOOKS):
         wanted = wish.limit - len(claimed)
         try:
-            found = sorted(await _look(server, wish, wanted, left()))[:wanted]
+            seen = await _look(server, wish, wanted + len(refused), left())
+            found = sorted(one for one in seen if one.id not in refused)[:wanted]
             if not found:
                 break
             got = await _claim(server, wish, [one.id for one in found], wanted, left())
@@ -70,6 +73,7 @@ async def claim_runs(server: Server, wish: Wish, *, timeout: float | None) -> li
                 break  # whoever gets no answer never drives what is claimed by now
             raise
         claimed += got
+        refused.update({one.id for one in found} - {one.run.id for one in got})
         if len(claimed) == wish.limit or len(got) == len(found) < wanted:
             break
     return claimed
@@ -176,6 +180,8 @@ def _claim_call(wish: Wish, part: int, ids: Sequence[str], limit: int) -> Call:
     }
     if wish.workflows is not None:
         packed["workflows"] = list(wish.workflows)
+    if wish.code is not None and wish.run_ids is None:
+        packed["code"] = wish.code
     names = ["token", *SHELVES, *(of_run(id, "state") for id in ids)]
     return Call("claim_runs", part, names, [pack(packed)])
 

@@ -27,6 +27,7 @@ COLD: dict[str, Callable[[Any], bytes | str | None]] = {
     "error": lambda value: value,
     "halt_data": payload,
     "recover_to": lambda value: value,
+    "rejected_by": lambda value: value,
     "attributes": lambda value: text(value) if value else None,
     "queue": lambda value: value if value != "default" else None,
     "priority": lambda value: str(value) if value else None,

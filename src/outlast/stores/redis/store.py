@@ -172,13 +172,14 @@ class RedisStore(RedisCompany):
         limit: int = 1,
         workflows: Collection[str] | None = None,
         run_ids: Collection[str] | None = None,
+        code: str | None = None,
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
         check_name(owner, "owner")
         check_ttl(ttl)
         check_limit(limit)
         server = await self._session.server()
-        wish = claiming.Wish(owner, ttl, limit, workflows, run_ids)
+        wish = claiming.Wish(owner, ttl, limit, workflows, run_ids, code)
         claimed = await claiming.claim_runs(server, wish, timeout=timeout)
         await self._tidy_up(server, timeout)
         return await self._watch.claimed(server, claimed, timeout=timeout)

@@ -77,6 +77,7 @@ def _to_run(found: dict[str, bytes]) -> Run:
         error=words("error") if quarantine is None else quarantine,
         halt_data=raw(found.get("halt_data")),
         recover_to=words("recover_to"),
+        rejected_by=words("rejected_by"),
         attributes=_attributes.decode(found["attributes"]) if "attributes" in found else {},
         parent=words("parent"),
         queue=found["queue"].decode() if "queue" in found else "default",

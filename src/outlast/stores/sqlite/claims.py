@@ -36,6 +36,7 @@ class Wish(msgspec.Struct, frozen=True):
     limit: int
     workflows: Collection[str] | None
     run_ids: Collection[str] | None
+    code: str | None = None
 
 
 def find_claimable(connection: Connection, wish: Wish, now: datetime) -> list[int]:
@@ -56,13 +57,13 @@ def _runnable(connection: Connection, wish: Wish, now: int) -> list[tuple[int, s
     found = [
         (due, id, key)
         for due, id, key, workflow in (
-            connection.execute(FIND_EXPIRED_CLAIMS, {"now": now}).fetchall()
+            connection.execute(FIND_EXPIRED_CLAIMS, {"now": now, "code": wish.code}).fetchall()
         )
         if wish.workflows is None or workflow in wish.workflows
     ]
     for workflow, due in connection.execute(FIND_SHELVES).fetchall():
         if due <= now and (wish.workflows is None or workflow in wish.workflows):
-            parameters = {"workflow": workflow, "now": now, "limit": wish.limit}
+            parameters = {"workflow": workflow, "now": now, "limit": wish.limit, "code": wish.code}
             found += connection.execute(FIND_RUNNABLE, parameters).fetchall()
     return found
 

@@ -66,7 +66,7 @@ def to_run(row: tuple[Any, ...]) -> Run:
     hot = RunRow(*row[:RUN_COLUMNS])
     (
         version, definition, queue, priority, attributes, input,
-        error, recover_to, ctx, result, halt_data,
+        error, recover_to, rejected_by, ctx, result, halt_data,
     ) = row[RUN_COLUMNS:]  # fmt: skip
     try:
         return Run(
@@ -84,6 +84,7 @@ def to_run(row: tuple[Any, ...]) -> Run:
             error=error,
             halt_data=raw(halt_data),
             recover_to=recover_to,
+            rejected_by=rejected_by,
             attributes={} if attributes is None else _attributes.decode(attributes),
             parent=hot.parent,
             queue="default" if queue is None else queue,
@@ -126,11 +127,12 @@ def value_row(key: int, run: Run) -> tuple[Any, ...] | None:
     row = (
         run.error,
         run.recover_to,
+        run.rejected_by,
         pack_ctx(run.ctx) if run.ctx else None,
         payload(run.result),
         payload(run.halt_data),
     )
-    return None if row == (None,) * 5 else (key, *row)
+    return None if row == (None,) * 6 else (key, *row)
 
 
 def pack_ctx(ctx: dict[str, Raw]) -> bytes:
@@ -271,6 +273,7 @@ COLD: dict[str, Callable[[Any], Any]] = {
     "input": payload,
     "error": _as_is,
     "recover_to": _as_is,
+    "rejected_by": _as_is,
     "ctx": pack_ctx,
     "result": payload,
     "halt_data": payload,

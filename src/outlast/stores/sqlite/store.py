@@ -165,12 +165,13 @@ class SqliteStore(SqliteCompany):
         limit: int = 1,
         workflows: Collection[str] | None = None,
         run_ids: Collection[str] | None = None,
+        code: str | None = None,
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
         check_name(owner, "owner")
         check_ttl(ttl)
         check_limit(limit)
-        wish = claiming.Wish(limit, workflows, run_ids)
+        wish = claiming.Wish(limit, workflows, run_ids, code)
         # Looking first costs little, and keeps those who poll for work away from the lock.
         found = await self._session.read(
             lambda db: claiming.find_claimable(db, wish, self.clock.now()),

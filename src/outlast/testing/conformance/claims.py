@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from outlast.errors import InvalidId, InvalidValue
+from outlast.model.run import MISMATCH, Status
 from outlast.model.times import NOW
 from outlast.ports import Capability, Store
 from outlast.testing.conformance.contract import StoreContract, needs
@@ -24,6 +25,44 @@ from outlast.testing.conformance.scenario import (
 
 class Claims(StoreContract):
     """`claim_runs`: who gets which run."""
+
+    @pytest.mark.proves("I24")
+    async def test_code_that_has_rejected_a_run_is_not_handed_it_again(self, store: Store) -> None:
+        """Claims with the hash of such code get the next ones; other code, and claims without a hash, get
+        the run. So does everyone who asks for it by its id, or when it is parked and was sent something."""
+        await begin_runnable(store, "fine", "other")
+        codes = f"{'a' * 16} {'b' * 16}"
+        await begin_runnable(store, *(f"no-{n}" for n in range(3)), rejected_by=codes)
+        await begin_runnable(
+            store, "parked", rejected_by=codes, status=Status.HALTED, wait_kind=MISMATCH
+        )
+
+        async def handed(code: str | None, limit: int = 9) -> list[str]:
+            claimed = await store.claim_runs("w", TTL, code=code, limit=limit)
+            await store.release([one.claim for one in claimed])
+            return sorted(one.run.id for one in claimed)
+
+        assert await handed("a" * 16) == ["fine", "other", "parked"]
+        assert await handed("b" * 16) == ["fine", "other", "parked"]
+        rejected = ["no-0", "no-1", "no-2"]
+        assert await handed("c" * 16) == ["fine", *rejected, "other", "parked"]
+        assert await handed(None) == ["fine", *rejected, "other", "parked"]
+        (named,) = await store.claim_runs("w", TTL, code="a" * 16, run_ids=["no-1"])
+        assert named.run.rejections == ("a" * 16, "b" * 16)
+
+    @pytest.mark.proves("I24", "S-13")
+    async def test_a_lease_that_ran_out_does_not_bring_a_rejected_run_back(
+        self, store: Store
+    ) -> None:
+        """Code that has rejected a run is not handed it when its next owner has died, either; and those
+        behind many rejected ones are found."""
+        await begin_runnable(store, *(f"no-{n:02}" for n in range(20)), rejected_by="a" * 16)
+        await begin_runnable(store, "fine")
+        assert len(await store.claim_runs("dies", TTL, code="b" * 16, limit=20)) == 20
+        await self.advance(store, TTL + 1)
+        (claimed,) = await store.claim_runs("w", TTL, code="a" * 16, limit=1)
+        assert claimed.run.id == "fine"
+        assert await store.claim_runs("w", TTL, code="a" * 16, limit=9) == []
 
     @pytest.mark.proves("S-12", "C-10", "S-24")
     async def test_a_claim_says_who_owns_what_until_when(self, store: Store) -> None:

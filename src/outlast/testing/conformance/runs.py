@@ -31,6 +31,7 @@ FIELDS: list[tuple[str, object]] = [
     ("error", ""),
     ("halt_data", Raw(b'{"question":"pay?"}')),
     ("recover_to", "charge#1"),
+    ("rejected_by", "0a1b2c 3d4e5f"),
     ("attributes", {"tenant": "acme", "amount": 2**53, "rate": 0.1, "vip": True, "n": 1}),
     ("queue", "gpu"),
     ("priority", -5),
@@ -47,6 +48,7 @@ NULLABLE = [
     "error",
     "halt_data",
     "recover_to",
+    "rejected_by",
     "runnable_at",
 ]
 

@@ -64,6 +64,7 @@ CREATE TABLE @run_details (
     input      bytea,
     error      text,
     recover_to text,
+    rejected_by text,
     ctx        bytea,
     result     bytea,
     halt_data  bytea
@@ -235,7 +236,7 @@ CREATE INDEX #dead_tasks_queue ON @dead_tasks (queue, died_at, id);
 -- A run in one row: what the functions return and reads begin with.
 CREATE VIEW @records AS
 SELECT r.*, d.version, d.definition, d.queue, d.priority, d.attributes, d.input, d.error,
-       d.recover_to, d.ctx, d.result, d.halt_data
+       d.recover_to, d.rejected_by, d.ctx, d.result, d.halt_data
 FROM @runs AS r JOIN @run_details AS d ON d.key = r.key;
 
 -- A payload for people: nobody says that it has to be text.

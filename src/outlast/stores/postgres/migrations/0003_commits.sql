@@ -243,8 +243,8 @@ BEGIN
                     AS b (uid text, workflow text, parent text, status text, wait_kind text,
                           current_step text, runnable_at bigint, created_at bigint, version text,
                           definition text, queue text, priority bigint, attributes text, input int,
-                          error text, recover_to text, ctx int, result int, halt_data int,
-                          marks jsonb)
+                          error text, recover_to text, rejected_by text, ctx int, result int,
+                          halt_data int, marks jsonb)
                 WHERE u.verdict = '' AND u.key = 0 AND u.flags & 4096 <> 0
             ), placed AS (
                 INSERT INTO @runs (key, id, uid, workflow, parent, status, wait_kind, current_step,
@@ -261,10 +261,11 @@ BEGIN
                 SELECT b.key FROM born AS b EXCEPT SELECT p.key FROM placed AS p
             ), detailed AS (
                 INSERT INTO @run_details (key, version, definition, queue, priority, attributes,
-                                          input, error, recover_to, ctx, result, halt_data)
+                                          input, error, recover_to, rejected_by, ctx, result,
+                                          halt_data)
                 SELECT b.key, b.version, b.definition, b.queue, b.priority, b.attributes,
-                       blobs[b.input], b.error, b.recover_to, blobs[b.ctx], blobs[b.result],
-                       blobs[b.halt_data]
+                       blobs[b.input], b.error, b.recover_to, b.rejected_by, blobs[b.ctx],
+                       blobs[b.result], blobs[b.halt_data]
                 FROM born AS b WHERE b.key <> ALL (ARRAY(SELECT t.key FROM taken AS t))
             ), marked AS (
                 INSERT INTO @attributes (run_key, mark, created_at)
@@ -545,6 +546,7 @@ BEGIN
         input = CASE WHEN d ? 'input' THEN blobs[(d ->> 'input')::int] ELSE t.input END,
         error = CASE WHEN d ? 'error' THEN d ->> 'error' ELSE t.error END,
         recover_to = CASE WHEN d ? 'recover_to' THEN d ->> 'recover_to' ELSE t.recover_to END,
+        rejected_by = CASE WHEN d ? 'rejected_by' THEN d ->> 'rejected_by' ELSE t.rejected_by END,
         ctx = CASE WHEN d ? 'ctx' THEN blobs[(d ->> 'ctx')::int] ELSE t.ctx END,
         result = CASE WHEN d ? 'result' THEN blobs[(d ->> 'result')::int] ELSE t.result END,
         halt_data = CASE

@@ -1,10 +1,19 @@
 -- Who may advance a run or do a task.
 
+-- Whether code could not go on with a run before.
+CREATE FUNCTION @was_rejected_1(k bigint, a_code text) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT coalesce(
+        (SELECT strpos(d.rejected_by, a_code) > 0 FROM @run_details AS d WHERE d.key = k), false
+    )
+$$;
+
 -- Claims up to `most` runs that are available, those due longest first. Candidates are found by
 -- index and then locked without waiting; what somebody else took meanwhile is made up for by the
 -- next round, so that claimers who come together share out what there is.
 CREATE FUNCTION @claim_runs_1(
-    at bigint, shift bigint, a_owner text, ttl bigint, most int, shelves text[], wanted text[]
+    at bigint, shift bigint, a_owner text, ttl bigint, most int, shelves text[], wanted text[],
+    a_code text
 ) RETURNS SETOF @records
 LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
@@ -54,6 +63,8 @@ BEGIN
                      WHERE r.owner IS NOT NULL AND r.claimed_until <= now AND r.runnable_at <= now
                        AND r.status NOT IN ('completed', 'failed', 'cancelled')
                        AND NOT r.key = ANY (tried)
+                       AND (a_code IS NULL OR r.wait_kind = 'mismatch'
+                            OR NOT @was_rejected_1(r.key, a_code))
                        -- Dressed up, so that no index of workflows is taken for it.
                        AND (shelves IS NULL OR r.workflow || '' = ANY (shelves)))
                     UNION ALL
@@ -64,6 +75,8 @@ BEGIN
                            AND r.runnable_at <= now AND r.owner IS NULL
                            AND r.status NOT IN ('completed', 'failed', 'cancelled')
                            AND NOT r.key = ANY (tried)
+                           AND (a_code IS NULL OR r.wait_kind = 'mismatch'
+                                OR NOT @was_rejected_1(r.key, a_code))
                          ORDER BY r.runnable_at, r.id
                          LIMIT most - cardinality(claimed)
                      ) AS f)
@@ -81,6 +94,8 @@ BEGIN
               AND (shelves IS NULL OR r.workflow = ANY (shelves))
               AND r.status NOT IN ('completed', 'failed', 'cancelled')
               AND (r.owner IS NULL OR r.claimed_until IS NULL OR r.claimed_until <= now)
+              AND (wanted IS NOT NULL OR a_code IS NULL OR r.wait_kind = 'mismatch'
+                   OR NOT @was_rejected_1(r.key, a_code))
             FOR UPDATE SKIP LOCKED
         ), updated AS (
             UPDATE @runs AS r

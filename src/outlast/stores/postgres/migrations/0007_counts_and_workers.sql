@@ -90,9 +90,9 @@ BEGIN
         RETURN NULL;
     END IF;
     INSERT INTO @run_details (key, version, definition, queue, priority, attributes, input, error,
-                              recover_to, ctx, result, halt_data)
+                              recover_to, rejected_by, ctx, result, halt_data)
     VALUES (k, b->>'version', b->>'definition', b->>'queue', (b->>'priority')::bigint,
-            b->>'attributes', blobs[(b->>'input')::int], b->>'error', b->>'recover_to',
+            b->>'attributes', blobs[(b->>'input')::int], b->>'error', b->>'recover_to', b->>'rejected_by',
             blobs[(b->>'ctx')::int], blobs[(b->>'result')::int], blobs[(b->>'halt_data')::int]);
     IF b ? 'marks' THEN
         INSERT INTO @attributes (run_key, mark, created_at)

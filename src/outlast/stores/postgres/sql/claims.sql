@@ -1,7 +1,7 @@
 -- Who may advance a run.
 
 -- name: claim_runs
-SELECT * FROM @claim_runs_1($1, $2, $3, $4, $5, $6, $7);
+SELECT * FROM @claim_runs_1($1, $2, $3, $4, $5, $6, $7, $8);
 
 -- name: renew
 SELECT * FROM @renew_1($1, $2, $3, $4, $5, $6, $7, $8);

@@ -2,7 +2,8 @@
 --
 -- KEYS     token, runnable, held, and the states of the runs
 -- ARGV[2]  msgpack: ids (in the order in which they should be had), owner, lease (microseconds),
---          limit, workflows (a list, or nil for all), due (whether only runs whose time has come)
+--          limit, workflows (a list, or nil for all), due (whether only runs whose time has come),
+--          code (the hash of the claimer's code: runs that it has rejected are left, unless parked)
 -- Returns  {"want", keys} or {"done", now, {{id, record as HGETALL gives it}, …}}
 
 -- include: head
@@ -17,6 +18,17 @@ if wish.workflows then
     end
 end
 
+local function was_rejected(run)
+    if not wish.code then
+        return false
+    end
+    local found = call('HMGET', at(of_run(run.id, 'state')), 'rejected_by', 'wait_kind')
+    if not found[1] or found[2] == 'mismatch' then
+        return false
+    end
+    return string.find(found[1], wish.code, 1, true) ~= nil
+end
+
 local function can_be_had(run)
     if not run or is_ended(run) or run.quarantine then
         return false
@@ -27,7 +39,10 @@ local function can_be_had(run)
     if run.owner and run['until'] and tonumber(run['until']) > now then
         return false
     end
-    return not wish.due or (run.runnable and tonumber(run.runnable) <= now) or false
+    if wish.due and not (run.runnable and tonumber(run.runnable) <= now) then
+        return false
+    end
+    return not was_rejected(run)
 end
 
 need('token')

@@ -63,6 +63,7 @@ CREATE TABLE run_values (
     key        INTEGER PRIMARY KEY,
     error      TEXT,
     recover_to TEXT,
+    rejected_by TEXT,
     ctx        BLOB,
     result     BLOB,
     halt_data  BLOB

@@ -24,6 +24,9 @@ SELECT runnable_at, id, key
 FROM runs
 WHERE workflow = :workflow AND runnable_at IS NOT NULL AND runnable_at <= :now AND owner IS NULL
   AND status NOT IN ('completed', 'failed', 'cancelled')
+  AND (:code IS NULL OR wait_kind = 'mismatch' OR NOT EXISTS (
+      SELECT 1 FROM run_values AS v WHERE v.key = runs.key AND instr(v.rejected_by, :code)
+  ))
 ORDER BY runnable_at, id
 LIMIT :limit;
 
@@ -33,7 +36,10 @@ LIMIT :limit;
 SELECT runnable_at, id, key, workflow
 FROM runs
 WHERE owner IS NOT NULL AND claimed_until <= :now AND runnable_at <= :now
-  AND status NOT IN ('completed', 'failed', 'cancelled');
+  AND status NOT IN ('completed', 'failed', 'cancelled')
+  AND (:code IS NULL OR wait_kind = 'mismatch' OR NOT EXISTS (
+      SELECT 1 FROM run_values AS v WHERE v.key = runs.key AND instr(v.rejected_by, :code)
+  ));
 
 -- name: find_claimable
 SELECT runnable_at, id, key, workflow

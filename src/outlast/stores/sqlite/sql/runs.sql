@@ -16,7 +16,7 @@ WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: find_run
 SELECT r.*, d.version, d.definition, d.queue, d.priority, d.attributes, d.input,
-       v.error, v.recover_to, v.ctx, v.result, v.halt_data
+       v.error, v.recover_to, v.rejected_by, v.ctx, v.result, v.halt_data
 FROM runs AS r
 LEFT JOIN run_details AS d ON d.key = r.key
 LEFT JOIN run_values AS v ON v.key = r.key
@@ -24,7 +24,7 @@ WHERE r.id = ?;
 
 -- name: find_runs_by_key
 SELECT r.*, d.version, d.definition, d.queue, d.priority, d.attributes, d.input,
-       v.error, v.recover_to, v.ctx, v.result, v.halt_data
+       v.error, v.recover_to, v.rejected_by, v.ctx, v.result, v.halt_data
 FROM runs AS r
 LEFT JOIN run_details AS d ON d.key = r.key
 LEFT JOIN run_values AS v ON v.key = r.key
@@ -56,8 +56,8 @@ INSERT INTO run_details (key, version, definition, queue, priority, attributes, 
 VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_values
-INSERT INTO run_values (key, error, recover_to, ctx, result, halt_data)
-VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO run_values (key, error, recover_to, rejected_by, ctx, result, halt_data)
+VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- One statement per field, because a change names the fields that it sets and no others.
 
@@ -92,6 +92,10 @@ ON CONFLICT (key) DO UPDATE SET error = excluded.error;
 -- name: set_recover_to
 INSERT INTO run_values (key, recover_to) VALUES (?, ?)
 ON CONFLICT (key) DO UPDATE SET recover_to = excluded.recover_to;
+
+-- name: set_rejected_by
+INSERT INTO run_values (key, rejected_by) VALUES (?, ?)
+ON CONFLICT (key) DO UPDATE SET rejected_by = excluded.rejected_by;
 
 -- name: set_ctx
 INSERT INTO run_values (key, ctx) VALUES (?, ?)

@@ -1,0 +1,156 @@
+"""The watchdog: a run that this process holds and does nothing for is found, and said wherever people look."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast.errors import Unavailable
+from outlast.model import Event, Run, Status
+from outlast.model.worker import Worker
+from outlast.query.waits import reasons
+from outlast.stores.memory import MemoryStore
+from outlast.testing import VirtualApp, VirtualClock, app
+from outlast.testing import sleep as takes
+
+
+@outlast.step
+async def long(seconds: float = 3600) -> None:
+    await takes(seconds)
+
+
+@outlast.step
+async def item(number: int) -> int:
+    await takes(100 * number)
+    return number
+
+
+@outlast.workflow
+async def works() -> None:
+    await long()
+
+
+@outlast.workflow
+async def maps() -> list[int]:
+    return await outlast.map(item, [1, 2, 3], concurrency=1)
+
+
+@outlast.workflow
+async def busy() -> str:
+    """All that a run may have open while it works as it should."""
+    await asyncio.gather(long(100), outlast.sleep(200), outlast.wait_for("go", timeout=300))
+    await outlast.map(item, [1, 2, 3], concurrency=2)
+    await outlast.child(works)
+    return "done"
+
+
+def forget(testing: VirtualApp, key: str) -> None:
+    """What a fault of the engine would do: a body ends, and its end reaches nobody."""
+    [drive] = testing._engine.drives._drives.values()
+    body = drive.under_way._running.pop(key)
+    drive.under_way._cut.add(key)
+    body.cancel()
+
+
+@pytest.mark.proves("I24")
+async def test_a_run_for_which_nothing_is_done_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In the log, with what to do; by the app; in the worker's word, and so in `outlast why`."""
+    async with app(works) as testing:
+        await testing.start(works, id="r")
+        await testing.clock.sleep(30)
+        assert testing.troubles == {}
+        forget(testing, "long")
+        caplog.set_level(logging.ERROR, "outlast.engine")
+        await testing.clock.sleep(60)
+        assert "'long' is open, and nothing in its process" in testing.troubles["r"]
+        said = [line for line in caplog.messages if "is stuck" in line]
+        assert len(said) == 1
+        assert "Restart this worker" in said[0]
+        assert testing._word().troubles == testing.troubles
+
+
+@pytest.mark.proves("I24")
+async def test_a_map_for_which_nothing_is_done_is_reported() -> None:
+    """Its items have ended, it has not, and nothing of it runs."""
+    async with app(maps) as testing:
+        await testing.start(maps, id="r")
+        await testing.clock.sleep(30)
+        [drive] = testing._engine.drives._drives.values()
+        [mapping] = drive.under_way._maps.values()
+        mapping._todo.clear()
+        await testing.clock.sleep(300)
+        assert list(testing.troubles) == ["r"]
+
+
+async def test_runs_that_work_or_wait_are_not_reported() -> None:
+    """Steps, timers, signals, maps, children, retries, a pause: nothing of that is trouble."""
+    async with app(busy, works) as testing:
+        handle = await testing.start(busy, id="r")
+        troubles: dict[str, str] = {}
+        for minute in range(90):
+            await testing.clock.sleep(60)
+            troubles |= testing.troubles
+            if minute == 2:
+                await handle.signal("go")
+            if minute == 10:
+                await testing.pause("r")
+            if minute == 20:
+                await testing.resume("r")
+        assert await handle.result() == "done"
+        assert troubles == {}
+
+
+class Unreadable(MemoryStore):
+    """Histories of runs cannot be read."""
+
+    broken = False
+
+    async def history(self, run_id: str, **options: Any) -> list[Event]:
+        if self.broken:
+            raise Unavailable("this page is damaged")
+        return await super().history(run_id, **options)
+
+
+async def test_a_takeover_that_fails_again_and_again_is_reported() -> None:
+    """Until it succeeds: then it is no trouble any more."""
+
+    @outlast.workflow(name="waits")
+    async def waits() -> str:
+        return await outlast.wait_for("go", str)
+
+    clock = VirtualClock()
+    store = Unreadable(clock=clock)
+    async with app(waits, store=store, clock=clock) as testing:
+        await testing.start(waits, id="r")
+        await clock.settle()
+        store.broken = True
+        await testing.signal("r", "go", "on")
+        await clock.sleep(3600)
+        assert "could not be taken over" in testing.troubles["r"]
+        assert "this page is damaged" in testing.troubles["r"]
+        store.broken = False
+        assert await testing.result("r") == "on"
+        assert testing.troubles == {}
+
+
+def test_why_shows_what_a_worker_says_of_a_run() -> None:
+    """`outlast why` names the worker; it says who may try what others could not go on with."""
+    run = Run(id="r", workflow="w", status=Status.RUNNING)
+    stuck = Worker(owner="w1", workflows=("w",), troubles={"r": "'a' is open {"})
+    [said, *_] = reasons(run, [], now=run.created_at, workers=[stuck])
+    assert "Its worker 'w1' says that it is stuck: 'a' is open {" in said.text.format()
+    other = Worker(owner="w2", workflows=("w",), code="b")
+    run = Run(id="r", workflow="w", status=Status.WAITING, rejected_by="a", error="TypeError: {}")
+    [said, *_] = reasons(run, [], now=run.created_at, workers=[other])
+    assert "left to workers with other code, such as 'w2'" in said.text.format()
+    [said, *_] = reasons(run, [], now=run.created_at, workers=[])
+    assert "No live worker has other code" in said.text.format()
+    waits = Run(id="r", workflow="w", status=Status.WAITING)
+    found = reasons(waits, [], now=run.created_at, inbox=1, workers=[])
+    assert "until a worker is started that has the code of 'w': none lives" in found[0].text

@@ -1,0 +1,129 @@
+"""Whatever keeps runs from being stuck in silence, broken: rejections, claims by code, the watchdog."""
+
+from __future__ import annotations
+
+from outlast.testing.mutation import Mutant
+
+REJECTIONS = "engine/rejections.py"
+CLAIMING = "engine/claiming.py"
+TESTS = ("tests/engine/test_rejections.py",)
+CODE = "test_code_that_has_rejected_a_run_is_not_handed_it_again"
+WATCHDOG = ("tests/engine/test_watchdog.py",)
+
+MUTANTS = [
+    # -- rejections ------------------------------------------------------------------------------
+    Mutant(
+        "one broken deploy parks every run",
+        REJECTIONS,
+        "        others = [] if park else await self.untried(run.workflow, codes)\n",
+        "        others: list[Worker] = []\n",
+        TESTS,
+    ),
+    Mutant(
+        "a run is left to workers that are dead",
+        REJECTIONS,
+        "            self._live = [worker for worker in known if worker.is_alive(now)]\n",
+        "            self._live = list(known)\n",
+        TESTS,
+    ),
+    Mutant(
+        "a worker that began while a run was parked never gets it",
+        REJECTIONS,
+        "        if not park and await self.untried(run.workflow, codes, afresh=True):\n",
+        "        if park and await self.untried(run.workflow, codes, afresh=True):\n",
+        TESTS,
+    ),
+    Mutant(
+        "new code does not take up what is parked",
+        CLAIMING,
+        "            parked = await self._rejections.parked_for_others(room)\n",
+        "            parked: list[str] = []\n",
+        TESTS,
+    ),
+    Mutant(
+        "a run that was left to a worker which died stays where it is",
+        CLAIMING,
+        "            return await self.claim(room, rejected=True)\n",
+        "            return await self.claim(room)\n",
+        TESTS,
+    ),
+    Mutant(
+        "a store that fails is taken for code that does not fit",
+        CLAIMING,
+        "            if isinstance(problem, TRANSIENT) and not isinstance(problem, Undecodable):\n",
+        "            if isinstance(problem, Fenced):\n",
+        TESTS,
+    ),
+    Mutant(
+        "code is not told apart by the constants that it reads",
+        "engine/code_hash.py",
+        '        parts.append(f"{name}={value!r}" if isinstance(value, PLAIN) else name)\n',
+        "        parts.append(name)\n",
+        TESTS,
+    ),
+    # -- claims ----------------------------------------------------------------------------------
+    Mutant(
+        "memory hands code what it has rejected",
+        "stores/memory/store.py",
+        " and run.runnable_at <= now and run.may_try(code)\n",
+        " and run.runnable_at <= now\n",
+        (f"tests/conformance/test_memory.py::TestMemoryStore::{CODE}",),
+    ),
+    Mutant(
+        "SQLite hands code what it has rejected",
+        "stores/sqlite/claims.py",
+        '"limit": wish.limit, "code": wish.code}',
+        '"limit": wish.limit, "code": None}',
+        ("tests/conformance/test_sqlite.py",),
+    ),
+    Mutant(
+        "SQLite hands code what it has rejected, when its owner has died",
+        "stores/sqlite/claims.py",
+        '{"now": now, "code": wish.code}',
+        '{"now": now, "code": None}',
+        ("tests/conformance/test_sqlite.py",),
+    ),
+    Mutant(
+        "PostgreSQL hands code what it has rejected",
+        "stores/postgres/store.py",
+        "            code,\n            timeout",
+        "            None,\n            timeout",
+        ("tests/postgres/test_conformance.py",),
+    ),
+    Mutant(
+        "Redis hands code what it has rejected",
+        "stores/redis/lua/claim_runs.lua",
+        "    return not was_rejected(run)\n",
+        "    return true\n",
+        ("tests/redis/test_store.py",),
+    ),
+    Mutant(
+        "Redis finds nothing behind runs that were rejected",
+        "stores/redis/claims.py",
+        "        refused.update({one.id for one in found} - {one.run.id for one in got})\n",
+        "",
+        ("tests/redis/test_store.py",),
+    ),
+    # -- the watchdog ----------------------------------------------------------------------------
+    Mutant(
+        "a step for which nothing is done is not found",
+        "engine/under_way.py",
+        "        return [\n            key\n            for key, operation in self._execution.open.items()\n",
+        "        return [\n            key\n            for key, operation in ()\n",
+        WATCHDOG,
+    ),
+    Mutant(
+        "a map for which nothing is done is not found",
+        "engine/under_way.py",
+        "            and (key not in self._maps or self._maps[key].is_forgotten)\n",
+        "            and key not in self._maps\n",
+        WATCHDOG,
+    ),
+    Mutant(
+        "takeovers that fail are not counted",
+        CLAIMING,
+        "        self.failing[run.id] = (times + 1, told(error))\n",
+        "        self.failing[run.id] = (1, told(error))\n",
+        WATCHDOG,
+    ),
+]
