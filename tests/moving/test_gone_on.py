@@ -6,16 +6,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import outlast
-from outlast.model import Commit, Run, RunQuery, Status
+from outlast.model import Change, Commit, Run, RunQuery, Status
+from outlast.model.times import NOW
 from outlast.moving import move_runs
 from outlast.moving.holding import is_held
 from outlast.query import parse
 from outlast.stores.sqlite import SqliteStore
+from outlast.testing.clock import ManualClock
 from tests.moving.family import furnish, look
 from tests.moving.killing import killed, move_whole
 from tests.moving.places import store_at
@@ -54,7 +57,7 @@ def test_a_third_store_gets_each_run_once(tmp_path: Path) -> None:
 def test_what_had_ended_is_not_doubled(tmp_path: Path) -> None:
     """A run that had ended is held by nobody: killed before it is marked as having come, and moved on
     from there, it does not come again. It may come back, and go the same way once more."""
-    for life in range(1, 9):
+    for life in range(1, 13):
         a, b, c = places = [f"sqlite {tmp_path}/{life}-{name}.db" for name in "abc"]
         asyncio.run(_end(a))
         before = asyncio.run(_seen([a]))[0]
@@ -154,3 +157,38 @@ async def _seen(places: list[str]) -> list[dict[str, dict[str, object]]]:
         async with store_at(place) as store:
             found.append(await look(store))
     return found
+
+
+@pytest.mark.proves("I7", "I8")
+def test_what_came_ended_and_was_deleted_does_not_come_again(tmp_path: Path) -> None:
+    """Killed before any of its writes: if the run goes on in the target after the hold of a dead mover,
+    ends and is deleted, the next move brings nothing back. If it has not come, the next move brings it."""
+    for life in range(1, 20):
+        a, b = (f"sqlite {tmp_path}/{life}-{name}.db" for name in "ab")
+        asyncio.run(_begin_open(a))
+        is_over = not killed(a, b, life)
+        came = asyncio.run(_end_and_delete(b, minutes=20))
+        asyncio.run(move_whole(a, b))
+        there = asyncio.run(_seen([b]))[0]
+        assert list(there) == ([] if came else ["r"]), life
+        if is_over:
+            assert came
+            return
+    raise AssertionError("it was killed all the time")
+
+
+async def _begin_open(place: str) -> None:
+    async with store_at(place) as store:
+        await store.commit([Commit(run_id="r", create=Run(id="r", workflow="w", runnable_at=NOW))])
+
+
+async def _end_and_delete(place: str, *, minutes: float) -> bool:
+    """What a worker does that comes later: whether it could claim the run."""
+    later = ManualClock(datetime.now(UTC) + timedelta(minutes=minutes))
+    async with SqliteStore(place.removeprefix("sqlite "), clock=later) as store:
+        claimed = await store.claim_runs("worker", 60)
+        for one in claimed:
+            end = Change(status=Status.COMPLETED)
+            await store.commit([Commit(run_id="r", token=one.claim.token, change=end)])
+            await store.delete("r")
+    return bool(claimed)

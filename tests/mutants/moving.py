@@ -185,4 +185,18 @@ MUTANTS = [
         "    add_counts(connection, {})",
         COUNTS,
     ),
+    Mutant(
+        "a life that came, ended and was deleted comes again",
+        "moving/landing.py",
+        "        return await self._target.recall(LANDED, cargo.landing_key) is not None",
+        "        return False",
+        ("tests/moving/test_gone_on.py",),
+    ),
+    Mutant(
+        "what has come may go on before that is on record",
+        "moving/landing.py",
+        "                within = UNMARKED_SECONDS if self._once else ttl",
+        "                within = ttl",
+        ("tests/moving/test_gone_on.py",),
+    ),
 ]

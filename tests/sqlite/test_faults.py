@@ -188,6 +188,27 @@ async def test_a_file_that_is_gone(path: Path, inline: bool, replaced: bool) -> 
         assert await store.last_sequence("a") == 1
 
 
+@pytest.mark.parametrize("left", [0, 4096])
+@pytest.mark.proves("I3")
+async def test_a_file_that_is_truncated(path: Path, inline: bool, left: int) -> None:
+    """A file that was cut while it was open takes no commit and hands out no run; an empty one whose
+    log is left does not become a new store in silence."""
+    async with SqliteStore(path, inline=inline) as store:
+        await store.append("a", [event("a")])
+        await store.fold()
+        await store.append("a", [event("a")])
+        log = path.with_name(f"{path.name}-wal").read_bytes()
+        os.truncate(path, left)
+        with pytest.raises(UnsafeStorage, match="truncated while it was open"):
+            await store.append("a", [event("a")])
+        with pytest.raises(UnsafeStorage, match="truncated while it was open"):
+            await store.claim_runs("w", 60)
+    os.truncate(path, 0)
+    path.with_name(f"{path.name}-wal").write_bytes(log)
+    with pytest.raises(UnsafeStorage, match="bring the file back"):
+        await SqliteStore(path, inline=inline).open()
+
+
 # -- errors in the middle -------------------------------------------------------------------------
 
 

@@ -32,6 +32,9 @@ from outlast.ports.store import Store
 
 PAGE = 1000
 NOTED, ARRIVED = MARKS = ("move:noted", "move:arrived")
+LANDED = "move:landed"
+"""In the target, for good: open lives that have come. Each by its token too, since a life that is
+moved away and comes back has a greater one."""
 """Keys with which a mover marks, at the source, how far it has come. They stay behind."""
 RECEIPT = "receipt"
 """The kind of an item that stands for one that was folded before: its id must stay taken."""
@@ -93,6 +96,11 @@ class Cargo:
             activities=tuple(self.activities),
             snapshot=self.snapshot,
         )
+
+    @property
+    def landing_key(self) -> str:
+        """Names this life as it was when it was moved; the same for whoever repeats the move."""
+        return f"{self.run.uid} {self.token}"
 
     def settling(self, token: int) -> Commit:
         """The commit with which the mover lets go of it: what was folded before is folded again,

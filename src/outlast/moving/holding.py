@@ -19,6 +19,8 @@ from outlast.ports.store import Store
 
 PARTS_SECONDS = 600.0
 WHOLE_SECONDS = 60.0
+UNMARKED_SECONDS = 86_400.0
+"""What has come is held this long until it is on record that it has: as long as a lease can be."""
 MOVER = "move-"
 
 
@@ -38,6 +40,10 @@ class Holding:
         since = self._store.clock.monotonic() - self._renewed_at
         if since >= seconds / 3 or await self._is_old(new, seconds):
             await self._renew(seconds)
+
+    async def shorten(self, seconds: float) -> None:
+        """Hold what has come for so long only, from now on."""
+        await self._renew(seconds)
 
     async def _is_old(self, claims: list[Claim], seconds: float) -> bool:
         """Whether another mover, who died, has held one of them for some time."""

@@ -14,10 +14,11 @@ from outlast.errors import Busy, Refused, RunExists, TryAgain
 from outlast.model.commit import Commit, Committed
 from outlast.model.ids import new_id
 from outlast.model.run import Run
-from outlast.moving.cargo import Cargo
+from outlast.moving.cargo import LANDED, Cargo
 from outlast.moving.holding import (
     MOVER,
     PARTS_SECONDS,
+    UNMARKED_SECONDS,
     WHOLE_SECONDS,
     Holding,
     claim_on,
@@ -37,8 +38,15 @@ Tree = list[Cargo]
 class Landing:
     """Brings families to one store."""
 
-    def __init__(self, target: Store, progress: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        target: Store,
+        progress: Callable[[int], None] | None = None,
+        *,
+        once: bool = False,
+    ) -> None:
         self._target = target
+        self._once = once
         self._owner = f"{MOVER}{new_id()}"
         self._progress = progress or (lambda runs: None)
         self._brought = 0
@@ -59,15 +67,36 @@ class Landing:
                 await self._settle(cargo)
 
     async def _bring_tree(self, tree: Tree, holding: Holding, *, is_all: bool) -> None:
+        if self._once:
+            tree = [cargo for cargo in tree if not await self._has_landed(cargo)]
+        if not tree:
+            return
         await self._target.skip_tokens(max(cargo.token for cargo in tree))
         whole = WHOLE_SECONDS if is_all else PARTS_SECONDS
-        if not await self._bring_at_once(tree, holding, whole):
+        if not await self._bring_at_once(tree, holding, UNMARKED_SECONDS if self._once else whole):
             ttl = whole if len(tree) == 1 else PARTS_SECONDS
             for cargo in tree:
-                self._note(await self._bring_run(cargo, holding, ttl))
+                within = UNMARKED_SECONDS if self._once else ttl
+                self._note(await self._bring_run(cargo, holding, within))
+        if self._once:
+            # Before anybody can go on with it, end it and delete it: then nothing else would tell
+            # whoever repeats a move that was killed that it has come.
+            for cargo in tree:
+                if not cargo.run.status.terminal:
+                    await self._target.remember(LANDED, cargo.landing_key, "")
+            await holding.shorten(whole)
         for cargo in tree:
             for scope, key, value in cargo.keys:
                 await self._target.remember(scope, key, value, run_id=cargo.run.id)
+
+    async def _has_landed(self, cargo: Cargo) -> bool:
+        """Whether this life has come before, and is not there any more or has gone on since. What had
+        ended before it was moved runs no steps, wherever it is, and so may come again."""
+        there = await self._target.find_one(cargo.run.id)
+        is_there = there is not None and there.uid == cargo.run.uid
+        if is_there or cargo.run.status.terminal:
+            return False
+        return await self._target.recall(LANDED, cargo.landing_key) is not None
 
     def _note(self, runs: int) -> None:
         self._brought += runs

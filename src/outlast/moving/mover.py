@@ -34,7 +34,7 @@ class Mover:
         self._source = source
         self._target = target
         self._address = address
-        self._landing = Landing(target)
+        self._landing = Landing(target, once=True)
 
     async def move(self, head: str) -> int:
         """Move a family; how many runs."""

@@ -68,6 +68,66 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+class SteadyClock(SystemClock):
+    """The clock of the machine for a store that has no server: it does not go back when the machine's
+    clock is set back, so that timers and leases go on.
+
+    ::
+
+        set forward, or the machine slept   → the present is what the machine says
+        set back by up to a day             → time goes on from where it was, 5 % slower, until the
+                                              machine's clock has caught up
+        set back by more than a day         → the clock was wrong before: back to what it says now
+
+    Slower, and not for ever: a clock that was an hour ahead once must not keep a schedule an hour
+    early for good, and a lease that lasts a little longer than its owner believes is safe. Beyond a
+    day nothing could be caught up within a reasonable time; no lease is longer than that.
+
+    Other processes may have seen a time that this one has not (`heard`).
+    """
+
+    CATCH_UP = 0.95
+    MAX_AHEAD = timedelta(days=1)
+
+    def __init__(self, machine: Clock | None = None) -> None:
+        self._machine: Clock = machine or SystemClock()
+        # The present at some moment, and what `monotonic` said then.
+        self._last = self._machine.now(), self._machine.monotonic()
+
+    def now(self) -> datetime:
+        wall, passed = self._machine.now(), self._machine.monotonic()
+        before, since = self._last
+        steady = before + timedelta(seconds=(passed - since) * self.CATCH_UP)
+        if wall < steady and steady - wall <= self.MAX_AHEAD:
+            return steady
+        self._last = wall, passed
+        return wall
+
+    def monotonic(self) -> float:
+        return self._machine.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._machine.sleep(seconds)
+
+    def heard(self, moment: datetime) -> bool:
+        """A store has recorded that it was `moment`: it is no earlier now. False if that is so far
+        ahead that the clock must have been wrong then."""
+        if moment - self._machine.now() > self.MAX_AHEAD:
+            return False
+        if self.now() < moment:
+            self._last = moment, self._machine.monotonic()
+        return True
+
+
+def steady(clock: Clock | None) -> Clock:
+    """The clock of a store that has no server: a clock of tests as it is, the machine's made steady."""
+    is_machine = clock is None or isinstance(clock, SystemClock)
+    if not is_machine or isinstance(clock, SteadyClock | ServerClock):
+        assert clock is not None
+        return clock
+    return SteadyClock(clock)
+
+
 class ServerClock(SystemClock):
     """The clock of a database that many machines share: what it last said, and the time that has
     passed here since, which nobody can set. Whatever the clock of the machine says, timers that

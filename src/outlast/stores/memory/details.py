@@ -32,7 +32,7 @@ from outlast.model.snapshot import Snapshot
 from outlast.model.task import Task
 from outlast.model.timer import Timer
 from outlast.model.worker import REMEMBERED, Worker
-from outlast.ports.clock import Clock
+from outlast.ports.clock import Clock, steady
 from outlast.ports.store import Store
 from outlast.stores.memory.committing import deliver
 from outlast.stores.memory.tables import Life, Tables, private
@@ -42,7 +42,7 @@ class MemoryDetails(Store):
     """All that a minimal store may leave out."""
 
     def __init__(self, *, clock: Clock | None = None) -> None:
-        super().__init__(clock=clock)
+        super().__init__(clock=steady(clock))
         self._tables = Tables()
         self._closed = False
 

@@ -16,7 +16,7 @@ from outlast.model.ids import check_name
 from outlast.model.query import check_limit
 from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
-from outlast.ports.clock import Clock
+from outlast.ports.clock import Clock, steady
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
 from outlast.stores.memory.flowing import next_ready_at, next_tasks, stats_of
@@ -35,7 +35,7 @@ class MemoryQueue(Queue):
         poll: float = POLL_SECONDS,
         tables: Tables | None = None,
     ) -> None:
-        super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
+        super().__init__(clock=steady(clock), notifier=notifier, max_attempts=max_attempts, poll=poll)
         self._tables = tables or Tables()
         self._closed = False
 

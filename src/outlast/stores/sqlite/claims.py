@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.model.claim import Claim, ClaimedRun
+from outlast.model.claim import MAX_LEASE, Claim, ClaimedRun
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.claiming import readable
 from outlast.stores.sqlite.book import LOAD_RUN, Counters
@@ -28,6 +28,10 @@ RENEW_RUNS = query("renew_runs")
 RELEASE_RUNS = query("release_runs")
 RENEW_TASK = query("renew_task")
 RELEASE_TASK = query("release_task")
+READ_CLOCK = query("read_clock")
+WRITE_CLOCK = query("write_clock")
+END_IMPOSSIBLE_CLAIMS = query("end_impossible_claims")
+END_IMPOSSIBLE_TASK_CLAIMS = query("end_impossible_task_claims")
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -37,6 +41,19 @@ class Wish(msgspec.Struct, frozen=True):
     workflows: Collection[str] | None
     run_ids: Collection[str] | None
     code: str | None = None
+
+
+def last_time(connection: Connection) -> datetime:
+    """What time it was when leases were given out last, by the clock of the process that did."""
+    return from_micros(scalar(connection, READ_CLOCK))
+
+
+def end_impossible_claims(connection: Connection, now: datetime) -> None:
+    """End the leases that a clock has given out that was far ahead: nobody could take over."""
+    times = {"now": to_micros(now), "longest": to_micros(now + MAX_LEASE)}
+    connection.execute(END_IMPOSSIBLE_CLAIMS, times)
+    connection.execute(END_IMPOSSIBLE_TASK_CLAIMS, times)
+    connection.execute(WRITE_CLOCK, (to_micros(now),))
 
 
 def find_claimable(connection: Connection, wish: Wish, now: datetime) -> list[int]:
@@ -98,6 +115,7 @@ def claim_runs(
         claimed.append(ClaimedRun(claim, run))
     connection.executemany(CLAIM_RUNS, updates)
     counters.save()
+    connection.execute(WRITE_CLOCK, (to_micros(now),))
     return claimed
 
 
@@ -106,6 +124,7 @@ def renew(
 ) -> list[Claim | None]:
     """Set leases to `ttl` from now; None where the claim was lost."""
     until = now + timedelta(seconds=ttl)
+    connection.execute(WRITE_CLOCK, (to_micros(now),))
     renewed: list[Claim | None] = []
     for claim in claims:
         if claim.task_id is None:

@@ -29,6 +29,7 @@ from outlast.stores.sqlite.connection import (
 from outlast.stores.sqlite.faults import is_busy, translate
 from outlast.stores.sqlite.lane import Lane, Work, pauses
 from outlast.stores.sqlite.location import (
+    check_leftover_log,
     check_storage,
     identity_of,
     parse_location,
@@ -144,6 +145,10 @@ class Database:
         state = self._state
         return None if state is None or state.pid != os.getpid() else state.writer.foreign_version()
 
+    def check_file(self, connection: Connection) -> None:
+        """Refuse to go on if the file is not the one that was opened, or not whole any more."""
+        self._opened().writer.check_file(connection)
+
     async def fold(self, *, timeout: float | None = None) -> bool:
         """Fold the log into the file now; whether no reader held it up."""
         return await self._opened().writer.fold(timeout=timeout)
@@ -186,6 +191,7 @@ class Database:
     def _connect_all(self) -> _Open:
         if not self._network_storage:
             check_storage(self.path, read_mounts())
+        check_leftover_log(self.path)
         prepare_file(self.path)
         if identity_of(self.path) in _inherited_files:
             raise UnsafeStorage(

@@ -22,7 +22,7 @@ from outlast.model.snapshot import Snapshot
 from outlast.model.task import Task
 from outlast.model.timer import Timer
 from outlast.ports.capability import Durability
-from outlast.ports.clock import Clock
+from outlast.ports.clock import Clock, steady
 from outlast.ports.store import Store
 from outlast.stores.sqlite import deleting, inboxes, parts, tasks
 from outlast.stores.sqlite.connection import Connect, Synchronous, connect
@@ -48,7 +48,7 @@ class SqliteDetails(Store):
         connect: Connect = connect,
         prefix: str = "",
     ) -> None:
-        super().__init__(clock=clock)
+        super().__init__(clock=steady(clock))
         database = Database(
             location,
             synchronous=synchronous,

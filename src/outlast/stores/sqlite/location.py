@@ -87,11 +87,28 @@ def prepare_file(path: Path) -> None:
 
 def identity_of(path: Path) -> tuple[int, int] | None:
     """Which file has this name now, if there is one."""
+    found = status_of(path)
+    return None if found is None else (found.st_dev, found.st_ino)
+
+
+def status_of(path: Path | str) -> os.stat_result | None:
+    """What the filesystem knows of a file, if there is one."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - each transaction looks
+        return os.stat(path)  # noqa: PTH116 - each transaction looks
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+
+
+def check_leftover_log(path: Path) -> None:
+    """Refuse a file that is missing or empty while its log is there: SQLite would begin a new
+    database, and throw away what the log holds."""
+    log, file = status_of(f"{path}-wal"), status_of(path)
+    if log is not None and log.st_size and (file is None or not file.st_size):
+        what = "is missing" if file is None else "was truncated"
+        raise UnsafeStorage(
+            f"{path} {what}, but its log {path.name}-wal is there: bring the file back from a backup, "
+            f"or delete {path.name}-wal and {path.name}-shm too if a new store should begin here"
+        )
 
 
 def check_storage(path: Path, mounts: str) -> None:

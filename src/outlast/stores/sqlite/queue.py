@@ -17,7 +17,7 @@ from outlast.model.query import check_limit
 from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros, to_micros
-from outlast.ports.clock import Clock
+from outlast.ports.clock import Clock, steady
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
 from outlast.stores.sqlite import flowing, seeing
@@ -68,7 +68,7 @@ class SqliteQueue(Queue):
         network_storage: bool = False,
         connect: Connect = connect,
     ) -> None:
-        super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
+        super().__init__(clock=steady(clock), notifier=notifier, max_attempts=max_attempts, poll=poll)
         if isinstance(location, Session):
             self._session = location
         elif isinstance(location, Database):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from outlast.model.ids import check_id, check_name
 from outlast.model.query import Page, RunQuery, check_limit
 from outlast.model.run import Run
 from outlast.ports.capability import ALL_CAPABILITIES, Capability
+from outlast.ports.clock import SteadyClock
 from outlast.stores.sqlite import claims as claiming
 from outlast.stores.sqlite import finding
 from outlast.stores.sqlite.committing import commit_all, rows_of
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 LOAD_HISTORY = query("load_history")
 EVERYTHING = 2**62
+log = logging.getLogger("outlast.sqlite")
 FEW_RUNS = 20
 """Short histories that are read in the event loop."""
 
@@ -49,6 +52,18 @@ class SqliteStore(SqliteCompany):
 
     async def open(self) -> None:
         await self._session.open()
+        if isinstance(self.clock, SteadyClock):
+            last = await self._session.read(claiming.last_time, timeout=None)
+            if not self.clock.heard(last):
+                log.warning(
+                    "the clock of this machine is %s behind the last time in %s: it was wrong then, or "
+                    "is wrong now. What was due by that clock is due at the time that is recorded",
+                    last - self.clock.now(),
+                    self._session.database.path,
+                )
+                await self._session.write(
+                    lambda db: claiming.end_impossible_claims(db, self.clock.now()), timeout=None
+                )
 
     async def close(self) -> None:
         await self._session.close()
@@ -174,7 +189,7 @@ class SqliteStore(SqliteCompany):
         wish = claiming.Wish(limit, workflows, run_ids, code)
         # Looking first costs little, and keeps those who poll for work away from the lock.
         found = await self._session.read(
-            lambda db: claiming.find_claimable(db, wish, self.clock.now()),
+            lambda db: self._find_claimable(db, wish),
             timeout=timeout,
             small=run_ids is None or len(run_ids) <= FEW,
         )
@@ -185,6 +200,13 @@ class SqliteStore(SqliteCompany):
             rows=2 * len(found),
             timeout=timeout,
         )
+
+    def _find_claimable(self, db: Connection, wish: claiming.Wish) -> list[int]:
+        self._session.database.check_file(db)
+        if isinstance(self.clock, SteadyClock):
+            # Another process on this machine may have seen a time that this one has not.
+            self.clock.heard(claiming.last_time(db))
+        return claiming.find_claimable(db, wish, self.clock.now())
 
     async def renew(
         self, claims: Sequence[Claim], ttl: float, *, timeout: float | None = None

@@ -28,7 +28,7 @@ from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.crowds import SMALL, Crowd, Crowds
 from outlast.stores.sqlite.faults import is_harmless
 from outlast.stores.sqlite.lane import AwaitedJob, End, Error, Job, Lane, Work, pauses
-from outlast.stores.sqlite.location import identity_of
+from outlast.stores.sqlite.location import status_of
 from outlast.stores.sqlite.log import Log
 from outlast.stores.sqlite.sharing import J, left_of, share
 
@@ -48,7 +48,9 @@ class Writer(Lane):
     def __init__(self, connection: Connection, path: Path, log: Log) -> None:
         self.pace = 0.0
         self._log = log
-        self._file = identity_of(path)
+        found = status_of(path)
+        self._file = None if found is None else (found.st_dev, found.st_ino)
+        self._size = 0 if found is None else found.st_size
         self._pid = os.getpid()
         self._probe_at = 0.0
         self._is_folding = False
@@ -95,9 +97,10 @@ class Writer(Lane):
         if not inline and not folds:
             self._make_room()
         try:
+            self.check_file(self.connection)  # before SQLite stumbles over a file that was cut
             self.connection.execute("BEGIN IMMEDIATE")
             yield
-            self._check_file()
+            self.check_file(self.connection)
             started = time.perf_counter()
             self._commit()
         except BaseException:  # Ctrl-C, too, may come between any two lines
@@ -209,14 +212,30 @@ class Writer(Lane):
             # recovery would find it.
             raise UnknownOutcome(f"COMMIT on {self.path} failed: {error}") from error
 
-    def _check_file(self) -> None:
+    def check_file(self, connection: Connection) -> None:
         """SQLite goes on with a file that has no name any more, and whoever opens that name gets
-        another one: nothing may be acknowledged that nobody will ever find."""
-        if identity_of(self.path) != self._file:
+        another one: nothing may be acknowledged that nobody will ever find. Nor does it notice that
+        a file was cut, as long as it has the pages that it needs in memory."""
+        found = status_of(self.path)
+        if found is None or (found.st_dev, found.st_ino) != self._file:
             raise UnsafeStorage(
                 f"{self.path} was deleted, moved or replaced while it was open: what is written now "
                 "would be lost. End this process, bring the file back if it was not meant, and "
                 "start again"
+            )
+
+        if found.st_size < self._size:
+            self._check_size(connection, found.st_size)
+        self._size = found.st_size
+
+    def _check_size(self, connection: Connection, size: int) -> None:
+        """A file that has become smaller was vacuumed, and has fewer pages now, or was truncated."""
+        pages = size and scalar(connection, "PRAGMA page_count")
+        if not size or size < pages * scalar(connection, "PRAGMA page_size"):
+            raise UnsafeStorage(
+                f"{self.path} was truncated while it was open, from {self._size:,} bytes to {size:,}: "
+                "what it held is lost. End all processes that use it, bring it back from a backup with "
+                "its -wal file deleted, and start again"
             )
 
     def _roll_back(self) -> None:

@@ -8,13 +8,15 @@
 -- Times are whole microseconds since 1970. Payloads are BLOBs, kept to the byte. Columns that end
 -- up in WITHOUT ROWID tables are narrow, or sit at the end of the row.
 
--- The last token and the last key given out. They only grow, also over deletes.
+-- The last token and the last key given out. They only grow, also over deletes. `clock` is what time
+-- it was when leases were given out last: a process whose clock was set back goes on from there.
 CREATE TABLE counters (
     one     INTEGER PRIMARY KEY CHECK (one = 1),
     token   INTEGER NOT NULL,
-    run_key INTEGER NOT NULL
+    run_key INTEGER NOT NULL,
+    clock   INTEGER NOT NULL
 );
-INSERT INTO counters (one, token, run_key) VALUES (1, 0, 0);
+INSERT INTO counters (one, token, run_key, clock) VALUES (1, 0, 0, 0);
 
 -- What changes with most commits. Kept short, because a commit rewrites the row.
 CREATE TABLE runs (

@@ -121,6 +121,19 @@ SELECT token, run_key FROM counters;
 -- name: write_counters
 UPDATE counters SET token = ?, run_key = ?;
 
+-- name: read_clock
+SELECT clock FROM counters;
+
+-- name: write_clock
+UPDATE counters SET clock = ?;
+
+-- name: end_impossible_claims
+-- No lease is that long: it was given out by a clock that was far ahead.
+UPDATE runs SET claimed_until = :now WHERE owner IS NOT NULL AND claimed_until > :longest;
+
+-- name: end_impossible_task_claims
+UPDATE tasks SET claimed_until = :now WHERE claimed_until > :longest;
+
 -- name: take_lock
 -- The writer's lock, in a transaction that somebody else has begun: before anything is decided.
 UPDATE counters SET token = token;
