@@ -35,7 +35,9 @@ class MemoryQueue(Queue):
         poll: float = POLL_SECONDS,
         tables: Tables | None = None,
     ) -> None:
-        super().__init__(clock=steady(clock), notifier=notifier, max_attempts=max_attempts, poll=poll)
+        super().__init__(
+            clock=steady(clock), notifier=notifier, max_attempts=max_attempts, poll=poll
+        )
         self._tables = tables or Tables()
         self._closed = False
 

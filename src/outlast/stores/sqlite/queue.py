@@ -68,7 +68,9 @@ class SqliteQueue(Queue):
         network_storage: bool = False,
         connect: Connect = connect,
     ) -> None:
-        super().__init__(clock=steady(clock), notifier=notifier, max_attempts=max_attempts, poll=poll)
+        super().__init__(
+            clock=steady(clock), notifier=notifier, max_attempts=max_attempts, poll=poll
+        )
         if isinstance(location, Session):
             self._session = location
         elif isinstance(location, Database):
