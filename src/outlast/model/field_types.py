@@ -19,7 +19,8 @@ from outlast.errors import InvalidValue
 MAX_BITS = 63
 MAX_KNOWN_SHAPES = 1000
 
-_known_shapes: set[tuple[type, ...]] = set()
+known_shapes: set[tuple[type, ...]] = set()
+"""Classes with the types of their fields that were found to be right."""
 _WORDS = {str: "text", int: "an integer", Raw: "msgspec.Raw", NoneType: "None", dict: "a dict"}
 
 
@@ -27,10 +28,10 @@ def check_types(value: Struct, what: str) -> None:
     """Refuse a value of which a field is not what its class declares; `what` names the value."""
     fields = astuple(value)
     shape = (type(value), *map(type, fields))
-    if shape not in _known_shapes:
+    if shape not in known_shapes:
         _check_shape(value, fields, what)
-        if len(_known_shapes) < MAX_KNOWN_SHAPES:
-            _known_shapes.add(shape)
+        if len(known_shapes) < MAX_KNOWN_SHAPES:
+            known_shapes.add(shape)
     for position, kinds in _looked_into(type(value)):
         found = fields[position]
         if not found:
@@ -73,7 +74,7 @@ def _looked_into(type: type[Struct]) -> tuple[tuple[int, tuple[type, ...]], ...]
     found: list[tuple[int, tuple[Any, ...]]] = []
     for position, name in enumerate(type.__struct_fields__):
         options = get_args(hints[name]) if _is_union(hints[name]) else (hints[name],)
-        if int in options:
+        if int in options and str not in options:  # else it is kept as text
             found.append((position, ()))
         found += [
             (position, _alternatives(get_args(option)[1]))

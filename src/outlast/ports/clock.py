@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from outlast.model.times import from_micros, to_micros
@@ -90,12 +91,15 @@ class SteadyClock(SystemClock):
     MAX_AHEAD = timedelta(days=1)
 
     def __init__(self, machine: Clock | None = None) -> None:
-        self._machine: Clock = machine or SystemClock()
+        self._machine = machine = machine or SystemClock()
+        is_plain = type(machine) is SystemClock  # then without a call in between: each step asks
+        self._wall = partial(datetime.now, UTC) if is_plain else machine.now
+        self._passed = time.monotonic if is_plain else machine.monotonic
         # The present at some moment, and what `monotonic` said then.
-        self._last = self._machine.now(), self._machine.monotonic()
+        self._last = self._wall(), self._passed()
 
     def now(self) -> datetime:
-        wall, passed = self._machine.now(), self._machine.monotonic()
+        wall, passed = self._wall(), self._passed()
         before, since = self._last
         steady = before + timedelta(seconds=(passed - since) * self.CATCH_UP)
         if wall < steady and steady - wall <= self.MAX_AHEAD:
@@ -104,7 +108,7 @@ class SteadyClock(SystemClock):
         return wall
 
     def monotonic(self) -> float:
-        return self._machine.monotonic()
+        return self._passed()
 
     async def sleep(self, seconds: float) -> None:
         await self._machine.sleep(seconds)
@@ -112,10 +116,10 @@ class SteadyClock(SystemClock):
     def heard(self, moment: datetime) -> bool:
         """A store has recorded that it was `moment`: it is no earlier now. False if that is so far
         ahead that the clock must have been wrong then."""
-        if moment - self._machine.now() > self.MAX_AHEAD:
+        if moment - self._wall() > self.MAX_AHEAD:
             return False
         if self.now() < moment:
-            self._last = moment, self._machine.monotonic()
+            self._last = moment, self._passed()
         return True
 
 
