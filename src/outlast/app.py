@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import Coroutine, Iterable
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, suppress
@@ -152,6 +153,7 @@ class App(Starting):
             workflows=self._engine.workflows,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
         self.schedules = Schedules(self, opened, codec, keepers)
         self._declared = declared
         for schedule in declared:
@@ -204,7 +206,8 @@ class App(Starting):
                 f"{loading[0]} is loaded to do a step in a process of its own, and began its program anew: "
                 'put what begins it under `if __name__ == "__main__":`'
             )
-        self._loop = asyncio.get_running_loop()
+        self._check_process()
+        self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
         if self._owns_store:
             await self._opened.open()
         for schedule in self._declared:
@@ -220,7 +223,12 @@ class App(Starting):
 
     async def close(self) -> None:
         """Stop: nothing more begins, and steps that run get `drain` seconds to end. What is left then
-        is handed back and goes on wherever it is claimed next."""
+        is handed back and goes on wherever it is claimed next. In a forked child nothing stops: it
+        goes on in the parent."""
+        if self._is_inherited:
+            if self._owns_store:
+                await self._opened.close()
+            return
         async with AsyncExitStack() as last_first:  # a part that fails leaves no other open
             if self._owns_store:
                 last_first.push_async_callback(self._opened.close)
@@ -235,8 +243,21 @@ class App(Starting):
         if self._draining is not None:
             self._draining.hurry()
 
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether it was opened by the process that has forked this one."""
+        return self._loop is not None and self._pid != os.getpid()
+
+    def _check_process(self) -> None:
+        if self._is_inherited:
+            raise Closed(
+                "this app was opened before this process was forked, and what it does goes on in the "
+                "parent: make and open apps after the fork, not before"
+            )
+
     def _check_loop(self) -> None:
         """What an app has in memory belongs to one loop, and to its thread."""
+        self._check_process()
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:

@@ -216,4 +216,11 @@ MUTANTS = [
         "            raise error\n",
         (STEPS, "-k", "costs_no_attempt"),
     ),
+    Mutant(
+        "postgres: a forked child closes the connections of its parent",
+        "stores/postgres/database.py",
+        "        if self._is_inherited:\n            # A connection",
+        "        if False:\n            # A connection",
+        ("tests/test_forks.py", "-k", "postgres"),
+    ),
 ]

@@ -189,4 +189,18 @@ MUTANTS = [
         "    if false then",
         FLOW,
     ),
+    Mutant(
+        "redis: a forked child speaks on the connections of its parent",
+        "stores/redis/session.py",
+        "        if server.is_inherited:\n",
+        "        if False:\n",
+        ("tests/test_forks.py", "-k", "redis"),
+    ),
+    Mutant(
+        "redis: a forked child waits for the tasks of its parent",
+        "stores/redis/notifier.py",
+        "        if self._pid != os.getpid():\n",
+        "        if False:\n",
+        ("tests/test_forks.py", "-k", "redis"),
+    ),
 ]

@@ -119,6 +119,11 @@ class LocalNotifier:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_wake, future)
 
+    def abandon(self) -> None:
+        """In a forked child: forget what waits and listens, which lives in the parent."""
+        self._waiting.clear()
+        self._listeners = []
+
     def _tell_listeners(self, runs: Collection[str] | None) -> None:
         for loop, heard in self._listeners:
             if not loop.is_closed():

@@ -179,6 +179,11 @@ class Database:
             self.notifier.pass_on(self._ring_others)
 
     @property
+    def _is_inherited(self) -> bool:
+        """Whether it was opened by the process that has forked this one."""
+        return self._main is not None and self._pid != os.getpid()
+
+    @property
     def _is_pooled(self) -> bool:
         return self.server is None or self.server.pooled
 
@@ -220,6 +225,13 @@ class Database:
         )
 
     async def _disconnect(self) -> None:
+        if self._is_inherited:
+            # A connection that is closed, or finalised, here would leave the parent's event loop.
+            _inherited.append((self._main, self._urgent, self._steps, self.owners))
+            self._main = self._urgent = self._steps = None
+            self.owners = Owners(self.queries)
+            self.notifier.abandon()
+            return
         await self.owners.stop()
         await self.notifier.stop()
         sources = {self._main, self._urgent, self._steps}
@@ -336,12 +348,16 @@ class Database:
         source = self._urgent if urgent else self._main
         if source is None:
             raise StoreClosed(f"the store at {self.where} is closed: open it first")
-        if self._pid != os.getpid():
+        if self._is_inherited:
             raise StoreClosed(
                 f"the store at {self.where} was opened before this process was forked, and "
                 "connections do not survive that: open a new store after the fork"
             )
         return source
+
+
+_inherited: list[object] = []
+"""What forked children have of their parents': kept, and never touched."""
 
 
 def _source_of(place: Place) -> Source:

@@ -87,6 +87,10 @@ class PostgresNotifier(LocalNotifier):
             self._notify = notify
             self._tasks = [asyncio.create_task(self._pass_on(notify), name="outlast notifies")]
 
+    def abandon(self) -> None:
+        super().abandon()
+        self._tasks, self._loop, self._notify, self.is_listening = [], None, None, False
+
     async def stop(self) -> None:
         """End both, and pass on what is owed. Stopping twice is fine."""
         tasks, self._tasks, self._loop = self._tasks, [], None

@@ -42,6 +42,7 @@ class RedisNotifier(LocalNotifier):
         self._serving: asyncio.Task[None] | None = None
         self._called: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
         self._owed = News(0)
         self._runs: frozenset[str] = frozenset()
         self._is_awaited = False
@@ -50,11 +51,20 @@ class RedisNotifier(LocalNotifier):
     def open(self) -> None:
         """From now on it rings elsewhere, too."""
         if self._serving is None:
+            self._pid = os.getpid()
             self._loop, self._called = asyncio.get_running_loop(), asyncio.Event()
             self._serving = self._loop.create_task(self._serve(self._called))
 
+    def abandon(self) -> None:
+        super().abandon()
+        self._serving = self._called = self._loop = None
+        self._is_awaited = self.is_listening = False
+
     async def close(self) -> None:
         """Stop listening, and pass on what is owed. It still rings here."""
+        if self._pid != os.getpid():
+            self.abandon()
+            return
         serving, self._serving, self._called = self._serving, None, None
         if serving is not None:
             await _end(serving)

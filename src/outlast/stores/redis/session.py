@@ -8,6 +8,7 @@ the server does not know is loaded and asked again. Both say so before they have
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -61,6 +62,7 @@ class Server:
         self._clock = clock
         self._allow_eviction = allow_eviction
         self._link: Link | None = None
+        self._pid = 0
         self._opening = asyncio.Lock()
         self._users: set[object] = set()
         self._floor = 0
@@ -73,6 +75,11 @@ class Server:
     def is_open(self) -> bool:
         """Whether anybody uses it."""
         return self._link is not None
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether it was opened by the process that has forked this one."""
+        return self._link is not None and self._pid != os.getpid()
 
     def is_like(self, other: Server) -> None:
         """It is the same Redis, on other connections: what was found out there holds here."""
@@ -90,12 +97,19 @@ class Server:
                 except BaseException:
                     await link.close()
                     raise
-                self._link = link
+                self._link, self._pid = link, os.getpid()
             self._users.add(user)
             self.was_open = True
 
     async def close(self, user: object) -> None:
         """Leave; the last one closes the link."""
+        if self.is_inherited:
+            self._users.discard(user)
+            if not self._users:
+                # A connection that is closed, or finalised, here would leave the parent's event loop.
+                _inherited.append(self._link)
+                self._link = None
+            return
         async with self._opening:
             self._users.discard(user)
             if not self._users and self._link is not None:
@@ -282,6 +296,10 @@ class Server:
         return translated
 
 
+_inherited: list[object] = []
+"""What forked children have of their parents': kept, and never touched."""
+
+
 def _check_meta(answer: Sequence[bytes | None], layout: Layout, where: str) -> None:
     format, partitions = answer
     if format is None or partitions is None:
@@ -323,8 +341,13 @@ class Session:
 
     async def server(self) -> Server:
         """The server, connected."""
+        server = self._server
+        if server.is_inherited:
+            raise self._error(
+                f"the store at {server.where} was opened before this process was forked, and "
+                "connections do not survive that: open a new store after the fork"
+            )
         if not self._is_open:
-            server = self._server
             shared = self._borrowed and server.is_open and not self._is_closed
             if self._is_closed or (self._borrowed and server.was_open and not shared):
                 raise self._error(f"{server.where} is closed: open it again, or close it later")

@@ -106,7 +106,10 @@ class Database:
 
     async def close(self, user: object) -> None:
         """Leave; the last one closes the file."""
-        if user in self._users:
+        if self._state is not None and self._state.pid != os.getpid():
+            self._users.discard(user)  # the lock may be held by a thread of the parent's
+            self._state = self._state if self._users else None  # see _keep_inherited
+        elif user in self._users:
             await asyncio.to_thread(self._close, user)
 
     def describe(self) -> dict[str, object]:
@@ -182,8 +185,6 @@ class Database:
             self._state = None
             self.was_open = True
             _alive.discard(self)
-            if state.pid != os.getpid():
-                return  # they are the parent's: see _keep_inherited
             state.reader.close()
             state.searcher.close()
             state.writer.close()
