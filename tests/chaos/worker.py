@@ -11,6 +11,7 @@ from pathlib import Path
 import outlast
 from outlast.ports import Store
 from outlast.testing.checker import RecordingStore
+from outlast.testing.residencies import in_turn
 from outlast.urls import resolve
 from tests.chaos.ledgers import OpLog, Pulse
 from tests.chaos.workflows import ALL_KINDS, LEASE, STEPS
@@ -18,7 +19,8 @@ from tests.engine_kills.ledgers import Ledger, keep_effects
 
 
 class Worker(outlast.App):
-    """An app that keeps ledgers. It opens its store with it, although it was handed one."""
+    """An app that keeps ledgers. It opens its store with it, although it was handed one. Each life has
+    a residency of its own: what one has written a snapshot of another evicts."""
 
     def __init__(self, url: str, folder: Path, life: int) -> None:
         bell = os.environ.get("CHAOS_DOORBELL")
@@ -33,6 +35,7 @@ class Worker(outlast.App):
             lease=LEASE,
             name=f"worker-{life}",
             doorbell=bell,
+            residency=in_turn(life),
         )
 
     async def open(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from outlast.testing.faults import Fault, Nth
 from outlast.testing.mortal import Crash
+from outlast.testing.residencies import USUAL, Residency
 from tests.corpus.case import RUN, Case, matching, without_repeats
 from tests.corpus.every import BY_ID, CASES, MakeStore, in_files, in_memory
 from tests.corpus.stage import Doom, Ending, play
@@ -48,9 +49,11 @@ def places(calm: Ending, sample: int | None = None) -> list[Doom]:
     return sorted(random.Random(7).sample(found, sample))
 
 
-async def check(case: Case, calm: Ending, make_store: MakeStore, doom: Doom) -> None:
+async def check(
+    case: Case, calm: Ending, make_store: MakeStore, doom: Doom, residency: Residency = USUAL
+) -> None:
     """Crash once, and compare."""
-    crashed = await play(case, make_store, doom)
+    crashed = await play(case, make_store, doom, residency=residency)
     place = f"{crashed.struck or doom}"
     assert crashed.violations == [], place
     if crashed.outcome in case.after_crash:

@@ -13,7 +13,6 @@ import pytest
 
 import outlast
 from outlast.engine.digest import CODEC, Digest, read_snapshot
-from outlast.engine.residency import Residency
 from outlast.errors import PayloadTooLarge
 from outlast.model.checks import MAX_PAYLOAD_BYTES
 from outlast.model.commit import Commit, Outcome
@@ -26,9 +25,10 @@ from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
 from outlast.testing.effects import Ledger
 from outlast.testing.mortal import Process
+from outlast.testing.residencies import SNAPSHOTS, Residency
 
-OFTEN = Residency(snapshot_after=2, growth=0)
-"""A snapshot with nearly every commit."""
+PATIENCE = 7200
+"""In virtual seconds: a run that takes longer hangs."""
 
 MakeStore = Callable[[VirtualClock], Store]
 
@@ -43,7 +43,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
 
 @asynccontextmanager
 async def dying(
-    store: Store, clock: VirtualClock, *workflows: Any, residency: Residency = OFTEN
+    store: Store, clock: VirtualClock, *workflows: Any, residency: Residency = SNAPSHOTS
 ) -> AsyncIterator[outlast.App]:
     """A process that dies, as by ``kill -9``, where the block ends."""
     process = Process(store, clock, Ledger())
@@ -110,8 +110,8 @@ async def test_what_was_open_at_a_snapshot_is_begun_again(
             await clock.settle()
             assert begun
         assert (await store.load_snapshot("it")).sequence > 2
-        async with app(workflow, store=store, clock=clock, residency=OFTEN) as testing:
-            assert await testing.handle("it").result() == end
+        async with app(workflow, store=store, clock=clock, residency=SNAPSHOTS) as testing:
+            assert await testing.handle("it").result(timeout=PATIENCE) == end
 
 
 @pytest.mark.proves("I8", "I14", "I24")
@@ -119,12 +119,12 @@ async def test_a_map_goes_on_after_a_graceful_restart(make_store: MakeStore) -> 
     """An app that closes in the middle of a map, after a snapshot, hands the map on."""
     clock = VirtualClock()
     async with make_store(clock) as store:
-        async with app(map_beside_steps, store=store, clock=clock, residency=OFTEN) as testing:
+        async with app(map_beside_steps, store=store, clock=clock, residency=SNAPSHOTS) as testing:
             await testing.start(map_beside_steps, id="it")
             await clock.settle()
         assert begun
-        async with app(map_beside_steps, store=store, clock=clock, residency=OFTEN) as testing:
-            assert await testing.handle("it").result() == [1, 2, 10]
+        async with app(map_beside_steps, store=store, clock=clock, residency=SNAPSHOTS) as testing:
+            assert await testing.handle("it").result(timeout=PATIENCE) == [1, 2, 10]
 
 
 @pytest.mark.proves("I13")
@@ -158,8 +158,8 @@ async def test_a_snapshot_of_the_form_without_sequences_is_not_read(
         # Nothing of it is good any more: a replay that relied on it would fail.
         old = msgspec.structs.replace(snapshot, data=b"[]", codec="digest-1")
         await store.save_snapshot(old, token=(await store.get("it")).token)
-        async with app(step_beside_steps, store=store, clock=clock, residency=OFTEN) as testing:
-            assert await testing.handle("it").result() == [1, 10]
+        async with app(step_beside_steps, store=store, clock=clock, residency=SNAPSHOTS) as testing:
+            assert await testing.handle("it").result(timeout=PATIENCE) == [1, 10]
 
 
 # -- what cannot be stored ------------------------------------------------------------------------
@@ -192,8 +192,8 @@ async def test_a_snapshot_that_is_too_large_is_left_out(make_store: MakeStore) -
         snapshot = await store.load_snapshot("it")
         assert len(snapshot.data) <= MAX_PAYLOAD_BYTES
         assert snapshot.sequence < 2 * MANY
-        async with app(reports, store=store, clock=clock, residency=OFTEN) as testing:
-            assert await testing.handle("it").result() == MANY * LARGE
+        async with app(reports, store=store, clock=clock, residency=SNAPSHOTS) as testing:
+            assert await testing.handle("it").result(timeout=PATIENCE) == MANY * LARGE
 
 
 def test_after_one_that_is_too_large_the_next_is_tried_when_it_has_doubled() -> None:
@@ -309,7 +309,7 @@ async def undoes_late_in_scopes(fails: bool) -> int:
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("workflow", [undoes_late, undoes_late_in_scopes])
-@pytest.mark.parametrize("residency", [OFTEN, Residency()], ids=["often", "usual"])
+@pytest.mark.parametrize("residency", [SNAPSHOTS, Residency()], ids=["often", "usual"])
 @pytest.mark.proves("I13", "I20")
 async def test_a_loop_that_becomes_undoable_late_goes_on(
     workflow: Any, residency: Residency, fails: bool, make_store: MakeStore
@@ -327,7 +327,7 @@ async def test_a_loop_that_becomes_undoable_late_goes_on(
             await testing.signal("it", "go")
             if fails:
                 with pytest.raises(outlast.errors.RunFailed, match="no"):
-                    await testing.handle("it").result()
+                    await testing.handle("it").result(timeout=PATIENCE)
             else:
-                assert await testing.handle("it").result() == 8
+                assert await testing.handle("it").result(timeout=PATIENCE) == 8
     assert undone == ([6, 4] if fails else [])

@@ -29,6 +29,7 @@ import outlast
 from outlast.errors import RunClosed, RunFailed
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.checker import Dump, dump
+from outlast.testing.residencies import in_turn
 from tests.engine_kills.ledgers import Effect, Ledger, Told, keep_effects, read
 from tests.engine_kills.workflows import KINDS, SIGNALS, Kind, id_of, kind_of, listens
 from tests.sqlite_processes.crew import Member
@@ -109,7 +110,9 @@ class _Life:
         keep_effects(Ledger(self._folder / "effects", self._life))
         workflows = [kind.workflow for kind in KINDS.values()]
         url = f"sqlite:///{self._folder}/store.db"
-        async with outlast.App(url, workflows=workflows, lease=LEASE) as self._app:
+        async with outlast.App(
+            url, workflows=workflows, lease=LEASE, residency=in_turn(self._life)
+        ) as self._app:
             pipe.send("open")
             over = {run_id for what, run_id, _ in self._past if what in ("result", "failed")}
             known = [id_of(number) for number in range(self._next)]

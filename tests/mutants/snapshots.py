@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.testing.mutation import Mutant
-from tests.mutants._engine import DIGEST, DRIVE, EXECUTION, PAST
+from tests.mutants._engine import DIGEST, DRIVE, EXECUTION, PAST, UNDER_WAY
 
 TESTS = ("tests/engine/test_snapshots.py",)
 
@@ -50,5 +50,32 @@ MUTANTS = [
         "                self.iterations.pop(event.step_name, None)\n"
         "                if not payload.undoable:\n                    self.iterations",
         TESTS,
+    ),
+    Mutant(
+        "a step that has not begun counts as begun when its run is evicted",
+        UNDER_WAY,
+        "has_begun = call not in self._execution.launches\n",
+        "has_begun = True\n",
+        (
+            "tests/corpus/test_residency.py::test_a_case_in_any_residency[memory-launches_once-evictions]",
+        ),
+    ),
+    Mutant(
+        "an eviction forgets what was asked for",
+        DRIVE,
+        "            if leaves and not self._paused and commit.change is not None:\n",
+        "            if False:\n",
+        (
+            "tests/corpus/test_residency.py::test_a_case_in_any_residency[memory-has_a_child-evictions]",
+        ),
+    ),
+    Mutant(
+        "every process of a sweep draws the same random numbers",
+        "testing/conducting.py",
+        'random.seed(f"{self._luck}, {name}" if len(self._processes) > 1 else 0)',
+        "random.seed(0)",
+        (
+            "tests/testing/test_crash_everywhere.py::test_what_was_found_by_chance_is_found_again[usual]",
+        ),
     ),
 ]

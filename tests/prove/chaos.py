@@ -12,7 +12,7 @@ all that the store holds.
 
     ./dev chaos [BACKEND ...] [--runs 20000] [--faults 500] [--seed 1] [--minutes 0]
 
-Backends: sqlite, postgres, redis, postgres+sqs (workers hear of work by SQS alone); all, if none is named. Runs and faults are of each. They are spread over
+Workers differ in residency: some write snapshots, or evict runs, at every commit. Backends: sqlite, postgres, redis, postgres+sqs (workers hear of work by SQS alone); all, if none is named. Runs and faults are of each. They are spread over
 rounds, each with a store and a seed of its own. What is left of a round in which a promise was broken is
 kept in `.cache/prove/chaos/`. The seed gives what is done to whom and when; the rest is up to the machine.
 """

@@ -9,7 +9,7 @@ bodies of steps did and what the client was told stand in two ledgers outside th
     ./dev prove kill_engine [--kills 200] [--rounds 4] [--seed 1] [--longest 2.0]
 
 The kills are spread over rounds, each with a store and a seed of its own. The seed gives the lengths
-of the lives; what happens in them is up to the machine.
+of the lives, which differ in residency (snapshots and evictions at every commit); what happens in them is up to the machine.
 """
 
 from __future__ import annotations

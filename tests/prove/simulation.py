@@ -1,6 +1,7 @@
 """The corpus in bad weather, tens of thousands of times: crashes, zombies, lost and doubled calls.
 
-Each seed is one tiny workflow of the corpus in the weather that the seed makes. A seed that fails
+Each seed is one tiny workflow of the corpus in the weather that the seed makes, in turn as it is, with
+a snapshot at every commit, with an eviction at every commit, and with both. A seed that fails
 is simulated again, to see that it fails in the same way to the letter.
 
     ./dev prove simulation [--seeds 20000] [--start 0] [--case NAME] [--trace SEED]
@@ -19,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from outlast.testing.simulation import Simulated
-from tests.testing.storm import case_of, cases, storm
+from tests.testing.storm import case_of, cases, residency_of, storm
 
 STATE = Path(__file__).parents[2] / ".cache" / "prove" / "simulation.json"
 SIZE = 500
@@ -103,7 +104,7 @@ def run_chunk(start: int, size: int, case: str) -> Chunk:
 
 def run_seed(seed: int, case: str = "") -> Simulated:
     """Simulate one seed: the case is the one asked for, or each in turn."""
-    return storm(case or case_of(seed), seed)
+    return storm(case or case_of(seed), seed, residency=residency_of(seed))
 
 
 def _show(seed: int, case: str | None) -> int:

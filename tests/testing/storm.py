@@ -16,6 +16,7 @@ from outlast.testing import VirtualClock, sleep
 from outlast.testing.checker import RecordingStore
 from outlast.testing.effects import Ledger
 from outlast.testing.endings import Ending
+from outlast.testing.residencies import USUAL, Residency, in_turn
 from outlast.testing.simulation import Outside, Simulated, Subject, simulate
 from outlast.testing.weather import CALM, STORM, Climate
 from tests.corpus import stage as staging
@@ -68,10 +69,22 @@ def case_of(seed: int) -> str:
     return names[seed % len(names)]
 
 
-def storm(name: str, seed: int, climate: Climate = STORM) -> Simulated:
+def residency_of(seed: int) -> Residency:
+    """Each residency in turn, for each case."""
+    return in_turn(seed // (len(cases()) - len(TOO_LONG)))
+
+
+def storm(
+    name: str, seed: int, climate: Climate = STORM, residency: Residency = USUAL
+) -> Simulated:
     """One case in the weather of one seed, compared with how it ends when it is calm."""
     simulated = simulate(
-        seed, subject(name), climate=climate, store=_store(name), expected=calm(name)
+        seed,
+        subject(name),
+        climate=climate,
+        store=_store(name),
+        expected=calm(name),
+        residency=residency,
     )
     run = simulated.ending.runs.get(RUN)
     outcome = "" if run is None else run.error + run.result

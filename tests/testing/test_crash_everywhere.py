@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -17,7 +18,14 @@ from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing import At, Crash, CrashesDiffer, crash_everywhere
+from outlast.testing import (
+    RESIDENCIES,
+    At,
+    Crash,
+    CrashesDiffer,
+    Residency,
+    crash_everywhere,
+)
 
 STARTED, COMPLETED = "step.started", "step.completed"
 ledger: dict[str, int] = {}
@@ -118,7 +126,7 @@ async def test_the_same_holds_on_sqlite(tmp_path: Path) -> None:
     )
     # How often an idle process looks before the end is up to threads: the last calls of the plain
     # run are not always reached again.
-    assert 25 <= sweep.crashes <= 30
+    assert 50 <= sweep.crashes <= 60
 
 
 async def test_a_step_that_is_not_idempotent_is_named() -> None:
@@ -127,7 +135,7 @@ async def test_a_step_that_is_not_idempotent_is_named() -> None:
     with pytest.raises(CrashesDiffer) as found:
         await crash_everywhere(careless, 7, setup=entries.clear, observe=lambda: list(entries))
     text = str(found.value)
-    assert "1 of" in text
+    assert "2 of" in text  # once as it is, once with snapshots and evictions
     assert "process 1 died before store call" in text
     assert "commit (step.completed book_blindly, workflow.completed)" in text
     assert "observed: ['7'] became ['7', '7']" in text
@@ -149,6 +157,55 @@ async def test_a_workflow_that_is_not_deterministic_is_found() -> None:
 
     with pytest.raises(CrashesDiffer, match="became 'halted'"):
         await crash_everywhere(fickle, setup=lambda: [next(calls) for _ in range(next(calls) % 2)])
+
+
+@outlast.workflow
+async def coin() -> int:
+    heads = random.random() < 0.5
+    total = await book(1)
+    return total + await (book(2) if heads else book_blindly(2))
+
+
+@outlast.workflow
+async def coins() -> int:
+    total = 0
+    for number in range(6):
+        heads = random.random() < 0.5
+        total += await (book(number) if heads else book_blindly(number))
+    return total
+
+
+async def test_a_workflow_that_tosses_a_coin_is_found() -> None:
+    """Each process draws random numbers of its own."""
+    with pytest.raises(CrashesDiffer) as differ:
+        await crash_everywhere(coin, setup=ledger.clear)
+    assert "status of 'run': 'completed' became 'halted'" in str(differ.value.findings)
+
+
+@pytest.mark.parametrize("residency", RESIDENCIES.values(), ids=RESIDENCIES)
+async def test_what_was_found_by_chance_is_found_again(residency: Residency) -> None:
+    """The random numbers of a process follow from the crash: a sweep repeats to the letter."""
+    found = []
+    for _ in range(2):
+        with pytest.raises(CrashesDiffer) as differ:
+            await crash_everywhere(coins, setup=ledger.clear, residencies=[residency])
+        found.append(differ.value.findings)
+    assert found[0] == found[1]
+    assert "halted" in str(found[0])
+
+
+async def test_an_eviction_shows_what_a_crash_would() -> None:
+    """A workflow that remembers something outside its record differs without any crash."""
+    seen: list[int] = []
+
+    @outlast.workflow
+    async def remembers() -> int:
+        seen.append(1)
+        await book(1)
+        return await book(2) + len(seen)
+
+    with pytest.raises(CrashesDiffer, match="without any crash, with Residency"):
+        await crash_everywhere(remembers, setup=seen.clear, crashes=[])
 
 
 @pytest.mark.proves("I8")

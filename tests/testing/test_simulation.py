@@ -21,6 +21,7 @@ from outlast.model import Commit, Outcome
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
+from outlast.testing.residencies import RESIDENCIES
 from outlast.testing.simulation import Outside, Simulated, Subject, simulate
 from outlast.testing.weather import CALM
 from tests.prove import simulation as campaign
@@ -72,6 +73,14 @@ def test_the_corpus_comes_to_its_end_in_any_weather(chunk: int) -> None:
     workflow ends as it does in calm weather, and history, ledger and log agree."""
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         storm(case_of(seed), seed).check()
+
+
+@pytest.mark.parametrize("residency", ["snapshots", "evictions", "both"])
+@pytest.mark.parametrize("chunk", range(4))
+def test_the_corpus_comes_to_its_end_in_any_residency(chunk: int, residency: str) -> None:
+    """The same with a snapshot, an eviction, or both at every commit."""
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        storm(case_of(seed), seed, residency=RESIDENCIES[residency]).check()
 
 
 @pytest.mark.proves("I7", "I8", "I12", "I24")

@@ -31,6 +31,7 @@ from outlast.engine.operations.signal import SignalWait
 from outlast.engine.operations.step import StepCall
 from outlast.engine.operations.timer import TimerWait
 from outlast.engine.rejections import Rejections
+from outlast.engine.residency import USUAL, Residency
 from outlast.engine.turn import continued, next_commit, next_wake
 from outlast.engine.under_way import UnderWay
 from outlast.errors import (
@@ -48,6 +49,7 @@ from outlast.errors import (
 )
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
+from outlast.model.event import EventType
 from outlast.model.ids import new_id
 from outlast.model.payloads import (
     SignalTimeout,
@@ -64,6 +66,9 @@ LINGER = timedelta(seconds=2)
 log = logging.getLogger("outlast.engine")
 
 
+AGAIN = frozenset({EventType.STEP_STARTED, EventType.MAP_PROGRESS})
+"""What a process records that only takes up again what another has left."""
+
 UNWRITABLE = (PayloadError, InvalidValue, InvalidId, InvalidCommit, Unsupported)
 """What a store says of a commit that it will never take. It would be refused after every replay, and
 what was done before it would be done again each time."""
@@ -75,6 +80,7 @@ class Drive:
     def __init__(
         self, store: Store, journal: Journal, bodies: Bodies, rejections: Rejections,
         execution: Execution, run: Run, claim: Claim, *, patience: float, is_resumed: bool = False,
+        residency: Residency = USUAL,
     ) -> None:  # fmt: skip
         self.claim = claim
         self._store = store
@@ -93,6 +99,8 @@ class Drive:
         self._leaving = False
         self._drained = False
         self._cut = False
+        self._evicts = residency.evicts
+        self._is_further = False
         self.may_linger: Callable[[], bool] = always
         """Whether it may stay in memory while it waits for a moment: not where others have no place."""
         self.was_lost = False
@@ -128,7 +136,8 @@ class Drive:
                     await self._take_over()
                 await self._take_arrivals()
                 while await self._turn():
-                    if self._leaving and (self._drained or not self.under_way.is_running):
+                    drained = self._leaving and (self._drained or not self.under_way.is_running)
+                    if drained or (self._is_further and self.under_way.nothing):
                         await self._cut_off()
                     else:
                         self.under_way.begin(paused=self._paused or self._leaving)
@@ -187,6 +196,8 @@ class Drive:
                 self._inbox.tell_what_is_left()
             self.under_way.recorded()
             self._note(commit.change)
+            if self._evicts:
+                self._is_further = any(event.type not in AGAIN for event in commit.events)
             if end is not None or leaves:
                 return False
             if not rests:

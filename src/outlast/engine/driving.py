@@ -15,6 +15,7 @@ from outlast.engine.journal import Journal
 from outlast.engine.leases import Lease, Leases
 from outlast.engine.losses import Losses
 from outlast.engine.rejections import Rejections
+from outlast.engine.residency import USUAL, Residency
 from outlast.model.claim import Claim
 from outlast.model.decision import News
 from outlast.model.run import Run
@@ -39,6 +40,7 @@ class Drives:
         rejections: Rejections,
         *,
         patience: float,
+        residency: Residency = USUAL,
     ) -> None:
         self._store = store
         self._journal = journal
@@ -47,6 +49,7 @@ class Drives:
         self._losses = losses
         self._rejections = rejections
         self._patience = patience
+        self._residency = residency
         self._drives: dict[str, Drive] = {}
         self._tasks: dict[str, asyncio.Task[Run | None]] = {}
         self.is_closing = False
@@ -125,6 +128,7 @@ class Drives:
             claim,
             patience=self._patience,
             is_resumed=is_resumed,
+            residency=self._residency,
         )
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive

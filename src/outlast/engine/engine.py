@@ -86,6 +86,7 @@ class Engine:
             self.losses,
             self.rejections,
             patience=patience,
+            residency=residency,
         )
         self.claiming = Claiming(
             store,

@@ -16,10 +16,13 @@ SNAPSHOT_AFTER = 256
 class Residency(Struct, frozen=True, kw_only=True):
     """`snapshot_after`: a history with fewer events than this is read faster than a snapshot is
     looked for. `growth`: the next snapshot comes when the digest has grown by this share of the
-    last one, so that a long run writes its digest a few times, not once per event."""
+    last one, so that a long run writes its digest a few times, not once per event. `evicts`: a run
+    leaves memory with every commit that has brought it further, as soon as none of its steps runs,
+    and is resumed from the store."""
 
     snapshot_after: int = SNAPSHOT_AFTER
     growth: float = 1.0
+    evicts: bool = False
 
     def __post_init__(self) -> None:
         if self.snapshot_after < 1 or self.growth < 0:

@@ -8,14 +8,17 @@ from outlast.testing.crash import CrashesDiffer, Sweep, crash_everywhere
 from outlast.testing.embedded import Stuck, VirtualApp, app
 from outlast.testing.mortal import Crash
 from outlast.testing.replaying import Replayed, assert_replays, replay
+from outlast.testing.residencies import RESIDENCIES, Residency
 from outlast.testing.virtual import VirtualClock, sleep
 
 __all__ = [
+    "RESIDENCIES",
     "At",
     "Crash",
     "CrashesDiffer",
     "ManualClock",
     "Replayed",
+    "Residency",
     "Stuck",
     "Sweep",
     "VirtualApp",

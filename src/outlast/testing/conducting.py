@@ -77,31 +77,41 @@ class Conducted:
 
 
 async def conduct(
-    scenario: Scenario, *, doom: Doom | None = None, start: datetime = START
+    scenario: Scenario,
+    *,
+    doom: Doom | None = None,
+    start: datetime = START,
+    luck: object = None,
 ) -> Conducted:
-    """Run a scenario until nothing more will happen by itself."""
+    """Run a scenario until nothing more will happen by itself. The first process always draws the
+    same random numbers, so that all runs make the same calls until a crash; the next one draws
+    others, which follow from `luck`: code that tosses a coin takes another way in it."""
     if scenario.setup is not None:
         await _maybe_await(scenario.setup())
     clock = VirtualClock(start)
     store = MemoryStore(clock=clock) if scenario.store is None else scenario.store(clock)
-    # The jitter of retries is drawn from here; without it, all runs make the same calls.
     chance = random.getstate()
-    random.seed(0)
     try:
         async with store:
-            return await _Conductor(scenario, store, clock, doom).conduct()
+            return await _Conductor(scenario, store, clock, doom, luck).conduct()
     finally:
         random.setstate(chance)
 
 
 class _Conductor:
     def __init__(
-        self, scenario: Scenario, store: Store, clock: VirtualClock, doom: Doom | None
+        self,
+        scenario: Scenario,
+        store: Store,
+        clock: VirtualClock,
+        doom: Doom | None,
+        luck: object,
     ) -> None:
         self._scenario = scenario
         self._store = store
         self._clock = clock
         self._doom = doom
+        self._luck = luck
         self._ledger = Ledger()
         self._processes: list[Process] = []
         # Whoever acts on the run is another process, which does not die.
@@ -134,6 +144,8 @@ class _Conductor:
             name = f"process {len(self._processes) + 1}"
             process = Process(self._store, self._clock, self._ledger, name=name, doom=doom)
             self._processes.append(process)
+            # The jitter of retries is drawn from here too.
+            random.seed(f"{self._luck}, {name}" if len(self._processes) > 1 else 0)
             app = App(process.store, workflows=self._scenario.workflows, **self._scenario.options)
             starting = asyncio.create_task(self._start(app))
             process.runs(app, starting)

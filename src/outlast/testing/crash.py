@@ -10,14 +10,16 @@ counted. Then it runs again for each call and each way in which a crash can meet
 dies before the call, or after it, or is told an error although the call was carried out. A fresh
 process takes over when the lease of the dead one has ended. Whatever the crash, the outcome must be
 the same: results, histories up to the number of attempts, and what you `observe` of the world; and
-no step that has been recorded may run again.
+no step that has been recorded may run again. All of it is done twice: as it is in production, and
+with a snapshot and an eviction at every commit, so that a short workflow shows what a long one would
+do. Each process draws random numbers of its own, the same in each sweep.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -29,7 +31,9 @@ from outlast.testing.clock import START
 from outlast.testing.conducting import Action, Conducted, Scenario, conduct
 from outlast.testing.endings import Ending, differences, unstable
 from outlast.testing.mortal import Crash
+from outlast.testing.residencies import HARSH, USUAL, Residency
 
+SWEPT = (USUAL, HARSH)
 EVERY_CRASH = tuple(Crash)
 SHOWN = 3
 
@@ -49,8 +53,8 @@ class CrashesDiffer(AssertionError):
 
 @dataclass
 class Sweep:
-    """What a sweep did: the undisturbed ending and its history, the calls of the store, and how
-    many crashes were survived. `unstable` names what no two undisturbed runs had in common, or was
+    """What a sweep did: the undisturbed ending and its history, the calls of the store in all
+    residencies, and how many crashes were survived. `unstable` names what no two undisturbed runs had in common, or was
     to be ignored: it was not compared."""
 
     ending: Ending
@@ -70,11 +74,12 @@ async def crash_everywhere(
     setup: Callable[[], object] | None = None,
     observe: Callable[[], object] | None = None,
     store: Callable[[Clock], Store] | None = None,
-    crashes: Iterable[Crash] = EVERY_CRASH,
+    crashes: Sequence[Crash] = EVERY_CRASH,
     sample: int | None = None,
     seed: int = 0,
     strict: bool = False,
     ignore: Collection[str] = (),
+    residencies: Iterable[Residency] = SWEPT,
     **options: Any,
 ) -> Sweep:
     """Crash a workflow at every call of the store and compare; `CrashesDiffer` if one matters.
@@ -86,6 +91,8 @@ async def crash_everywhere(
     only so many crashes, chosen by `seed`. With `strict` the histories must agree in the order of
     all their events, which a race of timers against the wait for a lease does not always keep.
     `ignore` names what may differ, as `Sweep.unstable` does: ``run.result``, ``observed``.
+    `residencies` are swept one after the other: when snapshots are written, and whether runs stay
+    in memory; each tries `sample` crashes.
     `options` are those of `outlast.App`.
     """
     scenario = Scenario(
@@ -107,23 +114,34 @@ async def crash_everywhere(
     sweep = Sweep(
         ending=plain.ending,
         history=plain.histories.get(id, []),
-        sites=plain.sites,
+        sites=[],
         unstable=unstable(plain.ending, other.ending) | set(ignore),
     )
-    places = [(number, crash) for number in range(1, len(plain.sites) + 1) for crash in crashes]
-    if sample is not None and sample < len(places):
-        places = sorted(random.Random(seed).sample(places, sample))
-    findings = []
-    for place in places:
-        conducted = await conduct(scenario, doom=_At(*place))
-        if conducted.struck is not None:
-            sweep.crashes += 1
-            changes = differences(plain, conducted, ignore=sweep.unstable, strict=strict)
-            if changes:
-                findings.append((conducted.struck, changes))
+    findings: list[tuple[str, list[str]]] = []
+    for residency in residencies:
+        resident = replace(scenario, options={"residency": residency, **options})
+        calm = plain if residency == USUAL else await conduct(resident)
+        changes = differences(plain, calm, ignore=sweep.unstable, strict=strict)
+        if changes:
+            findings.append((f"without any crash, {_told(residency)}", changes))
+        sweep.sites += calm.sites
+        places = [(number, crash) for number in range(1, len(calm.sites) + 1) for crash in crashes]
+        if sample is not None and sample < len(places):
+            places = sorted(random.Random(seed).sample(places, sample))
+        for place in places:
+            conducted = await conduct(resident, doom=_At(*place), luck=place)
+            if conducted.struck is not None:
+                sweep.crashes += 1
+                changes = differences(plain, conducted, ignore=sweep.unstable, strict=strict)
+                if changes:
+                    findings.append((f"{conducted.struck}{_told(residency, ', ')}", changes))
     if findings:
         raise CrashesDiffer(workflow.name, sweep.crashes, findings)
     return sweep
+
+
+def _told(residency: Residency, before: str = "") -> str:
+    return "" if residency == USUAL else f"{before}with {residency}"
 
 
 class _At:
