@@ -139,8 +139,8 @@ MUTANTS = [
     Mutant(
         "a stop cuts off what runs",
         DRIVE,
-        "                    if self._leaving and (self._drained or not self.under_way.is_running):\n",
-        "                    if self._leaving:\n",
+        "self._leaving and (self._drained or not self.under_way.is_running)\n",
+        "self._leaving\n",
         (STOP,),
     ),
     Mutant(

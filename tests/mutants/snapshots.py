@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.testing.mutation import Mutant
-from tests.mutants._engine import DIGEST, DRIVE, EXECUTION, PAST, UNDER_WAY
+from tests.mutants._engine import DIGEST, DRIVE, EXECUTION, PAST
 
 TESTS = ("tests/engine/test_snapshots.py",)
 
@@ -50,15 +50,6 @@ MUTANTS = [
         "                self.iterations.pop(event.step_name, None)\n"
         "                if not payload.undoable:\n                    self.iterations",
         TESTS,
-    ),
-    Mutant(
-        "a step that has not begun counts as begun when its run is evicted",
-        UNDER_WAY,
-        "has_begun = call not in self._execution.launches\n",
-        "has_begun = True\n",
-        (
-            "tests/corpus/test_residency.py::test_a_case_in_any_residency[memory-launches_once-evictions]",
-        ),
     ),
     Mutant(
         "an eviction forgets what was asked for",
