@@ -301,3 +301,43 @@ async def test_a_cancelled_run_ends_when_its_step_has_ended() -> None:
             await run.result()
         assert testing.clock.monotonic() == pytest.approx(60)
     assert log == ["book flight", "unbook flight"]
+
+
+@pytest.mark.parametrize("ends", ["returns", "begins anew with"])
+@pytest.mark.proves("I20")
+async def test_a_run_whose_result_cannot_be_recorded_has_failed_and_is_undone(ends: str) -> None:
+    """Its code has ended well, and its run has not: what it did is undone like after any failure."""
+
+    @outlast.workflow
+    async def trip(value: object = None) -> object:
+        await book("flight")
+        if ends == "returns":
+            return {1, 2}
+        outlast.continue_as_new({1, 2})
+
+    async with app(trip) as testing:
+        with pytest.raises(RunFailed, match="set"):
+            await (await testing.start(trip)).result()
+    assert log == ["book flight", "unbook flight"]
+
+
+@pytest.mark.proves("I20")
+async def test_a_finally_gets_its_time_before_anything_is_undone() -> None:
+    """It may wait for a timer and for steps; what it books is undone, too."""
+
+    async def cleans_up() -> None:
+        try:
+            await outlast.wait_for("never")
+        finally:
+            await outlast.sleep(seconds=5)
+            await book("taxi")
+
+    @outlast.workflow
+    async def trip() -> None:
+        await book("flight")
+        await asyncio.gather(fails(), cleans_up())
+
+    async with app(trip) as testing:
+        with pytest.raises(RunFailed):
+            await (await testing.start(trip)).result()
+    assert log == ["book flight", "book taxi", "unbook taxi", "unbook flight"]

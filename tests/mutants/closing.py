@@ -43,7 +43,7 @@ MUTANTS = [
         CLOSING,
         "            and any(operation.ends_by_itself and not operation.is_left for operation in open)\n",
         "            and False\n",
-        cases("cleans_up_before_it_undoes", "is_cancelled_in_its_thread", "undoes_on_cancel"),
+        (CODE,),
     ),
     Mutant(
         "code that will not end holds up its undoing",

@@ -45,7 +45,7 @@ def ending(execution: Execution) -> Payload | None:
         if error is not None:
             input, _, _ = signature.encode_call(execution.codec, error.args_, error.kwargs_)
             return WorkflowContinued(input=input)
-        return WorkflowCompleted(output=signature.encode_result(execution.codec, main.result()))
+        return WorkflowCompleted(output=main.result())
     except OutlastError as refused:
         return WorkflowFailed(error=str(refused))
 

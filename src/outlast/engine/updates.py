@@ -69,15 +69,18 @@ class Updates:
 
     async def around(self, main: Coroutine[Any, Any, Any]) -> Any:
         """The workflow's own code, and then what is left of its updates, unless it has failed or was
-        cancelled: then they are cancelled like all its branches."""
+        cancelled: then they are cancelled like all its branches. Its result as it is recorded: one
+        that cannot be is a failure, too."""
+        signature, codec = self._execution.workflow.signature, self._execution.codec
         try:
             try:
                 value = await main
-            except ContinueAsNew:
+            except ContinueAsNew as anew:
+                signature.encode_call(codec, anew.args_, anew.kwargs_)
                 await self._finished()
                 raise
             await self._finished()
-            return value
+            return signature.encode_result(codec, value)
         finally:
             self._over = True
 
