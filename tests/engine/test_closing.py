@@ -341,3 +341,35 @@ async def test_a_finally_gets_its_time_before_anything_is_undone() -> None:
         with pytest.raises(RunFailed):
             await (await testing.start(trip)).result()
     assert log == ["book flight", "book taxi", "unbook taxi", "unbook flight"]
+
+
+@pytest.mark.proves("I14")
+async def test_a_run_whose_code_failed_is_retried_with_mended_code() -> None:
+    """What it recorded on its way out belongs to the failure: the mended code has no need of it."""
+
+    @outlast.step
+    async def work(what: str, seconds: float) -> str:
+        log.append(what)
+        await takes(seconds)
+        return what
+
+    mended = False
+
+    async def reads() -> str:
+        what = await work("short", 1)
+        if not mended:
+            raise KeyError(what)
+        return what
+
+    @outlast.workflow
+    async def trip() -> list[str]:
+        return list(await asyncio.gather(work("long", 60), reads()))
+
+    async with app(trip) as testing:
+        run = await testing.start(trip, id="r")
+        with pytest.raises(RunFailed, match="KeyError"):
+            await run.result()
+        mended = True
+        await testing.retry("r")
+        assert await run.result() == ["long", "short"]
+    assert log == ["long", "short", "long"]

@@ -264,7 +264,8 @@ class Execution:
         operation.is_awaited = awaited = self.closing.awaits(operation)
         if not awaited:
             operation.cut_off(self)
-        self.state(operation.key, OperationAbandoned(awaited=awaited), operation)
+        abandoned = OperationAbandoned(awaited=awaited, closing=self.closing.has_failed)
+        self.state(operation.key, abandoned, operation)
 
     def _check_call(self, *, asks: bool) -> None:
         if self.evicted:

@@ -20,6 +20,7 @@ from outlast.model.payloads import (
     ChildSpawned,
     CompensationStarted,
     MapProgress,
+    OperationAbandoned,
     StepFailed,
     StepStarted,
     WorkflowStarted,
@@ -47,6 +48,8 @@ def before_step(history: Sequence[Event], step: str | None) -> list[Event]:
     kept: list[Event] = []
     for event in history:
         if event.type in _ENDINGS or event.type == EventType.COMPENSATION_STARTED:
+            break
+        if event.type == EventType.OPERATION_ABANDONED and _is_closing(event):
             break
         if step is not None and event.step_name == step:
             break
@@ -137,6 +140,11 @@ def _undone(history: Sequence[Event]) -> set[str]:
             # The items of a map are undone one by one, but begin together.
             return {key.partition("[")[0] for key in payload.steps_to_undo}
     return set()
+
+
+def _is_closing(event: Event) -> bool:
+    payload = payload_of(event)
+    return isinstance(payload, OperationAbandoned) and payload.closing
 
 
 def _opened_by(history: Sequence[Event], key: str) -> str | None:

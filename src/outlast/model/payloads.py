@@ -181,9 +181,11 @@ class CancelRequested(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 class OperationAbandoned(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """The code no longer wants the answer: a timer that was cancelled, a step that timed out. With
-    `awaited` it goes on to its end all the same, which is recorded, because it may have to be undone."""
+    `awaited` it goes on to its end all the same, which is recorded, because it may have to be undone.
+    With `closing` the run has failed before: a retry begins before that."""
 
     awaited: bool = False
+    closing: bool = False
 
 
 class StepProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):
