@@ -203,4 +203,11 @@ MUTANTS = [
         "        if False:\n",
         ("tests/test_forks.py", "-k", "redis"),
     ),
+    Mutant(
+        "a store that was flushed begins again in silence",
+        "stores/redis/lua/lib/head.lua",
+        "if given.identity and call(",
+        "if false and call(",
+        ("tests/redis/test_faults.py",),
+    ),
 ]

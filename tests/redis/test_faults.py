@@ -21,12 +21,14 @@ from outlast.errors import (
     TryAgain,
     Undecodable,
     UnknownOutcome,
+    UnsafeStorage,
 )
 from outlast.model import Commit, Committed, Run
+from outlast.model.times import NOW
 from outlast.stores.redis import RedisStore
 from outlast.stores.redis.faults import translate
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.scenario import begin, event, events
+from outlast.testing.conformance.scenario import begin, event, events, signal
 from tests.redis.servers import SINGLE, own_prefix, url_of
 
 pytestmark = pytest.mark.server
@@ -225,3 +227,33 @@ def test_answers_that_are_errors(message: str, kind: type[OutlastError]) -> None
     """Each has its place in the tree."""
     assert isinstance(translate(ResponseError(message), "here", unknown=True), kind)
     assert translate(ValueError("ours"), "here", unknown=True) is None
+
+
+@pytest.mark.proves("I3", "I6")
+async def test_a_server_that_was_flushed_is_not_begun_again_in_silence(
+    victim: RedisStore, warden: Redis, own_server: str
+) -> None:
+    """FLUSHALL under an open store: no claim, renewal, commit or send of it goes on as if nothing had
+    been there, not even after another process has begun an empty store in its place."""
+    await begin(victim, "r", runnable_at=NOW)
+    (claimed,) = await victim.claim_runs("w", 60)
+    await warden.flushall()
+
+    async def refuses_all() -> None:
+        with pytest.raises(UnsafeStorage, match="is gone"):
+            await victim.claim_runs("w", 60)
+        with pytest.raises(UnsafeStorage, match="start them again"):
+            await victim.renew([claimed.claim], 60)
+        with pytest.raises(UnsafeStorage):
+            await victim.append("r", [event("r")])
+        with pytest.raises(UnsafeStorage):
+            await victim.send([signal("r")])
+
+    await refuses_all()
+    assert await warden.dbsize() == 0
+    async with RedisStore(own_server, prefix=str(victim.describe()["prefix"])) as new:
+        await begin(new, "fresh")
+        await refuses_all()
+    async with victim.queue() as queue:
+        with pytest.raises(UnsafeStorage):
+            await queue.take_many(["default"], owner="w", visibility=60, limit=1)

@@ -289,7 +289,9 @@ class Claiming:
                 pause = await self._idle_time(looked_at)
             except (TryAgain, StoreFault, asyncio.CancelledError) as error:
                 unless_meant()
-                log.warning("claiming failed, trying again: %s", error)
+                # A fault of the store does not pass by itself: an operator has to hear of it.
+                level = logging.ERROR if isinstance(error, StoreFault) else logging.WARNING
+                log.log(level, "claiming failed, trying again: %s", error)
             except Closed:
                 raise  # nothing more can be claimed: the store was closed under us
             except Exception:

@@ -27,6 +27,7 @@ from outlast.errors import (
     TryAgain,
     Undecodable,
     UnknownOutcome,
+    UnsafeStorage,
 )
 
 _FULL = ("OOM", "MISCONF")
@@ -72,6 +73,12 @@ def _by_answer(message: str, where: str) -> OutlastError:
         return ReadOnlyStore(
             f"Redis at {where} is a replica and cannot be written ({message}): connect to the "
             "primary, or through Sentinel"
+        )
+    if word == "GONE" or "is not what was opened" in message:
+        return UnsafeStorage(
+            f"the data of this store at {where} is gone: it was flushed, or another server answers now. "
+            "Nothing was written. End all workers, bring the data back, and start them again; or "
+            "start them again to begin with an empty store"
         )
     if word in _LATER or "loading the dataset" in message:
         return Busy(f"Redis at {where} cannot answer now ({message}): nothing was written")

@@ -17,6 +17,7 @@ import msgspec
 from redis.exceptions import NoScriptError, RedisError
 
 from outlast.errors import Busy, Closed, NotAStore, SchemaTooNew, StoreClosed
+from outlast.model.ids import new_id
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.capability import Durability
 from outlast.ports.clock import Clock
@@ -66,6 +67,8 @@ class Server:
         self._opening = asyncio.Lock()
         self._users: set[object] = set()
         self._floor = 0
+        self._identities: dict[int, str] = {}
+        """Of the partitions, as they were when this was opened first."""
         self.tidy_at: dict[str, float] = {}
         """When slots are to be looked after next, by scope."""
         self._is_known = False
@@ -85,6 +88,7 @@ class Server:
         """It is the same Redis, on other connections: what was found out there holds here."""
         self.safety, self.offset, self._allow_eviction = other.safety, other.offset, True
         self._is_known = other.is_open
+        self._identities = other._identities
 
     async def open(self, user: object) -> None:
         """Connect, or join those who have."""
@@ -142,15 +146,16 @@ class Server:
             if absent:
                 await link.everywhere([(b"SCRIPT", b"LOAD", one.text) for one in absent])
             self.safety = await look_at(link, self.where, allow_eviction=self._allow_eviction)
-            wish = pack({"format": FORMAT, "partitions": layout.partitions})
+            identity = new_id()
+            wish = pack({"format": FORMAT, "partitions": layout.partitions, "identity": identity})
             calls = [Call("open", part, ["meta"], [wish]) for part in range(layout.partitions)]
             answers = await link.run([self._request(one) for one in calls], attempt)
         except (RedisError, OSError) as error:
             raise self._error(error, unknown=False) from error
-        for answer in answers:
+        for part, answer in enumerate(answers):
             if isinstance(answer, Exception):
                 raise self._error(answer, unknown=False) from answer
-            _check_meta(answer, layout, self.where)
+            self._identities[part] = _check_meta(answer, layout, self.where)
 
     # -- calls --------------------------------------------------------------------------------
 
@@ -259,12 +264,14 @@ class Server:
 
     def _request(self, call: Call) -> Request:
         prefix, source = self.layout.prefixes[call.part], script(call.script)
-        keys = [prefix + name.encode() for name in dict.fromkeys(call.names)]
+        keys = [prefix + name.encode() for name in dict.fromkeys((*call.names, "meta"))]
         count = b"%d" % len(keys)
-        command = (b"EVALSHA", source.sha, count, *keys, self._given(call.part), *call.args)
+        identity = None if call.script == "open" else self._identities.get(call.part)
+        given = self._given(call.part, identity)
+        command = (b"EVALSHA", source.sha, count, *keys, given, *call.args)
         return Request(prefix + b"meta", command)
 
-    def _given(self, part: int) -> bytes:
+    def _given(self, part: int, identity: str | None) -> bytes:
         if self._clock is not None:
             now = f"={to_micros(self._clock.now())}"
         else:
@@ -276,6 +283,7 @@ class Server:
                 "part": part,
                 "parts": self.layout.partitions,
                 "floor": str(self._floor),
+                **({} if identity is None else {"identity": identity}),
             }
         )
 
@@ -300,9 +308,10 @@ _inherited: list[object] = []
 """What forked children have of their parents': kept, and never touched."""
 
 
-def _check_meta(answer: Sequence[bytes | None], layout: Layout, where: str) -> None:
-    format, partitions = answer
-    if format is None or partitions is None:
+def _check_meta(answer: Sequence[bytes | None], layout: Layout, where: str) -> str:
+    """The identity of a partition, if it is one of ours."""
+    format, partitions, identity = answer
+    if format is None or partitions is None or identity is None:
         raise NotAStore(f"{layout.prefix}:meta at {where} is not ours: choose another prefix")
     if int(format) > FORMAT:
         raise SchemaTooNew(f"the store at {where} was written by a newer outlast: upgrade")
@@ -311,6 +320,7 @@ def _check_meta(answer: Sequence[bytes | None], layout: Layout, where: str) -> N
             f"the store {layout.prefix!r} at {where} has {int(partitions)} partitions, not "
             f"{layout.partitions}: their number is fixed when a store is created"
         )
+    return identity.decode()
 
 
 class Session:

@@ -1,7 +1,8 @@
 -- Stands at the head of every script: how keys are named, what time it is, how numbers are written.
 --
 -- ARGV[1]  msgpack map: prefix (of every key), now ("=micros" or "+offset" to the server's time),
---          part and parts (this partition of how many), floor (the greatest token the caller knows)
+--          part and parts (this partition of how many), floor (the greatest token the caller knows),
+--          identity (of the partition, as it was when it was opened; its meta is the last of KEYS)
 -- ARGV[2…] what the script is asked for, told at its own head
 --
 -- A script touches a key only if it is in KEYS. Most callers know all keys beforehand. Where a name
@@ -14,6 +15,12 @@ local PREFIX = given.prefix
 local named = {}
 for i = 1, #KEYS do
     named[sub(KEYS[i], #PREFIX + 1)] = KEYS[i]
+end
+
+-- Not the partition that the caller has opened: it was flushed, or is another server's. What it held is
+-- gone, and must not begin again in silence.
+if given.identity and call('HGET', KEYS[#KEYS], 'identity') ~= given.identity then
+    return redis.error_reply('GONE the data of this partition is not what was opened')
 end
 
 local missing, is_missing = {}, {}
