@@ -130,6 +130,46 @@ async def test_a_run_counts_until_it_ends(store: str) -> None:
         assert await second.result() == "billed b1"
 
 
+@outlast.step
+async def look_up(customer: str) -> str:
+    return customer
+
+
+@outlast.workflow
+async def changes_its_mind(customer: str) -> str:
+    if customer in broken:
+        await look_up(customer)  # as code that was changed under a run
+    done = await bill(customer, 1)
+    await outlast.wait_for("word", str)
+    return await bill(f"{customer}!", 60) + done
+
+
+@pytest.mark.proves("I22")
+async def test_a_run_that_is_parked_returns_its_place(store: str) -> None:
+    """One that no code can go on with lets the next begin. When it goes on it waits for its turn again,
+    and never more are under way than allowed; parked twice, it returns its place twice."""
+    workflows, rules = (*WORKFLOWS, changes_its_mind), flow(concurrency=1)
+    async with app(*workflows, store=store, queues=[rules]) as testing:
+        first = await testing.start(changes_its_mind, "a1", id="first", queue="bills")
+        await testing.clock.sleep(90)
+        broken.add("a1")
+        await first.signal("word", "go")
+        for number in (1, 2):
+            await testing.clock.sleep(10)
+            assert (await testing.get("first")).wait_kind == "mismatch"
+            other = await testing.start(billing, f"b{number}", id=f"b{number}", queue="bills")
+            await testing.clock.sleep(10)
+            assert begun[-1] == f"b{number}"
+            if number == 2:
+                broken.clear()
+            await testing.resume("first")
+            await testing.clock.sleep(10)
+            assert (await testing.get("first")).wait_kind == "queue"
+            assert await other.result() == f"billed b{number}"
+        assert await first.result() == "billed a1!billed a1"
+    assert most[""] == 1
+
+
 @pytest.mark.proves("I22")
 @pytest.mark.parametrize("end", ["fails", "cancel", "terminate", "delete"])
 async def test_every_end_returns_the_place(store: str, end: str) -> None:

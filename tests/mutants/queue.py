@@ -327,4 +327,18 @@ MUTANTS = [
         "    if items:",
         RUNS,
     ),
+    Mutant(
+        "a run that is parked keeps its place in its queue",
+        "engine/admission.py",
+        "    return msgspec.structs.replace(commit, drops=(TICKET,), folds=folds)",
+        "    return commit",
+        ("tests/flow/test_runs.py",),
+    ),
+    Mutant(
+        "a run that was parked goes on without a place",
+        "engine/admission.py",
+        "    may_wait = run.status is Status.PENDING or was_parked",
+        "    may_wait = run.status is Status.PENDING",
+        ("tests/flow/test_runs.py",),
+    ),
 ]

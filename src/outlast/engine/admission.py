@@ -6,9 +6,10 @@
     worker         ── takes the ticket when the queue's rules allow it
                    ── send(admit, keeps=[ticket]) ── the run is runnable, and its ticket is held for good
     the run's end  ── drops its ticket with all its tasks: the place is free
+    parked, since no code fits ── drops its ticket; to go on, it gets another and waits for its turn
 
-So a run counts as under way from its admission to its end, whoever drives it and however often that
-changes hands, and no place is ever lost. What is sent to a run before its turn waits in its inbox; only
+So a run counts as under way from its admission to its end, or until it is parked, whoever drives it and
+however often that changes hands, and no place is ever lost. What is sent to a run before its turn waits in its inbox; only
 a cancel is acted on.
 """
 
@@ -27,8 +28,9 @@ from outlast.model.event_data import payload_of, to_event
 from outlast.model.inbox import Item, Send
 from outlast.model.payloads import WorkflowCancelled, WorkflowStarted
 from outlast.model.place import InQueue
-from outlast.model.run import Change, Run, Status
+from outlast.model.run import MISMATCH, Change, Run, Status
 from outlast.model.task import Task
+from outlast.ports.capability import Capability
 from outlast.ports.store import Store
 
 ADMIT = "admit"
@@ -45,8 +47,9 @@ def ticket_queue(queue: str, workflow: str) -> str:
 
 
 def ticket_of(run: Run, place: InQueue) -> Task:
-    """What stands in the queue for a run."""
+    """What stands in the queue for a run. `turn` tells one that a run gets again from those before."""
     return Task(
+        metadata={"turn": str(run.revision)},
         id=TICKET,
         queue=ticket_queue(place.queue, run.workflow),
         kind="run",
@@ -71,7 +74,8 @@ def queued(commit: Commit, place: InQueue) -> Commit:
 
 def admission(ticket: Task) -> Send:
     """What tells a run that its turn has come."""
-    item = Item(kind=ADMIT, name=ticket.queue, id=f"{ADMIT} {ticket.uid}")
+    turn = ticket.metadata.get("turn", "0")
+    item = Item(kind=ADMIT, name=ticket.queue, id=f"{ADMIT} {ticket.uid} {turn}")
     return Send(run_id=ticket.run_id, uid=ticket.uid, item=item)
 
 
@@ -80,11 +84,13 @@ async def turned_away(
 ) -> Commit | None:
     """What to write for a run that somebody has woken before its turn: it waits on, or is cancelled
     where it stands. None if it may begin."""
-    started = payload_of(events[0]) if events and run.status is Status.PENDING else None
+    was_parked = run.wait_kind == MISMATCH
+    may_wait = run.status is Status.PENDING or was_parked
+    started = payload_of(events[0]) if events and may_wait else None
     if not isinstance(started, WorkflowStarted) or started.place is None:
         return None
     items = await _inbox(store, run.id, patience)
-    if any(item.kind == ADMIT and item.id == f"{ADMIT} {run.uid}" for item in items):
+    if admissions(items, run.uid):
         return None
     base = Commit(
         run_id=run.id,
@@ -96,16 +102,32 @@ async def turned_away(
     )
     for item in items:
         if item.kind == "cancel":
-            return _cancelled(base, run, item)
+            # One that had begun has steps to undo.
+            return None if run.sequence > 1 else _cancelled(base, run, item)
     # A child, and a run that begins anew, come without a ticket: this is where they get it.
     tickets = () if run.wait_kind == QUEUED else (ticket_of(run, started.place),)
     change = Change(
+        status=Status.PENDING,
         wait_kind=QUEUED,
         queue=started.place.queue,
         priority=started.place.priority,
         runnable_at=None,
     )
     return msgspec.structs.replace(base, change=change, tasks=tickets)
+
+
+def admissions(items: Sequence[Item], uid: str) -> tuple[int, ...]:
+    """The numbers of the items that say that the turn of a life has come."""
+    own = f"{ADMIT} {uid} "
+    return tuple(item.number for item in items if item.kind == ADMIT and item.id.startswith(own))
+
+
+async def leaves_queue(store: Store, commit: Commit, *, patience: float) -> Commit:
+    """A commit that parks a run, changed so that it gives its place back."""
+    if Capability.TASKS not in store.capabilities:
+        return commit
+    folds = admissions(await _inbox(store, commit.run_id, patience), commit.uid or "")
+    return msgspec.structs.replace(commit, drops=(TICKET,), folds=folds)
 
 
 def _cancelled(base: Commit, run: Run, item: Item) -> Commit:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from outlast.engine.admission import leaves_queue
 from outlast.engine.code_hash import code_hash
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.error_text import text_of, told
@@ -88,7 +89,9 @@ class Rejections:
             await self._journal.commit(rejected(claim, at, reason, codes))
             return
         log.error("run %s is halted: %s", run.id, reason)
-        await self._journal.commit(parked(claim, at, reason, codes))
+        parking = parked(claim, at, reason, codes)
+        parking = await leaves_queue(self._store, parking, patience=self._patience)
+        await self._journal.commit(parking)
         if not park and await self.untried(run.workflow, codes, afresh=True):
             # It began meanwhile, and may have looked for parked runs a moment too early.
             for one in await self._store.claim_runs(
