@@ -323,7 +323,7 @@ MUTANTS = [
     Mutant(
         "a signal lets a run push in",
         ADMISSION,
-        '    if any(item.kind == ADMIT and item.id == f"{ADMIT} {run.uid}" for item in items):',
+        "    if admissions(items, run.uid):",
         "    if items:",
         RUNS,
     ),
