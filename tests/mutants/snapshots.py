@@ -1,9 +1,9 @@
-"""Snapshots and what a replay skips, broken."""
+"""Snapshots, what a replay skips, and errors that only a loop sees, broken."""
 
 from __future__ import annotations
 
 from outlast.testing.mutation import Mutant
-from tests.mutants._engine import DIGEST, DRIVE, EXECUTION, PAST
+from tests.mutants._engine import DIGEST, DRIVE, EXECUTION, LOOP, PAST
 
 TESTS = ("tests/engine/test_snapshots.py",)
 
@@ -59,6 +59,20 @@ MUTANTS = [
         (
             "tests/corpus/test_residency.py::test_a_case_in_any_residency[memory-has_a_child-evictions]",
         ),
+    ),
+    Mutant(
+        "an error of a callback is swallowed",
+        LOOP,
+        "                        if not self._is_outcome(error):\n",
+        "                        if False:\n",
+        ("tests/engine/test_loop_faults.py::test_a_callback_that_raises_parks_its_run",),
+    ),
+    Mutant(
+        "what a task raises besides its outcome parks the run",
+        LOOP,
+        "                        if not self._is_outcome(error):\n",
+        "                        if True:\n",
+        ("tests/engine/test_loop_faults.py::test_what_a_task_raises_is_its_outcome",),
     ),
     Mutant(
         "every process of a sweep draws the same random numbers",

@@ -5,7 +5,8 @@ create tasks and await what outlast offers, so `gather`, `TaskGroup`, `wait` and
 they are; whatever needs the world raises and says to put it into a step. Time stands still except
 when an event is delivered, and a timer is a recorded operation, not a callback of the machine.
 
-`drain` runs until nobody is ready. Between two drains the engine delivers one recorded completion.
+`drain` runs until nobody is ready. What a task raises is its outcome; what any other callback raises
+ends the drain, so that the run is parked with that error and never hangs in silence. Between two drains the engine delivers one recorded completion.
 Since the order of deliveries is the order of history, the order in which the code runs is the same
 in every replay.
 """
@@ -63,11 +64,19 @@ class RunLoop:
                         call.context.run(call.callback, *call.args)
                     except KeyboardInterrupt:
                         raise
-                    except BaseException:  # noqa: BLE001, S112
-                        continue  # the task that raised it has it as its outcome
+                    except BaseException as error:
+                        if not self._is_outcome(error):
+                            raise _callback_failed(call, error) from error
         raise WorkflowMisuse(
             "workflow code goes round in a loop that waits for nothing, such as asyncio.sleep(0): "
             "await a step, a signal or a timer in it"
+        )
+
+    def _is_outcome(self, error: BaseException) -> bool:
+        """Whether a task has it as its outcome: what wants to exit is raised by its step besides."""
+        return any(
+            task.done() and not task.cancelled() and task.exception() is error
+            for task in self._tasks
         )
 
     def places(self) -> list[str]:
@@ -195,6 +204,20 @@ class RunLoop:
             f"workflow code tried to reach the world (the loop's {name!r}){at_caller()}: its "
             "result would differ in a replay. Put that into a step and await the step"
         )
+
+
+def _callback_failed(call: _Call, error: BaseException) -> WorkflowMisuse:
+    """What is raised when something fails that nothing awaits: to go on would be to wait for ever for
+    what it should have done."""
+    name = getattr(call.callback, "__qualname__", None) or repr(call.callback)
+    module = getattr(call.callback, "__module__", None)
+    where = f"{module}.{name}" if module else name
+    return WorkflowMisuse(
+        f"the callback {where} on the loop of a run raised {type(error).__name__}: {error}. No code "
+        "awaits a callback, so none would notice: await in workflow code instead of call_soon() and "
+        "add_done_callback(), or catch the error there. If the callback is asyncio's own, outlast does not "
+        "know this version of Python: report it"
+    )
 
 
 class _Inside:
