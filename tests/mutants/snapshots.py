@@ -75,6 +75,13 @@ MUTANTS = [
         ("tests/engine/test_loop_faults.py::test_what_a_task_raises_is_its_outcome",),
     ),
     Mutant(
+        "a life's last event stays where it was when others are left out",
+        "engine/replanting.py",
+        "_kept_until(events, last)) for",
+        "min(last, len(events))) for",
+        ("tests/engine/test_lineage.py",),
+    ),
+    Mutant(
         "every process of a sweep draws the same random numbers",
         "testing/conducting.py",
         'random.seed(f"{self._luck}, {name}" if len(self._processes) > 1 else 0)',

@@ -90,13 +90,19 @@ def seeded(events: Sequence[Event], run: Run, input: Raw | None, *, again: bool)
     assert isinstance(started, WorkflowStarted)
     lineage = []
     if again:
-        lineage = [(uid, min(last, len(events))) for uid, last in started.lineage]
+        lineage = [(uid, _kept_until(events, last)) for uid, last in started.lineage]
         lineage.append((run.uid, len(events)))
     fresh = msgspec.structs.replace(
         started, seed=started.seed or run.uid, input=input or started.input, lineage=lineage
     )
     first = msgspec.structs.replace(events[0], data=Raw(to_json(fresh)))
     return [first, *events[1:]]
+
+
+def _kept_until(events: Sequence[Event], last: int) -> int:
+    """The sequence that the event `last` of a history has, or the one before it, when only `events`
+    of it are kept: what is left out moves all that came after it."""
+    return sum(event.sequence <= last for event in events)
 
 
 def open_children(history: Sequence[Event]) -> dict[str, ChildSpawned]:

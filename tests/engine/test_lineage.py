@@ -1,0 +1,72 @@
+"""Idempotency keys over the lives of a run: what a life has begun keeps its key in all later ones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast.errors import RunFailed
+from outlast.testing import RESIDENCIES, app
+from outlast.testing import sleep as takes
+
+life = 0
+keys: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _first_life() -> None:
+    global life
+    life = 1
+    keys.clear()
+
+
+@outlast.step(retry=outlast.Retry(attempts=5, delay=60, jitter=0, backoff=1))
+async def mends_in_the_third_life() -> str:
+    if life < 3:
+        raise ValueError("not yet")
+    return "mended"
+
+
+@outlast.step(retry=outlast.Retry(attempts=1))
+async def mends_in_the_second_life() -> str:
+    await takes(100)
+    if life < 2:
+        raise ValueError("not yet")
+    return "mended"
+
+
+@outlast.step
+async def pays() -> str:
+    keys.append(outlast.step_info().idempotency_key)
+    await takes(1000)
+    return "paid"
+
+
+@outlast.workflow
+async def trouble() -> list[Any]:
+    async def payment() -> str:
+        await mends_in_the_second_life()
+        return await pays()
+
+    return list(await asyncio.gather(mends_in_the_third_life(), payment()))
+
+
+@pytest.mark.parametrize("residency", RESIDENCIES.values(), ids=RESIDENCIES)
+async def test_a_step_keeps_its_key_in_a_run_that_is_retried_twice(residency: Any) -> None:
+    """A retry leaves the failed attempts of a step out of the history: what was asked for after them
+    still belongs to the life that has asked, and is paid under one key."""
+    global life
+    async with app(trouble, residency=residency) as testing:
+        run = await testing.start(trouble, id="it")
+        for life in (1, 2):
+            with pytest.raises(RunFailed, match="not yet"):
+                await run.result()
+            uid = (await testing.get("it")).uid
+            life += 1
+            await testing.retry("it")
+        assert await run.result() == ["mended", "paid"]
+    assert len(keys) == 2
+    assert set(keys) == {f"{uid}/1/pays"}
