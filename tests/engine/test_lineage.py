@@ -61,6 +61,7 @@ async def test_a_step_keeps_its_key_in_a_run_that_is_retried_twice(residency: An
     global life
     async with app(trouble, residency=residency) as testing:
         run = await testing.start(trouble, id="it")
+        uid = ""
         for _ in range(2):
             with pytest.raises(RunFailed, match="not yet"):
                 await run.result()
