@@ -65,13 +65,6 @@ MUTANTS = [
         (f"{CONTROL}::test_a_worker_without_the_code_leaves_a_run_alone",),
     ),
     Mutant(
-        "a forked child stops what its parent does",
-        "app.py",
-        "        if self._is_inherited:\n            if self._owns_store:\n",
-        "        if False:\n            if self._owns_store:\n",
-        ("tests/test_forks.py", "-k", "inherited_app and sqlite"),
-    ),
-    Mutant(
         "a large commit has no more time than a small one",
         JOURNAL,
         "        return self._timeout + ROW_SECONDS * rows\n",

@@ -110,7 +110,9 @@ async def test_those_who_wait_are_rung_for_by_the_commit(user: asyncpg.Connectio
         assert await store.notifier.wait(SystemClock(), 30, since=rings)  # it listens now
         rings = store.notifier.rings
         async with user.transaction():
-            await store.on(user).commit([Commit(run_id="rung", create=Run(id="rung"))])
+            await store.on(user).commit(
+                [Commit(run_id="rung", create=Run(id="rung", workflow="w"))]
+            )
             assert store.notifier.rings == rings
         assert await store.notifier.wait(SystemClock(), 30, since=rings)
         await store.delete("rung")
