@@ -373,3 +373,28 @@ async def test_a_run_whose_code_failed_is_retried_with_mended_code() -> None:
         await testing.retry("r")
         assert await run.result() == ["long", "short"]
     assert log == ["long", "short", "long"]
+
+
+@pytest.mark.proves("I20", "I14")
+async def test_what_ends_after_its_scope_is_undone_by_another_process() -> None:
+    """The scope has ended with a step left running, and the process stops: a replay looks inside."""
+
+    async def books() -> str:
+        try:
+            return await book("car", 60)
+        except asyncio.CancelledError:
+            return "stays there"
+
+    @outlast.workflow
+    async def trip() -> None:
+        await asyncio.gather(outlast.scope(books), fails())
+
+    clock = VirtualClock()
+    store = MemoryStore(clock=clock)
+    async with app(trip, store=store, clock=clock, drain=0) as testing:
+        await testing.start(trip, id="r")
+        await clock.sleep(10)
+    async with app(trip, store=store, clock=clock) as testing:
+        with pytest.raises(RunFailed, match="no room"):
+            await testing.handle("r").result()
+    assert log == ["book car", "book car", "unbook car"]

@@ -117,8 +117,10 @@ async def test_the_items_of_a_map_end_and_no_new_ones_begin(
 
 
 @pytest.mark.proves("I29", "I30")
-async def test_leases_are_kept_alive_meanwhile(clock: VirtualClock, store: MemoryStore) -> None:
+async def test_leases_are_kept_alive_meanwhile() -> None:
     """A drain may be longer than a lease: no other process takes the run over."""
+    clock = VirtualClock(look_again_after=0.5)
+    store = MemoryStore(clock=clock)
     async with (
         app(mails, store=store, clock=clock, lease=2, drain=60) as testing,
         app(mails, store=store, clock=clock, lease=2) as other,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.testing.mutation import Mutant
-from tests.mutants._engine import DRIVE, EXECUTION, MAPPING, STEP, UNDER_WAY, UNDO, cases
+from tests.mutants._engine import DRIVE, MAPPING, STEP, UNDER_WAY, UNDO, cases
 
 CLOSING = "engine/closing.py"
 CODE = "tests/engine/test_closing.py"
@@ -120,14 +120,7 @@ MUTANTS = [
         UNDO,
         "            operation.is_undoable and operation.key.startswith(below)\n",
         "            False\n",
-        ("tests/corpus/test_crashes.py::test_a_crash_changes_nothing[scopes_and_loops_are_left]",),
-    ),
-    Mutant(
-        "a code that is over gives up more",
-        EXECUTION,
-        "        if not self.evicted and not self.closing.over:\n",
-        "        if not self.evicted:\n",
-        cases("cleans_up_before_it_undoes", "a_branch_will_not_end"),
+        (CODE,),
     ),
     Mutant(
         "interruptions are judged before the inbox is read",
