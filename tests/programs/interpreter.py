@@ -53,6 +53,13 @@ class Oops(Exception):
     """What steps and workflow code raise."""
 
 
+ERRORS: dict[str, type[BaseException]] = {
+    "Oops": Oops,
+    "GeneratorExit": GeneratorExit,
+    "KeyboardInterrupt": KeyboardInterrupt,
+}
+
+
 class Stage:
     """What the case that is running needs to know: one at a time in a process."""
 
@@ -108,17 +115,12 @@ def _end(body: Body | None, how: str) -> None:
 
 
 def _do_now(call: str) -> str:
-    path, _, raises = call.split("|")
-    body = _begin(path, undo=False)
-    if body is not None and stage().ledger.raised(body.run_id, path) < int(raises):
-        _end(body, "raised")
-        raise Oops(path)
-    _end(body, "ok")
-    return path
+    path, _, raises, error = call.split("|")
+    return _finish(_begin(path, undo=False), path, int(raises), error)
 
 
 async def _do(call: str) -> str:
-    path, seconds, raises = call.split("|")
+    path, seconds, raises, error = call.split("|")
     body = _begin(path, undo=False)
     try:
         if float(seconds):
@@ -126,9 +128,13 @@ async def _do(call: str) -> str:
     except asyncio.CancelledError:
         _end(body, "cut")
         raise
-    if body is not None and stage().ledger.raised(body.run_id, path) < int(raises):
+    return _finish(body, path, int(raises), error)
+
+
+def _finish(body: Body | None, path: str, raises: int, error: str) -> str:
+    if body is not None and stage().ledger.raised(body.run_id, path) < raises:
         _end(body, "raised")
-        raise Oops(path)
+        raise ERRORS[error](path)
     _end(body, "ok")
     return path
 
@@ -238,12 +244,13 @@ async def _run(node: Node, path: str, waiting: Waiting) -> Any:
 
 
 async def _call(node: Step, path: str, waiting: Waiting) -> Any:
-    return await step_of(node)(f"{path}|{node.seconds}|{node.raises}")
+    return await step_of(node)(f"{path}|{node.seconds}|{node.raises}|{node.error}")
 
 
 async def _map(node: Map, path: str, waiting: Waiting) -> Any:
     calls = [
-        f"{path}[{i}]|{node.seconds}|{99 if i in node.fails else 0}" for i in range(node.items)
+        f"{path}[{i}]|{node.seconds}|{99 if i in node.fails else 0}|Oops"
+        for i in range(node.items)
     ]
     found: list[Any] = await outlast.map(  # tolerated failures are values
         step_of(node),
@@ -284,6 +291,8 @@ async def _timeout(node: Timeout, path: str, waiting: Waiting) -> Any:
 async def _child(node: Child, path: str, waiting: Waiting) -> Any:
     here = stage()
     own = f"own-{zlib.crc32(path.encode()):x}" if node.own_id else None
+    if node.taken:
+        own = ROOT
     close = "abandon" if node.abandon else "cancel"
     block = here.blocks.index(node.body)
     run = outlast.child(program, f"{path}>", 0, block, id=own, parent_close=close)

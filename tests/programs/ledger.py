@@ -59,6 +59,15 @@ class Recorded:
     forced: bool
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A child that a commit of its parent has begun: the parent's life, and the child's."""
+
+    parent_uid: str
+    run_id: str
+    uid: str
+
+
 @dataclass
 class Told:
     """One act from outside: what was asked, and what the caller was answered."""
@@ -83,6 +92,7 @@ class Ledger:
     bodies: list[Body] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     recorded: list[Recorded] = field(default_factory=list)
+    children: list[Begun] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
     faults: list[tuple[str, float, float]] = field(default_factory=list)
     """What went wrong: the kind, when, and for how many seconds."""

@@ -237,7 +237,7 @@ def steps_have_their_outcome(model: _Model) -> Iterator[str]:
         if kind != "StepFailed":
             if not _too_late(model, seen.uid, seen.tick):
                 yield f"{seen.path} raised {kind}: {why}"
-        elif why == "Oops":
+        elif why in (node.error, "RuntimeError" if node.error != "Oops" else ""):
             if raised < node.attempts:
                 yield f"{seen.path} failed after {raised} of {node.attempts} attempts"
         elif why == "StepTimeout":
@@ -386,38 +386,35 @@ def _undo_of(model: _Model, path: str) -> str:
 
 
 def children_have_an_owner(model: _Model) -> Iterator[str]:
-    """A child ends with its parent unless it is to outlive it; none vanishes."""
-    deleted = bool(model.acts("delete"))
+    """A child ends with the life that began it, unless it is to outlive it; none vanishes."""
     touched = {told.run_id for told in model.acts("cancel", "terminate")}
-    spawned = [
-        (event, json.loads(event.data))
+    again = bool(model.acts("retry", "fork"))
+    policies = {
+        (event.uid, data["child_run_id"]): data.get("parent_close", "")
         for event in model.ledger.recorded
-        if event.type == "child.spawned" and not event.copied
-    ]
-    ids = [data["child_run_id"] for _, data in spawned]
-    for event, data in spawned:
-        child_id, abandoned = data["child_run_id"], data.get("parent_close") == "abandon"
-        if child_id not in model.ledger.runs or ids.count(child_id) > 1:
-            continue  # its id was taken, or several lives have asked for it
-        child = model.runs.get(child_id)
-        if child is None:
-            if not deleted:
-                yield f"{child_id} has vanished"
+        if event.type == "child.spawned"
+        for data in (json.loads(event.data),)
+    }
+    for child in model.ledger.children:
+        if (child.parent_uid, child.run_id) not in policies:
             continue
-        if abandoned:
-            if child.status == "cancelled" and not touched & {child_id, *_above(child_id)}:
-                yield f"{child_id} is to outlive its parent, and was cancelled: {child.error}"
-            continue
-        end = model.end_of(event.uid)
         over = model.end_of(child.uid)
-        if end is None or over is None or over.type == "workflow.cancelled":
-            continue
-        if over.time > end.time + model.delay and over.run_id == child_id:
-            if not model.acts("retry", "fork"):
-                yield f"{child_id} went on until {over.time}, its parent ended at {end.time}"
+        if over is None:
+            own = "~" not in child.run_id  # it may be taken, and then none begins
+            if not (model.stuck or own or model.acts("delete") or again):
+                yield f"{child.run_id} has vanished"
+        elif policies[child.parent_uid, child.run_id] == "abandon":
+            if over.type == "workflow.cancelled" and not touched & {*_above(child.run_id)}:
+                yield f"{child.run_id} is to outlive its parent, and was cancelled"
+        elif over.type in ("workflow.completed", "workflow.failed") and not again:
+            end = model.end_of(child.parent_uid)
+            if end is not None and over.time > end.time + model.delay:
+                yield f"{child.run_id} went on until {over.time}, its parent ended at {end.time}"
 
 
 def _above(run_id: str) -> Iterator[str]:
+    """A run, and those that began it."""
+    yield run_id
     while "~" in run_id:
         run_id = run_id.rpartition("~")[0]
         yield run_id

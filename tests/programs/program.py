@@ -31,6 +31,8 @@ class Step(Node):
     queued: bool = False
     plain: bool = False
     undo: str = ""
+    error: str = "Oops"
+    """What it raises, if it does."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,13 @@ class Timeout(Node):
 @dataclass(frozen=True)
 class Child(Node):
     """A child run. `wait`: it is awaited at once ("now"), at the end of the workflow ("end"), or
-    never ("never")."""
+    never ("never"). `taken`: its id is that of another run, so that it cannot begin."""
 
     body: Block
     abandon: bool = False
     own_id: bool = False
     wait: str = "now"
+    taken: bool = False
 
 
 @dataclass(frozen=True)

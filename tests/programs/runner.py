@@ -40,7 +40,7 @@ from outlast.testing.mortal import Crash, Process
 from outlast.testing.virtual import VirtualClock
 from outlast.testing.wrapping import WrappedStore
 from tests.programs.interpreter import ROOT, Stage, enter, program, queued_steps
-from tests.programs.ledger import FinalRun, Ledger, Recorded, Told
+from tests.programs.ledger import Begun, FinalRun, Ledger, Recorded, Told
 from tests.programs.program import LEASE, Act, Case, Fault, Signal, every_node
 
 T = TypeVar("T")
@@ -403,6 +403,8 @@ class Witness(WrappedStore):
             if run_id not in ledger.runs:
                 ledger.runs.append(run_id)
         tick, time = ledger.tick(), world.clock.monotonic()
+        for start in commit.starts:
+            ledger.children.append(Begun(committed.uid, start.run.id, start.run.uid))
         copied = commit.create is not None and (
             commit.creation is Creation.REPLACE or commit.hold is None
         )

@@ -191,6 +191,7 @@ class Generator:
             queued=self._chance(6),
             plain=self._chance(4) and not seconds,
             undo=self._pick(("", "ok", "ok", "fails")),
+            error=self._pick(("Oops",) * 8 + ("GeneratorExit", "KeyboardInterrupt")),
         )
 
     def _map(self) -> Map:
@@ -215,6 +216,7 @@ class Generator:
             abandon=self._chance(3),
             own_id=self._chance(4),
             wait=self._pick(("now", "now", "end", "never")),
+            taken=self._chance(12),
         )
 
     # -- what happens to it -------------------------------------------------------------------
