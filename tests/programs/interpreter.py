@@ -43,7 +43,9 @@ from tests.programs.program import (
 )
 
 QUEUE = "away"
-ROOT = "r"
+ROOT, OTHER = "r", "other"
+NOTHING = -1
+"""The block of a run that does nothing: its id is taken, and that is all it is there for."""
 Waiting = list[asyncio.Task[Any]] | None
 """Children to await at the end of the workflow. None where a replay may skip the code that begins
 them, as in a scope that is finished: there they are awaited at once."""
@@ -198,7 +200,7 @@ async def program(frame: str, life: int, block: int) -> Any:
 
     waiting: list[asyncio.Task[Any]] = []
     try:
-        body = here.blocks[block]
+        body = () if block == NOTHING else here.blocks[block]
         last = body[-1] if body and isinstance(body[-1], Continue) else None
         values = await _block(body[:-1] if last else body, base, waiting)
         for task in waiting:
@@ -292,7 +294,7 @@ async def _child(node: Child, path: str, waiting: Waiting) -> Any:
     here = stage()
     own = f"own-{zlib.crc32(path.encode()):x}" if node.own_id else None
     if node.taken:
-        own = ROOT
+        own = OTHER
     close = "abandon" if node.abandon else "cancel"
     block = here.blocks.index(node.body)
     run = outlast.child(program, f"{path}>", 0, block, id=own, parent_close=close)

@@ -39,9 +39,9 @@ from outlast.testing.inplace import InPlace
 from outlast.testing.mortal import Crash, Process
 from outlast.testing.virtual import VirtualClock
 from outlast.testing.wrapping import WrappedStore
-from tests.programs.interpreter import ROOT, Stage, enter, program, queued_steps
+from tests.programs.interpreter import NOTHING, OTHER, ROOT, Stage, enter, program, queued_steps
 from tests.programs.ledger import Begun, FinalRun, Ledger, Recorded, Told
-from tests.programs.program import LEASE, Act, Case, Fault, Signal, every_node
+from tests.programs.program import LEASE, Act, Case, Child, Fault, Signal, every_node
 
 T = TypeVar("T")
 MakeStore = Callable[[VirtualClock], Store]
@@ -134,6 +134,7 @@ class _World:
         self._workers: list[Worker] = []
         self._values = iter(range(1, 1_000_000))
         self._started = False
+        self._needs_other = any(isinstance(n, Child) and n.taken for n in every_node(case))
 
     async def run(self) -> Evidence:
         asyncio.get_running_loop().set_default_executor(InPlace())
@@ -215,18 +216,26 @@ class _World:
             residency=OFTEN if self.case.snapshots else USUAL,
         )
         worker.app = app
-        worker.runs(app, asyncio.create_task(self._work(worker, app)))
+        working = asyncio.create_task(self._work(worker, app))
+        working.add_done_callback(self._worked)
+        worker.runs(app, working)
 
     async def _work(self, worker: Worker, app: outlast.App) -> None:
         await _again(worker.clock.sleep, app.open)
         while not self._started:
             try:
+                if self._needs_other:
+                    await app.start(program, OTHER, 0, NOTHING, id=OTHER)
                 await app.start(program, ROOT, 0, 0, id=ROOT)
             except TryAgain:
                 await worker.clock.sleep(1)
                 continue
             await worker.alive()
             self._started = True
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.ledger.problems.append(f"a worker could not begin: {task.exception()!r}")
 
     def _replace_the_dead(self) -> None:
         for worker in self._workers:
@@ -400,7 +409,7 @@ class Witness(WrappedStore):
         world.changed()
         begun = [commit.run_id] if commit.create is not None else []
         for run_id in (*begun, *(start.run.id for start in commit.starts)):
-            if run_id not in ledger.runs:
+            if run_id not in (OTHER, *ledger.runs):
                 ledger.runs.append(run_id)
         tick, time = ledger.tick(), world.clock.monotonic()
         for start in commit.starts:
