@@ -35,6 +35,7 @@ from tests.programs.program import (
 )
 
 ENDS = ("workflow.completed", "workflow.failed", "workflow.cancelled")
+CANCELLED = "workflow.cancelled"
 SHORT = 0.5 * LEASE
 """A store that is away for less than this costs no lease."""
 MOST_DEATHS = 3
@@ -238,7 +239,8 @@ def steps_have_their_outcome(model: _Model) -> Iterator[str]:
             if not _too_late(model, seen.uid, seen.tick):
                 yield f"{seen.path} raised {kind}: {why}"
         elif why in (node.error, "RuntimeError" if node.error != "Oops" else ""):
-            if raised < node.attempts:
+            # What is no Exception is not tried again.
+            if raised < (node.attempts if node.error == "Oops" else 1):
                 yield f"{seen.path} failed after {raised} of {node.attempts} attempts"
         elif why == "StepTimeout":
             if node.timeout is None or node.timeout > node.seconds:
@@ -304,7 +306,8 @@ def runs_end_as_their_code_did(model: _Model) -> Iterator[str]:
     cancelled one a request."""
     asked = {told.run_id for told in model.acts("cancel", "terminate")}
     # A fork begins with the history of its source, and so with a cancel that is in it.
-    asked |= {f"fork-{told.value}" for told in model.acts("fork") if told.run_id in asked}
+    cancelled = asked | {one.run_id for one in model.ledger.recorded if one.type == CANCELLED}
+    asked |= {f"fork-{told.value}" for told in model.acts("fork") if told.run_id in cancelled}
     for run in model.runs.values():
         ends = [
             seen for seen in model.ledger.seen
@@ -368,6 +371,21 @@ def what_was_done_is_undone(model: _Model) -> Iterator[str]:
                 if body.uid == uid and not body.undo and body.end == "ok":
                     if _undo_of(model, body.path) and body.path not in first:
                         yield f"{body.path} of {body.run_id} was done and never undone"
+
+
+def a_failed_run_begins_nothing(model: _Model) -> Iterator[str]:
+    """Once its code has failed, other branches are cancelled, and only a `finally` calls steps."""
+    if model.repeats:
+        return  # code may have run ahead of what is durable
+    for seen in model.ledger.seen:
+        if seen.kind != "raised" or not re.search(r"@\d+$", seen.path):
+            continue
+        begun = {one.key for one in model.lives[seen.uid] if one.tick < seen.tick}
+        for body in model.ledger.bodies:
+            if body.uid == seen.uid and not body.undo and body.tick > seen.tick:
+                late = body.key.partition("[")[0] not in begun
+                if late and ":2" not in body.path and "!" not in body.path:
+                    yield f"{body.path} of {body.run_id} began after its code had failed"
 
 
 def _done(model: _Model, events: list[Recorded]) -> list[str]:
@@ -510,6 +528,7 @@ RULES: tuple[Callable[[_Model], Iterator[str]], ...] = (
     runs_end_as_their_code_did,
     a_cancel_happens,
     what_was_done_is_undone,
+    a_failed_run_begins_nothing,
     children_have_an_owner,
     children_give_their_result,
     signals_are_taken_once_and_in_order,

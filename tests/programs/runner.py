@@ -88,6 +88,10 @@ def run_case(case: Case, seed: int = 0, make: MakeStore = in_memory) -> Evidence
             return _loop().run_until_complete(asyncio.wait_for(world.run(), REAL_SECONDS))
     except TimeoutError:
         raise Hangs(f"it has not ended after {REAL_SECONDS} s") from None
+    except KeyboardInterrupt as stop:
+        if not stop.args:
+            raise  # Ctrl-C
+        raise Hangs(f"{stop!r} of a step has left the event loop") from None
     finally:
         random.setstate(chance)
         enter(None)
@@ -330,7 +334,9 @@ class _World:
             worker = living[0]
             worker.closing = True
             assert worker.app is not None
-            await asyncio.create_task(worker.app.close())
+            closing = asyncio.create_task(worker.app.close())
+            while not (closing.done() or worker.dead):  # it may die while it stops
+                await self.clock.sleep(1)
             if not worker.dead:
                 worker.replaced = True
                 self._begin_worker()

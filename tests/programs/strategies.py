@@ -47,26 +47,13 @@ class Choices(Protocol):
 
 
 class Drawn:
-    """Choices of a random generator; `taken` are those so far."""
+    """Choices of a random generator."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self.taken: list[int] = []
 
     def below(self, count: int) -> int:
-        choice = self._random.randrange(count)
-        self.taken.append(choice)
-        return choice
-
-
-class Given:
-    """Choices that are given; when they are used up, always the simplest."""
-
-    def __init__(self, choices: Sequence[int]) -> None:
-        self._left = iter(choices)
-
-    def below(self, count: int) -> int:
-        return min(next(self._left, 0), count - 1)
+        return self._random.randrange(count)
 
 
 class _Hypothesis:

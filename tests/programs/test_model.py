@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from tests.programs.judging import judge
-from tests.programs.ledger import FinalRun
 from tests.programs.model import violations
 from tests.programs.program import Act, Case, Child, Gather, Map, Raise, Signal, Sleep, Step, Try
 from tests.programs.runner import Evidence
@@ -83,8 +82,9 @@ def _is_cancelled_by_itself(evidence: Evidence) -> None:
 
 
 def _loses_a_child(evidence: Evidence) -> None:
-    gone: list[FinalRun] = [run for run in evidence.runs.values() if run.parent is not None]
-    del evidence.runs[gone[0].id]
+    uid = evidence.ledger.children[0].uid
+    kept = [one for one in evidence.ledger.recorded if one.uid != uid]
+    evidence.ledger.recorded[:] = kept
 
 
 def _takes_a_signal_that_was_not_sent(evidence: Evidence) -> None:

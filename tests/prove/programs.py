@@ -129,7 +129,7 @@ def run_chunk(store: str, start: int, size: int) -> Chunk:
 def _tell_smallest(store: str, failure: Failure) -> None:
     with stores(store) as make:
         fails = fails_alike(failure.found, failure.seed, make)
-        case = smallest(failure.seed, fails)
+        case = smallest(case_of(failure.seed), fails)
         found, _ = judge(case, failure.seed, make)
     _tell(case, found)
     print(f"./dev prove programs --store {store} --only {failure.seed}\n", flush=True)
@@ -146,7 +146,7 @@ def _show(store: str, seed: int) -> int:
         case = case_of(seed)
         found, evidence = judge(case, seed, make)
         if found:
-            case = smallest(seed, fails_alike(found, seed, make))
+            case = smallest(case, fails_alike(found, seed, make))
             found, evidence = judge(case, seed, make)
     _tell(case, found)
     if evidence is not None:

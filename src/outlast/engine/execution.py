@@ -148,8 +148,9 @@ class Execution:
             return
         if isinstance(payload, UpdateCompleted) and not key:
             return  # an answer that was given in the life before, kept for who asked
-        if self._said:
-            # All that the code said before this delivery was recorded before it, or never.
+        if self._said and not self.past.ends_what_is_skipped(event):
+            # All that the code said before this delivery was recorded before it, or never. But the
+            # end of a scope was a statement when it ran: others may have spoken after it.
             raise self._mismatch(event)
         operation = self.open.get(key)
         if operation is not None and operation.recorded:
@@ -260,6 +261,8 @@ class Execution:
             for said in [said for said in self._said if said[0] == operation.key]:
                 del self._said[said]
             return
+        if any(key == operation.key for key, _ in self._said):
+            return  # a scope that has just ended: its end is about to be recorded
         operation.is_left = True
         operation.is_awaited = awaited = self.closing.awaits(operation)
         if not awaited:

@@ -46,6 +46,12 @@ class Past:
         """`event` is being taken in: one less to come."""
         self.remaining -= 1
 
+    def ends_what_is_skipped(self, event: Event) -> bool:
+        """Whether `event` is the result of a scope, or of iterations, whose code is not run again."""
+        if event.type in _CLOSED:
+            return event.step_name in self.closed_scopes
+        return event.type == EventType.LOOP_ITERATED and event.step_name in self.iterations
+
     def skips(self, event: Event) -> bool:
         """Whether `event` is inside something that is finished and not run again."""
         if not self.closed_scopes and not self.iterations:

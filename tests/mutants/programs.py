@@ -1,0 +1,78 @@
+"""The engine with a fault that random programs found, or with the mending of one taken out: the small
+program that shows it has to notice."""
+
+from __future__ import annotations
+
+from outlast.testing.mutation import Mutant
+from tests.mutants._engine import DRIVE, EXECUTION
+
+CLOSING = "engine/closing.py"
+
+
+def program(name: str) -> tuple[str, ...]:
+    """The test of one program of `tests.programs.found`."""
+    return (f"tests/programs/test_programs.py::test_a_program_that_once_failed[{name}]",)
+
+
+MUTANTS = [
+    # -- replay ---------------------------------------------------------------------------------
+    Mutant(
+        "programs: what was open at a snapshot is not begun again",
+        EXECUTION,
+        "                operation.is_inherited = True\n",
+        "                operation.is_inherited = bool(event.id)\n",
+        program("a step that was open at a snapshot"),
+    ),
+    Mutant(
+        "programs: a map that was open at a snapshot is stuck after a stop",
+        EXECUTION,
+        "            if self._reads_history and not operation.is_inherited:\n",
+        "            if self._reads_history and event.id and not operation.is_inherited:\n",
+        program("a map that was open at a snapshot"),
+    ),
+    Mutant(
+        "programs: a scope that was over at once parks the run",
+        EXECUTION,
+        "        if self._said and not self.past.ends_what_is_skipped(event):\n",
+        "        if self._said:\n",
+        program("a scope that is over at once, beside a step"),
+    ),
+    Mutant(
+        "programs: a scope that has just failed is given up as well",
+        EXECUTION,
+        "        if any(key == operation.key for key, _ in self._said):\n",
+        "        if False:\n",
+        program("a scope that fails before the undo, and a crash"),
+    ),
+    # -- the saga -------------------------------------------------------------------------------
+    Mutant(
+        "programs: what runs is not awaited before the undo",
+        CLOSING,
+        "        if self._is_waiting():\n            return False\n",
+        "        self._is_waiting()\n",
+        program("a branch that goes on while another failed"),
+    ),
+    Mutant(
+        "programs: other branches are not cancelled when one has failed",
+        CLOSING,
+        "            self.begun = self.has_failed = self._execution.is_guarded = True\n"
+        "            self._cancel_branches()\n",
+        "            self.begun = self.has_failed = self._execution.is_guarded = True\n",
+        program("a branch that begins a step during the undo"),
+    ),
+    Mutant(
+        "programs: a map that is left is cut off, and its items are not undone",
+        CLOSING,
+        "        return operation.may_run and (self.begun or operation.is_undoable)\n",
+        "        return False\n",
+        program("an item that is done when another branch fails"),
+    ),
+    # -- stopping -------------------------------------------------------------------------------
+    Mutant(
+        "programs: a stop cuts off what runs",
+        DRIVE,
+        "                    if self._leaving and (self._drained or not self.under_way.is_running):\n",
+        "                    if self._leaving:\n",
+        program("a graceful stop and a step that may begin once"),
+    ),
+]

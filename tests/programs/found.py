@@ -1,0 +1,117 @@
+"""Programs that broke a promise once, as small as they were made: each is run in every suite."""
+
+from __future__ import annotations
+
+from tests.programs.program import (
+    Act,
+    Case,
+    Child,
+    Continue,
+    Fault,
+    Gather,
+    Halt,
+    Loop,
+    Map,
+    Publish,
+    Raise,
+    Scope,
+    Signal,
+    Sleep,
+    Step,
+)
+
+BUSY = Fault("busy", at=2, seconds=1)
+DIES = Fault("dies before", at=3)
+
+FOUND: dict[str, Case] = {
+    # -- snapshots ------------------------------------------------------------------------------
+    "a step that was open at a snapshot": Case(
+        (Step(),),
+        faults=(Fault("dies after", at=3, any_call=True), Fault("dies before")),
+        snapshots=True,
+    ),
+    "a map that was open at a snapshot": Case(
+        (Map(items=1),), faults=(Fault("dies after", at=3, any_call=True),), snapshots=True
+    ),
+    "a map, a graceful stop and a snapshot": Case(
+        (Step(), Map(seconds=4)), acts=(Act("reopen", seconds=1),), snapshots=True
+    ),
+    "a loop with a late compensation": Case(
+        (Loop((Step(), Step(undo="ok")), 3), Signal()), snapshots=True, evicts=True
+    ),
+    "a child that was open at a snapshot": Case(
+        (Child((Step(), Step())),), faults=(DIES,), snapshots=True
+    ),
+    # -- patience -------------------------------------------------------------------------------
+    # -- the saga -------------------------------------------------------------------------------
+    "a branch that goes on while another failed": Case(
+        (
+            Gather(
+                (
+                    (Step(undo="ok"), Step(seconds=1, undo="ok"), Step(seconds=4, undo="ok")),
+                    (Step(seconds=1, raises=1),),
+                )
+            ),
+        )
+    ),
+    "a branch that begins a step during the undo": Case(
+        (
+            Step(undo="ok"),
+            Gather(((Step(seconds=1, raises=2),), (Step(seconds=1), Step()), (Step(),))),
+        )
+    ),
+    "an item that is done when another branch fails": Case(
+        (Gather(((Map(seconds=1, concurrency=1, undo="ok"),), (Step(seconds=1, raises=1),))),)
+    ),
+    "a queued step that is done when another branch fails": Case(
+        (Gather(((Step(seconds=1, raises=1),), (Step(seconds=1, queued=True, undo="ok"),))),)
+    ),
+    "a cancel while a queued step runs": Case(
+        (Step(seconds=1, queued=True, undo="ok"),), acts=(Act("cancel", commits=1),)
+    ),
+    # -- children -------------------------------------------------------------------------------
+    "a child whose id is taken, and an outage": Case(
+        (Child((Step(),), taken=True),), faults=(Fault("away", at=2, seconds=5, any_call=True),)
+    ),
+    "a terminate while a child begins": Case(
+        (Step(), Child((Signal(),), wait="never"), Step(), Child((Signal(),)), Step()),
+        acts=(Act("terminate", commits=2),),
+    ),
+    # -- what was acknowledged ------------------------------------------------------------------
+    "an answer over two lives": Case(
+        (Signal(), Continue(3)),
+        handler=(),
+        acts=(Act("update", commits=1, dedup="k"), Act("update", dedup="k")),
+    ),
+    # -- stopping -------------------------------------------------------------------------------
+    "a graceful stop and a step that may begin once": Case(
+        (Step(seconds=1, at_most_once=True),), acts=(Act("reopen", commits=1),)
+    ),
+    # -- replay ---------------------------------------------------------------------------------
+    "a scope that is over at once, beside a step": Case(
+        (Gather(((Publish(), Scope((Publish(),))), (Step(queued=True),))),)
+    ),
+    "a loop that is over at once, beside a step": Case(
+        (Gather(((Loop((Publish(),)),), (Step(queued=True),))),)
+    ),
+    "a scope that fails before the undo, and a crash": Case(
+        (Map(undo="ok"), Scope((Step(), Raise()))), faults=(Fault("dies before", at=4),)
+    ),
+    "a scope that fails while a map is undone": Case(
+        (Gather(((Map(items=1, undo="fails"),), (Scope((Step(seconds=1, raises=1),)),))),)
+    ),
+    # -- workers that stand still ---------------------------------------------------------------
+    # -- errors ---------------------------------------------------------------------------------
+    "a step that raises KeyboardInterrupt": Case((Step(raises=1, error="KeyboardInterrupt"),)),
+    "a step that raises GeneratorExit": Case((Step(raises=1, error="GeneratorExit"),)),
+    "a queued step that raises GeneratorExit": Case(
+        (Step(raises=1, error="GeneratorExit", queued=True),)
+    ),
+    "two workers, and the first answer is lost": Case(
+        (Step(seconds=4), Step()), faults=(Fault("answer lost", at=1),), workers=2
+    ),
+    "halts in two lives": Case((Loop((Halt(), Halt()), 3), Continue()), workers=2),
+    "a fork of a run that was undone": Case(
+        (Step(undo="ok"), Raise()), acts=(Act("fork"), Act("retry"))
+    ),
+}

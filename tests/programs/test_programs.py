@@ -1,0 +1,81 @@
+"""Programs that random choices have found keep their promises, whatever goes wrong.
+
+`./dev prove programs` runs them by the hundred thousand. What it finds is kept in `found`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from outlast.ports.store import Store
+from outlast.stores.sqlite import SqliteStore
+from outlast.testing.virtual import VirtualClock
+from tests.programs.found import FOUND
+from tests.programs.judging import judge
+from tests.programs.program import Case, Child, Gather, Step
+from tests.programs.rendering import as_data, as_python
+from tests.programs.shrinking import smallest
+from tests.programs.strategies import case_of
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Code that is evicted leaves coroutines that were never awaited."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+@pytest.mark.proves("I8", "I10", "I16", "I20", "I21", "I24")
+@pytest.mark.parametrize("name", FOUND)
+def test_a_program_that_once_failed(name: str, tmp_path: Path) -> None:
+    """What the campaign has found is mended, in memory and in a file."""
+
+    def in_file(clock: VirtualClock) -> Store:
+        return SqliteStore(tmp_path / "runs.db", clock=clock, synchronous="normal")
+
+    assert judge(FOUND[name])[0] == []
+    assert judge(FOUND[name], make=in_file)[0] == []
+
+
+def test_a_case_goes_the_same_way_every_time() -> None:
+    """What is observed of a seed is the same to the letter, so that a failure can be repeated."""
+    for seed in range(10):
+        first, second = (judge(case_of(seed), seed)[1] for _ in range(2))
+        assert first is not None
+        assert second is not None
+        assert first.ledger.bodies == second.ledger.bodies
+        assert first.ledger.recorded == second.ledger.recorded
+        assert first.ledger.told == second.ledger.told
+
+
+def test_what_fails_is_made_small() -> None:
+    """The smallest program with a child has a child and little else."""
+
+    def has_child(case: Case) -> bool:
+        return any(isinstance(node, Child) for node in case.body)
+
+    seed = next(seed for seed in range(1000) if has_child(case_of(seed)))
+    assert smallest(case_of(seed), has_child) == Case((Child(()),))
+
+
+def test_a_case_is_shown_as_python_and_as_data() -> None:
+    """The data makes the same case again."""
+    case = Case((Gather(((Step(seconds=1, undo="ok"),), (Child((Step(),)),))),), workers=2)
+    assert eval(as_data(case)) == case  # noqa: S307 - our own text
+    assert as_python(case).splitlines() == [
+        "# 2 workers",
+        "@outlast.workflow",
+        "async def program():",
+        "    await asyncio.gather(",
+        "        async:",
+        "            await step(seconds=1, undo='ok')",
+        "        async:",
+        "            async child:",
+        "                await step()",
+        "    )",
+    ]
