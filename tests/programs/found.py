@@ -16,7 +16,6 @@ from tests.programs.program import (
     Raise,
     Scope,
     Signal,
-    Sleep,
     Step,
 )
 

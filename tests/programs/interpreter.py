@@ -251,8 +251,7 @@ async def _call(node: Step, path: str, waiting: Waiting) -> Any:
 
 async def _map(node: Map, path: str, waiting: Waiting) -> Any:
     calls = [
-        f"{path}[{i}]|{node.seconds}|{99 if i in node.fails else 0}|Oops"
-        for i in range(node.items)
+        f"{path}[{i}]|{node.seconds}|{99 if i in node.fails else 0}|Oops" for i in range(node.items)
     ]
     found: list[Any] = await outlast.map(  # tolerated failures are values
         step_of(node),
