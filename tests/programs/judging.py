@@ -53,9 +53,9 @@ def stores(name: str, worker: int = 0) -> Iterator[MakeStore]:
     elif name == "postgres":
         # The schema of each process of tests has the name of the process.
         os.environ["PYTEST_XDIST_WORKER"] = f"programs{worker}"
-        from tests.postgres.places import FreshStore
+        from tests.programs.on_postgres import Kept
 
-        yield lambda clock: FreshStore(clock=clock)
+        yield Kept()
     else:
         from tests.redis.servers import single
 

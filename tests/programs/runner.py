@@ -73,6 +73,11 @@ class Evidence:
     stuck: tuple[str, ...]
 
 
+def new_clock() -> VirtualClock:
+    """A clock for a case."""
+    return VirtualClock(look_again_after=LOOK_AGAIN)
+
+
 def in_memory(clock: VirtualClock) -> Store:
     """A new store in memory."""
     return MemoryStore(clock=clock)
@@ -118,8 +123,10 @@ def _settings(case: Case) -> Iterator[None]:
 class _World:
     def __init__(self, case: Case, make: MakeStore) -> None:
         self.case = case
-        self.clock = VirtualClock(look_again_after=LOOK_AGAIN)
-        self.ledger = Ledger(self.clock.monotonic)
+        # A store that is used again keeps its clock, so that time never goes back in it.
+        self.clock: VirtualClock = getattr(make, "clock", None) or new_clock()
+        self._begun = self.clock.monotonic()
+        self.ledger = Ledger(self.now)
         self.store = Witness(make(self.clock), self)
         self.client = Client(
             self.clock.watched(self.store),
@@ -161,6 +168,10 @@ class _World:
 
     # -- time ---------------------------------------------------------------------------------
 
+    def now(self) -> float:
+        """Seconds since the case began."""
+        return self.clock.monotonic() - self._begun
+
     async def _until_over(self) -> list[str]:
         rounds = 0
         open_runs: list[str] = []
@@ -176,7 +187,7 @@ class _World:
                     return []
                 self._act(self._acts.pop(0))
                 continue
-            idle = self.clock.monotonic() - self.changed_at
+            idle = self.now() - self.changed_at
             if idle > self._patience():
                 if self._acts:
                     self._act(self._acts.pop(0))
@@ -185,7 +196,7 @@ class _World:
                 else:
                     rounds += 1
                     await self._supply()
-                self.changed_at = self.clock.monotonic()
+                self.changed_at = self.now()
                 continue
             if not self.clock.leap():
                 self.changed_at = -math.inf
@@ -205,7 +216,7 @@ class _World:
     def changed(self) -> None:
         """Something has become durable."""
         self._dirty = True
-        self.changed_at = max(self.changed_at, self.clock.monotonic())
+        self.changed_at = max(self.changed_at, self.now())
 
     # -- workers ------------------------------------------------------------------------------
 
@@ -253,8 +264,8 @@ class _World:
             count = self.calls if fault.any_call else self.commits
             if fault.at <= count and (is_commit or fault.any_call):
                 self._faults.remove(fault)
-                self.ledger.faults.append((fault.kind, self.clock.monotonic(), fault.seconds))
-                self.changed_at = self.clock.monotonic() + fault.seconds
+                self.ledger.faults.append((fault.kind, self.now(), fault.seconds))
+                self.changed_at = self.now() + fault.seconds
                 return fault
         return None
 
@@ -263,7 +274,7 @@ class _World:
     def _act_when_due(self) -> None:
         for act in list(self._acts):
             by_commits = act.commits is not None and act.commits <= self.commits
-            by_time = act.seconds is not None and act.seconds <= self.clock.monotonic()
+            by_time = act.seconds is not None and act.seconds <= self.now()
             if self._started and (by_commits or by_time):
                 self._acts.remove(act)
                 self._act(act)
@@ -275,7 +286,7 @@ class _World:
     def _do(self, do: str, run_id: str, name: str = "", dedup: str | None = None) -> None:
         told = Told(
             tick=self.ledger.tick(),
-            time=self.clock.monotonic(),
+            time=self.now(),
             do=do,
             run_id=run_id,
             name=name,
@@ -293,7 +304,7 @@ class _World:
         except (OutlastError, TimeoutError) as error:
             told.error = f"{type(error).__name__}: {error}"
         told.done = self.ledger.tick()
-        self.changed_at = self.clock.monotonic()
+        self.changed_at = self.now()
 
     async def _answer(self, told: Told) -> Any:
         client, run_id, value = self.client, told.run_id, told.value
@@ -417,7 +428,7 @@ class Witness(WrappedStore):
         for run_id in (*begun, *(start.run.id for start in commit.starts)):
             if run_id not in (OTHER, *ledger.runs):
                 ledger.runs.append(run_id)
-        tick, time = ledger.tick(), world.clock.monotonic()
+        tick, time = ledger.tick(), world.now()
         for start in commit.starts:
             ledger.children.append(Begun(committed.uid, start.run.id, start.run.uid))
         copied = commit.create is not None and (
@@ -465,7 +476,7 @@ class Worker(Process):
         fault = world.next_fault(is_commit)
         self.fault = fault.kind if fault is not None else ""
         if fault is not None:
-            until = clock.monotonic() + fault.seconds
+            until = world.now() + fault.seconds
             match fault.kind:
                 case "dies before":
                     return Crash.BEFORE
@@ -478,7 +489,7 @@ class Worker(Process):
                 case "away":
                     world.away_until = until
                 case "stands still":
-                    self._still_until = until
+                    self._still_until = clock.monotonic() + fault.seconds
                 case "clock back":
                     clock.set(clock.now() - CLOCK_BACK)
         return None
@@ -509,7 +520,7 @@ class Reach(WrappedStore):
         world = self._world
         if self._worker.fault == "stands still":
             await self._worker.alive()
-        now = world.clock.monotonic()
+        now = world.now()
         if now < world.away_until:
             raise Unavailable(f"{name}: the store is away")
         if name == "commit" and now < world.busy_until:
