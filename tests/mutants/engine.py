@@ -216,7 +216,7 @@ MUTANTS = [
     Mutant(
         "a mismatch is ignored",
         EXECUTION,
-        "            # All that the code said before this delivery was recorded before it, or never.\n"
+        "            # end of a scope was a statement when it ran: others may have spoken after it.\n"
         "            raise self._mismatch(event)",
         "            self._said.clear()",
         (REPLAY,),

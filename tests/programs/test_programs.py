@@ -30,7 +30,6 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-@pytest.mark.proves("I8", "I10", "I16", "I20", "I21", "I24")
 @pytest.mark.parametrize("name", FOUND)
 def test_a_program_that_once_failed(name: str, tmp_path: Path) -> None:
     """What the campaign has found is mended, in memory and in a file."""
