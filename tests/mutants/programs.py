@@ -71,8 +71,8 @@ MUTANTS = [
     Mutant(
         "programs: a stop cuts off what runs",
         DRIVE,
-        "                    if self._leaving and (self._drained or not self.under_way.is_running):\n",
-        "                    if self._leaving:\n",
+        "                    drained = self._leaving and (self._drained or not self.under_way.is_running)\n",
+        "                    drained = self._leaving\n",
         program("a graceful stop and a step that may begin once"),
     ),
 ]
