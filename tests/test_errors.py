@@ -19,6 +19,7 @@ ONE_OF_EACH_FORM = [
     errors.Fenced("run 'a'", token=1, current=2),
     errors.RunClosed("a", "failed"),
     errors.Moved("a", "redis://there"),
+    errors.CodeMissing("r", "order", 2),
     errors.TimedOut("late"),
     errors.MissingExtra("pip install it"),
     errors.StepFailed("charge", "no money", 3, "ValueError"),

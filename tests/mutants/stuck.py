@@ -104,6 +104,21 @@ MUTANTS = [
         "",
         ("tests/redis/test_store.py",),
     ),
+    # -- cancels ---------------------------------------------------------------------------------
+    Mutant(
+        "a cancel that no worker can obey is acknowledged",
+        "client/client.py",
+        "            raise CodeMissing(run.id, run.workflow, max(len(live), 1))\n",
+        "            return\n",
+        ("tests/engine/test_missing_code.py",),
+    ),
+    Mutant(
+        "a cancel is refused while no worker lives",
+        "client/client.py",
+        "        if (live or self._workflows) and not any(",
+        "        if not any(",
+        ("tests/engine/test_missing_code.py",),
+    ),
     # -- the watchdog ----------------------------------------------------------------------------
     Mutant(
         "a step for which nothing is done is not found",

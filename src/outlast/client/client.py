@@ -33,6 +33,7 @@ from outlast.engine.replanting import before_failure, before_step
 from outlast.engine.signature import type_of_value
 from outlast.errors import (
     Busy,
+    CodeMissing,
     Fenced,
     InvalidValue,
     Moved,
@@ -49,11 +50,12 @@ from outlast.model.checks import check_reason
 from outlast.model.commit import Commit, Committed, Outcome
 from outlast.model.entry import Entry
 from outlast.model.event import Event, EventType
-from outlast.model.ids import check_id, check_name, new_id
+from outlast.model.ids import SCHEDULE_OF, check_id, check_name, new_id
 from outlast.model.inbox import Item
 from outlast.model.query import RunQuery
 from outlast.model.run import MOVING, Run, Status
 from outlast.model.stats import QueueStats
+from outlast.ports.capability import Capability
 from outlast.ports.codec import Codec
 from outlast.ports.histories import accepted
 from outlast.ports.store import Store
@@ -202,8 +204,10 @@ class Client:
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> None:
         """Ask a run to stop and compensate. One that cannot be replayed with the code that is here
-        is ended as it is: nothing can be compensated."""
+        is ended as it is: nothing can be compensated. `CodeMissing` if workers live and none of them has
+        the code of the run: it would wait for ever. If no worker lives, the next one that has it obeys."""
         check_reason(reason)
+        run = None
         try:
             run = await self._store.find_one(run_id)
             problem = run.error if run is not None and run.wait_kind == "mismatch" else None
@@ -212,7 +216,25 @@ class Client:
         if problem is not None:
             await self.terminate(run_id, f"{reason} (not compensated: {problem})")
             return
+        if run is not None and not run.status.terminal:
+            await self._check_code(run)
         await self._send(run_id, Item(kind="cancel", name=reason))
+
+    async def _check_code(self, run: Run) -> None:
+        """Refuse what only code can do, if workers live and none has that code."""
+        if run.workflow.startswith(SCHEDULE_OF):
+            return  # of outlast's own, and not listed
+        if run.workflow in self._workflows or Capability.WORKERS not in self._store.capabilities:
+            return
+        now = await self._store.now()
+        if run.owner is not None and run.claimed_until is not None and run.claimed_until > now:
+            return
+        live = [worker for worker in await self._store.workers() if worker.is_alive(now)]
+        # Those that only do queued steps say nothing about where workflows run.
+        live = [worker for worker in live if worker.workflows]
+        # This process may work, too, and not be listed yet.
+        if (live or self._workflows) and not any(run.workflow in one.workflows for one in live):
+            raise CodeMissing(run.id, run.workflow, max(len(live), 1))
 
     async def pause(self, run_id: str) -> None:
         """Let a run rest where it is, after the steps that are running, until it is resumed."""

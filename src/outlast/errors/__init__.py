@@ -25,6 +25,7 @@
     │   ├── DuplicateEvent            that event id is recorded already: its sequence
     │   ├── Fenced                    a newer claim owns the run or the task
     │   ├── RunClosed                 the run has ended
+    │   ├── CodeMissing               no live worker has the code of the run
     │   └── Moved                     the run goes on in another store: ask there
     ├── TryAgain                   the same call may succeed later
     │   ├── Busy                      a lock is held; nothing was written
@@ -66,6 +67,7 @@ from outlast.errors.fault import (
     UnsafeStorage,
 )
 from outlast.errors.refused import (
+    CodeMissing,
     Conflict,
     DuplicateEvent,
     Fenced,
@@ -114,6 +116,7 @@ __all__ = [
     "Busy",
     "ChildFailed",
     "Closed",
+    "CodeMissing",
     "Conflict",
     "ContinueAsNew",
     "DuplicateEvent",

@@ -79,6 +79,20 @@ class RunClosed(Refused):
         self.status = status
 
 
+class CodeMissing(Refused):
+    """No live worker has the code of the run, and without it this cannot be done."""
+
+    def __init__(self, run_id: str, workflow: str, workers: int) -> None:
+        live = "1 worker lives and does" if workers == 1 else f"{workers} workers live and do"
+        super().__init__(
+            f"run {run_id!r} can be cancelled only with the code of its workflow {workflow!r}, which may "
+            f"have something to undo: {live} not have it. Start a worker that has it and cancel again, or "
+            "terminate the run: that ends it now, and undoes nothing"
+        )
+        self.run_id = run_id
+        self.workflow = workflow
+
+
 class Moved(Refused):
     """The run was moved to another store. Ask there: nothing can be added to it here."""
 

@@ -1,0 +1,89 @@
+"""Cancelling a run whose code is nowhere: it takes effect, or it is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast.cli.session import client_of
+from outlast.errors import CodeMissing, RunCancelled
+from outlast.model import Status
+from outlast.ports.store import Store
+from outlast.stores.memory import MemoryStore
+from outlast.stores.sqlite import SqliteStore
+
+PATIENCE = 20
+
+
+@outlast.workflow
+async def removed() -> None:
+    await outlast.wait_for("go")
+
+
+@outlast.workflow
+async def kept() -> None:
+    await outlast.wait_for("go")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "s.db")
+    async with opened:
+        async with outlast.App(opened, workflows=[removed]) as app:
+            await app.start(removed, id="r")
+            await until(opened, lambda run: run.status is Status.WAITING)
+        yield opened
+
+
+async def until(store: Store, holds: Any) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds(await store.get("r")):  # noqa: ASYNC110 - it is in the store
+            await asyncio.sleep(0.01)
+
+
+async def listed(store: Store) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await store.workers():  # noqa: ASYNC110 - it is in the store
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.proves("I17")
+async def test_a_cancel_that_no_live_worker_can_obey_is_refused(store: Store) -> None:
+    """The workflow was renamed or removed: whoever cancels is told, and may terminate."""
+    async with outlast.App(store, workflows=[kept]) as app:
+        await listed(store)
+        with pytest.raises(CodeMissing, match="1 worker lives and does not have it"):
+            await app.cancel("r")
+        assert await store.inbox("r") == []
+        await app.terminate("r")
+        assert (await store.get("r")).status is Status.CANCELLED
+
+
+@pytest.mark.proves("I17")
+async def test_a_cancel_waits_for_a_worker_if_none_lives(store: Store) -> None:
+    """All workers may be down for a moment: the next one that has the code obeys."""
+    client = client_of(store)
+    await client.cancel("r", "enough")
+    async with outlast.App(store, workflows=[removed]) as app:
+        with pytest.raises(RunCancelled, match="enough"):
+            await app.result("r", timeout=PATIENCE)
+
+
+@pytest.mark.proves("I17")
+async def test_a_cancel_reaches_a_worker_that_has_the_code(store: Store) -> None:
+    """The process that cancels need not have it."""
+    async with (
+        outlast.App(store, workflows=[kept]) as app,
+        outlast.App(store, workflows=[removed]),
+    ):
+        async with asyncio.timeout(PATIENCE):
+            while len(await store.workers()) < 2:  # noqa: ASYNC110 - it is in the store
+                await asyncio.sleep(0.01)
+        await app.cancel("r")
+        with pytest.raises(RunCancelled):
+            await app.result("r", timeout=PATIENCE)
