@@ -106,13 +106,13 @@ BAD: dict[str, tuple[Evidence, str]] = {
         "attempt 1 of 'a' follows 1",
     ),
     "I10: for ever": (
-        left(lived(*((started(n), "a") for n in range(1, 5)), (DONE, "a"), OVER)),
+        left(lived(*((started(n, alone=True), "a") for n in range(1, 5)), (DONE, "a"), OVER)),
         "was cut off 3 times and goes on",
     ),
     "I10: lost for ever": (
         left(
             lived(
-                *((one, "a") for n in range(1, 15) for one in (started(n), StepLost(attempt=n))),
+                *((one, "a") for n in range(1, 15) for one in (started(n, alone=True), StepLost(attempt=n))),
                 (DONE, "a"),
                 OVER,
             )

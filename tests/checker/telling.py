@@ -52,8 +52,8 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def started(attempt: int = 1) -> StepStarted:
-    return StepStarted(attempt=attempt)
+def started(attempt: int = 1, *, alone: bool = False) -> StepStarted:
+    return StepStarted(alone=alone, attempt=attempt)
 
 
 def failed(attempt: int = 1, *, again: float | None = None) -> StepFailed:

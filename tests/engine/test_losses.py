@@ -147,7 +147,7 @@ async def test_a_step_that_always_loses_its_lease_ends(store: Shaky, workflow: A
     store.bad = 10_000
     async with opened(store) as virtual:
         run = await virtual.start(workflow, id="r")
-        with pytest.raises(RunFailed, match="the process died"):
+        with pytest.raises(RunFailed, match="its process lived and lost its lease"):
             await run.result()
     assert MAX_LOST < len(tries) <= MAX_LOST + 2 * MAX_INTERRUPTIONS
 

@@ -79,8 +79,8 @@ MUTANTS = [
     Mutant(
         "a delicate step is repeated",
         STEP,
-        "        if not self.step.at_most_once and self.interruptions < MAX_INTERRUPTIONS:",
-        "        if self.interruptions < MAX_INTERRUPTIONS:",
+        "        return self.step.at_most_once or is_cause(self.interruptions, alone=self.alone)\n",
+        "        return is_cause(self.interruptions, alone=self.alone)\n",
         ("tests/corpus/test_crashes.py::test_a_delicate_step_is_not_repeated",),
     ),
     Mutant(
@@ -114,8 +114,8 @@ MUTANTS = [
     Mutant(
         "a step may kill its process for ever",
         STEP,
-        "        if not self.step.at_most_once and self.interruptions < MAX_INTERRUPTIONS:",
-        "        if not self.step.at_most_once:",
+        "        return self.step.at_most_once or is_cause(self.interruptions, alone=self.alone)\n",
+        "        return self.step.at_most_once\n",
         (f"{REPLAY}::test_a_step_that_kills_its_process_ends_in_failure",),
     ),
     Mutant(

@@ -104,6 +104,35 @@ MUTANTS = [
         "",
         ("tests/redis/test_store.py",),
     ),
+    # -- crash isolation ---------------------------------------------------------------------------
+    Mutant(
+        "what dies in a group is taken for the cause",
+        "engine/operations/step.py",
+        "    return interruptions >= (MAX_INTERRUPTIONS if alone else MAX_SHARED)\n",
+        "    return interruptions >= MAX_INTERRUPTIONS\n",
+        ("tests/engine_kills/test_suspects.py",),
+    ),
+    Mutant(
+        "suspects begin one after the other",
+        "engine/interruptions.py",
+        "            size *= 2\n",
+        "            size *= 1\n",
+        ("tests/engine_kills/test_suspects.py",),
+    ),
+    Mutant(
+        "a runaway step keeps its process from ending",
+        "engine/threads.py",
+        "name=self._name, daemon=True)",
+        "name=self._name)",
+        ("tests/engine/test_runaways.py",),
+    ),
+    Mutant(
+        "a lease that was lost is taken for a death",
+        "engine/operations/step.py",
+        "        if self.silences > MAX_LOST:\n",
+        "        if self.silences > 99:\n",
+        ("tests/engine/test_losses.py",),
+    ),
     # -- cancels ---------------------------------------------------------------------------------
     Mutant(
         "a cancel that no worker can obey is acknowledged",

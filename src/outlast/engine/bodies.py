@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextvars import ContextVar, copy_context
 from typing import Any
 
@@ -16,8 +16,9 @@ from msgspec import Raw, Struct
 
 from outlast.engine.definition import StepDefinition
 from outlast.engine.error_text import told
-from outlast.engine.interruptions import Solitude
+from outlast.engine.interruptions import Isolation
 from outlast.engine.process import Order, call_in_process
+from outlast.engine.threads import DaemonThreads
 from outlast.errors import StepTimeout, WorkflowMisuse
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
@@ -58,8 +59,8 @@ GRACE_SECONDS = 8.0
 PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict})
 """What most steps return, and what needs no second look."""
 
-in_threads: set[object] = set()
-"""One for each body that runs in a thread of this process, also if nobody waits for it any more."""
+in_threads: dict[object, str] = {}
+"""What runs in threads of this process, for messages, also if no run waits for it any more."""
 
 step_context: ContextVar[StepContext] = ContextVar("outlast_step")
 step_connection: ContextVar[Any] = ContextVar("outlast_connection")
@@ -96,9 +97,9 @@ class Bodies:
         self.grace = grace
         self._codec = codec
         self.clock = clock
-        self.solitude = Solitude(clock)
+        self.isolation = Isolation(clock)
         # A thread that hangs must not keep the others from beginning: there are always more.
-        self._threads = threads or ThreadPoolExecutor(MAX_THREADS, "outlast-step")
+        self._threads = threads or DaemonThreads(MAX_THREADS, "outlast-step")
         self._leaping = clock if isinstance(clock, LeapingClock) else None
 
     async def attempt(
@@ -210,14 +211,17 @@ def _runs_in(task: asyncio.Task[Any] | None) -> bool:
 
 def _in_thread(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     me = object()
-    in_threads.add(me)
+    context = step_context.get(None)
+    in_threads[me] = (
+        function.__name__ if context is None else f"{context.key} of run {context.run_id}"
+    )
     try:
         return function(*args, **kwargs)
     except (StopIteration, GeneratorExit) as odd:
         # No future takes the first, and the second ends what waits for this thread.
         raise RuntimeError(f"{function.__name__} raised {type(odd).__name__}") from odd
     finally:
-        in_threads.discard(me)
+        in_threads.pop(me, None)
 
 
 async def call_body(

@@ -6,6 +6,7 @@ under way is counted and made again. An engine that lacks the code of a run leav
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from datetime import timedelta
@@ -13,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.engine.bodies import Bodies
+from outlast.engine.bodies import Bodies, in_threads
 from outlast.engine.claiming import Claiming
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.digest import load_digest
@@ -42,6 +43,9 @@ from outlast.ports.store import Store
 
 LEASE_SECONDS = 30.0
 RUNS_AT_ONCE = 1000
+TOLD = 20
+
+log = logging.getLogger("outlast.engine")
 
 
 class Engine:
@@ -136,6 +140,11 @@ class Engine:
         self.drives.is_closing = True
         await self.leases.close()
         await self.drives.close()
+        if left := list(in_threads.values()):
+            log.warning(
+                "these plain steps still run in threads, which cannot be stopped; they end with this process, and "
+                "their runs go on elsewhere: %s", ", ".join(left[:TOLD]),
+            )  # fmt: skip
 
     # -- starting -----------------------------------------------------------------------------
 

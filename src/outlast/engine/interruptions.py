@@ -3,17 +3,18 @@
 An attempt is counted before it runs. If the process dies, whoever claims the run next sees an
 attempt that has begun and never ended, and tries again; after `MAX_INTERRUPTIONS` the step itself
 counts as the cause, and fails. But everything that ran beside it died as often. So from the second
-death on, a step is a *suspect*: suspects begin one after the other, each with a quiet time for
-itself, and its next attempt is counted when its turn has come. The one that kills the process then
-dies alone, and the others end as they should.
+death on, a step is a *suspect*. Suspects begin in groups of 1, 2, 4 … each as soon as the group before
+has ended or has survived a quiet time, so that many begin within seconds. Only a step that dies *alone*
+is taken for the cause. What dies in a group begins again first, and in a group half as large; what
+has survived is forgiven that death (``step.lost`` with `survived`). With each death the quiet time grows, so that
+a step which kills its process late is found, too.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
-from functools import partial
 
 from outlast.engine.bell import Bell
 from outlast.engine.execution import Execution
@@ -21,11 +22,16 @@ from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.remote import RemoteStep
 from outlast.engine.operations.step import StepCall
+from outlast.engine.retry import SUSPECT_AFTER
 from outlast.model.run import Run, Status
 from outlast.ports.clock import Clock
 
-QUIET_SECONDS = 10.0
-"""How long a suspect that is still running keeps the others waiting."""
+QUIET_SECONDS = 1.0
+MAX_QUIET_SECONDS = 60.0
+"""How long a group of suspects keeps the others waiting, at first and at most."""
+MIN_LARGEST = 8
+GROUPS = 8
+"""Groups grow to an eighth of all suspects, or to this many."""
 
 Suspect = StepCall | MapCall
 
@@ -61,76 +67,136 @@ def count_interruptions(execution: Execution, run: Run, now: datetime) -> list[S
     return suspects
 
 
-class Solitude:
-    """Where suspects wait for their turn. One per process."""
+class Turn:
+    """A suspect that waits for its turn, or has it."""
+
+    def __init__(self, suspects: Suspects, suspect: Suspect) -> None:
+        self.suspects = suspects
+        self.suspect = suspect
+        self.ended = asyncio.Event()
+        self.alone = self.has_survived = False
+
+    @property
+    def deaths(self) -> int:
+        """How often it was cut off, forgiven or not."""
+        return self.suspect.interruptions + len(self.suspect.lost)
+
+
+class Isolation:
+    """Begins suspects in groups. One per process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._waiting: list[Turn] = []
+        self._running: list[Turn] = []
+        self._beginning: asyncio.Task[None] | None = None
 
-    async def alone(self, begin: Callable[[], asyncio.Event]) -> None:
-        """Call `begin` when no other suspect is in its quiet time. What it returns is set when
-        the suspect has ended."""
-        async with self._turn:
-            ended = asyncio.ensure_future(begin().wait())
-            quiet = asyncio.ensure_future(self._clock.sleep(QUIET_SECONDS))
-            try:
-                await asyncio.wait((ended, quiet), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                ended.cancel()
-                quiet.cancel()
+    def add(self, turn: Turn) -> None:
+        """Let a suspect wait for its turn."""
+        self._waiting.append(turn)
+        if self._beginning is None or self._beginning.done():
+            self._beginning = asyncio.create_task(self._begin_groups())
+
+    def remove(self, turn: Turn) -> None:
+        """It has ended, or waits no more."""
+        turn.ended.set()
+        for turns in (self._waiting, self._running):
+            if turn in turns:
+                turns.remove(turn)
+
+    async def _begin_groups(self) -> None:
+        await asyncio.sleep(0)  # all suspects of a run come together
+        size = 1
+        while self._waiting:
+            for turn in self._running:
+                turn.suspects.survive(turn)  # what dies from now on may have died of others
+            group = self._next_group(size)
+            alone = len(group) == 1 and not self._running
+            quiet = QUIET_SECONDS * 2 ** max(max(turn.deaths for turn in group) - 2, 0)
+            for turn in group:
+                turn.alone = alone
+                self._running.append(turn)
+                turn.suspects.begin(turn)
+            await self._wait_for(group, min(quiet, MAX_QUIET_SECONDS))
+            size *= 2
+
+    def _next_group(self, size: int) -> list[Turn]:
+        """Those that died most often first; each death in a group halves the next one."""
+        largest = max(MIN_LARGEST, (len(self._waiting) + len(self._running)) // GROUPS)
+        self._waiting.sort(key=lambda turn: -turn.suspect.interruptions)
+        halved = largest >> (self._waiting[0].suspect.interruptions - SUSPECT_AFTER)
+        size = max(1, min(size, halved))
+        group, self._waiting = self._waiting[:size], self._waiting[size:]
+        return group
+
+    async def _wait_for(self, group: list[Turn], seconds: float) -> None:
+        waits = [asyncio.ensure_future(turn.ended.wait()) for turn in group]
+        ended = asyncio.ensure_future(asyncio.wait(waits))
+        quiet = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait((ended, quiet), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in (*waits, ended, quiet):
+                wait.cancel()
 
 
 class Suspects:
     """The suspects of one run: those that wait, and those whose turn it is."""
 
-    def __init__(self, solitude: Solitude, arrived: Bell) -> None:
-        self._solitude = solitude
+    def __init__(self, isolation: Isolation, arrived: Bell) -> None:
+        self._isolation = isolation
         self._arrived = arrived
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: set[str] = set()
-        self._turns: list[Suspect] = []
-        self._ended: dict[str, asyncio.Event] = {}
+        self._waiting: dict[str, Turn] = {}
+        self._begun: dict[str, Turn] = {}
+        self._turns: list[Turn] = []
+        self._survivors: list[Turn] = []
 
     def __contains__(self, key: str) -> bool:
         return key in self._waiting
 
     @property
     def idle(self) -> bool:
-        """Whether none of them waits, has the quiet time for itself, or has yet to begin: a run that
-        waits for its store may come to look when that time is over."""
-        return not (self._tasks or self._turns)
+        """Whether none of them waits, has yet to begin, or has survived what is not recorded yet."""
+        return not (self._waiting or self._turns or self._survivors)
 
     def wait(self, suspects: Iterable[Suspect]) -> None:
         """Let these wait for their turn."""
         for suspect in suspects:
-            self._waiting.add(suspect.key)
-            task = asyncio.create_task(self._solitude.alone(partial(self._begin, suspect)))
-            self._tasks.add(task)
-            task.add_done_callback(self._over)
+            turn = self._waiting[suspect.key] = Turn(self, suspect)
+            self._isolation.add(turn)
 
-    def whose_turn(self) -> list[Suspect]:
+    def whose_turn(self) -> list[Turn]:
         """Those who may begin now."""
         turns, self._turns = self._turns, []
-        self._waiting.difference_update(suspect.key for suspect in turns)
+        for turn in turns:
+            self._waiting.pop(turn.suspect.key, None)
         return turns
 
+    def survivors(self) -> list[Suspect]:
+        """Those whose process lives on after their quiet time, and that run on beside others."""
+        turns, self._survivors = self._survivors, []
+        return [turn.suspect for turn in turns if turn.suspect.key in self._begun]
+
     def ended(self, key: str) -> None:
-        """What has this key has ended: if it was a suspect, the next one may begin."""
-        event = self._ended.pop(key, None)
-        if event is not None:
-            event.set()
+        """What has this key has ended: if it was a suspect, the next ones may begin."""
+        turn = self._begun.pop(key, None)
+        if turn is not None:
+            self._isolation.remove(turn)
 
     def stop(self) -> None:
-        """Nobody waits any more."""
-        for task in self._tasks:
-            task.cancel()
+        """None waits any more."""
+        for turn in (*self._waiting.values(), *self._begun.values()):
+            self._isolation.remove(turn)
 
-    def _begin(self, suspect: Suspect) -> asyncio.Event:
-        self._turns.append(suspect)
+    def begin(self, turn: Turn) -> None:
+        """Its turn has come."""
+        self._begun[turn.suspect.key] = turn
+        self._turns.append(turn)
         self._arrived.ring()
-        return self._ended.setdefault(suspect.key, asyncio.Event())
 
-    def _over(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._arrived.ring()
+    def survive(self, turn: Turn) -> None:
+        """Its quiet time is over, and others begin beside it."""
+        if not turn.has_survived and turn not in self._turns:
+            turn.has_survived = True
+            self._survivors.append(turn)
+            self._arrived.ring()

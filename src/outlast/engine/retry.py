@@ -101,9 +101,13 @@ ONCE = Retry(attempts=1)
 MAX_INTERRUPTIONS = 3
 """How often a step may be cut off by the end of its process before it counts as the cause."""
 
+MAX_SHARED = 10
+"""The same for one that was never alone when its process ended: every death together with others
+makes the next group smaller, so that this is a bound and not the rule."""
+
 MAX_LOST = 10
 """How often its process may lose its lease and live before that counts, too: a step that holds the
 interpreter for longer than a lease would be tried for ever."""
 
 SUSPECT_AFTER = 2
-"""How often it may be cut off before it has to run alone, so that it takes nobody along."""
+"""How often it may be cut off before it has to begin in a small group, so that it takes few others along."""

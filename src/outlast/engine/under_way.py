@@ -25,7 +25,7 @@ from outlast.engine.reading import patiently
 from outlast.engine.transactions import attempt_in_transaction
 from outlast.errors import Unsupported
 from outlast.model.claim import Claim
-from outlast.model.payloads import Payload, StepCompleted, StepProgress
+from outlast.model.payloads import Payload, StepCompleted, StepLost, StepProgress
 from outlast.ports.store import Store
 
 
@@ -42,7 +42,7 @@ class UnderWay:
         arrived: Bell,
         patience: float,
     ) -> None:
-        self.suspects = Suspects(bodies.solitude, arrived)
+        self.suspects = Suspects(bodies.isolation, arrived)
         self.held: Callable[[], bool] = always
         self.look = False
         """Whether one of them has left its outcome in the inbox."""
@@ -184,12 +184,17 @@ class UnderWay:
             for call, outcome in outcomes:
                 self._deliver_outcome(call, outcome)
         if not self.suspects.idle:
-            for suspect in self.suspects.whose_turn():
+            for turn in self.suspects.whose_turn():
+                suspect = turn.suspect
                 if execution.open.get(suspect.key) is suspect:
-                    interrupted = suspect.after_interruption()
+                    interrupted = suspect.after_interruption(alone=turn.alone)
                     execution.deliver(interrupted, self._clock.now(), key=suspect.key)
                 else:
                     self.suspects.ended(suspect.key)
+            for suspect in self.suspects.survivors():
+                if execution.open.get(suspect.key) is suspect and suspect.due is None:
+                    survived = StepLost(attempt=suspect.attempt, survived=True)
+                    execution.deliver(survived, self._clock.now(), key=suspect.key)
         if self._found:
             found, self._found = self._found, []
             for child, answer in found:

@@ -49,8 +49,11 @@ class WorkflowCancelled(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StepStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt may begin. `alone`: after deaths of its process, and no other suspect runs beside it."""
+
     attempt: int = 0
     input: Raw | None = None
+    alone: bool = False
 
 
 class StepCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -123,6 +126,7 @@ class MapProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):
     results: list[Raw] = []
     failed: list[tuple[int, str]] = []
     interrupted: bool = False
+    alone: bool = False
     running: list[int] | None = None
 
 
@@ -197,9 +201,11 @@ class StepProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 class StepLost(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """An attempt was cut off because its process lost its lease, and that process lives: it says so
-    itself. So the attempt has killed nobody."""
+    itself. So the attempt has killed nobody. With `survived` it runs on, and has outlived the time in which a
+    step that kills its process does so: should that process die, it was not of this attempt."""
 
     attempt: int
+    survived: bool = False
 
 
 class HaltStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,7 +15,8 @@ from msgspec import Raw
 
 from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.operation import Operation
-from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST, SUSPECT_AFTER
+from outlast.engine.operations.step import is_cause, silence_of
+from outlast.engine.retry import MAX_LOST, SUSPECT_AFTER
 from outlast.errors import InvalidValue, MapFailed, StepFailed, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.fact import Fact
@@ -81,6 +82,8 @@ class MapCall(Operation):
         self.attempt = 1
         self.lost: list[int] = []
         self._cut_off: list[int] = []
+        self._alone = False
+        self._silences = 0
         self._running: list[int] | None = None
         self._tolerate = tolerate
         self._enough = len(self.items) if enough is None else min(enough, len(self.items))
@@ -103,6 +106,7 @@ class MapCall(Operation):
                     self._running = progress.running
                     return False
                 if progress.interrupted:
+                    self._alone = progress.alone
                     self._cut_off.append(self.attempt)
                     self.attempt += 1
                 else:
@@ -110,8 +114,9 @@ class MapCall(Operation):
                 if not progress.completed and not progress.failed:
                     self.is_taken_up = True
                     self._execution.launches.append(self)  # taken up again by another process
-            case StepLost(attempt=attempt):
+            case StepLost(attempt=attempt, survived=survived):
                 self.lost.append(attempt)
+                self._silences += not survived
             case MapCompleted():
                 self._register_unknown(if_begun=self.is_taken_up)
                 self.resolve(self._values())
@@ -162,13 +167,16 @@ class MapCall(Operation):
     @property
     def is_suspect(self) -> bool:
         """Whether it may be what its process died of, and is to be taken up again."""
-        return SUSPECT_AFTER <= self.interruptions < MAX_INTERRUPTIONS
+        is_given_up = is_cause(self.interruptions, alone=self._alone)
+        return self.interruptions >= SUSPECT_AFTER and not is_given_up
 
-    def after_interruption(self) -> Payload:
+    def after_interruption(self, *, alone: bool = False) -> Payload:
         """What to record when the process died while items ran: that they go on, or the end."""
-        if self.interruptions < MAX_INTERRUPTIONS or not self.open_items:
-            return MapProgress(started=self.allowed, interrupted=True)
+        if not is_cause(self.interruptions, alone=self._alone) or not self.open_items:
+            return MapProgress(started=self.allowed, interrupted=True, alone=alone)
         text = "the process died again and again while items ran"
+        if self._silences > MAX_LOST:
+            text = silence_of(self.attempt, self._silences).error
         return Failed(failed_index=min(self.open_items), error=text)
 
     @property

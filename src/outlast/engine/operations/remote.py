@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw, Struct
 
 from outlast.engine.definition import StepDefinition
-from outlast.engine.operations.step import INTERRUPTED, StepCall, stop_of
+from outlast.engine.operations.step import INTERRUPTED, StepCall, silence_of, stop_of
 from outlast.engine.retry import MAX_LOST
 from outlast.model.event import Event
 from outlast.model.payloads import OperationAbandoned, Payload, StepFailed, StepStarted
@@ -63,6 +63,8 @@ class RemoteStep(StepCall):
         was_lost = self.attempt in self.lost and len(self.lost) <= MAX_LOST
         if given_up and was_lost and not self.step.at_most_once:
             return stop_of(self.attempt, now)
+        if given_up and self.silences > MAX_LOST:
+            return silence_of(self.attempt, self.silences)
         return self.last_word(failed)
 
     def apply(self, event: Event, payload: Payload) -> bool:

@@ -18,7 +18,7 @@ from outlast.engine.definition import StepDefinition
 from outlast.engine.error_text import text_of
 from outlast.engine.operations.operation import Operation
 from outlast.engine.places import frames_of
-from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST, SUSPECT_AFTER
+from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST, MAX_SHARED, SUSPECT_AFTER
 from outlast.errors import StepFailed
 from outlast.model.event import Event
 from outlast.model.payloads import Payload, StepCompleted, StepLost, StepProgress, StepStarted
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from outlast.engine.execution import Execution
 
 INTERRUPTED = "Interrupted"
-UNKNOWN_ENDS = frozenset({INTERRUPTED, "StepTimeout"})
+LEASE_LOST = "LeaseLost"
+UNKNOWN_ENDS = frozenset({INTERRUPTED, LEASE_LOST, "StepTimeout"})
 """The errors of attempts that may have done what they were to do."""
 
 
@@ -40,6 +41,10 @@ class StepCall(Operation):
     under_way: str | None = None
     """The kind of wait that an attempt is."""
     attempt = failures = stops = 0
+    alone = False
+    """Whether the attempt that is open began without other suspects beside it."""
+    silences = 0
+    """How often its process has lost its lease, and lived."""
     lost: tuple[int, ...] = ()
     """The attempts whose process has lost its lease, and lives."""
     progress: Raw | None = None
@@ -77,7 +82,8 @@ class StepCall(Operation):
                 self._execution.undoing.register(self.key, self.step, value)
                 self.resolve(value)
                 return True
-            case StepStarted(attempt=attempt):
+            case StepStarted(attempt=attempt, alone=alone):
+                self.alone = alone
                 if attempt > 1 and attempt - 1 not in self._ended:
                     self._is_unknown = True
                 self.attempt = attempt
@@ -87,8 +93,9 @@ class StepCall(Operation):
                 self._execution.launches.append(self)
             case StepProgress(details=details):
                 self.progress = details
-            case StepLost(attempt=attempt):
+            case StepLost(attempt=attempt, survived=survived):
                 self.lost = (*self.lost, attempt)
+                self.silences += not survived
             case Failed(will_retry=True, retry_at=retry_at, stopped=stopped, attempt=attempt):
                 self._ended = (*self._ended, attempt)
                 self._was_stopped = stopped
@@ -167,13 +174,19 @@ class StepCall(Operation):
     @property
     def is_suspect(self) -> bool:
         """Whether it may be what its process died of, and is to be tried again."""
-        may_go_on = not self.step.at_most_once and self.interruptions < MAX_INTERRUPTIONS
-        return may_go_on and self.interruptions >= SUSPECT_AFTER
+        return self.interruptions >= SUSPECT_AFTER and not self._is_given_up
 
-    def after_interruption(self) -> Payload:
+    @property
+    def _is_given_up(self) -> bool:
+        """Whether it must not be tried again: it killed its process too often, or may run once only."""
+        return self.step.at_most_once or is_cause(self.interruptions, alone=self.alone)
+
+    def after_interruption(self, *, alone: bool = False) -> Payload:
         """What to record when the process died during an attempt: another one, or the end."""
-        if not self.step.at_most_once and self.interruptions < MAX_INTERRUPTIONS:
-            return self.next_attempt()
+        if not self._is_given_up:
+            return StepStarted(attempt=self.attempt + 1, alone=alone)
+        if self.silences > MAX_LOST:
+            return silence_of(self.attempt, self.silences)
         return interruption_of(self.attempt, self.interruptions)
 
 
@@ -202,6 +215,22 @@ def stop_of(attempt: int, now: datetime) -> Failed:
         will_retry=True,
         retry_at=now,
         stopped=True,
+    )
+
+
+def is_cause(interruptions: int, *, alone: bool) -> bool:
+    """Whether what was cut off so often is the cause: it was alone the last time, or it is enough."""
+    return interruptions >= (MAX_INTERRUPTIONS if alone else MAX_SHARED)
+
+
+def silence_of(attempt: int, times: int) -> Failed:
+    """What to record when a step has cost its process the lease too often, and no process died."""
+    return Failed(
+        error=f"its process lived and lost its lease while it ran ({times} times): it held the interpreter for "
+        "longer than its lease, or the store could not be reached. Give it process=True, or the app a longer lease",
+        error_type=LEASE_LOST,
+        attempt=attempt,
+        will_retry=False,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from outlast.engine.operations.step import is_cause
 from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST
 from outlast.model.commit import Commit
 from outlast.model.event import Event
@@ -112,11 +113,12 @@ def _miscounted(id: str, case: Case) -> Iterator[Violation]:
     starts: dict[str, int] = {}
     failures: dict[str, int] = {}
     losses: dict[str, int] = {}
+    alone: dict[str, bool] = {}
     over: set[str] = set()
     for event, payload in case.told(id):
         key = event.step_name
         match payload:
-            case StepStarted(attempt=attempt):
+            case StepStarted(attempt=attempt, alone=is_alone):
                 if attempt != starts.get(key, 0) + 1:
                     message = f"attempt {attempt} of {key!r} follows {starts.get(key, 0)}"
                     yield Violation("I10", id, message)
@@ -124,9 +126,10 @@ def _miscounted(id: str, case: Case) -> Iterator[Violation]:
                     yield Violation("I10", id, f"step {key!r} is over and was started again")
                 starts[key] = attempt
                 forgiven = failures.get(key, 0) + min(losses.get(key, 0), MAX_LOST)
-                if attempt - forgiven > MAX_INTERRUPTIONS:
+                if is_cause(attempt - forgiven - 1, alone=alone.get(key, False)):
                     message = f"step {key!r} was cut off {MAX_INTERRUPTIONS} times and goes on"
                     yield Violation("I10", id, message)
+                alone[key] = is_alone
             case StepFailed(will_retry=True):
                 failures[key] = failures.get(key, 0) + 1
             case StepLost():
