@@ -312,6 +312,14 @@ BAD: dict[str, tuple[Evidence, str]] = {
         left(lived((started(), "a"), (failed(again=60), "a"))),
         "would wake at None",
     ),
+    "I24: nobody does what has begun": (
+        left(lived((started(), "a"), (waiting(), "x"), wait_kind="signal")),
+        "'a' is open, and neither runs nor waits in a queue",
+    ),
+    "I24: no moment to wake at": (
+        left(lived((waiting(), "x"), wait_kind="timer")),
+        "waits for a moment at which nothing wakes it",
+    ),
     "I24: a signal that is there": (
         left(lived((waiting(), "x"), inbox=[SIGNAL])),
         "signal 'go', which is in its inbox",

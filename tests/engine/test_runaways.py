@@ -87,7 +87,7 @@ async def test_calls_beyond_the_limit_wait() -> None:
     """They run when a thread is free."""
     threads = DaemonThreads(1, "test")
     loop = asyncio.get_running_loop()
-    found = await asyncio.gather(*(loop.run_in_executor(threads, lambda n=n: n) for n in range(50)))
+    found = await asyncio.gather(*(loop.run_in_executor(threads, int, n) for n in range(50)))
     assert found == list(range(50))
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import outlast
+from outlast.cli.checkup.life import life_of
 from outlast.errors import Unavailable
-from outlast.model import Event, Run, Status
+from outlast.model import Event, Item, Run, Status
 from outlast.model.worker import Worker
 from outlast.query.waits import reasons
 from outlast.stores.memory import MemoryStore
@@ -137,6 +138,47 @@ async def test_a_takeover_that_fails_again_and_again_is_reported() -> None:
         store.broken = False
         assert await testing.result("r") == "on"
         assert testing.troubles == {}
+
+
+class Odd(MemoryStore):
+    """Inboxes cannot be read, for a reason that no store names."""
+
+    broken = False
+
+    async def inbox(self, run_id: str, **options: Any) -> list[Item]:
+        if self.broken:
+            raise RuntimeError("odd")
+        return await super().inbox(run_id, **options)
+
+
+async def test_a_run_that_is_dropped_again_and_again_is_reported() -> None:
+    """Each takeover succeeds, and each time the run is dropped: that is no progress, either."""
+
+    @outlast.workflow(name="waits")
+    async def waits() -> str:
+        return await outlast.wait_for("go", str)
+
+    clock = VirtualClock()
+    store = Odd(clock=clock)
+    async with app(waits, store=store, clock=clock) as testing:
+        await testing.start(waits, id="r")
+        await clock.settle()
+        store.broken = True
+        await testing.signal("r", "go", "on")
+        await clock.sleep(3600)
+        assert "it was dropped" in testing.troubles["r"]
+        assert "odd" in testing.troubles["r"]
+        store.broken = False
+        assert await testing.result("r") == "on"
+        assert testing.troubles == {}
+
+
+async def test_doctor_shows_what_workers_say() -> None:
+    """Each run that is stuck in a worker which lives, with what to do."""
+    async with MemoryStore() as store:
+        await store.present(Worker(owner="w1", troubles={"r": "'a' is open"}), 60)
+        said = [one.what async for one in life_of(store)]
+    assert "run r is stuck in worker w1: 'a' is open" in said
 
 
 def test_why_shows_what_a_worker_says_of_a_run() -> None:

@@ -164,6 +164,13 @@ MUTANTS = [
         WATCHDOG,
     ),
     Mutant(
+        "a run that is dropped again and again is not reported",
+        "engine/driving.py",
+        "            self.dropped[run_id] = (times + 1, repr(task.exception()))\n",
+        "            self.dropped[run_id] = (1, repr(task.exception()))\n",
+        WATCHDOG,
+    ),
+    Mutant(
         "takeovers that fail are not counted",
         CLAIMING,
         "        self.failing[run.id] = (times + 1, told(error))\n",

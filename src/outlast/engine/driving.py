@@ -24,6 +24,8 @@ from outlast.ports.store import Store
 LOOK_AT_ALL = 100
 """So many look into their inboxes when anything may have come; more of them look by themselves."""
 
+MAX_DROPPED = 1000
+
 log = logging.getLogger("outlast.engine")
 
 
@@ -52,6 +54,8 @@ class Drives:
         self._residency = residency
         self._drives: dict[str, Drive] = {}
         self._tasks: dict[str, asyncio.Task[Run | None]] = {}
+        self.dropped: dict[str, tuple[int, str]] = {}
+        """Runs that were dropped because of an error: how often in a row, and why."""
         self.is_closing = False
         """Whether what is lost now is nothing to be told: this process is about to end."""
         self.is_full = False
@@ -160,6 +164,12 @@ class Drives:
         if not task.cancelled() and task.exception() is not None:
             # The store hands the run out again when its lease ends.
             log.error("run %s is dropped: %r", run_id, task.exception())
+            times, _ = self.dropped.pop(run_id, (0, ""))
+            self.dropped[run_id] = (times + 1, repr(task.exception()))
+            while len(self.dropped) > MAX_DROPPED:
+                del self.dropped[next(iter(self.dropped))]
+        elif drive.is_over:
+            self.dropped.pop(run_id, None)
         # One that ended as it should leaves nothing to be found: whoever looked at the store for
         # that would look as often as there are runs.
         if self.is_full or not drive.is_over:

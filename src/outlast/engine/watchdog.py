@@ -3,7 +3,7 @@
 A run that is held has something in flight here (a body, a map, a look for a child, an outcome that is being
 written) or it waits for what others send, and then it is not held for long. One that has an open step or map
 for which nothing is done is stuck: an engine that works never has one. Found twice in a row, it is reported.
-Takeovers that fail again and again because of the store are reported, too.
+Runs that are dropped again and again, and takeovers that fail because of the store, are reported, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from outlast.ports.clock import Clock
 
 LOOK_SECONDS = 1.0
 FAILURES = 3
-"""So many takeovers have to fail in a row before that is reported."""
+"""So many have to fail in a row before that is reported."""
 MAX_TOLD = 20
 """Runs that a worker tells of itself: its word stays short."""
 
@@ -37,12 +37,16 @@ class Watchdog:
     @property
     def troubles(self) -> dict[str, str]:
         """The runs that are stuck here, and why."""
-        failing = {
-            run_id: f"it could not be taken over, {times} times in a row: {error}"
-            for run_id, (times, error) in self._claiming.failing.items()
+        failed = {
+            run_id: f"{what}, {times} times in a row: {error}"
+            for what, failures in (
+                ("it was dropped", self._drives.dropped),
+                ("it could not be taken over", self._claiming.failing),
+            )
+            for run_id, (times, error) in failures.items()
             if times >= FAILURES
         }
-        return {**failing, **self._stuck}
+        return {**failed, **self._stuck}
 
     def look(self) -> None:
         """Look at all runs that are held, if it is time."""

@@ -9,6 +9,9 @@ from outlast.model.payloads import (
     ChildCompleted,
     ChildFailed,
     ChildSpawned,
+    MapCompleted,
+    MapFailed,
+    MapStarted,
     OperationAbandoned,
     Payload,
     SignalReceived,
@@ -89,6 +92,11 @@ def _forgotten(case: Case, dumped: RunDump) -> Iterator[str]:
         yield f"it could go on since {run.runnable_at}"
     if run.status is Status.PAUSED or run.wait_kind == "mismatch":
         return
+    if run.wait_kind in ("timer", "retry") and run.runnable_at is None:
+        yield "it waits for a moment at which nothing wakes it"
+    queued = {task.step for task in case.final.tasks if task.run_id == run.id}
+    for key in _begun(case, run.id) - queued if run.wait_kind is not None else ():
+        yield f"{key!r} is open, and neither runs nor waits in a queue"
     due, signals, children = _open(case, run.id)
     first = min(due, default=None)
     if first is not None and (run.runnable_at is None or run.runnable_at > first):
@@ -100,6 +108,20 @@ def _forgotten(case: Case, dumped: RunDump) -> Iterator[str]:
         child = case.final.runs.get(child_id)
         if child is not None and child.run.parent == run.id and child.run.status.terminal:
             yield f"it waits for {child_id!r}, which is {child.run.status}"
+
+
+def _begun(case: Case, id: str) -> set[str]:
+    """The steps and maps that have begun, and have neither ended nor wait for another attempt."""
+    found: set[str] = set()
+    for event, payload in case.told(id):
+        match payload:
+            case StepStarted() | MapStarted():
+                found.add(event.step_name)
+            case (
+                StepCompleted() | StepFailed() | MapCompleted() | MapFailed() | OperationAbandoned()
+            ):
+                found.discard(event.step_name)
+    return found
 
 
 def _open(case: Case, id: str) -> tuple[list[datetime], set[str], list[str]]:
