@@ -495,9 +495,13 @@ async def test_a_map_that_kills_its_process_ends_in_failure() -> None:
 
 
 @pytest.mark.proves("I24")
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
 @pytest.mark.parametrize("plain", [False, True])
-async def test_code_that_wants_to_exit_fails_its_run_alone(plain: bool) -> None:
-    """`sys.exit` in a workflow or a step is an error of that run, not the end of the process."""
+async def test_code_that_wants_to_exit_fails_its_run_alone(
+    plain: bool, kind: type[BaseException]
+) -> None:
+    """`sys.exit` in a workflow or a step is an error of that run, not the end of the process. So is what
+    Ctrl-C raises."""
 
     @outlast.step
     def exits() -> None:
@@ -507,13 +511,13 @@ async def test_code_that_wants_to_exit_fails_its_run_alone(plain: bool) -> None:
 
         @outlast.workflow(name="leaves")
         def leaves() -> None:
-            raise SystemExit(3)
+            raise kind(3)
     else:
 
         @outlast.workflow(name="leaves")
         async def leaves() -> None:
             await outlast.sleep(1)
-            raise SystemExit(3)
+            raise kind(3)
 
     @outlast.workflow
     async def calls() -> str:
@@ -532,7 +536,7 @@ async def test_code_that_wants_to_exit_fails_its_run_alone(plain: bool) -> None:
         )
         await testing.clock.sleep(5)
         assert await run.status() is Status.FAILED
-        assert "SystemExit: 3" in str((await testing.get("it")).error)
+        assert f"{kind.__name__}: 3" in str((await testing.get("it")).error)
 
 
 @pytest.mark.proves("I10", "I30")

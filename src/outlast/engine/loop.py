@@ -62,10 +62,10 @@ class RunLoop:
                 if not call.is_cancelled:
                     try:
                         call.context.run(call.callback, *call.args)
-                    except KeyboardInterrupt:
-                        raise
                     except BaseException as error:
                         if not self._is_outcome(error):
+                            if isinstance(error, KeyboardInterrupt):
+                                raise  # Ctrl-C, and not what the code has raised
                             raise _callback_failed(call, error) from error
         raise WorkflowMisuse(
             "workflow code goes round in a loop that waits for nothing, such as asyncio.sleep(0): "
