@@ -111,7 +111,7 @@ async def test_those_who_wait_are_rung_for_by_the_commit(user: asyncpg.Connectio
         rings = store.notifier.rings
         async with user.transaction():
             await store.on(user).commit(
-                [Commit(run_id="rung", create=Run(id="rung", workflow="w"))]
+                [Commit(run_id="rung", create=Run(id="rung", workflow="w", runnable_at=NOW))]
             )
             assert store.notifier.rings == rings
         assert await store.notifier.wait(SystemClock(), 30, since=rings)
