@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.testing.mutation import Mutant
-from tests.mutants._engine import DIGEST, DRIVE, EXECUTION, LOOP, PAST
+from tests.mutants._engine import DIGEST, DRIVE, EXECUTION, LOOP, PAST, REGION
 
 TESTS = ("tests/engine/test_snapshots.py",)
 
@@ -80,6 +80,13 @@ MUTANTS = [
         "_kept_until(events, last)) for",
         "min(last, len(events))) for",
         ("tests/engine/test_lineage.py",),
+    ),
+    Mutant(
+        "what still runs in a finished scope is forgotten",
+        REGION,
+        "inside.tasks_inside > 0 or execution",
+        "execution",
+        ("tests/engine/test_regions.py",),
     ),
     Mutant(
         "every process of a sweep draws the same random numbers",

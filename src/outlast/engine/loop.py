@@ -180,8 +180,13 @@ class RunLoop:
         context.run(current_scope.set, scope)
         task = _RunTask(coro, scope, loop=self._as_loop, name=name, context=context)
         self._tasks[task] = context
-        task.add_done_callback(self._tasks.pop)
+        scope.count_task(1)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        cast("_RunTask[Any]", task).scope.count_task(-1)
 
     def get_debug(self) -> bool:
         return False
@@ -255,6 +260,7 @@ class _RunTask(asyncio.Task[T]):
         # asyncio keeps all tasks of a process in one set, too. There the main tasks of all runs
         # would have one hash, and each new one would be compared with every other.
         self._hash = id(self)
+        self.scope = scope
         super().__init__(coro, **options)
         self._hash = zlib.crc32(scope.path.encode())
 

@@ -19,18 +19,28 @@ from contextvars import ContextVar
 class Scope:
     """One task's place in the tree of tasks, and what has been asked for there so far."""
 
-    __slots__ = ("_children", "_counts", "path")
+    __slots__ = ("_children", "_counts", "outer", "path", "tasks_inside")
 
-    def __init__(self, path: str = "") -> None:
+    def __init__(self, path: str = "", outer: Scope | None = None) -> None:
         self.path = path
+        self.tasks_inside = 0
+        """How many tasks that were made here, or further in, have not ended."""
+        self.outer = outer
         self._children = 0
         self._counts: dict[str, int] = {}
 
     def child(self) -> Scope:
         """The scope of the next task that this one creates."""
-        scope = Scope(f"{self.path}{self._children}/")
+        scope = Scope(f"{self.path}{self._children}/", self)
         self._children += 1
         return scope
+
+    def count_task(self, change: int) -> None:
+        """A task of this scope has begun, 1, or ended, -1: those around it know."""
+        outer = self.outer
+        while outer is not None:
+            outer.tasks_inside += change
+            outer = outer.outer
 
     def key(self, name: str) -> str:
         """The key of the next operation called `name` here."""

@@ -221,7 +221,8 @@ class ScopeStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ScopeCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """`undoable` says that something inside has a compensation: a replay then runs it again."""
+    """`undoable` says that something inside could still be undone, or still runs: a replay then runs
+    it again."""
 
     output: Raw
     undoable: bool = False

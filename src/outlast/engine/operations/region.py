@@ -1,7 +1,8 @@
 """Scopes and loops: what is finished inside is one recorded result, and is not run again.
 
 They bound what a replay has to execute. A finished scope answers with its result; a loop goes on
-from the state after its last finished iteration.
+from the state after its last finished iteration. What is not finished is run again: where a step
+could still be undone, and where a task still runs that was made inside.
 """
 
 from __future__ import annotations
@@ -70,19 +71,20 @@ async def run_scope(
     if region.key in execution.past.closed_scopes:
         region.ends_by_itself = True
         return await _recorded(region.future)
-    outside = current_scope.set(Scope(f"{region.key}/"))
+    inside = Scope(f"{region.key}/", execution.scope)
+    outside = current_scope.set(inside)
     try:
         value = await _awaitable(body(*args, **kwargs), region.key)
         output = signature.encode_result(execution.codec, value)
-        undoable = execution.undoing.inside(region.key)
-        execution.say(region.key, ScopeCompleted(output=output, undoable=undoable))
+        again = _runs_again(execution, inside)
+        execution.say(region.key, ScopeCompleted(output=output, undoable=again))
     except asyncio.CancelledError:
         execution.abandon(region)
         raise
     except Exception as error:
         text, kind = text_of(error), type(error).__name__
-        undoable = execution.undoing.inside(region.key)
-        execution.say(region.key, Failed(error=text, error_type=kind, undoable=undoable))
+        again = _runs_again(execution, inside)
+        execution.say(region.key, Failed(error=text, error_type=kind, undoable=again))
         raise ScopeFailed(region.key, text, kind) from error
     finally:
         current_scope.reset(outside)
@@ -123,8 +125,9 @@ async def run_loop(
         execution.open[key] = last
         recorded: LoopIterated = await _recorded(last.future)
         state = signature.decode_first(execution.codec, recorded.state)
+    inside = Scope(f"{key}/", execution.scope)
     while True:
-        outside = current_scope.set(Scope(f"{key}/{iteration}/"))
+        outside = current_scope.set(Scope(f"{key}/{iteration}/", inside))
         try:
             result = await _awaitable(body(state), key)
         finally:
@@ -134,8 +137,13 @@ async def run_loop(
         encoded: Raw
         encoded, state = signature.roundtrip_first(execution.codec, result)
         iteration += 1
-        undoable = execution.undoing.inside(key)
-        execution.say(key, LoopIterated(iteration=iteration, state=encoded, undoable=undoable))
+        again = _runs_again(execution, inside)
+        execution.say(key, LoopIterated(iteration=iteration, state=encoded, undoable=again))
+
+
+def _runs_again(execution: Execution, inside: Scope) -> bool:
+    """Whether a replay has to run what was done so far in this scope."""
+    return inside.tasks_inside > 0 or execution.undoing.inside(inside.path.rstrip("/"))
 
 
 def _awaitable(value: Any, key: str) -> Awaitable[Any]:
