@@ -52,15 +52,6 @@ MUTANTS = [
         TESTS,
     ),
     Mutant(
-        "an eviction forgets what was asked for",
-        DRIVE,
-        "            if leaves and not self._paused and commit.change is not None:\n",
-        "            if False:\n",
-        (
-            "tests/corpus/test_residency.py::test_a_case_in_any_residency[memory-has_a_child-evictions]",
-        ),
-    ),
-    Mutant(
         "an error of a callback is swallowed",
         LOOP,
         "                        if not self._is_outcome(error):\n",
