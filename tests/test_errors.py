@@ -18,6 +18,7 @@ ONE_OF_EACH_FORM = [
     errors.DuplicateEvent("a", "event", 3),
     errors.Fenced("run 'a'", token=1, current=2),
     errors.RunClosed("a", "failed"),
+    errors.RunsOpen("a", ("a", "a~1")),
     errors.Moved("a", "redis://there"),
     errors.CodeMissing("r", "order", 2),
     errors.TimedOut("late"),

@@ -9,7 +9,14 @@ import pytest
 from msgspec import Raw, Struct
 
 import outlast
-from outlast.errors import ChildFailed, InvalidValue, RunCancelled, RunFailed, StepFailed
+from outlast.errors import (
+    ChildFailed,
+    InvalidValue,
+    RunCancelled,
+    RunFailed,
+    RunsOpen,
+    StepFailed,
+)
 from outlast.model import Event, Status
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualApp, VirtualClock, app
@@ -318,7 +325,9 @@ async def test_runs_whose_code_is_gone_or_history_is_broken_can_be_ended() -> No
         life.update(sequence=run.sequence + 1)
     async with app(child, store=store, clock=clock) as testing:
         await testing.terminate("one", "gone")
-        assert await testing.delete("two") is True
+        with pytest.raises(RunsOpen):
+            await testing.delete("two")
+        assert await testing.delete("two", force=True) is True
         assert (await testing.get("one")).status is Status.CANCELLED
     async with app(sleeper, store=store, clock=clock) as testing:
         await clock.sleep(7200)
@@ -334,7 +343,7 @@ async def test_a_run_that_is_deleted_or_replaced_while_it_works() -> None:
     async with app(parent, child) as testing:
         await testing.start(parent, id="it")
         await testing.clock.sleep(0.5)
-        assert await testing.delete("it")
+        assert await testing.delete("it", force=True)
         again = await testing.start(parent, id="it")
         await testing.clock.sleep(0.5)
         once_more = await testing.start(parent, id="it", on_conflict="replace")

@@ -179,8 +179,8 @@ async def test_a_run_that_cannot_be_taken_over_does_not_hold_up_the_others() -> 
     async with app(sleeps, store=store, clock=clock) as testing:
         assert await testing.handle("c").result() == "slept"
         assert not (await testing.get("a")).status.terminal
-        await testing.delete("a")
-        await testing.delete("b")
+        await testing.delete("a", force=True)
+        await testing.delete("b", force=True)
 
 
 class Counting(MemoryStore):

@@ -120,7 +120,7 @@ MUTANTS = [
     Mutant(
         "replace leaves what the old life owned",
         COMMIT,
-        "        tables.forget(commit.run_id)\n",
+        "        tables.forget(commit.run_id, spare=_spared(tables, commit))\n",
         "        tables.lives.pop(commit.run_id)\n",
         TESTS,
     ),
@@ -134,8 +134,8 @@ MUTANTS = [
     Mutant(
         "the inbox is carried over without its ids",
         COMMIT,
-        "            life.inbox, life.item_ids = present.inbox, present.item_ids",
-        "            life.inbox = present.inbox",
+        "                if number > last - RECEIPTS_CARRIED or number in life.inbox\n",
+        "                if not number\n",
         TESTS,
     ),
     Mutant(
@@ -442,14 +442,14 @@ MUTANTS = [
     Mutant(
         "delete leaves children",
         TABLES,
-        "        gone = [id for id in self.lives if id == run_id or id.startswith(below)]",
+        "        gone = [id for id in self.lives if goes(id)]",
         "        gone = [id for id in self.lives if id == run_id]",
         TESTS,
     ),
     Mutant(
         "delete takes neighbours along",
         TABLES,
-        "        gone = [id for id in self.lives if id == run_id or id.startswith(below)]",
+        "        gone = [id for id in self.lives if goes(id)]",
         "        gone = [id for id in self.lives if id.startswith(run_id)]",
         TESTS,
     ),

@@ -150,8 +150,8 @@ MUTANTS = [
     Mutant(
         "a child does not tell how it ended",
         ENDING,
-        "    if run.parent is not None:\n        sends.append(child_outcome(run, end))",
-        "    if run.parent is None:\n        sends.append(child_outcome(run, end))",
+        "        sends.append(child_outcome(run, end, asked_by))",
+        "        child_outcome(run, end, asked_by)",
         cases("has_a_child"),
     ),
     Mutant(

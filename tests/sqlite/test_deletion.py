@@ -105,6 +105,7 @@ async def test_neighbours_stay(store: SqliteStore, other: Other, neighbour: str)
 async def test_a_replacement_is_whole(store: SqliteStore, other: Other) -> None:
     """Replacing a life removes the old one and writes the new one in one transaction."""
     await fill(store, "a")
+    await store.commit([Commit(run_id="a~kid", change=Change(status=Status.COMPLETED))])
     uid = (await store.get("a")).uid
     fresh = Commit(
         run_id="a",

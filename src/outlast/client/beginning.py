@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Raw
@@ -13,7 +14,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.moves import unless_moved
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.execution import current_execution
-from outlast.errors import InvalidValue, RunExists, WorkflowMisuse
+from outlast.errors import InvalidValue, NotFound, RunClosed, RunExists, WorkflowMisuse
 from outlast.model.commit import Creation
 from outlast.model.event_data import payload_of
 from outlast.model.ids import check_id, new_id
@@ -42,6 +43,9 @@ class Beginning(Client):
         creation = Creation.REPLACE if on_conflict == "replace" else Creation.NEW
         if creation is Creation.REPLACE:
             await unless_moved(self._store, run_id)  # what goes on elsewhere cannot be ended here
+            # Its children are not the new run's: they are asked to stop, and its parent is told.
+            with suppress(NotFound, RunClosed):
+                await self.terminate(run_id, "replaced by a new start")
         try:
             await begin(run_id, creation)
         except RunExists:

@@ -23,13 +23,14 @@ from outlast.client.moves import (
     unless_moved,
 )
 from outlast.client.queues import Queues
-from outlast.client.replant import edited_input, replanted
-from outlast.client.terminating import termination
+from outlast.client.replant import edited_input, forked
+from outlast.client.retrying import retrial
+from outlast.client.terminating import terminated
 from outlast.client.waiting import answer_in, answered, ended
 from outlast.engine.audit import activities_of, entries_of
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.execution import current_execution
-from outlast.engine.replanting import before_failure, before_step
+from outlast.engine.replanting import before_step
 from outlast.engine.signature import type_of_value
 from outlast.errors import (
     Busy,
@@ -41,6 +42,7 @@ from outlast.errors import (
     RunCancelled,
     RunClosed,
     RunFailed,
+    RunsOpen,
     Undecodable,
     UpdateFailed,
     WorkflowMisuse,
@@ -265,10 +267,12 @@ class Client:
             )
 
     async def terminate(self, run_id: str, reason: str = "terminated") -> None:
-        """End a run now, whoever holds it and whatever it is: its code sees nothing of it."""
+        """End a run now, whoever holds it and whatever it is: its code sees nothing of it. The commit that
+        ends it tells its parent, and asks its children to stop, except for those that are to outlive
+        it."""
         check_reason(reason)
         for _ in range(TRIES):
-            outcome = await self._attempt(await termination(self._store, run_id, reason))
+            outcome = await terminated(self._store, run_id, reason, self._attempt)
             if isinstance(outcome, Committed):
                 self._drop(run_id)
                 return
@@ -277,27 +281,39 @@ class Client:
                 raise outcome
         raise coming_and_going(run_id)
 
-    async def delete(self, run_id: str, *, uid: str | None = None) -> bool:
-        """Remove a run and all it owns; whether it was there. With `uid` only that life of it: one that
-        was begun anew since stays. One that is being moved to another store is not removed: all of it
-        may still be here alone."""
+    async def delete(self, run_id: str, *, uid: str | None = None, force: bool = False) -> bool:
+        """Remove a run and all it owns, its descendants included; whether it was there. A tree in which
+        a run has not ended is refused with `RunsOpen`, which names such runs; with `force` they are
+        terminated first, which tells parents and children elsewhere. With `uid` only that life of it:
+        one that was begun anew since stays. One that is being moved to another store is not removed:
+        all of it may still be here alone."""
         with suppress(Undecodable):
             run = await self._store.find_one(run_id)
             if run is not None and run.moved_to is not None and run.wait_kind == MOVING:
                 raise Moved(run_id, run.moved_to)
-        was_there = await self._store.delete(run_id, uid=uid)
+        was_there = None
+        while was_there is None:
+            try:
+                was_there = await self._store.delete(run_id, uid=uid, only_ended=True)
+            except RunsOpen as refusal:
+                if not force:
+                    raise
+                for open in refusal.open:
+                    with suppress(NotFound, RunClosed):
+                        await self.terminate(open, f"deleted with {run_id!r}")
         self._store.notifier.ring()  # its place in a queue is free
         self._drop(run_id)
         return was_there
 
-    async def retry(self, run_id: str) -> RunHandle[Any]:
-        """Begin a failed run anew from the step that failed: what was done before stays done."""
+    async def retry(self, run_id: str, *, timeout: float | None = 30.0) -> RunHandle[Any]:
+        """Let a failed run go on from the step that failed: what was done before stays done. Children
+        that run on are waited for again; those that are being cancelled have to end first, which may
+        take `timeout` seconds. Signals and updates that it has not used are kept."""
         run = await self.get(run_id)
         if run.status is not Status.FAILED:
             raise InvalidValue(f"run {run_id!r} is {run.status}: only a failed run can be retried")
-        history = await self._store.history(run_id)
-        kept = before_failure(history, run.recover_to)
-        await self._write(replanted(run, kept, self._workflows, run_id=run_id, replace=run.uid))
+        commit = await retrial(self._store, run, self._workflows, self._ending, timeout)
+        await self._write(commit)
         return RunHandle(self, run_id)
 
     async def fork(
@@ -309,7 +325,8 @@ class Client:
         input: dict[str, Any] | None = None,
     ) -> RunHandle[Any]:
         """Begin a new run that shares another one's history up to where `step` was asked for.
-        `input` are the arguments of the workflow, by name, that are to be other ones."""
+        `input` are the arguments of the workflow, by name, that are to be other ones. Children that the
+        other run waits for stay its own: this one begins the same anew."""
         run = await self.get(run_id)
         history = await self._store.history(run_id)
         if not any(event.step_name == step for event in history):
@@ -319,9 +336,7 @@ class Client:
         edited = None
         if input is not None:
             edited = edited_input(self._workflows.get(run.workflow), run, self._codec, input)
-        await self._write(
-            replanted(run, kept, self._workflows, run_id=fork_id, replace=None, input=edited)
-        )
+        await self._write(forked(run, kept, self._workflows, run_id=fork_id, input=edited))
         return RunHandle(self, fork_id)
 
     # -- how ----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from outlast.engine.replanting import open_children, restarted, seeded
 from outlast.errors import WorkflowMisuse
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event
+from outlast.model.ids import SEPARATOR, child_id
 from outlast.model.run import Run
 from outlast.model.times import NOW
 from outlast.ports.codec import Codec
@@ -30,44 +31,49 @@ def edited_input(
     return workflow.signature.edit_call(codec, args, kwargs, changes)
 
 
-def replanted(
+def forked(
     run: Run,
     events: list[Event],
     workflows: dict[str, WorkflowDefinition],
     *,
     run_id: str,
-    replace: str | None,
-    input: Raw | None = None,
+    input: Raw | None,
 ) -> Commit:
-    """The commit that begins a run with `events` of `run` as its past; with `replace`, the uid of
-    that run, in its place."""
-    fresh = Run(
+    """The commit that begins a run with `events` of `run` as its past. Children that they wait for are
+    the other run's, whatever becomes of them: this one begins its own."""
+    fresh = fresh_life(run, run_id=run_id, input=input)
+    starts, children = [], {}
+    for key, spawned in open_children(events).items():
+        own = "" if SEPARATOR in spawned.child_run_id else spawned.child_run_id
+        children[key] = own or child_id(run_id, key)
+        workflow = workflows.get(spawned.workflow_name)
+        starts.append(restarted(children[key], spawned, workflow, fresh))
+    return Commit(
+        run_id=run_id,
+        create=fresh,
+        creation=Creation.NEW,
+        events=copies(seeded(events, run, input, children=children), run_id),
+        starts=tuple(starts),
+    )
+
+
+def fresh_life(run: Run, *, run_id: str, input: Raw | None = None) -> Run:
+    """The record of a run that begins as another was."""
+    return Run(
         id=run_id,
         workflow=run.workflow,
         version=run.version,
         definition=run.definition,
         input=input or run.input,
-        recover_to=run.recover_to if replace is not None else None,
         attributes=run.attributes,
-        parent=run.parent if replace is not None else None,
         queue=run.queue,
         priority=run.priority,
         runnable_at=NOW,
     )
-    copies = tuple(
-        msgspec.structs.replace(event, run_id=run_id, sequence=0, token=0)
-        for event in seeded(events, run, input, again=replace is not None)
-    )
-    starts = tuple(
-        restarted(run_id, key, child, workflows.get(child.workflow_name))
-        for key, child in open_children(events).items()
-    )
-    return Commit(
-        run_id=run_id,
-        uid=replace,
-        force=replace is not None,
-        create=fresh,
-        creation=Creation.NEW if replace is None else Creation.REPLACE,
-        events=copies,
-        starts=starts,
+
+
+def copies(events: list[Event], run_id: str) -> tuple[Event, ...]:
+    """Events as those of another life, which the store numbers."""
+    return tuple(
+        msgspec.structs.replace(event, run_id=run_id, sequence=0, token=0) for event in events
     )

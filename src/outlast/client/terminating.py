@@ -1,44 +1,89 @@
-"""How a run is ended from outside, whoever holds it: nothing of its code has a say."""
+"""How a run is ended from outside, whoever holds it: nothing of its code has a say.
+
+The commit that ends a run asks its children to stop. Which children it has stands in its history, so the
+commit is meant for the history that was read: if the run has gone on meanwhile, and may have begun a
+child, it is refused and the rest is read. A run that is always faster is held up for a moment first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import timedelta
 
 from outlast.client.moves import find_here
-from outlast.engine.ending import child_outcome
+from outlast.engine.ending import child_outcome, parent_uid_in
 from outlast.engine.operations.child import cancel_child
 from outlast.engine.replanting import open_children
-from outlast.errors import Undecodable
-from outlast.model.commit import Commit
+from outlast.errors import Conflict, Undecodable
+from outlast.model.commit import Commit, Outcome
+from outlast.model.event import Event
 from outlast.model.event_data import to_event
 from outlast.model.inbox import Send
 from outlast.model.payloads import WorkflowCancelled
 from outlast.model.run import Change, Status
 from outlast.ports.store import Store
 
+RACES = 3
+"""How often a run may be faster than the commit that ends it."""
+HOLD_UP = timedelta(seconds=5)
+"""How long no worker claims a run that is being ended; it goes on if whoever ends it dies."""
 
-async def termination(store: Store, run_id: str, reason: str) -> Commit:
-    """The commit that ends a run as it is now, and tells its parent and its children. One whose record
+Attempt = Callable[[Commit], Awaitable[Outcome]]
+"""Writes a commit, patiently."""
+
+
+async def terminated(store: Store, run_id: str, reason: str, attempt: Attempt) -> Outcome:
+    """End a run as it is now, and tell its parent and its children; what became of that. One whose record
     cannot be read is ended all the same."""
+    history: list[Event] = []
+    uid = None
+    races = 0
+    while True:
+        commit = await _termination(store, run_id, reason, history)
+        if commit.uid != uid:  # another life: read all of it
+            uid, history = commit.uid, []
+            commit = await _termination(store, run_id, reason, history)
+        outcome = await attempt(commit)
+        if not isinstance(outcome, Conflict):
+            return outcome
+        races += 1
+        if races % RACES == 0:
+            held_up = Change(runnable_at=store.clock.now() + HOLD_UP)
+            await attempt(
+                Commit(run_id=run_id, uid=uid, force=True, change=held_up, seen=2**62, release=True)
+            )
+
+
+async def _termination(store: Store, run_id: str, reason: str, history: list[Event]) -> Commit:
+    """The commit that ends a run with this history, to which what is new is added."""
     end = WorkflowCancelled(reason=reason)
     sends: list[Send] = []
     uid = None
+    expected = None
     with suppress(Undecodable):
         run = await find_here(store, run_id)
         uid = run.uid
+        history += await store.history(run_id, after=_last(history))
+        # A history that is damaged may be shorter than the record says.
+        expected = max(run.sequence, _last(history))
         if run.parent is not None:
-            sends.append(child_outcome(run, end))
-        children = open_children(await store.history(run_id)).values()
+            sends.append(child_outcome(run, end, parent_uid_in(history)))
         sends += [
             cancel_child(child.child_run_id, run.uid, "its parent has ended")
-            for child in children
+            for child in open_children(history).values()
             if not child.parent_close
         ]
     return Commit(
         run_id=run_id,
         uid=uid,
+        expected=expected,
         force=True,
         events=(to_event(end, run_id=run_id),),
         change=Change(status=Status.CANCELLED, error=reason, wait_kind=None),
         sends=tuple(sends),
     )
+
+
+def _last(history: list[Event]) -> int:
+    return history[-1].sequence if history else 0

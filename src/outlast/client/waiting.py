@@ -11,13 +11,16 @@ import math
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from msgspec import Raw
+
 from outlast.client.moves import find_here
 from outlast.engine.retry import is_number
 from outlast.errors import InvalidValue, UpdateFailed
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of
-from outlast.model.payloads import UpdateCompleted
+from outlast.model.payloads import UpdateCompleted, WorkflowStarted
 from outlast.model.run import Run
+from outlast.model.wire import from_json
 from outlast.ports.clock import Clock, look_again_after
 from outlast.ports.store import Store
 
@@ -82,11 +85,17 @@ async def answered(
 
 
 def answer_in(history: Iterable[Event], update_id: str) -> UpdateCompleted | None:
-    """What history has as the answer to an update."""
+    """What history has as the answer to an update; its beginning has those of earlier lives."""
     for event in history:
+        answers: list[Raw] = []
         if event.type == EventType.UPDATE_COMPLETED:
-            answer = payload_of(event)
-            if isinstance(answer, UpdateCompleted) and answer.update_id == update_id:
+            answers.append(event.data)
+        elif event.type == EventType.WORKFLOW_STARTED:
+            started = payload_of(event)
+            answers += started.answers if isinstance(started, WorkflowStarted) else ()
+        for data in answers:
+            answer = from_json(data, UpdateCompleted, where=f"an answer of run {event.run_id!r}")
+            if answer.update_id == update_id:
                 return answer
     return None
 

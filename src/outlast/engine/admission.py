@@ -103,7 +103,7 @@ async def turned_away(
     for item in items:
         if item.kind == "cancel":
             # One that had begun has steps to undo.
-            return None if run.sequence > 1 else _cancelled(base, run, item)
+            return None if run.sequence > 1 else _cancelled(base, run, item, started.parent_uid)
     # A child, and a run that begins anew, come without a ticket: this is where they get it.
     tickets = () if run.wait_kind == QUEUED else (ticket_of(run, started.place),)
     change = Change(
@@ -130,14 +130,14 @@ async def leaves_queue(store: Store, commit: Commit, *, patience: float) -> Comm
     return msgspec.structs.replace(commit, drops=(TICKET,), folds=folds)
 
 
-def _cancelled(base: Commit, run: Run, item: Item) -> Commit:
+def _cancelled(base: Commit, run: Run, item: Item, asked_by: str) -> Commit:
     end = WorkflowCancelled(reason=item.name)
     return msgspec.structs.replace(
         base,
         events=(to_event(end, run_id=run.id),),
         change=Change(status=Status.CANCELLED, error=item.name, wait_kind=None),
         folds=(item.number,),
-        sends=() if run.parent is None else (child_outcome(run, end),),
+        sends=() if run.parent is None else (child_outcome(run, end, asked_by),),
     )
 
 

@@ -16,13 +16,13 @@ from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.remote import RemoteStep, StepReport
 from outlast.engine.operations.step import StepCall
 from outlast.engine.reading import patiently
+from outlast.errors import ContinueAsNew
 from outlast.model.inbox import Item
 from outlast.model.payloads import (
     CancelRequested,
     ChildCompleted,
     ChildFailed,
     HaltResumed,
-    Payload,
     StepCompleted,
     StepLost,
     StepProgress,
@@ -31,6 +31,8 @@ from outlast.model.wire import from_json
 from outlast.ports.store import Store
 
 PAGE = 1000
+FOR_THE_NEXT_LIFE = frozenset({"cancel"})
+"""What is not taken any more by a life that has decided to continue as new."""
 log = logging.getLogger("outlast.engine")
 
 
@@ -47,6 +49,7 @@ class Inbox:
         self._execution = execution
         self._patience = patience
         self._mailbox = Mailbox()
+        self._resumes: dict[str, Item] = {}
 
     async def read(self) -> None:
         """Take in what has come since the last look."""
@@ -66,9 +69,14 @@ class Inbox:
                 return
 
     def match(self) -> None:
-        """Hand signals and updates to those who want them."""
-        if self._mailbox.has_any:
-            self._mailbox.match(self._execution, self._store.clock.now())
+        """Hand signals, updates and answers to halts to those who want them."""
+        while True:
+            if self._mailbox.has_any:
+                self._mailbox.match(self._execution, self._store.clock.now())
+            asked = next((key for key in self._resumes if self._halt(key) is not None), None)
+            if asked is None:
+                return
+            self._take(self._resumes.pop(asked))
 
     def tell_what_is_left(self) -> None:
         """The run has ended. Signals that nobody has asked for may have had a wrong name."""
@@ -96,6 +104,11 @@ class Inbox:
             self._pauses.append(item.number)
             self.paused = item.kind == "pause"
             return
+        if isinstance(execution.ends_with, ContinueAsNew) and item.kind in FOR_THE_NEXT_LIFE:
+            return  # the next life takes it
+        if item.kind == "resume" and item.name and self._halt(item.name) is None:
+            self._resumes[item.name] = item  # answered in an earlier life: it waits to be asked for
+            return
         execution.draft.folds.append(item.number)
         now = self._store.clock.now()
         match item.kind:
@@ -104,9 +117,10 @@ class Inbox:
                 if execution.is_going_on:
                     execution.deliver(CancelRequested(reason=item.name), now)
             case "child.completed" | "child.failed":
+                outcome = _child_payload(item)
                 child = self._child(item.name)
-                if child is not None:
-                    execution.deliver(_child_payload(item), now, key=child.key)
+                if child is not None and child.takes(outcome):
+                    execution.deliver(outcome, now, key=child.key)
             case "step":
                 self._take_report(item, now)
             case "lost":
@@ -163,7 +177,7 @@ class Inbox:
         return next((halt for halt in halts if key in ("", halt.key)), None)
 
 
-def _child_payload(item: Item) -> Payload:
+def _child_payload(item: Item) -> ChildCompleted | ChildFailed:
     data = item.data or Raw(b"{}")
     if item.kind == "child.completed":
         return from_json(data, ChildCompleted, where=f"outcome of {item.name!r}")

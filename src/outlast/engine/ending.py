@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from msgspec import Raw
 
@@ -12,6 +13,8 @@ from outlast.engine.operations.child import ChildRun, ParentClose
 from outlast.engine.places import at_error
 from outlast.errors import ChildFailed as ChildFailure
 from outlast.errors import ContinueAsNew, MapFailed, OutlastError, ScopeFailed, StepFailed
+from outlast.model.event import Event
+from outlast.model.event_data import payload_of
 from outlast.model.inbox import Item, Send
 from outlast.model.payloads import (
     ChildCompleted,
@@ -21,6 +24,7 @@ from outlast.model.payloads import (
     WorkflowCompleted,
     WorkflowContinued,
     WorkflowFailed,
+    WorkflowStarted,
 )
 from outlast.model.run import Run
 from outlast.model.wire import to_json
@@ -82,20 +86,28 @@ def farewells(execution: Execution, run: Run, end: Payload) -> list[Send]:
     went."""
     sends = cancels(execution)
     if run.parent is not None:
-        sends.append(child_outcome(run, end))
+        asked_by = "" if execution.started is None else execution.started.parent_uid
+        sends.append(child_outcome(run, end, asked_by))
     return sends
 
 
-def child_outcome(run: Run, end: Payload) -> Send:
-    """What a child's end tells its parent."""
+def parent_uid_in(history: Sequence[Event]) -> str:
+    """The life of its parent that a child was begun for, by the first event of the child."""
+    started = payload_of(history[0]) if history else None
+    return started.parent_uid if isinstance(started, WorkflowStarted) else ""
+
+
+def child_outcome(run: Run, end: Payload, asked_by: str) -> Send:
+    """What a child's end tells its parent; `asked_by` is the life of the parent that waits for it."""
     outcome: ChildCompleted | ChildFailed
     match end:
         case WorkflowCompleted(output=output):
-            outcome = ChildCompleted(child_run_id=run.id, output=output)
+            outcome = ChildCompleted(child_run_id=run.id, output=output, parent_uid=asked_by)
         case WorkflowFailed(error=error):
-            outcome = ChildFailed(child_run_id=run.id, error=error)
+            outcome = ChildFailed(child_run_id=run.id, error=error, parent_uid=asked_by)
         case WorkflowCancelled(reason=reason):
-            outcome = ChildFailed(child_run_id=run.id, error=f"cancelled: {reason}")
+            error = f"cancelled: {reason}"
+            outcome = ChildFailed(child_run_id=run.id, error=error, parent_uid=asked_by)
         case _:
             raise AssertionError(f"{end} is not the end of a run")
     kind = "child.completed" if isinstance(outcome, ChildCompleted) else "child.failed"

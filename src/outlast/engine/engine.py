@@ -180,7 +180,10 @@ class Engine:
             ),
         )
         started = WorkflowStarted(
-            workflow_name=workflow.name, version=workflow.version, input=input
+            workflow_name=workflow.name,
+            version=workflow.version,
+            input=input,
+            later=creation is Creation.REPLACE,
         )
         try:
             execution.deliver(started, self._clock.now())

@@ -35,12 +35,12 @@ from outlast.engine.updates import Updates
 from outlast.errors import Mismatch, RunEnding
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of, to_event, type_of
+from outlast.model.ids import child_id
 from outlast.model.payloads import (
     CancelRequested,
     OperationAbandoned,
     Payload,
     UpdateAccepted,
-    UpdateCompleted,
     WorkflowStarted,
 )
 from outlast.model.place import InQueue
@@ -102,6 +102,7 @@ class Execution:
         self._ended = False
         self._reads_history = False
         self._lineage: Sequence[tuple[str, int]] = ()
+        self.started: WorkflowStarted | None = None
 
     # -- history to code ----------------------------------------------------------------------
 
@@ -146,8 +147,6 @@ class Execution:
         if said is not None:
             self._settle(key, event, payload)
             return
-        if isinstance(payload, UpdateCompleted) and not key:
-            return  # an answer that was given in the life before, kept for who asked
         if self._said and not self.past.ends_what_is_skipped(event):
             # All that the code said before this delivery was recorded before it, or never. But the
             # end of a scope was a statement when it ran: others may have spoken after it.
@@ -171,6 +170,7 @@ class Execution:
                 self.origin = payload.origin or payload.input
                 self.place = payload.place
                 self._lineage = payload.lineage
+                self.started = payload
                 self._begin(payload)
             case CancelRequested(reason=reason):
                 if self.cancel_reason is None or not self.closing.has_failed:
@@ -283,6 +283,15 @@ class Execution:
                 return uid
         return self.uid
 
+    def child_id(self, key: str) -> str:
+        """The id of the child that this life asks for under `key`."""
+        later = self.started is not None and self.started.later
+        return child_id(self.run_id, key, self.uid if later else "")
+
+    def is_own(self, uid: str) -> bool:
+        """Whether `uid` is this life, or one of those that it goes on from when it is retried."""
+        return uid == self.uid or any(uid == earlier for earlier, _ in self._lineage)
+
     @property
     def scope(self) -> Scope:
         """The scope of the task that is running."""
@@ -316,6 +325,14 @@ class Execution:
         """Whether its code runs, is being closed, or what it did is being undone."""
         main = self._main
         return main is not None and not (main.done() and self.closing.over)
+
+    @property
+    def ends_with(self) -> BaseException | None:
+        """The error with which the code has ended, if that is how."""
+        main = self._main
+        if main is None or not main.done() or main.cancelled():
+            return None
+        return main.exception()
 
     @property
     def ended(self) -> bool:

@@ -53,7 +53,9 @@ class Mailbox:
             item = self._take("update", name, execution)
             if item is not None:
                 input = item.data or Raw(b"null")
-                accepted = UpdateAccepted(update_id=item.id, name=name, input=input)
+                # One that is sent again by a retry names the update that it stands for.
+                id = item.sender or item.id
+                accepted = UpdateAccepted(update_id=id, name=name, input=input)
                 execution.deliver(accepted, now, key=execution.updates.next_key(name))
                 return True
         return False

@@ -6,13 +6,12 @@ history; only what belongs to the failure itself is taken out of it. All of it i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Raw
 
 from outlast.engine.definition import WorkflowDefinition
-from outlast.engine.operations.child import child_id_of
 from outlast.model.commit import Start
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of, to_event
@@ -82,21 +81,42 @@ def before_failure(history: Sequence[Event], failed: str | None) -> list[Event]:
     return before_step(kept, failed)
 
 
-def seeded(events: Sequence[Event], run: Run, input: Raw | None, *, again: bool) -> list[Event]:
-    """The same events as the beginning of another run, with the luck of `run`. With `again` it is
-    the same run once more: steps that were asked for in an earlier life keep the idempotency keys
-    that they had there, because nobody knows how far they came."""
+def seeded(
+    events: Sequence[Event],
+    run: Run,
+    input: Raw | None,
+    *,
+    children: Mapping[str, str],
+    handed_on: WorkflowStarted | None = None,
+) -> list[Event]:
+    """The same events as the beginning of another run, with the luck of `run`. `children` are the ids
+    of those that begin once more, by key. With `handed_on` it is the same run once more: steps that
+    were asked for in an earlier life keep the idempotency keys that they had there, because their
+    effects are not known."""
     started = payload_of(events[0])
     assert isinstance(started, WorkflowStarted)
-    lineage = []
-    if again:
+    fresh = msgspec.structs.replace(
+        handed_on or started,
+        seed=started.seed or run.uid,
+        input=input or started.input,
+        lineage=[],
+        **({} if handed_on else {"later": False, "parent_uid": "", "answers": [], "adopts": {}}),
+    )
+    if handed_on is not None:
         lineage = [(uid, _kept_until(events, last)) for uid, last in started.lineage]
         lineage.append((run.uid, len(events)))
-    fresh = msgspec.structs.replace(
-        started, seed=started.seed or run.uid, input=input or started.input, lineage=lineage
-    )
+        fresh = msgspec.structs.replace(fresh, lineage=lineage)
     first = msgspec.structs.replace(events[0], data=Raw(to_json(fresh)))
-    return [first, *events[1:]]
+    return [first, *(_renamed(event, children) for event in events[1:])]
+
+
+def _renamed(event: Event, children: Mapping[str, str]) -> Event:
+    if event.type != EventType.CHILD_SPAWNED or event.step_name not in children:
+        return event
+    spawned = payload_of(event)
+    assert isinstance(spawned, ChildSpawned)
+    spawned = msgspec.structs.replace(spawned, child_run_id=children[event.step_name])
+    return msgspec.structs.replace(event, data=Raw(to_json(spawned)))
 
 
 def _kept_until(events: Sequence[Event], last: int) -> int:
@@ -107,33 +127,46 @@ def _kept_until(events: Sequence[Event], last: int) -> int:
 
 def open_children(history: Sequence[Event]) -> dict[str, ChildSpawned]:
     """The children that a history waits for, by key."""
+    found = spawned_children(history)
+    for event in history:
+        if event.type in _CHILD_OVER:
+            found.pop(event.step_name, None)
+    return found
+
+
+def spawned_children(history: Sequence[Event]) -> dict[str, ChildSpawned]:
+    """The children that a history has asked for, by key."""
     found: dict[str, ChildSpawned] = {}
     for event in history:
         if event.type == EventType.CHILD_SPAWNED:
             payload = payload_of(event)
             assert isinstance(payload, ChildSpawned)
             found[event.step_name] = payload
-        elif event.type in _CHILD_OVER:
-            found.pop(event.step_name, None)
     return found
 
 
 def restarted(
-    run_id: str, key: str, spawned: ChildSpawned, workflow: WorkflowDefinition | None
+    child_run_id: str,
+    spawned: ChildSpawned,
+    workflow: WorkflowDefinition | None,
+    parent: Run,
 ) -> Start:
-    """The start of a child that a replanted history waits for: nobody else will begin it."""
-    own = "" if "~" in spawned.child_run_id else spawned.child_run_id
+    """The start of a child that a replanted history of `parent` waits for: nothing else begins it."""
     run = Run(
-        id=own or child_id_of(run_id, key),
+        id=child_run_id,
         workflow=spawned.workflow_name,
         version="" if workflow is None else workflow.version,
         definition="" if workflow is None else workflow.hash,
         input=spawned.input,
-        parent=run_id,
+        parent=parent.id,
         runnable_at=NOW,
     )
     started = WorkflowStarted(
-        workflow_name=run.workflow, version=run.version, input=spawned.input, place=spawned.place
+        workflow_name=run.workflow,
+        version=run.version,
+        input=spawned.input,
+        place=spawned.place,
+        parent_uid=parent.uid,
     )
     return Start(run, (to_event(started, run_id=run.id),))
 

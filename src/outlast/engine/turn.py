@@ -14,10 +14,10 @@ from outlast.engine.error_text import storable
 from outlast.engine.execution import Execution
 from outlast.engine.operations.halt import HaltWait
 from outlast.engine.operations.step import StepCall
+from outlast.engine.updates import kept_answers
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Creation
-from outlast.model.event import Event, EventType
-from outlast.model.event_data import payload_of, to_event
+from outlast.model.event_data import to_event
 from outlast.model.payloads import (
     Payload,
     WorkflowCancelled,
@@ -105,7 +105,11 @@ def begun(
         runnable_at=NOW,
     )
     started = WorkflowStarted(
-        workflow_name=workflow.name, version=workflow.version, input=input, place=place
+        workflow_name=workflow.name,
+        version=workflow.version,
+        input=input,
+        place=place,
+        later=creation is Creation.REPLACE,
     )
     return Commit(
         run_id=run_id,
@@ -118,14 +122,20 @@ def begun(
 
 def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinued) -> Commit:
     """The commit that ends this life and begins the next under the same id: what was sent and not
-    yet taken goes along, and so does what was published or answered."""
-    draft = execution.draft
+    yet taken goes along, and so does what was published or answered. Children that run on are asked
+    to stop, except for those that are to outlive their parent."""
+    draft, before = execution.draft, execution.started
+    assert before is not None, "a run that has not begun cannot continue"
+    history = (*execution.digest.events, *draft.events)
     started = WorkflowStarted(
         workflow_name=run.workflow,
         version=execution.workflow.version,
         input=end.input,
         origin=execution.origin,
         place=execution.place,
+        later=True,
+        parent_uid=before.parent_uid,
+        answers=kept_answers(before, history),
     )
     fresh = Run(
         id=run.id,
@@ -148,21 +158,10 @@ def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinu
         creation=Creation.REPLACE,
         carry_inbox=True,
         folds=tuple(draft.folds),
+        starts=tuple(draft.starts),
         sends=(*draft.sends, *cancels(execution)),
-        events=(
-            to_event(started, run_id=run.id, timestamp=execution.now),
-            *_answers(execution, run.id),
-        ),
+        events=(to_event(started, run_id=run.id, timestamp=execution.now),),
     )
-
-
-def _answers(execution: Execution, run_id: str) -> list[Event]:
-    """What was answered in the life that ends, for those who have not read it yet."""
-    return [
-        to_event(payload_of(event), run_id=run_id, timestamp=execution.now)
-        for event in (*execution.digest.events, *execution.draft.events)
-        if event.type == EventType.UPDATE_COMPLETED and event.step_name
-    ]
 
 
 def parked(claim: Claim, sequence: int, reason: str, codes: Sequence[str]) -> Commit:

@@ -297,7 +297,7 @@ class UnderWay:
                 self._patience,
             )
             child.looked_for = True
-            answer = None if run is None else child.outcome_in(run)
+            answer = child.outcome_in(run)
             if answer is not None:
                 self._found.append((child, answer))
         finally:

@@ -7,28 +7,49 @@ own loop beside the rest of it: it replays like the rest, and it may call steps:
 
     inbox: update ──▶ update.accepted ──▶ handler runs ──▶ update.completed: output or error
 
-All that was accepted is answered before the run ends.
+All that was accepted is answered before the run ends. Answers go along into the next lives of a run, as
+many as `kept_answers` lets through: a caller reads its answer when it looks, which may be later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
 
 from outlast.engine.bridge import run_in_thread
 from outlast.engine.error_text import told
 from outlast.engine.scope import Scope
 from outlast.engine.signature import Signature
 from outlast.errors import ContinueAsNew
-from outlast.model.payloads import UpdateAccepted, UpdateCompleted
+from outlast.model.event import Event, EventType
+from outlast.model.payloads import UpdateAccepted, UpdateCompleted, WorkflowStarted
 
 if TYPE_CHECKING:
     from outlast.engine.execution import Execution
 
 
 CANCELLED = "cancelled: the run has ended"
+ANSWERS_KEPT = 1000
+"""How many answers go along into another life: the newest."""
+ANSWER_BYTES_KEPT = 4 * 1024 * 1024
+"""How large they may be together."""
+
+
+def kept_answers(started: WorkflowStarted, history: Iterable[Event]) -> list[Raw]:
+    """The answers that a life with this beginning and history hands on to the next one."""
+    answers = [*started.answers]
+    answers += [event.data for event in history if event.type == EventType.UPDATE_COMPLETED]
+    size, kept = 0, []
+    for answer in reversed(answers[-ANSWERS_KEPT:]):
+        size += len(answer)
+        if size > ANSWER_BYTES_KEPT:
+            break
+        kept.append(answer)
+    return kept[::-1]
 
 
 class Updates:

@@ -26,6 +26,7 @@
     │   ├── Fenced                    a newer claim owns the run or the task
     │   ├── RunClosed                 the run has ended
     │   ├── CodeMissing               no live worker has the code of the run
+    │   ├── RunsOpen                  the tree has runs that have not ended: not deleted
     │   └── Moved                     the run goes on in another store: ask there
     ├── TryAgain                   the same call may succeed later
     │   ├── Busy                      a lock is held; nothing was written
@@ -76,6 +77,7 @@ from outlast.errors.refused import (
     Refused,
     RunClosed,
     RunExists,
+    RunsOpen,
 )
 from outlast.errors.root import OutlastError
 from outlast.errors.run import (
@@ -145,6 +147,7 @@ __all__ = [
     "RunError",
     "RunExists",
     "RunFailed",
+    "RunsOpen",
     "SchemaTooNew",
     "ScopeFailed",
     "SignalTimeout",

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from outlast.errors.root import OutlastError
+
+NAMED = 5
+"""How many runs a message names."""
+MAX_OPEN_NAMED = 100
+"""How many runs an error lists."""
 
 
 class Refused(OutlastError):
@@ -91,6 +98,20 @@ class CodeMissing(Refused):
         )
         self.run_id = run_id
         self.workflow = workflow
+
+
+class RunsOpen(Refused):
+    """A tree of runs is not deleted while some of them have not ended: `open` names up to 100."""
+
+    def __init__(self, run_id: str, open: Sequence[str]) -> None:
+        named = ", ".join(map(repr, open[:NAMED]))
+        more = " and more" if len(open) > NAMED else ""
+        super().__init__(
+            f"run {run_id!r} is not deleted: of its tree {named}{more} did not end yet. Cancel what "
+            "runs and wait, or delete with force=True (`outlast rm --force`), which terminates it"
+        )
+        self.run_id = run_id
+        self.open = tuple(open[:MAX_OPEN_NAMED])
 
 
 class Moved(Refused):

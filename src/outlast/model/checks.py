@@ -16,7 +16,7 @@ from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event
 from outlast.model.fact import Fact, hash_of
 from outlast.model.field_types import check_types, known_shapes
-from outlast.model.ids import SEPARATOR, check_id, check_name
+from outlast.model.ids import SEPARATOR, check_id, check_name, root_of
 from outlast.model.inbox import Send
 from outlast.model.run import Run, Status
 from outlast.model.task import Task
@@ -236,7 +236,8 @@ def _is_plain_event(event: Event) -> bool:
 
 def _check_new_run(run: Run) -> None:
     # Whoever may use `~` is whoever has a parent: so a user's id cannot reach into another tree.
-    is_child = run.parent is not None and run.id.startswith(run.parent + SEPARATOR)
+    parent = run.parent or ""
+    is_child = root_of(run.id) == root_of(parent) and all(parent.split(SEPARATOR))
     check_id(run.id, child=is_child)
     if run.attributes:
         check_attributes(run.attributes)

@@ -30,7 +30,9 @@ class Creation(StrEnum):
 
     NEW = "new"  # it is refused: RunExists
     UPSERT = "upsert"  # the record is ignored and the commit goes to the run that is there
-    REPLACE = "replace"  # the old life is deleted with all it owns, and a new one begins
+    REPLACE = (
+        "replace"  # the old life is deleted with all it owns, and a new one begins; see `Commit`
+    )
 
 
 class Start(Struct, frozen=True):
@@ -54,14 +56,18 @@ class Commit(Struct, frozen=True, kw_only=True, gc=False):
 
     What becomes durable:
 
-    - `create` and `creation` begin a life; `hold` claims it in the same breath.
+    - `create` and `creation` begin a life; `hold` claims it in the same breath. A life that replaces
+      another leaves descendants that have not ended, or are being moved, as they are, with the facts of
+      the tree; those that have ended go, unless there is `carry_tree`. One that begins ended stands for
+      the whole tree. With `carry_inbox` it has the inbox of the other one, and the receipts of its last
+      items (`RECEIPTS_CARRIED`) and of all that wait.
     - `events` are appended; `change` alters the record. A terminal status ends the run: its claim
       is released, its tasks and unfired timers are dropped, and nothing can be added any more.
     - `folds` are the numbers of inbox items that this commit consumes. `seen` is the last number
       the owner has looked at: if a newer item waits, a commit that parks the run leaves it
       runnable and says `still_runnable`. `release` gives the claim back, unless still runnable.
-    - `sends` go to other runs' inboxes (one that is gone or ended is reported, not an error),
-      `starts` are children, `tasks` go to queues. `finishes` removes tasks under their claims: a
+    - `starts` are children, `sends` go to other runs' inboxes, those of new children included (one that
+      is gone or ended is reported, not an error), `tasks` go to queues. `finishes` removes tasks under their claims: a
       stale one fences the whole commit. `drops` removes tasks by id, whoever holds them. `dead` are
       tasks that died elsewhere: nobody is handed them unless they are brought back.
     - `timers` are scheduled (an id that exists is left alone), `fired` are marked as fired.
@@ -79,6 +85,7 @@ class Commit(Struct, frozen=True, kw_only=True, gc=False):
     create: Run | None = None
     creation: Creation = Creation.NEW
     carry_inbox: bool = False
+    carry_tree: bool = False
     hold: Hold | None = None
     events: tuple[Event, ...] = ()
     change: Change | None = None

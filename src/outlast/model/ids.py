@@ -17,8 +17,10 @@ import re
 import threading
 import time
 import zlib
+from base64 import b32encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from itertools import count
 from typing import NamedTuple
 
@@ -26,6 +28,10 @@ from outlast.errors import InvalidId
 
 MAX_ID_BYTES = 255
 MAX_CHILD_ID_BYTES = 1024
+CHILD_PATH_BYTES = 512
+"""A child's id is at most this much longer than that of its root."""
+CHILD_NAME_LENGTH = 60
+"""What is left of a key, in characters, where a path is shortened."""
 SEPARATOR = "~"
 SCHEDULE_OF = "schedule of "
 """How the names of our own workflows begin: those that keep the schedules of another."""
@@ -174,6 +180,25 @@ def root_of(run_id: str) -> str:
 def parent_of(run_id: str) -> str | None:
     """The parent of a child, by its id; None for a root."""
     return run_id.rpartition(SEPARATOR)[0] or None
+
+
+def child_id(parent: str, key: str, life: str = "") -> str:
+    """The id of the child that a run asks for under `key`: below its own, as far as that is short. `life`
+    is the uid of the life that asks, if another one had the id before: children of that one may go on,
+    and are not meant. A path that grows long is shortened, so that children nest to any depth."""
+    part = key.replace(":", ".")  # a colon has no place in an id
+    if life:
+        part = f"{part}@{_digest(life)}"
+    path = f"{parent}{SEPARATOR}{part}"
+    root = root_of(parent)
+    if len(path.encode()) - len(root.encode()) <= CHILD_PATH_BYTES:
+        return path
+    return f"{root}{SEPARATOR}{_digest(path)}{SEPARATOR}{part[-CHILD_NAME_LENGTH:]}"
+
+
+def _digest(text: str) -> str:
+    """80 bits of a hash, in 16 letters and digits."""
+    return b32encode(blake2b(text.encode(), digest_size=10).digest()).decode().lower()
 
 
 def partition_of(run_id: str, partitions: int) -> int:

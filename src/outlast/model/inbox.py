@@ -15,6 +15,10 @@ from msgspec import Raw, Struct
 from outlast.model.ids import new_id
 from outlast.model.times import EPOCH
 
+RECEIPTS_CARRIED = 1000
+"""How many of its last items a run remembers, when it begins another life with its inbox: one of them
+that is sent again is taken for what it is. The receipts of items that wait are always kept."""
+
 
 class Item(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing sent to a run. `kind` says what it is (signal, result, cancel …); `id` is the

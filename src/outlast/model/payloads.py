@@ -34,6 +34,16 @@ class WorkflowStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     lineage: list[tuple[str, int]] = []
     # Where the run waits for its turn before it begins, if it was started in a queue.
     place: InQueue | None = None
+    # Whether an earlier life had this id: then the ids of its children name the life.
+    later: bool = False
+    # Of a child: the uid of the life that asked for it.
+    parent_uid: str = ""
+    # Answers to updates that earlier lives gave, each the data of an `update.completed`, for callers who
+    # have not read them yet.
+    answers: list[Raw] = []
+    # Of a run that is retried: children by key that earlier lives asked for after the point from which it
+    # goes on, and that run or have completed. The same call gets the same child.
+    adopts: dict[str, ChildSpawned] = {}
 
 
 class WorkflowCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,11 +115,14 @@ class ChildSpawned(Payload, frozen=True, kw_only=True, omit_defaults=True):
 class ChildCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     child_run_id: str
     output: Raw | None = None
+    # The life that asked, as the child knows it.
+    parent_uid: str = ""
 
 
 class ChildFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
     child_run_id: str
     error: str
+    parent_uid: str = ""
 
 
 class MapStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from outlast.engine.ending import child_outcome
+from outlast.engine.ending import child_outcome, parent_uid_in
 from outlast.engine.operations.remote import StepReport
 from outlast.errors import Undecodable
 from outlast.model.activity import Activity
@@ -167,7 +167,7 @@ def tell_parents(family: Iterable[Cargo]) -> None:
         end = _end_of(child)
         if end is None or not _spawned(parent, child.run.id):
             continue
-        item = child_outcome(child.run, end).item
+        item = child_outcome(child.run, end, parent_uid_in(child.events)).item
         if item.id not in parent.receipts:
             parent.items.append(item)
             parent.run = msgspec.structs.replace(parent.run, runnable_at=NOW)
@@ -176,7 +176,7 @@ def tell_parents(family: Iterable[Cargo]) -> None:
 def _unseal(cargo: Cargo, state: Sealed) -> None:
     cargo.events = cargo.events[:-1]
     # Something may have come after its record was read and before it was sealed.
-    is_woken = len(cargo.receipts) > state.inbox
+    is_woken = cargo.run.inbox > state.inbox
     cargo.run = msgspec.structs.replace(
         cargo.run,
         status=state.status,

@@ -192,11 +192,18 @@ class OptionalMethods(StoreCore):
     # -- the end ------------------------------------------------------------------------------
 
     async def delete(
-        self, run_id: str, *, uid: str | None = None, timeout: float | None = None
+        self,
+        run_id: str,
+        *,
+        uid: str | None = None,
+        only_ended: bool = False,
+        timeout: float | None = None,
     ) -> bool:
         """Remove a run with its descendants and all they own, in one atomic step, whoever holds
         it; whether it was there. With `uid` only that life: if another one has begun under the id, it
-        stays. The id can be used again and starts fresh (capability DELETE)."""
+        stays. With `only_ended` a tree in which a run has not ended, or is being moved, is refused with
+        `RunsOpen`, which names such runs. The id can be used again and starts fresh (capability
+        DELETE)."""
         self._unsupported(Capability.DELETE)
 
     async def expire(

@@ -153,7 +153,7 @@ class Schedules:
 
     async def delete(self, name: str) -> bool:
         """Remove a schedule, and what is known of it; whether it was there. Its runs stay."""
-        return await self._client.delete(run_id_of(check_schedule_name(name)))
+        return await self._client.delete(run_id_of(check_schedule_name(name)), force=True)
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -124,17 +124,17 @@ class App:
         """End a run now, whoever holds it."""
         self._call(self._opened.terminate(run_id, reason))
 
-    def retry(self, run_id: str) -> RunHandle[Any]:
-        """Begin a failed run anew from the step that failed."""
-        return RunHandle(self._call, self._call(self._opened.retry(run_id)))
+    def retry(self, run_id: str, *, timeout: float | None = 30.0) -> RunHandle[Any]:
+        """Let a failed run go on from the step that failed. See `outlast.App.retry`."""
+        return RunHandle(self._call, self._call(self._opened.retry(run_id, timeout=timeout)))
 
     def fork(self, run_id: str, step: str, **options: Any) -> RunHandle[Any]:
         """Begin a new run that shares another one's history up to a step; see `outlast.App.fork`."""
         return RunHandle(self._call, self._call(self._opened.fork(run_id, step, **options)))
 
-    def delete(self, run_id: str, *, uid: str | None = None) -> bool:
-        """Remove a run and all it owns; whether it was there."""
-        return self._call(self._opened.delete(run_id, uid=uid))
+    def delete(self, run_id: str, *, uid: str | None = None, force: bool = False) -> bool:
+        """Remove a run and all it owns; whether it was there. See `outlast.App.delete`."""
+        return self._call(self._opened.delete(run_id, uid=uid, force=force))
 
     @property
     def _is_open(self) -> bool:

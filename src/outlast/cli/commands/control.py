@@ -125,7 +125,8 @@ def _rm(store: Store, given: dict[str, Any]) -> Action:
                 raise InvalidValue(
                     f"run {run.id!r} is {seen.status}: cancel it first, or remove it with --force"
                 )
-        return None if await client.delete(run.id, uid=run.uid) else "was gone already"
+        gone = await client.delete(run.id, uid=run.uid, force=given["force"])
+        return None if gone else "was gone already"
 
     return act
 

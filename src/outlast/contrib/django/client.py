@@ -113,9 +113,9 @@ class Runs:
         """End a run now, whoever holds it."""
         self._call(lambda client: client.terminate(run_id, reason))
 
-    def delete(self, run_id: str) -> bool:
-        """Remove a run and all it owns; whether it was there."""
-        return self._call(lambda client: client.delete(run_id))
+    def delete(self, run_id: str, *, force: bool = False) -> bool:
+        """Remove a run and all it owns; whether it was there. With `force` also one that did not end."""
+        return self._call(lambda client: client.delete(run_id, force=force))
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -1,8 +1,13 @@
 """A child: a run started by a run, with a history of its own and a result that comes back.
 
 The child begins in the commit that records ``child.spawned``. Its id is its parent's id and the key
-of the call, so a replay finds the same child; it may also have an id of its own. Its last commit
-sends the outcome to the parent's inbox.
+of the call; in a later life of the parent it names that life too, because children of an earlier one may
+go on. It may also have an id of its own. Its last commit sends the outcome to the parent's inbox, with
+the life that asked for it.
+
+A run that is retried waits for the children that its earlier lives began. One of them may have ended
+while the parent was closed, when nothing could be sent to it; so it is looked for, like a child with an
+id of its own.
 """
 
 from __future__ import annotations
@@ -14,13 +19,14 @@ from msgspec import Raw
 
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.operations.operation import Operation
-from outlast.errors import ChildFailed
+from outlast.errors import ChildFailed, OutlastError
 from outlast.model.commit import Start
 from outlast.model.event import Event
 from outlast.model.event_data import to_event
-from outlast.model.ids import SEPARATOR, check_id
+from outlast.model.ids import check_id
 from outlast.model.inbox import Item, Send
 from outlast.model.payloads import (
+    NULL,
     ChildCompleted,
     ChildSpawned,
     OperationAbandoned,
@@ -34,12 +40,6 @@ from outlast.model.times import NOW
 
 if TYPE_CHECKING:
     from outlast.engine.execution import Execution
-
-
-def child_id_of(run_id: str, key: str) -> str:
-    """The id of the child that a run has asked for under `key`."""
-    # A key's colon has no place in an id.
-    return f"{run_id}{SEPARATOR}{key.replace(':', '.')}"
 
 
 class ParentClose(StrEnum):
@@ -79,14 +79,13 @@ class ChildRun(Operation):
         self._workflow = workflow
         self.own_id = None if id is None else check_id(id, "child id")
         self.looked_for = id is None
+        self.child_id = self.own_id or ""
+        self.early: ChildCompleted | Failed | None = None
         self.input, _, _ = workflow.signature.encode_call(execution.codec, args, kwargs)
 
-    @property
-    def child_id(self) -> str:
-        """The id of the child run."""
-        return self.own_id or child_id_of(self._execution.run_id, self.key)
-
     def intent(self) -> Payload:
+        if self.own_id is None:
+            self.child_id = self._adopted() or self._execution.child_id(self.key)
         policy = "" if self.parent_close is ParentClose.CANCEL else self.parent_close.value
         return ChildSpawned(
             child_run_id=self.child_id,
@@ -96,6 +95,27 @@ class ChildRun(Operation):
             place=self._place,
         )
 
+    def _adopted(self) -> str | None:
+        """The child that an earlier life began with the same call, if there is one to wait for."""
+        started = self._execution.started
+        earlier = None if started is None else started.adopts.get(self.key)
+        if earlier is None or not self._is_asked_for(earlier.workflow_name, earlier.input):
+            return None
+        return earlier.child_run_id
+
+    def _is_asked_for(self, workflow: str, input: Raw | None) -> bool:
+        """Whether a run of that workflow with that input is the one that the code asks for."""
+        if workflow != self._workflow.name:
+            return False
+        codec, signature = self._execution.codec, self._workflow.signature
+        try:
+            # Compared as values, not as text: a set has no order of its own.
+            return signature.decode_call(codec, input or NULL) == signature.decode_call(
+                codec, self.input
+            )
+        except OutlastError:
+            return False
+
     def enact(self, execution: Execution, said: Payload) -> None:
         if isinstance(said, ChildSpawned):
             execution.draft.starts.append(self._start())
@@ -104,7 +124,11 @@ class ChildRun(Operation):
 
     def apply(self, event: Event, payload: Payload) -> bool:
         match payload:
-            case ChildSpawned():
+            case ChildSpawned(child_run_id=child_id):
+                self.child_id = child_id
+                self.looked_for = self.own_id is None and child_id == self._execution.child_id(
+                    self.key
+                )
                 self._execution.launches.append(self)
             case ChildCompleted(output=output):
                 codec = self._execution.codec
@@ -121,17 +145,36 @@ class ChildRun(Operation):
         """Whether somebody has yet to look who has the id that it has of its own."""
         return not self.looked_for
 
-    def outcome_in(self, run: Run) -> Payload | None:
+    def outcome_in(self, run: Run | None) -> Payload | None:
         """What a run that has the id of the child says about it, if that is not to be told by its
-        end. An id of its own may have been taken before, by somebody else or by this run."""
+        end. An id of its own may have been taken before, by another run or by an earlier life of this
+        one: that is the same child if it was asked for in the same way."""
+        if run is None:
+            # One with an id of its own may not have arrived in its partition yet.
+            gone = Failed(child_run_id=self.child_id, error="it was deleted")
+            return gone if self.own_id is None else None
         if run.parent != self._execution.run_id:
             return Failed(child_run_id=run.id, error=f"run {run.id!r} exists and is another's")
+        if self.own_id is not None and not self._is_asked_for(run.workflow, run.input):
+            return Failed(
+                child_run_id=run.id,
+                error=f"run {run.id!r} was begun with another input: use another id for this one",
+            )
         match run.status:
             case Status.COMPLETED:
                 return ChildCompleted(child_run_id=run.id, output=run.result)
             case Status.FAILED | Status.CANCELLED:
                 return Failed(child_run_id=run.id, error=run.error or run.status)
-        return None
+        return self.early
+
+    def takes(self, outcome: ChildCompleted | Failed) -> bool:
+        """Whether an outcome under the id of the child is that of the child: it was begun for this life,
+        or is the run that has the id of its own. Before that is known it has to wait."""
+        if not outcome.parent_uid or self._execution.is_own(outcome.parent_uid):
+            return True
+        if self.own_id is not None and not self.looked_for:
+            self.early = outcome
+        return self.own_id is not None and self.looked_for
 
     def cancel(self, reason: str) -> Send:
         """The request to cancel the child."""
@@ -148,7 +191,11 @@ class ChildRun(Operation):
             runnable_at=NOW,
         )
         started = WorkflowStarted(
-            workflow_name=run.workflow, version=run.version, input=self.input, place=self._place
+            workflow_name=run.workflow,
+            version=run.version,
+            input=self.input,
+            place=self._place,
+            parent_uid=self._execution.uid,
         )
         event = to_event(started, run_id=run.id, timestamp=self._execution.now)
         return Start(run, (event,))

@@ -12,7 +12,7 @@ from outlast.model.commit import Commit, Committed, Creation, Outcome, Refusal
 from outlast.model.decision import again, parks, refusal
 from outlast.model.event import Event
 from outlast.model.ids import root_of
-from outlast.model.inbox import Receipt, Send
+from outlast.model.inbox import RECEIPTS_CARRIED, Receipt, Send
 from outlast.model.run import Run
 from outlast.model.times import EPOCH
 from outlast.stores.memory.tables import Life, Tables, private
@@ -63,9 +63,7 @@ def _write(tables: Tables, commit: Commit, now: datetime) -> Committed:
         life.update(**private(commit.change).values())
     still_runnable = _park(life, commit, now)
     life.update(revision=run.revision + 1, commit_id=commit.id, updated_at=now)
-    undelivered = tuple(
-        send.item.id for send in commit.sends if not isinstance(deliver(tables, send, now), Receipt)
-    )
+    # Children first: an item may be for one of them.
     for start in commit.starts:
         if start.run.id not in tables.lives:
             child = _born(start.run, now)
@@ -73,6 +71,9 @@ def _write(tables: Tables, commit: Commit, now: datetime) -> Committed:
             _append(child, start.events, now)
             if child.run.status.terminal:
                 _end(tables, child, _ended_at(start.run, now))
+    undelivered = tuple(
+        send.item.id for send in commit.sends if not isinstance(deliver(tables, send, now), Receipt)
+    )
     fired = _write_parts(tables, life, commit, now)
     if life.run.status.terminal and run.ended_at is None:
         born = commit.create if run.revision == 0 else None
@@ -95,14 +96,28 @@ def _life(tables: Tables, commit: Commit, now: datetime) -> Life:
         return tables.lives[commit.run_id]
     life = _born(commit.create, now)
     if present is not None:
-        tables.forget(commit.run_id)
+        tables.forget(commit.run_id, spare=_spared(tables, commit))
         if commit.carry_inbox:
-            life.inbox, life.item_ids = present.inbox, present.item_ids
-            life.update(inbox=present.run.inbox)
+            last = present.run.inbox
+            life.inbox = present.inbox
+            life.item_ids = {
+                id: number
+                for id, number in present.item_ids.items()
+                if number > last - RECEIPTS_CARRIED or number in life.inbox
+            }
+            life.update(inbox=last)
             if life.inbox:
                 life.update(runnable_at=now)
     tables.lives[commit.run_id] = life
     return life
+
+
+def _spared(tables: Tables, commit: Commit) -> list[str]:
+    """The descendants of a run that stay when another life replaces it."""
+    if commit.create is not None and commit.create.status.terminal:
+        return []
+    below = tables.below if commit.carry_tree else tables.open_below
+    return below(commit.run_id)
 
 
 def _born(record: Run, now: datetime) -> Life:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from outlast.errors import Fenced, StoreClosed
+from outlast.errors import Fenced, RunsOpen, StoreClosed
 from outlast.model.activity import Activity
 from outlast.model.belongings import Belongings, BoundKey, Holding
 from outlast.model.checks import (
@@ -290,13 +290,23 @@ class MemoryDetails(Store):
     # -- the end ------------------------------------------------------------------------------
 
     async def delete(
-        self, run_id: str, *, uid: str | None = None, timeout: float | None = None
+        self,
+        run_id: str,
+        *,
+        uid: str | None = None,
+        only_ended: bool = False,
+        timeout: float | None = None,
     ) -> bool:
         check_id(run_id, child=True)
         with self._locked() as tables:
             life = tables.lives.get(run_id)
             if uid is not None and (life is None or life.run.uid != uid):
                 return False
+            if only_ended:
+                root = [] if life is None or life.run.is_over else [run_id]
+                open = sorted(root + tables.open_below(run_id))
+                if open:
+                    raise RunsOpen(run_id, open)
             return tables.forget(run_id)
 
     async def expire(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -182,17 +183,30 @@ class Tables:
                 if task_ids is None or key[2] in task_ids:
                     del table[key]
 
-    def forget(self, run_id: str) -> bool:
-        """Remove a run with its descendants and everything they own."""
+    def open_below(self, run_id: str) -> list[str]:
+        """The descendants of a run that have not ended, or are being moved to another store."""
+        return [id for id in self.below(run_id) if not self.lives[id].run.is_over]
+
+    def below(self, run_id: str) -> list[str]:
+        """The descendants of a run."""
+        return [id for id in self.lives if id.startswith(run_id + SEPARATOR)]
+
+    def forget(self, run_id: str, *, spare: Collection[str] = ()) -> bool:
+        """Remove a run with its descendants and everything they own, except for runs to `spare`:
+        these keep the facts of the tree."""
         below = run_id + SEPARATOR
-        gone = [id for id in self.lives if id == run_id or id.startswith(below)]
+
+        def goes(id: str | None) -> bool:
+            return id is not None and (id == run_id or id.startswith(below)) and id not in spare
+
+        gone = [id for id in self.lives if goes(id)]
         for id in gone:
             del self.lives[id]
             self.drop_tasks(id)
         for key, (_, owner) in list(self.keys.items()):
-            if owner is not None and (owner == run_id or owner.startswith(below)):
+            if goes(owner):
                 del self.keys[key]
-        if run_id in gone:
+        if run_id in gone and not spare:
             for name in [name for name in self.facts if name[0] == run_id]:
                 del self.facts[name]
         return run_id in gone

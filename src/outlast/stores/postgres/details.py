@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from outlast.errors import StoreClosed
+from outlast.errors import RunsOpen, StoreClosed
 from outlast.model.activity import Activity
 from outlast.model.checks import check_after, check_fact, check_key, check_moment, check_send
 from outlast.model.claim import Claim, check_ttl
@@ -242,11 +242,19 @@ class PostgresDetails(Store):
     # -- the end ------------------------------------------------------------------------------
 
     async def delete(
-        self, run_id: str, *, uid: str | None = None, timeout: float | None = None
+        self,
+        run_id: str,
+        *,
+        uid: str | None = None,
+        only_ended: bool = False,
+        timeout: float | None = None,
     ) -> bool:
         check_id(run_id, child=True)
-        life = quote_or_none(uid)
-        ((gone,),) = await self._session.write("delete", run_id, life, timeout=timeout)
+        ((gone, alive),) = await self._session.write(
+            "delete", run_id, quote_or_none(uid), only_ended, timeout=timeout
+        )
+        if alive:
+            raise RunsOpen(run_id, alive)
         return bool(gone)
 
     async def expire(

@@ -40,6 +40,8 @@ def parts_of(commit: Commit, blobs: Blobs, lives: list[tuple[Event, ...]]) -> di
     doc: dict[str, Any] = {}
     if commit.create is not None:
         doc["birth"] = _birth(commit.create, blobs)
+    if commit.carry_tree:
+        doc["carry_tree"] = True
     if commit.hold is not None:
         ttl = round(commit.hold.ttl * 1_000_000)
         doc["hold"] = {"owner": commit.hold.owner, "ttl": ttl}

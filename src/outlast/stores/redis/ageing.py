@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
+from outlast.errors import RunsOpen
 from outlast.model.ids import SEPARATOR
 from outlast.model.run import MOVING, TERMINAL, Status
 from outlast.model.times import to_micros
@@ -17,12 +18,17 @@ PAGE = 200
 
 
 async def delete(
-    server: Server, run_id: str, uid: str | None, *, timeout: float | None
+    server: Server, run_id: str, uid: str | None, *, only_ended: bool, timeout: float | None
 ) -> tuple[bool, set[int]]:
     """Remove a tree, or if a life is named, only if it is that of its root; whether its root was there,
-    and the partitions that have something to relay."""
-    wish = {"id": run_id} if uid is None else {"id": run_id, "uid": uid}
+    and the partitions that have something to relay. With `only_ended`, `RunsOpen` if a run of it has
+    not ended."""
+    wish: dict[str, Any] = {"id": run_id} if uid is None else {"id": run_id, "uid": uid}
+    if only_ended:
+        wish["only_ended"] = True
     answer = await server.call(_call(server, run_id, wish), timeout=timeout)
+    if answer[0] == b"open":
+        raise RunsOpen(run_id, [id.decode() for id in answer[1]])
     if answer[0] == b"kept":
         return False, set()
     return answer[1] == b"1", _posted(server, run_id, answer)

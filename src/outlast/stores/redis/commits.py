@@ -46,6 +46,8 @@ def pack_commit(commit: Commit, layout: Layout, part: int) -> Packed:
         packed["reopens"] = True
     if commit.carry_inbox:
         packed["carry"] = True
+    if commit.carry_tree:
+        packed["carry_tree"] = True
     if commit.release:
         packed["release"] = True
     if parks(commit.change):

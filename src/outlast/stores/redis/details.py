@@ -269,11 +269,18 @@ class RedisDetails(Store):
     # -- the end ------------------------------------------------------------------------------
 
     async def delete(
-        self, run_id: str, *, uid: str | None = None, timeout: float | None = None
+        self,
+        run_id: str,
+        *,
+        uid: str | None = None,
+        only_ended: bool = False,
+        timeout: float | None = None,
     ) -> bool:
         check_id(run_id, child=True)
         server = await self._session.server()
-        was_there, posted = await ageing.delete(server, run_id, uid, timeout=timeout)
+        was_there, posted = await ageing.delete(
+            server, run_id, uid, only_ended=only_ended, timeout=timeout
+        )
         self._watch.forget(run_id)
         if posted:
             await self._carry(relay, posted, timeout)

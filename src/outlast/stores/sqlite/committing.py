@@ -14,11 +14,11 @@ from datetime import datetime, timedelta
 from outlast.errors import Busy, DuplicateEvent, Fenced
 from outlast.model.commit import Commit, Committed, Creation, Outcome, Refusal
 from outlast.model.decision import Head, again, parks, refusal
-from outlast.model.inbox import Receipt
+from outlast.model.inbox import RECEIPTS_CARRIED, Receipt
 from outlast.stores.sqlite.book import Book
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.database import MANY
-from outlast.stores.sqlite.deleting import end_run, forget_tree
+from outlast.stores.sqlite.deleting import end_run, find_open, find_tree, forget_tree
 from outlast.stores.sqlite.inboxes import deliver, has_unseen
 from outlast.stores.sqlite.parts import write_parts
 from outlast.stores.sqlite.queries import query
@@ -120,17 +120,18 @@ def _write(book: Book, commit: Commit) -> Committed:
     row.commit_id = commit.id
     row.updated_at = book.now
     row.is_changed = True
-    undelivered: tuple[str, ...] = ()
-    if commit.sends:
-        undelivered = tuple(
-            send.item.id for send in commit.sends if not isinstance(deliver(book, send), Receipt)
-        )
+    # Children first: an item may be for one of them.
     for start in commit.starts:
         if book.find(start.run.id) is None:
             child = book.begin(start.run)
             book.append(child, start.events)
             if child.is_terminal:
                 end_run(book, child)
+    undelivered: tuple[str, ...] = ()
+    if commit.sends:
+        undelivered = tuple(
+            send.item.id for send in commit.sends if not isinstance(deliver(book, send), Receipt)
+        )
     fired = write_parts(book, row, commit)
     if was_open and (row.is_new or row.is_moved) and row.is_terminal:
         end_run(book, row)
@@ -158,11 +159,18 @@ def _life(book: Book, commit: Commit) -> RunRow:
     row = book.begin(commit.create)
     if commit.carry_inbox:
         book.connection.execute(CARRY_ITEMS, (row.key, present.key))
-        book.connection.execute(CARRY_RECEIPTS, (row.key, present.key))
+        after = present.inbox - RECEIPTS_CARRIED
+        book.connection.execute(
+            CARRY_RECEIPTS, {"new": row.key, "old": present.key, "after": after}
+        )
         row.inbox = present.inbox
         if has_unseen(book.connection, row, 0):
             row.runnable_at = book.now
-    gone = forget_tree(book.connection, commit.run_id)
+    spared: set[str] = set()
+    if not commit.create.status.terminal:
+        find = find_tree if commit.carry_tree else find_open
+        spared = {*find(book.connection, commit.run_id)} - {commit.run_id}
+    gone = forget_tree(book.connection, commit.run_id, spare=spared)
     book.forget(run_id for run_id in gone if run_id != commit.run_id)
     return row
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from datetime import datetime
 
+from outlast.errors import RunsOpen
 from outlast.model.run import Status
 from outlast.model.times import to_micros
 from outlast.stores.sqlite.book import Book, add_counts
@@ -14,8 +15,10 @@ from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import RunRow, text
 
 FIND_TREE = query("find_tree")
+FIND_OPEN = query("find_open")
 FIND_ENDED = query("find_ended")
 FIND_UID = query("find_uid")
+DELETE_KEYS_OF_RUN = query("delete_keys_of_run")
 DELETE_KEYS_OF_TREE = query("delete_keys_of_tree")
 DELETE_FACTS_OF_ROOT = query("delete_facts_of_root")
 DELETE_UNFIRED_TIMERS = query("delete_unfired_timers")
@@ -41,25 +44,45 @@ def end_run(book: Book, row: RunRow) -> None:
     book.connection.execute(DELETE_UNFIRED_TIMERS, (row.key,))
 
 
-def delete(connection: Connection, run_id: str, uid: str | None) -> list[str]:
-    """Remove a tree, or if a life is named, only if it is that of its root."""
+def delete(connection: Connection, run_id: str, uid: str | None, *, only_ended: bool) -> list[str]:
+    """Remove a tree, or if a life is named, only if it is that of its root. With `only_ended`,
+    `RunsOpen` if a run of it has not ended."""
     if uid is not None and scalar(connection, FIND_UID, (run_id,)) != uid:
         return []
+    open = find_open(connection, run_id) if only_ended else []
+    if open:
+        raise RunsOpen(run_id, open)
     return forget_tree(connection, run_id)
 
 
-def forget_tree(connection: Connection, run_id: str) -> list[str]:
-    """Remove a run with its descendants and all they own; the ids of those that were there."""
+def find_open(connection: Connection, run_id: str) -> list[str]:
+    """The runs of a tree that have not ended, or are being moved to another store."""
+    return [id for (id,) in connection.execute(FIND_OPEN, {"id": run_id}).fetchall()]
+
+
+def find_tree(connection: Connection, run_id: str) -> list[str]:
+    """A run and its descendants."""
+    return [row[1] for row in connection.execute(FIND_TREE, {"id": run_id}).fetchall()]
+
+
+def forget_tree(connection: Connection, run_id: str, *, spare: Collection[str] = ()) -> list[str]:
+    """Remove a run with its descendants and all they own, except for runs to `spare`, which keep the
+    facts of the tree; the ids of those that were there."""
     tree = connection.execute(FIND_TREE, {"id": run_id}).fetchall()
+    if spare:
+        tree = [row for row in tree if row[1] not in spare]
     keys, ids = [(row[0],) for row in tree], [row[1] for row in tree]
     for sql in BY_KEY:
         connection.executemany(sql, keys)
     for sql in BY_RUN_ID:
         connection.executemany(sql, [(id,) for id in ids])
-    connection.execute(DELETE_KEYS_OF_TREE, {"id": run_id})
+    if spare:
+        connection.executemany(DELETE_KEYS_OF_RUN, [(id,) for id in ids])
+    else:
+        connection.execute(DELETE_KEYS_OF_TREE, {"id": run_id})
     gone = Counter((workflow, status) for _, _, workflow, status in tree)
     add_counts(connection, {pair: -number for pair, number in gone.items()})
-    if run_id in ids:
+    if run_id in ids and not spare:
         connection.execute(DELETE_FACTS_OF_ROOT, (run_id,))
     return ids
 

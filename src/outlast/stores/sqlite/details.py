@@ -229,12 +229,19 @@ class SqliteDetails(Store):
     # -- the end ------------------------------------------------------------------------------
 
     async def delete(
-        self, run_id: str, *, uid: str | None = None, timeout: float | None = None
+        self,
+        run_id: str,
+        *,
+        uid: str | None = None,
+        only_ended: bool = False,
+        timeout: float | None = None,
     ) -> bool:
         check_id(run_id, child=True)
-        # Nobody knows how much a tree owns: never in the loop.
+        # A tree may own any number of rows: never in the loop.
         gone = await self._session.write(
-            lambda db: deleting.delete(db, run_id, uid), rows=MANY, timeout=timeout
+            lambda db: deleting.delete(db, run_id, uid, only_ended=only_ended),
+            rows=MANY,
+            timeout=timeout,
         )
         return run_id in gone
 

@@ -61,6 +61,7 @@ from outlast.testing.conformance.entries import Entries
 from outlast.testing.conformance.envelopes import Envelopes
 from outlast.testing.conformance.event_types import EventTypes
 from outlast.testing.conformance.facts import Facts
+from outlast.testing.conformance.families import Families
 from outlast.testing.conformance.fencing import Fencing
 from outlast.testing.conformance.fidelity import Fidelity
 from outlast.testing.conformance.find import Finding
@@ -121,6 +122,7 @@ class StoreConformance(
     Keys,
     Deletion,
     Replacement,
+    Families,
     Retention,
     Moves,
     Concurrency,
@@ -155,6 +157,7 @@ __all__ = [
     "Envelopes",
     "EventTypes",
     "Facts",
+    "Families",
     "Fencing",
     "Fidelity",
     "Finding",

@@ -86,7 +86,7 @@ class Counts(StoreContract, needs=(Capability.FIND,)):
     @pytest.mark.proves("I13", "I25")
     @needs(Capability.DELETE, Capability.CHILDREN)
     async def test_children_and_what_is_deleted(self, store: Store) -> None:
-        """A tree that goes, or is replaced, is counted no more."""
+        """A tree that goes, or a life that is replaced, is counted no more; its open children are."""
         child = Start(Run(id="a~c", parent="a", workflow="child"))
         await begin(store, "a", workflow="a")
         await begin(store, "b", workflow="b")
@@ -97,6 +97,7 @@ class Counts(StoreContract, needs=(Capability.FIND,)):
         assert await self._agree(store) == {
             ("anew", Status.RUNNING): 1,
             ("b", Status.PENDING): 1,
+            ("child", Status.PENDING): 1,
         }
         await store.delete("a")
         await store.delete("b")

@@ -37,6 +37,8 @@ class Replacement(StoreContract, needs=(Capability.DELETE,)):
         fresh = await seen_of(store, "r")
         await store.delete("r")
         await furnish(store, "r")
+        if Capability.CHILDREN in store.capabilities:
+            await finish(store, "r~child")
         await _replace(store)
         assert _timeless(await seen_of(store, "r")) == _timeless(fresh)
 

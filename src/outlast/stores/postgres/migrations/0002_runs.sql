@@ -50,6 +50,32 @@ BEGIN
     DELETE FROM @timers WHERE run_key = k AND NOT fired;
 END $$;
 
+-- Whether a run has ended for good: one that is being moved is closed, but may not have arrived.
+CREATE FUNCTION @is_over_1(status text, wait_kind text) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT status IN ('completed', 'failed', 'cancelled')
+       AND NOT (status = 'cancelled' AND wait_kind IS NOT DISTINCT FROM 'moving')
+$$;
+
+-- Removes runs and all they own, except for facts. The caller holds the locks.
+CREATE FUNCTION @forget_runs_1(ks bigint[], ids text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM @keys WHERE run_id = ANY (ids);
+    DELETE FROM @events WHERE run_key = ANY (ks);
+    DELETE FROM @inbox WHERE run_key = ANY (ks);
+    DELETE FROM @receipts WHERE run_key = ANY (ks);
+    DELETE FROM @timers WHERE run_key = ANY (ks);
+    DELETE FROM @entries WHERE run_key = ANY (ks);
+    DELETE FROM @activities WHERE run_key = ANY (ks);
+    DELETE FROM @snapshots WHERE run_key = ANY (ks);
+    DELETE FROM @attributes WHERE run_key = ANY (ks);
+    DELETE FROM @run_details WHERE key = ANY (ks);
+    DELETE FROM @runs WHERE key = ANY (ks);
+    DELETE FROM @tasks WHERE run_id = ANY (ids) AND run_id <> '';
+    DELETE FROM @dead_tasks WHERE run_id = ANY (ids) AND run_id <> '';
+END $$;
+
 -- Removes a run with its descendants and all they own; whether the run was there. The caller holds
 -- the locks. DEL follows "~" in every encoding, so a range finds the ids that go on with "~".
 CREATE FUNCTION @forget_tree_1(run text) RETURNS boolean
@@ -64,18 +90,7 @@ BEGIN
     IF ks IS NULL THEN
         RETURN false;
     END IF;
-    DELETE FROM @events WHERE run_key = ANY (ks);
-    DELETE FROM @inbox WHERE run_key = ANY (ks);
-    DELETE FROM @receipts WHERE run_key = ANY (ks);
-    DELETE FROM @timers WHERE run_key = ANY (ks);
-    DELETE FROM @entries WHERE run_key = ANY (ks);
-    DELETE FROM @activities WHERE run_key = ANY (ks);
-    DELETE FROM @snapshots WHERE run_key = ANY (ks);
-    DELETE FROM @attributes WHERE run_key = ANY (ks);
-    DELETE FROM @run_details WHERE key = ANY (ks);
-    DELETE FROM @runs WHERE key = ANY (ks);
-    DELETE FROM @tasks WHERE run_id = ANY (ids) AND run_id <> '';
-    DELETE FROM @dead_tasks WHERE run_id = ANY (ids) AND run_id <> '';
+    PERFORM @forget_runs_1(ks, ids);
     IF NOT run = ANY (ids) THEN
         RETURN false;
     END IF;
@@ -83,20 +98,43 @@ BEGIN
     RETURN true;
 END $$;
 
--- Locks a run and its descendants without waiting; false if somebody else holds one of them.
-CREATE FUNCTION @lock_tree_1(run text) RETURNS boolean
+-- Removes the life of a run that is replaced, and its descendants that have ended, unless they are to
+-- stay: those that have not go on, and keep the facts of the tree. The caller holds the locks.
+CREATE FUNCTION @forget_life_1(run text, all_stay boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    ks bigint[];
+    ids text[];
+BEGIN
+    SELECT array_agg(key), array_agg(id) INTO ks, ids FROM @runs
+    WHERE id = run
+       OR (NOT all_stay AND id > run || '~' AND id < run || chr(127)
+           AND @is_over_1(status, wait_kind));
+    PERFORM @forget_runs_1(ks, ids);
+    IF NOT EXISTS (SELECT FROM @runs WHERE id > run || '~' AND id < run || chr(127)) THEN
+        DELETE FROM @keys WHERE run_id > run || '~' AND run_id < run || chr(127);
+        DELETE FROM @facts WHERE root = run;
+    END IF;
+END $$;
+
+-- Locks a run and its descendants, or only those that have ended, without waiting; false if another
+-- transaction holds one of them.
+CREATE FUNCTION @lock_tree_1(run text, only_over boolean DEFAULT false) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     held bigint[];
 BEGIN
     SELECT coalesce(array_agg(key), '{}') INTO held FROM (
         SELECT key FROM @runs
-        WHERE id = run OR (id > run || '~' AND id < run || chr(127))
+        WHERE (id = run OR (id > run || '~' AND id < run || chr(127)))
+          AND (NOT only_over OR id = run OR @is_over_1(status, wait_kind))
         ORDER BY id FOR UPDATE SKIP LOCKED
     ) AS mine;
     -- What is locked stays there, so that the numbers say enough.
     RETURN cardinality(held) = (
-        SELECT count(*) FROM @runs WHERE id = run OR (id > run || '~' AND id < run || chr(127))
+        SELECT count(*) FROM @runs
+        WHERE (id = run OR (id > run || '~' AND id < run || chr(127)))
+          AND (NOT only_over OR id = run OR @is_over_1(status, wait_kind))
     );
 END $$;
 

@@ -136,7 +136,7 @@ BEGIN
                 END IF;
             END LOOP;
         END IF;
-        IF c_flags[i] & 5 = 5 AND keys[i] > 0 AND NOT @lock_tree_1(c_run[i]) THEN
+        IF c_flags[i] & 5 = 5 AND keys[i] > 0 AND NOT @lock_tree_1(c_run[i], true) THEN
             verdicts[i] := 'busy';
         END IF;
     END LOOP;
@@ -447,9 +447,16 @@ BEGIN
         IF c_flags & 16 <> 0 THEN
             -- Out of the way, before the old life is forgotten.
             UPDATE @inbox AS t SET run_key = -old WHERE t.run_key = old;
-            UPDATE @receipts AS t SET run_key = -old WHERE t.run_key = old;
+            -- The receipts of the last items, and of all that wait; the others go with the old life.
+            UPDATE @receipts AS t SET run_key = -old WHERE t.run_key = old
+               AND (t.number > r.inbox - 1000 OR EXISTS (
+                   SELECT FROM @inbox AS m WHERE m.run_key = -old AND m.number = t.number));
         END IF;
-        PERFORM @forget_tree_1(c_run);
+        IF p -> 'birth' ->> 'status' IN ('completed', 'failed', 'cancelled') THEN
+            PERFORM @forget_tree_1(c_run);
+        ELSE
+            PERFORM @forget_life_1(c_run, p ? 'carry_tree');
+        END IF;
         keys[n] := @begin_run_1(now, p -> 'birth', blobs);
         IF c_flags & 16 <> 0 THEN
             UPDATE @inbox AS t SET run_key = keys[n] WHERE t.run_key = -old;
@@ -590,17 +597,8 @@ BEGIN
             WHERE t.key = k;
         END IF;
     END IF;
-    FOR x IN
-        SELECT * FROM jsonb_to_recordset(p -> 'sends')
-            AS s (run text, uid text, id text, kind text, name text, sender text, data int)
-    LOOP
-        SELECT v.verdict INTO said
-        FROM @deliver_1(now, x.run, x.uid, x.id, x.kind, x.name, x.sender, blobs[x.data]) AS v;
-        IF said NOT IN ('done', 'again') THEN
-            undelivered := undelivered || x.id;
-        END IF;
-    END LOOP;
-    -- In the order of their ids: two who wait for names never wait for each other.
+    -- Children first: an item may be for one of them. In the order of their ids: two who wait for names
+    -- never wait for each other.
     FOR x IN
         SELECT s.birth, (s.birth ->> 'life')::int AS life, s.birth ->> 'id' AS id,
                (s.birth ->> 'events')::int AS events, s.birth ->> 'status' AS status
@@ -615,6 +613,16 @@ BEGIN
         END IF;
         IF x.status IN ('completed', 'failed', 'cancelled') THEN
             PERFORM @end_run_1(now, child, x.id);
+        END IF;
+    END LOOP;
+    FOR x IN
+        SELECT * FROM jsonb_to_recordset(p -> 'sends')
+            AS s (run text, uid text, id text, kind text, name text, sender text, data int)
+    LOOP
+        SELECT v.verdict INTO said
+        FROM @deliver_1(now, x.run, x.uid, x.id, x.kind, x.name, x.sender, blobs[x.data]) AS v;
+        IF said NOT IN ('done', 'again') THEN
+            undelivered := undelivered || x.id;
         END IF;
     END LOOP;
     IF p ? 'finishes' THEN

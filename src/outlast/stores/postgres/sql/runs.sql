@@ -32,7 +32,7 @@ SELECT w.id, e.* FROM unnest($1::text[]) AS w (id) CROSS JOIN LATERAL (
 ) AS e;
 
 -- name: delete
-SELECT @delete_life_1($1, $2);
+SELECT gone, alive FROM @delete_life_1($1, $2, $3);
 
 -- name: expire
 SELECT * FROM @expire_1($1, $2, $3);

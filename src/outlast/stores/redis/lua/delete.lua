@@ -1,7 +1,8 @@
 -- Remove a run with its descendants and all they own.
 --
 -- ARGV[2]  msgpack: id, uid if only that life is to go, and for retention: before (microseconds, text), statuses (a list or nil)
--- Returns  {"want", keys}, {"kept"} if it must not be touched, or {"done", "1" if it was there,
+--          only_ended if a tree with runs that have not ended is to stay
+-- Returns  {"want", keys}, {"open", ids} of some runs that have not ended, {"kept"} if it must not be touched, or {"done", "1" if it was there,
 --          whether the outbox was used}
 
 -- include: head
@@ -10,14 +11,6 @@
 -- include: ending
 
 local wish = cmsgpack.unpack(ARGV[2])
-
--- Whether a run has ended for good: one that is being moved is closed, but may not have arrived.
-local function is_over(run)
-    return is_ended(run) and not (
-        run.status == 'cancelled'
-        and call('HGET', at(of_run(run.id, 'state')), 'wait_kind') == 'moving'
-    )
-end
 
 -- Whether a tree may go by age: its root ended long enough ago, as it should have, and nothing lives.
 local function is_old(tree)
@@ -45,6 +38,17 @@ end
 local root = find(wish.id)
 if wish.uid and not (root and root.uid == wish.uid) then
     return { 'kept' }
+end
+if wish.only_ended then
+    local open = {}
+    for _, id in ipairs(tree.ids) do
+        if #open < 100 and not is_over(find(id)) then
+            open[#open + 1] = id
+        end
+    end
+    if #open > 0 then
+        return { 'open', open }
+    end
 end
 forget_tree(wish.id, tree)
 return { 'done', tree.found and '1' or '0', (has_posted or has_returns) and '1' or '0' }

@@ -4,6 +4,17 @@
 -- name: find_tree
 SELECT key, id, workflow, status FROM runs WHERE id = :id OR (id > :id || '~' AND id < :id || char(127));
 
+-- name: find_open
+-- Runs of a tree that have not ended, or are being moved.
+SELECT id FROM runs
+WHERE (id = :id OR (id > :id || '~' AND id < :id || char(127)))
+  AND (status NOT IN ('completed', 'failed', 'cancelled')
+    OR (status = 'cancelled' AND wait_kind IS 'moving'))
+ORDER BY id;
+
+-- name: delete_keys_of_run
+DELETE FROM keys WHERE run_id = ?;
+
 -- name: delete_keys_of_tree
 DELETE FROM keys WHERE run_id = :id OR (run_id > :id || '~' AND run_id < :id || char(127));
 

@@ -27,4 +27,8 @@ LIMIT ?;
 UPDATE inbox SET run_key = ? WHERE run_key = ?;
 
 -- name: carry_receipts
-UPDATE receipts SET run_key = ? WHERE run_key = ?;
+-- Those of the last items, and of all that wait; the others go with the old life.
+UPDATE receipts SET run_key = :new
+WHERE run_key = :old
+  AND (number > :after OR EXISTS (
+      SELECT 1 FROM inbox AS i WHERE i.run_key = :new AND i.number = receipts.number));

@@ -117,8 +117,40 @@ local function need_removal(id)
     end
 end
 
--- What deleting a tree needs: {ids of its runs, ids that own keys}. Nil if keys are wanted first.
-local function plan_tree(id)
+-- Whether a run has ended for good: one that is being moved is closed, but may not have arrived.
+local function is_over(run)
+    return is_ended(run) and not (
+        run.status == 'cancelled'
+        and call('HGET', at(of_run(run.id, 'state')), 'wait_kind') == 'moving'
+    )
+end
+
+-- Of the descendants in a tree: how many go on because they have not ended.
+local function spare_open(tree)
+    local ended, goes, open = {}, {}, 0
+    for _, one in ipairs(tree.ids) do
+        local run = find(one)
+        if run and is_over(run) then
+            ended[#ended + 1], goes[one] = one, true
+        elseif run then
+            open = open + 1
+        end
+    end
+    if open > 0 then
+        local keyed = {}
+        for _, one in ipairs(tree.keyed) do
+            if goes[one] then
+                keyed[#keyed + 1] = one
+            end
+        end
+        tree.ids, tree.keyed = ended, keyed
+    end
+    return open
+end
+
+-- What deleting a tree needs: {ids of its runs, ids that own keys}. Nil if keys are wanted first. `spares`
+-- says which descendants are not of it, all or those that are open: they stay, and need the tree's facts.
+local function plan_tree(id, spares)
     local ids, keyed = need('idx:ids'), need('idx:keyed')
     need('idx:created')
     need('idx:updated')
@@ -128,6 +160,12 @@ local function plan_tree(id)
         return nil
     end
     local tree = { ids = below(ids, id), keyed = below(keyed, id), found = root and true or false }
+    if spares == 'all' then
+        tree.spared = #tree.ids
+        tree.ids, tree.keyed = {}, {}
+    elseif spares then
+        tree.spared = spare_open(tree)
+    end
     if root then
         table.insert(tree.ids, 1, id)
     end

@@ -42,6 +42,27 @@ local function deliver(send)
     return { 'ok', number }
 end
 
+local RECEIPTS_CARRIED = 1000
+
+-- Another life keeps the receipts of the last items, and of all that wait.
+local function forget_receipts(run)
+    local items, inbox = at(of_run(run.id, 'items')), at(of_run(run.id, 'inbox'))
+    if call('HLEN', items) <= RECEIPTS_CARRIED + call('ZCARD', inbox) then
+        return
+    end
+    local last, waits, known = tonumber(run.inbox) - RECEIPTS_CARRIED, {}, call('HGETALL', items)
+    local numbers = call('ZRANGEBYSCORE', inbox, '-inf', last, 'WITHSCORES')
+    for i = 2, #numbers, 2 do
+        waits[tonumber(numbers[i])] = true
+    end
+    for i = 1, #known, 2 do
+        local number = tonumber(known[i + 1])
+        if number <= last and not waits[number] then
+            call('HDEL', items, known[i])
+        end
+    end
+end
+
 -- Whether an item waits that the owner of the run has not looked at.
 local function has_unseen(run, seen)
     return tonumber(run.inbox) > tonumber(seen)

@@ -75,7 +75,8 @@ local function plan(commit)
     if is_new then
         need_birth(commit.fresh)
         if run then
-            tree = plan_tree(id)
+            local spares = not TERMINAL[commit.fresh.status]
+            tree = plan_tree(id, spares and (commit.carry_tree and 'all' or 'open'))
         end
     end
     local status = is_new and commit.fresh.status or run.status
@@ -150,11 +151,13 @@ local function life(commit, tree)
     end
     local carried = run and commit.carry and run.inbox
     if run then
-        forget_tree(run.id, tree, carried and { inbox = true, items = true })
+        local keeps = { inbox = carried, items = carried, facts = (tree.spared or 0) > 0 }
+        forget_tree(run.id, tree, keeps)
     end
     local born = begin(commit.fresh)
     if carried then
         set(born, 'inbox', carried)
+        forget_receipts(born)
         if has_unseen(born, '0') then
             unshelve(born)
             set(born, 'runnable', now_text)
@@ -233,17 +236,7 @@ local function write(commit, tree)
         set(run, 'updated', now_text)
         call('ZADD', at('idx:updated'), '0', sortable(now_text) .. run.id)
     end
-    local undelivered = {}
-    for _, send in each(commit.sends) do
-        if send.to then
-            post(send.entry)
-        else
-            local answer = deliver(send)[1]
-            if answer ~= 'ok' and answer ~= 'again' then
-                undelivered[#undelivered + 1] = send.id
-            end
-        end
-    end
+    -- Children first: an item may be for one of them.
     for _, start in each(commit.starts) do
         if start.to then
             post(start.entry)
@@ -252,6 +245,17 @@ local function write(commit, tree)
             append(child, start.events)
             if is_ended(child) then
                 end_run(child)
+            end
+        end
+    end
+    local undelivered = {}
+    for _, send in each(commit.sends) do
+        if send.to then
+            post(send.entry)
+        else
+            local answer = deliver(send)[1]
+            if answer ~= 'ok' and answer ~= 'again' then
+                undelivered[#undelivered + 1] = send.id
             end
         end
     end

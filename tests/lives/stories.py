@@ -1,0 +1,487 @@
+"""What becomes of children, and of what was sent, when a life of a run ends: stories for every store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import pytest
+
+import outlast
+from outlast.client import Client
+from outlast.codecs import JsonCodec
+from outlast.errors import ChildFailed, RunFailed, RunsOpen, StepFailed
+from outlast.model import Run, Status
+from outlast.ports import Store
+from outlast.testing import VirtualApp, VirtualClock, app
+from outlast.testing import sleep as takes
+from outlast.testing.wrapping import WrappedStore
+
+T = TypeVar("T")
+Story = Callable[[Store, VirtualClock], Awaitable[None]]
+
+done: Counter[str] = Counter()
+broken: set[str] = set()
+hooks: dict[str, Callable[[], Awaitable[None]]] = {}
+
+LONG = 3600.0
+
+
+@outlast.step
+async def do(what: str) -> str:
+    done[what] += 1
+    await takes(1)
+    if what in hooks:
+        await hooks[what]()
+    if what in broken:
+        raise ConnectionError(f"{what} is broken")
+    return what
+
+
+@outlast.step
+async def book(what: str) -> str:
+    done[what] += 1
+    return what
+
+
+@book.compensate
+async def unbook(what: str) -> None:
+    done[f"un{what}"] += 1
+
+
+@outlast.workflow
+async def kid(name: str, seconds: float) -> str:
+    """Does something that can be undone, and takes its time."""
+    await book(name)
+    await outlast.sleep(seconds)
+    return f"{name} is back"
+
+
+@outlast.workflow
+async def stays(name: str) -> None:
+    """Waits for ever."""
+    await outlast.wait_for(name)
+
+
+async def children_of(opened: VirtualApp, run_id: str) -> dict[str, Status]:
+    """The statuses of a run's children, by id."""
+    return {run.id: run.status async for run in opened.find(parent=run_id)}
+
+
+async def settled(opened: VirtualApp, run_id: str) -> Run:
+    """The record of a run once it has ended, however."""
+    with suppress(RunFailed):
+        await opened.result(run_id, timeout=10 * LONG)
+    return await opened.get(run_id)
+
+
+# -- continue_as_new ------------------------------------------------------------------------------
+
+
+@outlast.workflow
+async def two_lives(life: int) -> str:
+    kids = [
+        outlast.child(kid, f"cancelled {life}", LONG),
+        outlast.child(kid, f"abandoned {life}", LONG, parent_close="abandon"),
+    ]
+    tasks = [asyncio.create_task(one) for one in kids]
+    await outlast.sleep(LONG / 2)
+    if life == 0:
+        outlast.continue_as_new(1)
+    return ", ".join(await asyncio.gather(*tasks))
+
+
+async def continue_as_new_cancels_its_children(store: Store, clock: VirtualClock) -> None:
+    """The commit that ends a life asks its children to stop, and they compensate; one that is to outlive
+    its parent goes on untouched. Neither is taken for a child of the next life, nor answers it."""
+    async with app(two_lives, kid, store=store, clock=clock) as opened:
+        await opened.start(two_lives, 0, id="p")
+        await clock.sleep(LONG / 4)
+        before = await children_of(opened, "p")
+        assert await opened.result("p") == "cancelled 1 is back, abandoned 1 is back"
+        first = [(await opened.get(id)).status for id in sorted(before)]
+    assert first == [Status.CANCELLED, Status.COMPLETED]
+    assert done == {
+        "cancelled 0": 1, "uncancelled 0": 1, "abandoned 0": 1, "cancelled 1": 1, "abandoned 1": 1,
+    }  # fmt: skip
+
+
+@outlast.workflow
+async def goes_round(life: int) -> str:
+    await outlast.child(kid, f"kid {life}", 1.0)
+    if life < 3:
+        outlast.continue_as_new(life + 1)
+    return f"life {life}"
+
+
+async def ended_children_go_with_their_life(store: Store, clock: VirtualClock) -> None:
+    """What a run keeps through its lives is bounded: children that have ended go with the life."""
+    async with app(goes_round, kid, store=store, clock=clock) as opened:
+        await opened.start(goes_round, 0, id="p")
+        assert await opened.result("p") == "life 3"
+        assert len(await children_of(opened, "p")) == 1
+    assert sum(done.values()) == 4
+
+
+@outlast.workflow
+async def is_cancelled_late(life: int) -> str:
+    if life == 0:
+        await do("life 0")
+        outlast.continue_as_new(1)
+    await outlast.sleep(LONG)
+    return "never"
+
+
+async def a_cancel_reaches_the_next_life(store: Store, clock: VirtualClock) -> None:
+    """A cancel that is acknowledged when the code has just decided to continue as new takes effect in the
+    next life."""
+    async with app(is_cancelled_late, store=store, clock=clock) as opened:
+
+        async def cancel() -> None:
+            await opened.cancel("p", "enough")
+
+        hooks["life 0"] = cancel
+        await opened.start(is_cancelled_late, 0, id="p")
+        run = await settled(opened, "p")
+    assert (run.status, run.error) == (Status.CANCELLED, "enough")
+
+
+# -- the end of a parent --------------------------------------------------------------------------
+
+
+@outlast.workflow
+async def ends_at_once() -> str:
+    waiting = asyncio.create_task(outlast.child(stays, "never"))
+    await asyncio.sleep(0)
+    return f"waiting: {not waiting.done()}"
+
+
+async def a_child_of_the_last_turn_is_cancelled(store: Store, clock: VirtualClock) -> None:
+    """A child that is asked for in the turn in which its parent ends is begun and cancelled by the same
+    commit: none is left behind."""
+    async with app(ends_at_once, stays, store=store, clock=clock) as opened:
+        await opened.start(ends_at_once, id="p")
+        assert await opened.result("p") == "waiting: True"
+        await clock.sleep(LONG)
+        found = await children_of(opened, "p")
+    assert list(found.values()) == [Status.CANCELLED]
+
+
+@outlast.workflow
+async def begins_when_told() -> None:
+    await outlast.wait_for("go")
+    await outlast.child(stays, "never")
+
+
+class Between(WrappedStore):
+    """A store that does something after a history was read, once."""
+
+    async def around(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        answer = await call()
+        if name == "history" and "history" in hooks:
+            await hooks.pop("history")()
+        return answer
+
+
+async def terminate_cancels_a_child_that_begins_meanwhile(
+    store: Store, clock: VirtualClock
+) -> None:
+    """A run may begin a child after its history was read and before it is ended: that child is cancelled
+    too."""
+    async with app(begins_when_told, stays, store=store, clock=clock) as opened:
+        await opened.start(begins_when_told, id="p")
+
+        async def go() -> None:
+            await opened.signal("p", "go")
+            while not await children_of(opened, "p"):
+                await clock.sleep(1)
+
+        hooks["history"] = go
+        await Client(Between(store), codec=JsonCodec()).terminate("p")
+        await clock.sleep(LONG)
+        found = await children_of(opened, "p")
+    assert list(found.values()) == [Status.CANCELLED]
+
+
+async def a_replaced_run_cancels_its_children(store: Store, clock: VirtualClock) -> None:
+    """A start that replaces a run ends it: its children are asked to stop, and are not the new run's."""
+    async with app(two_lives, kid, store=store, clock=clock) as opened:
+        await opened.start(two_lives, 1, id="p")
+        await clock.sleep(LONG / 4)
+        again = await opened.start(two_lives, 1, id="p", on_conflict="replace")
+        assert await again.result() == "cancelled 1 is back, abandoned 1 is back"
+        await clock.sleep(2 * LONG)
+        found = await children_of(opened, "p")
+    assert Counter(found.values()) == {Status.COMPLETED: 3, Status.CANCELLED: 1}
+    assert done == {"cancelled 1": 2, "uncancelled 1": 1, "abandoned 1": 2}
+
+
+async def a_tree_is_deleted_when_it_has_ended(store: Store, clock: VirtualClock) -> None:
+    """A tree in which something runs is not deleted unless by force, which terminates it first. An
+    abandoned child of an ended parent counts."""
+    async with app(two_lives, kid, store=store, clock=clock) as opened:
+        await opened.start(two_lives, 1, id="p")
+        await clock.sleep(LONG / 4)
+        with pytest.raises(RunsOpen) as refusal:
+            await opened.delete("p")
+        assert len(refusal.value.open) == 3
+        await opened.cancel("p")
+        await settled(opened, "p")
+        await clock.sleep(LONG / 4)
+        with pytest.raises(RunsOpen, match="~1"):
+            await opened.delete("p")
+        assert await opened.delete("p", force=True)
+        assert await children_of(opened, "p") == {}
+        assert not await opened.delete("p", force=True)
+
+
+async def who_waits_for_a_deleted_child_is_told(store: Store, clock: VirtualClock) -> None:
+    """A child that is deleted by force is terminated first: its parent does not wait for ever."""
+    async with app(waits_for_one, kid, store=store, clock=clock) as opened:
+        await opened.start(waits_for_one, id="p")
+        await clock.sleep(1)
+        (child,) = await children_of(opened, "p")
+        await opened.delete(child, force=True)
+        assert "deleted with" in await opened.result("p")
+
+
+@outlast.workflow
+async def waits_for_one() -> str:
+    try:
+        await outlast.child(kid, "kid", LONG)
+    except ChildFailed as failure:
+        return failure.error
+    return "never"
+
+
+# -- retry ----------------------------------------------------------------------------------------
+
+
+@outlast.workflow
+async def fails_beside_its_child(close: str) -> str:
+    task = asyncio.create_task(
+        outlast.child(kid, "kid", LONG, parent_close="abandon" if close else "cancel")
+    )
+    await outlast.sleep(10)
+    await do("shaky")
+    return await task
+
+
+async def retry_waits_for_the_same_child(store: Store, clock: VirtualClock) -> None:
+    """A child that outlives the failure of its parent is adopted by the retried life: same run, done
+    once, and its result arrives."""
+    async with app(fails_beside_its_child, kid, store=store, clock=clock) as opened:
+        await _failed(opened, fails_beside_its_child, "abandon")
+        before = await children_of(opened, "p")
+        await opened.retry("p")
+        assert await opened.result("p") == "kid is back"
+        assert set(await children_of(opened, "p")) == set(before)
+    assert done == {"shaky": 2, "kid": 1}
+
+
+async def retry_finds_a_child_that_has_ended_meanwhile(store: Store, clock: VirtualClock) -> None:
+    """A child that completed while its parent was closed could not tell it: the retried life looks."""
+    async with app(fails_beside_its_child, kid, store=store, clock=clock) as opened:
+        await _failed(opened, fails_beside_its_child, "abandon")
+        await clock.sleep(2 * LONG)
+        await opened.retry("p")
+        assert await opened.result("p", timeout=LONG) == "kid is back"
+    assert done == {"shaky": 2, "kid": 1}
+
+
+async def retry_begins_a_cancelled_child_again(store: Store, clock: VirtualClock) -> None:
+    """A child that was cancelled with its parent is undone, and begins again under another id."""
+    async with app(fails_beside_its_child, kid, store=store, clock=clock) as opened:
+        await _failed(opened, fails_beside_its_child, "")
+        await opened.retry("p")
+        assert await opened.result("p") == "kid is back"
+        found = await children_of(opened, "p")
+    assert sorted(found.values()) == [Status.CANCELLED, Status.COMPLETED]
+    assert done == {"shaky": 2, "kid": 2, "unkid": 1}
+
+
+@outlast.workflow
+async def has_a_child_after_its_failure() -> str:
+    try:
+        await do("shaky")
+    except StepFailed:
+        await outlast.child(kid, "kid", 10.0)
+        raise
+    return await outlast.child(kid, "kid", 10.0)
+
+
+async def retry_adopts_a_child_that_was_begun_after_the_failure(
+    store: Store, clock: VirtualClock
+) -> None:
+    """What was recorded after the failure is cut off. A child that was begun there and has completed is
+    not begun again by the same call."""
+    async with app(has_a_child_after_its_failure, kid, store=store, clock=clock) as opened:
+        await _failed(opened, has_a_child_after_its_failure)
+        await opened.retry("p")
+        assert await opened.result("p") == "kid is back"
+    assert done == {"shaky": 2, "kid": 1}
+
+
+@outlast.workflow
+async def takes_signals(undoable: bool) -> str:
+    if undoable:
+        await book("seat")
+    first = await outlast.wait_for("word", str)
+    answer = await outlast.halt({"first": first}, str) if undoable else "-"
+    await do("shaky")
+    return " ".join([first, answer, *[await outlast.wait_for("word", str) for _ in range(2)]])
+
+
+async def retry_keeps_signals(store: Store, clock: VirtualClock) -> None:
+    """Signals that were not consumed wait for the retried life; a key that was used stays used."""
+    async with app(takes_signals, store=store, clock=clock) as opened:
+        await opened.start(takes_signals, False, id="p")
+        for word in ("one", "two", "three"):
+            await opened.signal("p", "word", word, dedup=word)
+        broken.add("shaky")
+        await settled(opened, "p")
+        broken.clear()
+        await opened.retry("p")
+        await opened.signal("p", "word", "one", dedup="one")
+        assert await opened.result("p", timeout=LONG) == "one - two three"
+
+
+async def retry_gives_consumed_signals_back(store: Store, clock: VirtualClock) -> None:
+    """A run that was undone begins before what it had consumed: signals come again, in their order, and
+    so does the answer of a person."""
+    async with app(takes_signals, store=store, clock=clock) as opened:
+        await opened.start(takes_signals, True, id="p")
+        for word in ("one", "two", "three"):
+            await opened.signal("p", "word", word, dedup=word)
+        while (await opened.get("p")).halt_data is None:
+            await clock.sleep(1)
+        broken.add("shaky")
+        await opened.resume("p", "yes")
+        await settled(opened, "p")
+        broken.clear()
+        await opened.retry("p")
+        await opened.signal("p", "word", "one", dedup="one")
+        assert await opened.result("p", timeout=LONG) == "one yes two three"
+    assert done == {"seat": 2, "unseat": 1, "shaky": 2}
+
+
+# -- updates --------------------------------------------------------------------------------------
+
+
+@outlast.workflow
+async def entity(total: int) -> int:
+    more = asyncio.Event()
+
+    @outlast.on_update
+    async def add(number: int) -> int:
+        nonlocal total
+        total += number
+        more.set()
+        return total
+
+    await book("seat")
+    await more.wait()
+    if total in (3, 4):
+        await do("shaky")
+    if total < 6:
+        outlast.continue_as_new(total)
+    return total
+
+
+async def answers_outlive_any_number_of_lives(store: Store, clock: VirtualClock) -> None:
+    """An update is done once and has one answer: after several lives, after a retry, after the end."""
+    async with app(entity, store=store, clock=clock) as opened:
+        await opened.start(entity, 0, id="p")
+        for number in (1, 2):
+            assert await opened.update("p", "add", 1, int, dedup=f"key {number}") == number
+        broken.add("shaky")
+        assert await opened.update("p", "add", 1, int, dedup="key 3") == 3
+        assert (await settled(opened, "p")).status is Status.FAILED
+        broken.clear()
+        await opened.retry("p")
+        for number in (1, 2, 3):
+            again = await opened.update("p", "add", 1, int, dedup=f"key {number}", timeout=LONG)
+            assert again == number
+        for number in (4, 5, 6):
+            assert await opened.update("p", "add", 1, int, dedup=f"key {number}") == number
+        assert await opened.result("p") == 6
+        assert await opened.update("p", "add", 1, int, dedup="key 1") == 1
+
+
+# -- depth ----------------------------------------------------------------------------------------
+
+
+@outlast.workflow
+async def descends(depth: int) -> int:
+    return await outlast.child(descends, depth - 1) if depth else 0
+
+
+async def children_nest_to_any_depth(store: Store, clock: VirtualClock) -> None:
+    """Ids of children stay short however deep they are."""
+    async with app(descends, store=store, clock=clock) as opened:
+        await opened.start(descends, 100, id="p")
+        assert await opened.result("p") == 0
+        ids = [run.id async for run in opened.find(workflow="descends")]
+    assert len(ids) == 101
+    assert max(map(len, ids)) < 700
+
+
+# -- fork -----------------------------------------------------------------------------------------
+
+
+async def a_fork_has_children_of_its_own(store: Store, clock: VirtualClock) -> None:
+    """A fork begins the children that its history waits for; those of the other run stay as they are."""
+    async with app(fails_beside_its_child, kid, store=store, clock=clock) as opened:
+        await _failed(opened, fails_beside_its_child, "abandon")
+        before = await children_of(opened, "p")
+        await opened.fork("p", "do", id="q")
+        assert await opened.result("q") == "kid is back"
+        assert set(await children_of(opened, "p")) == set(before)
+        assert len(await children_of(opened, "q")) == 1
+    assert done["kid"] == 2
+
+
+async def _failed(opened: VirtualApp, workflow: Any, *args: Any) -> None:
+    broken.add("shaky")
+    await opened.start(workflow, *args, id="p")
+    assert (await settled(opened, "p")).status is Status.FAILED
+    broken.clear()
+
+
+STORIES: tuple[Story, ...] = (
+    continue_as_new_cancels_its_children,
+    ended_children_go_with_their_life,
+    a_cancel_reaches_the_next_life,
+    a_child_of_the_last_turn_is_cancelled,
+    terminate_cancels_a_child_that_begins_meanwhile,
+    a_replaced_run_cancels_its_children,
+    a_tree_is_deleted_when_it_has_ended,
+    who_waits_for_a_deleted_child_is_told,
+    retry_waits_for_the_same_child,
+    retry_finds_a_child_that_has_ended_meanwhile,
+    retry_begins_a_cancelled_child_again,
+    retry_adopts_a_child_that_was_begun_after_the_failure,
+    retry_keeps_signals,
+    retry_gives_consumed_signals_back,
+    answers_outlive_any_number_of_lives,
+    children_nest_to_any_depth,
+    a_fork_has_children_of_its_own,
+)
+
+
+async def tell(story: Story, store: Store, clock: VirtualClock) -> None:
+    """Let a story happen on a store."""
+    done.clear()
+    broken.clear()
+    hooks.clear()
+    async with store:
+        await story(store, clock)

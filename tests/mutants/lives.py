@@ -1,0 +1,255 @@
+"""The lives of runs, broken: what becomes of children and messages when one ends."""
+
+from __future__ import annotations
+
+from outlast.testing.mutation import Mutant
+
+CHILD = "engine/operations/child.py"
+TURN = "engine/turn.py"
+RETRYING = "client/retrying.py"
+UPDATES = "engine/updates.py"
+ARRIVALS = "engine/arrivals.py"
+TERMINATING = "client/terminating.py"
+BEGINNING = "client/beginning.py"
+REPLANTING = "engine/replanting.py"
+REPLANT = "client/replant.py"
+LUA = "stores/redis/lua"
+PG = "stores/postgres/migrations"
+SQLITE_KIT = "tests/conformance/test_sqlite.py::TestSqliteStore"
+POSTGRES_KIT = "tests/postgres/test_conformance.py::TestPostgresStore"
+REDIS_KIT = "tests/redis/test_store.py::TestRedisStore"
+
+
+def story(words: str) -> tuple[str, ...]:
+    """The stories about it, on memory."""
+    return ("tests/lives/test_lives.py", "-k", f"memory and ({words})")
+
+
+def kit(words: str, store: str = "tests/conformance/test_memory.py") -> tuple[str, ...]:
+    """The tests of the kit about it."""
+    return (store, "-k", words)
+
+
+GOES_ON = "goes_on or facts_of_the_tree or its_keys"
+
+MUTANTS = [
+    Mutant(
+        "a later life names its children like the first",
+        "engine/execution.py",
+        'return child_id(self.run_id, key, self.uid if later else "")',
+        "return child_id(self.run_id, key)",
+        story("continue_as_new_cancels"),
+    ),
+    Mutant(
+        "continue_as_new leaves its children to themselves",
+        TURN,
+        "        sends=(*draft.sends, *cancels(execution)),",
+        "        sends=(*draft.sends,),",
+        story("continue_as_new_cancels"),
+    ),
+    Mutant(
+        "answers go along for one life",
+        TURN,
+        "        answers=kept_answers(before, history),",
+        '        answers=kept_answers(WorkflowStarted(workflow_name="", version=""), history),',
+        story("answers_outlive"),
+    ),
+    Mutant(
+        "a cancel that comes with continue_as_new is dropped",
+        ARRIVALS,
+        'FOR_THE_NEXT_LIFE = frozenset({"cancel"})',
+        "FOR_THE_NEXT_LIFE: frozenset[str] = frozenset()",
+        story("reaches_the_next_life"),
+    ),
+    Mutant(
+        "an answer to a halt does not wait to be asked for",
+        ARRIVALS,
+        '        if item.kind == "resume" and item.name and self._halt(item.name) is None:',
+        '        if item.kind == "resume " and item.name and self._halt(item.name) is None:',
+        story("consumed_signals"),
+    ),
+    Mutant(
+        "terminate does not mind what was written meanwhile",
+        TERMINATING,
+        "        expected=expected,",
+        "        expected=None,",
+        story("begins_meanwhile"),
+    ),
+    Mutant(
+        "a replaced run leaves its children to themselves",
+        BEGINNING,
+        '                await self.terminate(run_id, "replaced by a new start")',
+        "                pass",
+        story("replaced_run"),
+    ),
+    Mutant(
+        "retry begins every child again",
+        RETRYING,
+        "        if SEPARATOR in spawned.child_run_id and not await goes_on(spawned):",
+        "        if SEPARATOR in spawned.child_run_id:",
+        story("waits_for_the_same"),
+    ),
+    Mutant(
+        "retry waits for a cancelled child",
+        RETRYING,
+        "    return child.status is Status.COMPLETED",
+        "    return True",
+        story("cancelled_child_again"),
+    ),
+    Mutant(
+        "retry does not wait until a child has been cancelled",
+        RETRYING,
+        "            child = await ended(store, child.id, ending, timeout)",
+        "            pass",
+        ("tests/lives/test_retrying.py",),
+    ),
+    Mutant(
+        "retry forgets the children that are done",
+        RETRYING,
+        "        carry_tree=True,",
+        "        carry_tree=False,",
+        story("ended_meanwhile"),
+    ),
+    Mutant(
+        "an adopted child is not looked for",
+        CHILD,
+        "                self.looked_for = self.own_id is None and child_id == self._execution.child_id(\n"
+        "                    self.key\n                )",
+        "                self.looked_for = self.own_id is None",
+        story("ended_meanwhile"),
+    ),
+    Mutant(
+        "retry adopts only what it keeps the history of",
+        RETRYING,
+        "answers=kept_answers(started, cut), adopts=adopts",
+        "answers=kept_answers(started, cut), adopts={}",
+        story("after_the_failure"),
+    ),
+    Mutant(
+        "retry loses answers",
+        RETRYING,
+        "answers=kept_answers(started, cut), adopts=adopts",
+        "answers=[], adopts=adopts",
+        story("answers_outlive"),
+    ),
+    Mutant(
+        "retry loses the inbox",
+        RETRYING,
+        "        carry_inbox=True,",
+        "        carry_inbox=False,",
+        story("retry_keeps_signals"),
+    ),
+    Mutant(
+        "retry does not give back what was consumed",
+        RETRYING,
+        "    again = _consumed(cut)",
+        "    again: list[Item] = []",
+        story("consumed_signals"),
+    ),
+    Mutant(
+        "what was consumed comes after what waits",
+        RETRYING,
+        "            folds.append(item.number)\n            again.append(item)",
+        "            pass",
+        story("consumed_signals"),
+    ),
+    Mutant(
+        "a fork waits for the children of the other run",
+        REPLANT,
+        "        children[key] = own or child_id(run_id, key)\n",
+        "        children[key] = spawned.child_run_id\n",
+        story("fork"),
+    ),
+    Mutant(
+        "ids of children grow with every generation",
+        "model/ids.py",
+        "    if len(path.encode()) - len(root.encode()) <= CHILD_PATH_BYTES:",
+        "    if path:",
+        story("any_depth"),
+    ),
+    Mutant(
+        "delete does not look whether something runs",
+        "client/client.py",
+        "await self._store.delete(run_id, uid=uid, only_ended=True)",
+        "await self._store.delete(run_id, uid=uid)",
+        story("tree_is_deleted"),
+    ),
+    # -- the stores ---------------------------------------------------------------------------
+    Mutant(
+        "memory: a replaced life takes all descendants along",
+        "stores/memory/committing.py",
+        "        tables.forget(commit.run_id, spare=_spared(tables, commit))\n",
+        "        tables.forget(commit.run_id)\n",
+        kit(GOES_ON),
+    ),
+    Mutant(
+        "memory: receipts are carried for ever",
+        "stores/memory/committing.py",
+        "                if number > last - RECEIPTS_CARRIED or number in life.inbox\n",
+        "                if number\n",
+        kit("receipts_do_not_grow"),
+    ),
+    Mutant(
+        "sqlite: a replaced life takes all descendants along",
+        "stores/sqlite/committing.py",
+        "    gone = forget_tree(book.connection, commit.run_id, spare=spared)",
+        "    gone = forget_tree(book.connection, commit.run_id)",
+        kit(GOES_ON, SQLITE_KIT),
+    ),
+    Mutant(
+        "sqlite: who goes on loses the facts",
+        "stores/sqlite/deleting.py",
+        "    if run_id in ids and not spare:",
+        "    if run_id in ids:",
+        kit(GOES_ON, SQLITE_KIT),
+    ),
+    Mutant(
+        "sqlite: a tree that runs is deleted",
+        "stores/sqlite/deleting.py",
+        "    open = find_open(connection, run_id) if only_ended else []",
+        "    open: list[str] = []",
+        kit("not_ended", SQLITE_KIT),
+    ),
+    Mutant(
+        "postgres: a replaced life takes all descendants along",
+        f"{PG}/0003_commits.sql",
+        "            PERFORM @forget_life_1(c_run, p ? 'carry_tree');",
+        "            PERFORM @forget_tree_1(c_run);",
+        kit(GOES_ON, POSTGRES_KIT),
+    ),
+    Mutant(
+        "postgres: receipts are carried for ever",
+        f"{PG}/0003_commits.sql",
+        "               AND (t.number > r.inbox - 1000 OR EXISTS (",
+        "               AND (true OR EXISTS (",
+        kit("receipts_do_not_grow", POSTGRES_KIT),
+    ),
+    Mutant(
+        "postgres: a tree that runs is deleted",
+        f"{PG}/0013_one_life.sql",
+        "    IF only_ended THEN",
+        "    IF false THEN",
+        kit("not_ended", POSTGRES_KIT),
+    ),
+    Mutant(
+        "redis: a replaced life takes all descendants along",
+        f"{LUA}/lib/writing.lua",
+        "            tree = plan_tree(id, spares and (commit.carry_tree and 'all' or 'open'))",
+        "            tree = plan_tree(id)",
+        kit(GOES_ON, REDIS_KIT),
+    ),
+    Mutant(
+        "redis: receipts are carried for ever",
+        f"{LUA}/lib/writing.lua",
+        "        forget_receipts(born)\n",
+        "",
+        kit("receipts_do_not_grow", REDIS_KIT),
+    ),
+    Mutant(
+        "redis: a tree that runs is deleted",
+        f"{LUA}/delete.lua",
+        "    if #open > 0 then",
+        "    if #open < 0 then",
+        kit("not_ended", REDIS_KIT),
+    ),
+]
