@@ -11,6 +11,7 @@ import outlast
 from outlast import sync
 from outlast.errors import SignalTimeout
 from outlast.model import Run, Status
+from outlast.model.inbox import Item, Send
 from tests.corpus.case import RUN, Case
 from tests.corpus.stage import Stage, takes
 
@@ -132,6 +133,33 @@ async def sends_three(stage: Stage) -> None:
     await stage.signal("number", 2)
     await stage.until_recorded("signal.waiting", "signal:number#3")
     await stage.signal("number", 3)
+
+
+@outlast.workflow
+async def takes_what_was_sent_first() -> str:
+    """Asks for names in another order than that in which they were sent."""
+    orders: list[str] = []
+    await work("slowly")
+    outlast.on_update(lambda: orders.append("withdraw"), name="withdraw")
+    outlast.on_update(lambda: orders.append("deposit"), name="deposit")
+
+    async def hear(name: str) -> None:
+        await outlast.wait_for(name)
+        orders.append(name)
+
+    await asyncio.gather(hear("audit"), hear("open"))
+    return " ".join(orders)
+
+
+async def sends_in_an_order(stage: Stage) -> None:
+    sent = [
+        Item(kind="signal", name="open", id="1"),
+        Item(kind="update", name="deposit", id="2"),
+        Item(kind="update", name="withdraw", id="3"),
+        Item(kind="update", name="deposit", id="4"),
+        Item(kind="signal", name="audit", id="5"),
+    ]
+    await stage.store.send([Send(run_id=RUN, item=item) for item in sent])
 
 
 async def sends_three_at_once(stage: Stage) -> None:
@@ -262,6 +290,27 @@ CASES = [
         """,
         7,
         world=is_early,
+    ),
+    Case(
+        takes_what_was_sent_first,
+        """
+        workflow.started
+        step.started work
+        step.completed work
+        signal.waiting 0/signal:audit
+        signal.waiting 1/signal:open
+        signal.received 1/signal:open
+        update.accepted update:deposit#1
+        update.completed update:deposit#1
+        update.accepted update:withdraw#1
+        update.completed update:withdraw#1
+        update.accepted update:deposit#2
+        update.completed update:deposit#2
+        signal.received 0/signal:audit
+        workflow.completed
+        """,
+        "open deposit withdraw deposit audit",
+        world=sends_in_an_order,
     ),
     Case(
         hears_in_order,

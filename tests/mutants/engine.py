@@ -177,6 +177,13 @@ MUTANTS = [
         cases("hears_in_order", "many_wait_for_one_name"),
     ),
     Mutant(
+        "signals and updates are taken by name, not in the order in which they were sent",
+        MAILBOX,
+        "            _, kind, name = min(wanted)\n",
+        "            _, kind, name = min(wanted, key=lambda one: one[1:])\n",
+        cases("takes_what_was_sent_first"),
+    ),
+    Mutant(
         "a cancel is lost",
         ARRIVALS,
         "                if execution.is_going_on:",
