@@ -21,6 +21,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from outlast.engine.asyncio_internals import running_loop
 from outlast.engine.closing import Closing
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.digest import Digest
@@ -378,5 +379,5 @@ class _WorkflowLoop(RunLoop):
 
 def current_execution() -> Execution | None:
     """The execution whose workflow code is calling, or None outside workflow code."""
-    loop: object = asyncio._get_running_loop()
+    loop: object = running_loop()
     return loop.execution if isinstance(loop, _WorkflowLoop) else None

@@ -22,6 +22,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any, NoReturn, TypeVar, cast
 
+from outlast.engine.asyncio_internals import drop_silently, enter_loop, leave_loop
 from outlast.engine.places import at_caller, place_of_code
 from outlast.engine.scope import Scope, current_scope
 from outlast.engine.unwinding import exhaust, unwind
@@ -96,7 +97,7 @@ class RunLoop:
         with self.inside:
             for task, context in list(self._tasks.items()):
                 if not task.done():
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    drop_silently(task)
                     unwind(task, context)
         self._ready.clear()
         self._tasks.clear()
@@ -238,16 +239,15 @@ class _Inside:
     def __enter__(self) -> None:
         self._depth += 1
         if self._depth == 1:
-            self._outside: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
+            self._outside = enter_loop(cast(asyncio.AbstractEventLoop, self._loop))
             self._hooks = sys.get_asyncgen_hooks()
-            asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, self._loop))
             sys.set_asyncgen_hooks(firstiter=None, finalizer=self._loop.close_generator)
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if not self._depth:
             sys.set_asyncgen_hooks(*self._hooks)
-            asyncio._set_running_loop(self._outside)
+            leave_loop(self._outside)
 
 
 class _RunTask(asyncio.Task[T]):
