@@ -11,14 +11,13 @@ interpreter.
 
 from __future__ import annotations
 
-import glob
+import getpass
 import json
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Dict, List, Optional
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 SUITE = "sid"
@@ -32,16 +31,16 @@ class CannotFetch(Exception):
 
 def fetch_python(version: str, home: Path, patchelf: str) -> Path:
     """Return the newest Python of `version` ("3.14"), fetched into `home` if it is not there yet."""
-    python = home / "root/usr/bin/python{}".format(version)
+    python = home / f"root/usr/bin/python{version}"
     if not is_fetched(home):
-        packages = ["python{}".format(version), "python{}-dev".format(version), "libstdc++6"]
+        packages = [f"python{version}", f"python{version}-dev", "libstdc++6"]
         _fetch(packages, home)
         _relocate([python], home, patchelf)
         _finish(home, {version: _answer([str(python), "--version"])})
     return python
 
 
-def fetch_servers(home: Path, patchelf: str) -> Dict[str, Path]:
+def fetch_servers(home: Path, patchelf: str) -> dict[str, Path]:
     """Return the folders of PostgreSQL 18, Redis 8 and Valkey 9, fetched into `home` if need be.
 
     Each folder has the programs under the names that `tools.serving` looks for, so it goes before all
@@ -51,15 +50,16 @@ def fetch_servers(home: Path, patchelf: str) -> Dict[str, Path]:
     folders = {"postgresql": postgres, "redis": home / "redis", "valkey": home / "valkey"}
     if not is_fetched(home):
         _fetch(SERVER_PACKAGES, home)
-        programs = [Path(found) for found in sorted(glob.glob(str(postgres / "*")))]
-        for name in ("redis", "valkey"):
-            for tool in ("check-rdb", "cli"):
-                programs.append(home / "root/usr/bin" / "{}-{}".format(name, tool))
+        programs = sorted(postgres.glob("*"))
+        tools = ("redis-check-rdb", "redis-cli", "valkey-check-rdb", "valkey-cli")
+        programs += [home / "root/usr/bin" / tool for tool in tools]
         _relocate(programs, home, patchelf)
         for name in ("redis", "valkey"):
             folders[name].mkdir()
             # The server is the program that also checks dumps; it acts by the name it is called by.
-            (folders[name] / "redis-server").symlink_to(home / "root/usr/bin" / (name + "-check-rdb"))
+            (folders[name] / "redis-server").symlink_to(
+                home / "root/usr/bin" / (name + "-check-rdb")
+            )
             (folders[name] / "redis-cli").symlink_to(home / "root/usr/bin" / (name + "-cli"))
         versions = {"postgresql": _answer([str(postgres / "postgres"), "--version"])}
         for name in ("redis", "valkey"):
@@ -73,27 +73,27 @@ def is_fetched(home: Path) -> bool:
     return (home / DONE).exists()
 
 
-def versions_in(home: Path) -> Dict[str, str]:
+def versions_in(home: Path) -> dict[str, str]:
     """Return what was fetched: name and version."""
-    found: Dict[str, str] = json.loads((home / DONE).read_text(encoding="utf-8"))
+    found: dict[str, str] = json.loads((home / DONE).read_text(encoding="utf-8"))
     return found
 
 
 # -- how ------------------------------------------------------------------------------------------
 
 
-def _fetch(packages: List[str], home: Path) -> None:
+def _fetch(packages: list[str], home: Path) -> None:
     for program in ("apt-get", "dpkg"):
         if shutil.which(program) is None:
-            raise CannotFetch("{} is not on this system: only Debian's packages are known".format(program))
-    if not os.path.exists(KEYRING):
-        raise CannotFetch("the keys of the distribution's archive are not here ({})".format(KEYRING))
+            raise CannotFetch(f"{program} is not on this system: only Debian's packages are known")
+    if not Path(KEYRING).exists():
+        raise CannotFetch(f"the keys of the distribution's archive are not here ({KEYRING})")
     shutil.rmtree(str(home), ignore_errors=True)
     apt = home / "apt"
     for folder in ("lists/partial", "cache/archives/partial"):
         (apt / folder).mkdir(parents=True)
     (apt / "status").touch()
-    source = "deb [signed-by={}] {} {} main\n".format(KEYRING, _mirror(), SUITE)
+    source = f"deb [signed-by={KEYRING}] {_mirror()} {SUITE} main\n"
     (apt / "sources.list").write_text(source, encoding="utf-8")
     settings = {
         "Dir::State::lists": apt / "lists",
@@ -101,36 +101,37 @@ def _fetch(packages: List[str], home: Path) -> None:
         "Dir::Cache": apt / "cache",
         "Dir::Etc::sourcelist": apt / "sources.list",
         "Dir::Etc::sourceparts": "-",
-        "APT::Sandbox::User": _user(),
+        "APT::Sandbox::User": getpass.getuser(),
         "Debug::NoLocking": "true",
     }
-    lines = ['{} "{}";\n'.format(name, value) for name, value in settings.items()]
+    lines = [f'{name} "{value}";\n' for name, value in settings.items()]
     (apt / "conf").write_text("".join(lines), encoding="utf-8")
     environment = {**os.environ, "APT_CONFIG": str(apt / "conf")}
     _call(["apt-get", "-qq", "update"], environment)
     download = ["apt-get", "-qq", "-y", "--no-install-recommends", "--download-only", "install"]
     _call([*download, *packages], environment)
-    for package in sorted(glob.glob(str(apt / "cache/archives/*.deb"))):
-        _call(["dpkg", "-x", package, str(home / "root")], environment)
+    for package in sorted((apt / "cache/archives").glob("*.deb")):
+        _call(["dpkg", "-x", str(package), str(home / "root")], environment)
     shutil.rmtree(str(apt))
 
 
 def _mirror() -> str:
     """Return the archive that this system uses."""
-    for place in glob.glob("/etc/apt/sources.list.d/*.sources"):
-        found = re.search(r"^URIs:\s*(\S+)", Path(place).read_text(encoding="utf-8"), re.MULTILINE)
-        if found:
-            return found.group(1)
-    for place in ("/etc/apt/sources.list", *glob.glob("/etc/apt/sources.list.d/*.list")):
-        if os.path.exists(place):
-            text = Path(place).read_text(encoding="utf-8")
-            listed = re.search(r"^deb\s+(?:\[[^]]*\]\s+)?(\S+)", text, re.MULTILINE)
-            if listed:
-                return listed.group(1)
+    apt = Path("/etc/apt")
+    forms = [
+        (apt.glob("sources.list.d/*.sources"), r"^URIs:\s*(\S+)"),
+        (apt.glob("sources.list.d/*.list"), r"^deb\s+(?:\[[^]]*\]\s+)?(\S+)"),
+        (apt.glob("sources.list"), r"^deb\s+(?:\[[^]]*\]\s+)?(\S+)"),
+    ]
+    for places, pattern in forms:
+        for place in places:
+            found = re.search(pattern, place.read_text(encoding="utf-8"), re.MULTILINE)
+            if found:
+                return found.group(1)
     raise CannotFetch("no archive is named in /etc/apt")
 
 
-def _relocate(programs: List[Path], home: Path, patchelf: str) -> None:
+def _relocate(programs: list[Path], home: Path, patchelf: str) -> None:
     """Point programs at the libraries beside them. Two calls, in this order: combined, or the other way
     round, the result crashes when it is started."""
     libraries = _libraries(home)
@@ -155,21 +156,21 @@ def _is_binary(program: Path) -> bool:
         return file.read(4) == b"\x7fELF"
 
 
-def _finish(home: Path, versions: Dict[str, str]) -> None:
+def _finish(home: Path, versions: dict[str, str]) -> None:
     (home / DONE).write_text(json.dumps(versions, indent=1), encoding="utf-8")
 
 
-def _answer(command: List[str]) -> str:
+def _answer(command: list[str]) -> str:
     """Return the version that a program says it has; it must start for that."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     said = done.stdout.decode(errors="replace")
     found = re.search(r"\d+(?:\.\d+)+(?:(?:a|b|rc)\d+)?", said)
     if done.returncode != 0 or found is None:
-        raise CannotFetch("{} does not start: {}".format(command[0], said.strip()[-300:]))
+        raise CannotFetch(f"{command[0]} does not start: {said.strip()[-300:]}")
     return found.group()
 
 
-def _call(command: List[str], environment: Optional[Dict[str, str]] = None) -> None:
+def _call(command: list[str], environment: dict[str, str] | None = None) -> None:
     done = subprocess.run(
         command,
         env=environment,
@@ -181,9 +182,3 @@ def _call(command: List[str], environment: Optional[Dict[str, str]] = None) -> N
     if done.returncode != 0:
         said = done.stdout.decode(errors="replace").strip()[-600:]
         raise CannotFetch("{} failed: {}".format(" ".join(command[:2]), said))
-
-
-def _user() -> str:
-    import getpass
-
-    return getpass.getuser()

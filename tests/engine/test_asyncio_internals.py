@@ -86,7 +86,7 @@ async def test_a_dropped_task_is_collected_without_a_warning(
         task = loop.create_task(wait())
         loop.drain(0.0)
         drop_silently(task)
-        task.get_coro().close()  # type: ignore[union-attr]
+        task.get_coro().close()
         loop._tasks.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

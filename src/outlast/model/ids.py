@@ -116,7 +116,8 @@ def _reseed_after_fork() -> None:
     _front = _next_front(_front.upper, _time_ns())
 
 
-os.register_at_fork(after_in_child=_reseed_after_fork)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_reseed_after_fork)
 
 
 def check_id(value: object, what: str = "run id", *, child: bool = False) -> str:

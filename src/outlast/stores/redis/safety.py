@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any, NamedTuple
 
-from outlast.errors import InvalidValue, UnsafeStorage
+from outlast.errors import InvalidValue, StoreFault, UnsafeStorage
 from outlast.ports.capability import Durability
 from outlast.stores.redis.link import Command, Link, SingleLink
 
@@ -18,7 +19,11 @@ QUESTIONS: list[Command] = [
     (b"INFO", b"persistence"),
     (b"INFO", b"memory"),
     (b"INFO", b"server"),
+    (b"INFO", b"cluster"),
 ]
+
+OLDEST = (6, 2)
+"""The first Redis that has every command of the scripts."""
 
 
 class Safety(NamedTuple):
@@ -33,14 +38,18 @@ class Safety(NamedTuple):
 
 async def look_at(link: Link, where: str, *, allow_eviction: bool) -> Safety:
     """Ask every primary; `UnsafeStorage` if one may evict keys, unless that is allowed, and
-    `InvalidValue` if the only one that is asked is not alone."""
+    `InvalidValue` if the only one that is asked is not alone, `StoreFault` if one is too old."""
     answers = await link.everywhere(QUESTIONS)
-    if isinstance(link, SingleLink) and _info(answers[0][5]).get("redis_mode") == "cluster":
+    # The name of the mode differs (Redis: redis_mode, Valkey: server_mode), this one does not.
+    if isinstance(link, SingleLink) and _info(answers[0][6]).get("cluster_enabled") == "1":
         raise InvalidValue(
             f"Redis at {where} is a node of a cluster, and has a part of the keys only: use "
             "redis+cluster://…, or RedisClusterStore with a RedisCluster client"
         )
     found = [_read(replies) for replies in answers]
+    for one in found:
+        if _is_too_old(one.version):
+            raise StoreFault(f"{where} runs Redis {one.version}: 6.2 or later is needed, or Valkey")
     worst = min(found, key=lambda one: one.durability)
     for one in found:
         if one.eviction.startswith("allkeys"):
@@ -75,6 +84,12 @@ def _read(replies: list[Any]) -> Safety:
         eviction or info.get("maxmemory_policy", "unknown"),
         info.get("valkey_version") or info.get("redis_version", "unknown"),
     )
+
+
+def _is_too_old(version: str) -> bool:
+    """Whether a version that can be read is before the oldest; a hosted service may hide it."""
+    parts = re.findall(r"\d+", version)[:2]
+    return len(parts) == 2 and (int(parts[0]), int(parts[1])) < OLDEST
 
 
 def _setting(reply: Any) -> str | None:

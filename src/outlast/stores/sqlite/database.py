@@ -304,4 +304,5 @@ def _keep_inherited() -> None:
     _inherited_files.discard(None)
 
 
-os.register_at_fork(after_in_child=_keep_inherited)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_keep_inherited)
