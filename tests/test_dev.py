@@ -164,13 +164,50 @@ def test_supported_versions_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = [line.rpartition(" ")[2] for line in project["classifiers"] if ":: 3.1" in line]
     assert names == list(dev.SUPPORTED)
-    assert project["requires-python"].startswith(f">={dev.SUPPORTED[0]},<3.")
+    # Without a cap: a Python that is newer than the tested ones is the user's to try.
+    assert project["requires-python"] == f">={dev.SUPPORTED[0]}"
 
 
 def test_python_that_is_not_supported_is_refused() -> None:
     """A version outside the supported ones is refused before anything is set up."""
-    with pytest.raises(dev.Failure, match=r"3\.11, 3\.12, 3\.13, not on 3\.9"):
+    with pytest.raises(dev.Failure, match=r"3\.11, 3\.12, 3\.13, 3\.14, 3\.15, not on 3\.9"):
         dev.find_python("3.9")
+
+
+def test_a_python_that_is_missing_is_fetched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A supported version that is nowhere on the machine comes from the distribution's packages."""
+    asked: list[str] = []
+
+    def fetch(version: str, home: Path, patchelf: str) -> Path:
+        asked.extend((version, str(home), Path(patchelf).name))
+        return tmp_path / "python"
+
+    monkeypatch.setattr(dev, "CACHE", tmp_path)
+    monkeypatch.setattr(dev, "interpreters", lambda versions: iter(()))
+    monkeypatch.setattr(dev, "fetch_uv", lambda interpreter: str(tmp_path / "bin" / "uv"))
+    monkeypatch.setattr(dev, "fetch_python", fetch)
+    assert dev.find_python("3.14") == (str(tmp_path / "python"), "3.14")
+    assert asked == ["3.14", str(tmp_path / "pythons" / "3.14"), "patchelf"]
+
+
+def test_a_python_that_cannot_be_fetched_is_told_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where the packages cannot be had, the message says so and what to install."""
+
+    def fetch(version: str, home: Path, patchelf: str) -> Path:
+        raise dev.CannotFetch("apt-get is not on this system")
+
+    monkeypatch.setattr(dev, "CACHE", tmp_path)
+    monkeypatch.setattr(dev, "interpreters", lambda versions: iter(()))
+    monkeypatch.setattr(dev, "fetch_uv", lambda interpreter: str(tmp_path / "bin" / "uv"))
+    monkeypatch.setattr(dev, "fetch_python", fetch)
+    with pytest.raises(
+        dev.Failure, match=r"no Python 3\.14.*apt-get is not on this system.*Install"
+    ):
+        dev.find_python("3.14")
 
 
 def test_what_does_not_start_is_no_interpreter(tmp_path: Path) -> None:

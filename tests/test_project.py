@@ -31,6 +31,39 @@ def test_import_loads_msgspec_and_nothing_else() -> None:
     assert foreign <= {"outlast", "msgspec", "typing_extensions"}
 
 
+WITHOUT_POSIX = """
+import asyncio, os, sys
+for name in ("fork", "register_at_fork", "killpg", "setsid"):
+    if hasattr(os, name):
+        delattr(os, name)
+for name in ("fcntl", "pwd", "resource", "termios"):
+    sys.modules[name] = None
+import outlast
+
+@outlast.step
+async def double(number: int) -> int:
+    return 2 * number
+
+@outlast.workflow
+async def calculate(number: int) -> int:
+    return await double(number)
+
+async def main():
+    async with outlast.App("memory://", workflows=[calculate]) as app:
+        await app.start(calculate, 21, id="one")
+        print(await app.result("one", timeout=30))
+
+asyncio.run(main())
+"""
+
+
+def test_import_and_the_memory_store_need_no_posix() -> None:
+    """Where there is neither fork nor fcntl, as on Windows, a workflow runs on the memory store."""
+    command = [sys.executable, "-c", WITHOUT_POSIX]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("42", "")
+
+
 # The rest of the import rules, on the package's own modules, are import-linter's (pyproject.toml).
 FOREIGN_ALLOWED = {
     "errors": set[str](),
