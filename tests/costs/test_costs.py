@@ -72,7 +72,13 @@ async def _do_many(app: outlast.App, how: str, runs: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["together", "alone"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(place, marks=pytest.mark.server if place in ("postgres", "redis") else ())
+        for place in PLACES
+    ],
+)
 async def test_a_step_costs_no_more_than_it_did(
     place: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

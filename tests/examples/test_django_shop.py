@@ -69,7 +69,8 @@ class Shop:
             with urlopen(Request(f"http://127.0.0.1:{self.port}{path}", body)) as answer:
                 return answer.status, json.loads(answer.read())
         except HTTPError as refused:
-            return refused.code, json.loads(refused.read())
+            with refused:
+                return refused.code, json.loads(refused.read())
 
     def until(self, path: str, state: str) -> Any:
         """The order, once it is so far."""
