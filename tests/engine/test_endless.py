@@ -105,7 +105,7 @@ async def tries(how: str, number: int) -> str:
     bad: list[Any] = [math.nan, "5", timedelta(5)]
     try:
         await WAITS[how](bad[number])
-    except InvalidValue as refused:
+    except (InvalidValue, ValueError) as refused:  # newer Pythons refuse a sleep of nan themselves
         return str(refused)
     return "it came"
 
@@ -115,8 +115,8 @@ async def test_what_is_no_time_to_wait() -> None:
     async with app(tries) as testing:
         for how in WAITS:
             told = await (await testing.start(tries, how, 0)).result()
-            assert "nan" in told
-            assert "use a number, or math.inf for ever" in told
+            assert "nan" in told.lower()
+            assert how == "asyncio.sleep" or "use a number, or math.inf for ever" in told
         for how in ("sleep", "sleep in days", "wait_for"):
             told = await (await testing.start(tries, how, 1)).result()
             assert "'5'" in told
