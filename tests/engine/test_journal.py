@@ -54,7 +54,7 @@ def start(run_id: str) -> Commit:
 
 
 async def all_of(journal: Journal, *commits: Commit) -> list[Committed | BaseException]:
-    calls = [journal.commit(commit) for commit in commits]
+    calls = [journal.commit(commit, patience=30) for commit in commits]
     async with asyncio.timeout(20):
         return await asyncio.gather(*calls, return_exceptions=True)
 

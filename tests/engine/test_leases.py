@@ -225,22 +225,23 @@ async def test_leases_are_renewed_though_an_opening_was_cancelled() -> None:
 
 
 @pytest.mark.proves("I4")
-async def test_all_is_given_up_when_nobody_renews_any_more(
+async def test_all_is_in_doubt_when_nothing_renews_any_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A thread that has ended unasked says so, and whoever worked under it stops."""
+    """A thread that has ended unasked says so, and what works under a lease stops; the claim is kept."""
     store = WithSibling()
     store.beside.opened, store.beside.shut = 1, True
     leases = Leases(store, 0.6)
     await leases.open()
-    lost = asyncio.Event()
+    doubted = asyncio.Event()
     claim = Claim(owner="w", token=1, claimed_at=store.clock.now())
     # Asked for in a long while, so that it does not run out meanwhile.
     asked = store.clock.monotonic() + 3600
-    lease = leases.hold(claim, asked=asked, lost=lost.set)
+    lease = leases.hold(claim, asked=asked, doubted=doubted.set)
     async with asyncio.timeout(60):
-        await lost.wait()
-    assert not leases.keeps(lease)
+        await doubted.wait()
+    assert leases.keeps(lease)
+    assert not leases.is_held(lease)
     assert "outlast-leases has ended" in caplog.text
     await leases.close()
 
@@ -285,15 +286,15 @@ async def _renewed(leases: Leases, store: MemoryStore) -> None:
 
 @pytest.mark.proves("I4")
 async def test_a_thread_that_dies_is_followed_by_another(caplog: pytest.LogCaptureFixture) -> None:
-    """What was held when it died is given up; what is held afterwards is renewed."""
+    """What was held when it died is in doubt; what is held afterwards is renewed."""
     store = OnceDying()
     leases = Leases(store, 0.6)
     await leases.open()
-    lost = asyncio.Event()
+    doubted = asyncio.Event()
     claim = Claim(owner="w", token=1, claimed_at=store.clock.now())
-    leases.hold(claim, asked=store.clock.monotonic() + 3600, lost=lost.set)
+    leases.hold(claim, asked=store.clock.monotonic() + 3600, doubted=doubted.set)
     async with asyncio.timeout(60):
-        await lost.wait()
+        await doubted.wait()
         while len(store.siblings) < 2:  # noqa: ASYNC110 - it begins in a moment
             await asyncio.sleep(0.01)
     assert "outlast-leases has ended: Fatal()" in caplog.text

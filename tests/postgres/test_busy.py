@@ -66,6 +66,6 @@ async def test_one_that_stays_locked_is_busy(
     async with other.transaction():
         await other.execute(LOCK)
         with pytest.raises(Busy):
-            await client.terminate("order", "enough")
+            await client.terminate("order", "enough", timeout=0.1)
     assert len(waited) > 1
     assert (await store.get("order")).status is Status.PENDING

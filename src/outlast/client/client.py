@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import Raw
@@ -21,6 +22,7 @@ from outlast.client.moves import (
     has_come,
     send_here,
     unless_moved,
+    when_free,
 )
 from outlast.client.queues import Queues
 from outlast.client.replant import edited_input, forked
@@ -33,7 +35,6 @@ from outlast.engine.execution import current_execution
 from outlast.engine.replanting import before_step
 from outlast.engine.signature import type_of_value
 from outlast.errors import (
-    Busy,
     CodeMissing,
     Fenced,
     InvalidValue,
@@ -60,12 +61,10 @@ from outlast.model.stats import QueueStats
 from outlast.ports.capability import Capability
 from outlast.ports.codec import Codec
 from outlast.ports.histories import accepted
+from outlast.ports.locks import LOCK_PATIENCE_S
 from outlast.ports.store import Store
 
 T = TypeVar("T")
-
-PAUSES = (0.01, 0.05, 0.2, 0.5)
-"""Seconds to wait for a run that is locked: somebody is writing to it, which takes no longer."""
 
 
 class Client:
@@ -165,14 +164,22 @@ class Client:
     # -- acting -------------------------------------------------------------------------------
 
     async def signal(
-        self, run_id: str, name: str, value: Any = None, *, dedup: str | None = None
+        self,
+        run_id: str,
+        name: str,
+        value: Any = None,
+        *,
+        dedup: str | None = None,
+        timeout: float = LOCK_PATIENCE_S,
     ) -> None:
-        """Send a signal; `RunClosed` if the run has ended, `NotFound` if there is none."""
+        """Send a signal; `RunClosed` if the run has ended, `NotFound` if there is none, `Busy` if a
+        transaction, of yours maybe, has locked it for `timeout` seconds."""
         check_name(name, "signal name")
         data = self._codec.encode(value, type_of_value(value), where=f"signal {name!r}")
         # Two signals of different names may have the same key.
         id = new_id() if dedup is None else f"{name}: {dedup}"
-        await self._send(run_id, Item(kind="signal", name=name, id=id, data=data))
+        item = Item(kind="signal", name=name, id=id, data=data)
+        await self._send(run_id, item, timeout=timeout)
 
     async def update(
         self,
@@ -204,7 +211,9 @@ class Client:
         output = answer.output if answer.output is not None else Raw(b"null")
         return self._codec.decode(output, type, where=f"answer to update {name!r}")
 
-    async def cancel(self, run_id: str, reason: str = "cancelled") -> None:
+    async def cancel(
+        self, run_id: str, reason: str = "cancelled", *, timeout: float = LOCK_PATIENCE_S
+    ) -> None:
         """Ask a run to stop and compensate. One that cannot be replayed with the code that is here
         is ended as it is: nothing can be compensated. `CodeMissing` if workers live and none of them has
         the code of the run: it would wait for ever. If no worker lives, the next one that has it obeys."""
@@ -216,11 +225,12 @@ class Client:
         except Undecodable as damage:
             problem = str(damage)
         if problem is not None:
-            await self.terminate(run_id, f"{reason} (not compensated: {problem})")
+            reason = f"{reason} (not compensated: {problem})"
+            await self.terminate(run_id, reason, timeout=timeout)
             return
         if run is not None and not run.status.terminal:
             await self._check_code(run)
-        await self._send(run_id, Item(kind="cancel", name=reason))
+        await self._send(run_id, Item(kind="cancel", name=reason), timeout=timeout)
 
     async def _check_code(self, run: Run) -> None:
         """Refuse what only code can do, if workers live and none has that code."""
@@ -238,11 +248,13 @@ class Client:
         if (live or self._workflows) and not any(run.workflow in one.workflows for one in live):
             raise CodeMissing(run.id, run.workflow, max(len(live), 1))
 
-    async def pause(self, run_id: str) -> None:
+    async def pause(self, run_id: str, *, timeout: float = LOCK_PATIENCE_S) -> None:
         """Let a run rest where it is, after the steps that are running, until it is resumed."""
-        await self._send(run_id, Item(kind="pause"))
+        await self._send(run_id, Item(kind="pause"), timeout=timeout)
 
-    async def resume(self, run_id: str, value: Any = None) -> None:
+    async def resume(
+        self, run_id: str, value: Any = None, *, timeout: float = LOCK_PATIENCE_S
+    ) -> None:
         """Answer a halt with a value, let a paused run go on, or try a mismatched one again. A value
         that nobody has asked for is refused."""
         run = await self.get(run_id)
@@ -257,22 +269,26 @@ class Client:
                     f"run {run_id!r} is {run.status} and has asked nothing that a value would answer: "
                     "resume it without one, or answer when it has halted"
                 )
-            await self._send(run_id, Item(kind="unpause"), *([] if value is None else [answer]))
+            items = [Item(kind="unpause"), *([] if value is None else [answer])]
+            await self._send(run_id, *items, timeout=timeout)
         elif run.halt_data is not None or run.status.terminal:
-            await self._send(run_id, answer)
+            await self._send(run_id, answer, timeout=timeout)
         else:
             raise InvalidValue(
                 f"run {run_id!r} is {run.status}: only a halted or paused run can be resumed. "
                 "Send a signal if it waits for one"
             )
 
-    async def terminate(self, run_id: str, reason: str = "terminated") -> None:
+    async def terminate(
+        self, run_id: str, reason: str = "terminated", *, timeout: float = LOCK_PATIENCE_S
+    ) -> None:
         """End a run now, whoever holds it and whatever it is: its code sees nothing of it. The commit that
         ends it tells its parent, and asks its children to stop, except for those that are to outlive
-        it."""
+        it. `Busy` if a transaction has locked it for `timeout` seconds."""
         check_reason(reason)
+        attempt = partial(self._attempt, timeout=timeout)
         for _ in range(TRIES):
-            outcome = await terminated(self._store, run_id, reason, self._attempt)
+            outcome = await terminated(self._store, run_id, reason, attempt)
             if isinstance(outcome, Committed):
                 self._drop(run_id)
                 return
@@ -281,7 +297,14 @@ class Client:
                 raise outcome
         raise coming_and_going(run_id)
 
-    async def delete(self, run_id: str, *, uid: str | None = None, force: bool = False) -> bool:
+    async def delete(
+        self,
+        run_id: str,
+        *,
+        uid: str | None = None,
+        force: bool = False,
+        timeout: float = LOCK_PATIENCE_S,
+    ) -> bool:
         """Remove a run and all it owns, its descendants included; whether it was there. A tree in which
         a run has not ended is refused with `RunsOpen`, which names such runs; with `force` they are
         terminated first, which tells parents and children elsewhere. With `uid` only that life of it:
@@ -291,16 +314,18 @@ class Client:
             run = await self._store.find_one(run_id)
             if run is not None and run.moved_to is not None and run.wait_kind == MOVING:
                 raise Moved(run_id, run.moved_to)
+        clock = self._store.clock
+        delete = partial(self._store.delete, run_id, uid=uid, only_ended=True)
         was_there = None
         while was_there is None:
             try:
-                was_there = await self._store.delete(run_id, uid=uid, only_ended=True)
+                was_there = await when_free(clock, delete, clock.monotonic() + timeout, timeout)
             except RunsOpen as refusal:
                 if not force:
                     raise
                 for open in refusal.open:
                     with suppress(NotFound, RunClosed):
-                        await self.terminate(open, f"deleted with {run_id!r}")
+                        await self.terminate(open, f"deleted with {run_id!r}", timeout=timeout)
         self._store.notifier.ring()  # its place in a queue is free
         self._drop(run_id)
         return was_there
@@ -313,7 +338,7 @@ class Client:
         if run.status is not Status.FAILED:
             raise InvalidValue(f"run {run_id!r} is {run.status}: only a failed run can be retried")
         commit = await retrial(self._store, run, self._workflows, self._ending, timeout)
-        await self._write(commit)
+        await self._write(commit, timeout=LOCK_PATIENCE_S if timeout is None else timeout)
         return RunHandle(self, run_id)
 
     async def fork(
@@ -323,6 +348,7 @@ class Client:
         *,
         id: str | None = None,
         input: dict[str, Any] | None = None,
+        timeout: float = LOCK_PATIENCE_S,
     ) -> RunHandle[Any]:
         """Begin a new run that shares another one's history up to where `step` was asked for.
         `input` are the arguments of the workflow, by name, that are to be other ones. Children that the
@@ -336,27 +362,24 @@ class Client:
         edited = None
         if input is not None:
             edited = edited_input(self._workflows.get(run.workflow), run, self._codec, input)
-        await self._write(forked(run, kept, self._workflows, run_id=fork_id, input=edited))
+        await self._write(
+            forked(run, kept, self._workflows, run_id=fork_id, input=edited), timeout=timeout
+        )
         return RunHandle(self, fork_id)
 
     # -- how ----------------------------------------------------------------------------------
 
-    async def _send(self, run_id: str, *items: Item) -> None:
-        await send_here(self._store, run_id, *items)
+    async def _send(self, run_id: str, *items: Item, timeout: float = LOCK_PATIENCE_S) -> None:
+        await send_here(self._store, run_id, *items, patience=timeout)
         self._poke(run_id)
 
-    async def _write(self, commit: Commit) -> None:
-        outcome = await self._attempt(commit)
+    async def _write(self, commit: Commit, *, timeout: float = LOCK_PATIENCE_S) -> None:
+        outcome = await self._attempt(commit, timeout=timeout)
         if isinstance(outcome, NotFound | RunClosed | Fenced):
             await unless_moved(self._store, commit.run_id)
         accepted(outcome)
 
-    async def _attempt(self, commit: Commit) -> Outcome:
-        """What becomes of a commit; somebody who writes to the same run at this moment is waited for."""
-        (outcome,) = await self._store.commit([commit])
-        for pause in PAUSES:
-            if not isinstance(outcome, Busy):
-                break
-            await self._store.clock.sleep(pause)
-            (outcome,) = await self._store.commit([commit])
+    async def _attempt(self, commit: Commit, *, timeout: float = LOCK_PATIENCE_S) -> Outcome:
+        """The outcome of a commit; `Busy` if its run was locked for `timeout` seconds."""
+        (outcome,) = await self._store.commit_when_free([commit], patience=timeout)
         return outcome

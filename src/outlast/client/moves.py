@@ -7,14 +7,20 @@ two looks: what one look has shown is true, or somebody looks again.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from outlast.errors import Busy, Fenced, Moved, NotFound, RunClosed, Undecodable
 from outlast.model.commit import Refusal
 from outlast.model.ids import root_of
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.run import Run
+from outlast.ports.clock import Clock
+from outlast.ports.locks import FIRST_PAUSE_S, LOCK_PATIENCE_S, LONGEST_PAUSE_S, locked
 from outlast.ports.store import Store
+
+T = TypeVar("T")
 
 TRIES = 10
 """How often a run can come between two looks: it has to come and go each time."""
@@ -52,18 +58,44 @@ async def has_come(store: Store, run_id: str, refusal: Refusal) -> bool:
     return False
 
 
-async def send_here(store: Store, run_id: str, *items: Item) -> None:
-    """Send items to a run; `Moved` if it goes on elsewhere, and the store's refusal if it has ended or
-    nobody knows it. Sent again, they are taken once."""
+async def send_here(
+    store: Store, run_id: str, *items: Item, patience: float = LOCK_PATIENCE_S
+) -> None:
+    """Send items to a run; `Moved` if it goes on elsewhere, `Busy` if it was locked for `patience`
+    seconds, and the store's refusal if it has ended or is unknown. Sent again, they are taken once."""
     sends = [Send(run_id=run_id, item=item) for item in items]
-    for _ in range(TRIES):
+    deadline = store.clock.monotonic() + patience
+
+    async def send() -> Refusal | None:
         receipts = await store.send(sends)
         refusal = next((one for one in receipts if not isinstance(one, Receipt)), None)
+        if isinstance(refusal, Busy):
+            raise refusal
+        return refusal
+
+    for _ in range(TRIES):
+        refusal = await when_free(store.clock, send, deadline, patience)
         if refusal is None:
             return
         if not await has_come(store, run_id, refusal):
             raise refusal
     raise coming_and_going(run_id)
+
+
+async def when_free(
+    clock: Clock, call: Callable[[], Awaitable[T]], deadline: float, patience: float
+) -> T:
+    """What a call gives that may be repeated, once no other transaction is in its way."""
+    pause = FIRST_PAUSE_S
+    while True:
+        try:
+            return await call()
+        except Busy as busy:
+            left = deadline - clock.monotonic()
+            if left <= 0:
+                raise locked(busy, patience) from busy
+            await clock.sleep(min(pause, left))
+            pause = min(2 * pause, LONGEST_PAUSE_S)
 
 
 def coming_and_going(run_id: str) -> Busy:

@@ -234,7 +234,7 @@ class Starting(Beginning):
         return commit if place is None else queued(commit, place)
 
     async def _write_many(self, commits: list[Commit]) -> None:
-        for outcome in await self._store.commit(commits):
+        for outcome in await self._store.commit_when_free(commits):
             if not isinstance(outcome, Committed | RunExists):
                 raise outcome
 

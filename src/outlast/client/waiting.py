@@ -1,21 +1,23 @@
 """How a client waits for what a run does elsewhere: its end, or its answer to an update.
 
 The store's notifier says when to look; without one, or if it is silent, the client looks now and
-then.
+then. A store that is away is asked again until the caller's time is over.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, TypeVar
 
 from msgspec import Raw
 
 from outlast.client.moves import find_here
 from outlast.engine.retry import is_number
-from outlast.errors import InvalidValue, UpdateFailed
+from outlast.errors import InvalidValue, TryAgain, UpdateFailed
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of
 from outlast.model.payloads import UpdateCompleted, WorkflowStarted
@@ -26,6 +28,9 @@ from outlast.ports.store import Store
 
 POLL_SECONDS = 0.5
 LEAST_SECONDS = 1.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+log = logging.getLogger("outlast.client")
+T = TypeVar("T")
 Ending = Callable[[str], asyncio.Future[Run | None] | None]
 
 
@@ -42,7 +47,7 @@ async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None
             if record is not None:
                 return record
         rings = store.notifier.rings
-        run = await find_here(store, run_id, timeout=_look_within(clock, deadline))
+        run = await _look(clock, deadline, partial(_find, store, run_id))
         if run.status.terminal:
             return run
         patience = look_again_after(clock, POLL_SECONDS)
@@ -62,11 +67,10 @@ async def answered(
     uid = run.uid
     while True:
         rings = store.notifier.rings
-        run = await find_here(store, run.id, timeout=_look_within(clock, deadline))
+        run = await _look(clock, deadline, partial(_find, store, run.id))
         if run.uid != uid:
             uid, after = run.uid, 0  # it has continued as new: what it had answered went along
-        within = _look_within(clock, deadline)
-        history = await store.history(run.id, after=after, timeout=within)
+        history = await _look(clock, deadline, partial(_read, store, run.id, after))
         answer = answer_in(history, update_id)
         if answer is not None:
             return answer
@@ -98,6 +102,31 @@ def answer_in(history: Iterable[Event], update_id: str) -> UpdateCompleted | Non
             if answer.update_id == update_id:
                 return answer
     return None
+
+
+async def _find(store: Store, run_id: str, within: float | None) -> Run:
+    return await find_here(store, run_id, timeout=within)
+
+
+async def _read(store: Store, run_id: str, after: int, within: float | None) -> list[Event]:
+    return await store.history(run_id, after=after, timeout=within)
+
+
+async def _look(
+    clock: Clock, deadline: float | None, read: Callable[[float | None], Awaitable[T]]
+) -> T:
+    """What `read` gives, within a time that it is told; asked again while the store is away, until
+    `deadline`."""
+    pause = FIRST_PAUSE_S
+    while True:
+        try:
+            return await read(_look_within(clock, deadline))
+        except (TryAgain, OSError) as error:
+            if deadline is not None and clock.monotonic() + pause >= deadline:
+                raise
+            log.warning("the store did not answer, asking again: %s", error)
+            await clock.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
 
 
 def _deadline(clock: Clock, timeout: float | None) -> float | None:

@@ -61,6 +61,7 @@ class Inbox:
                     run_id, after=self.seen, limit=PAGE, timeout=seconds
                 ),
                 self._patience,
+                tries=None,
             )
             for item in items:
                 self.seen = item.number

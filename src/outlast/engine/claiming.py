@@ -153,9 +153,13 @@ class Claiming:
             hear(self._clock, one.claim.expires_at, self._lease, asked=asked)
         # Kept from now on: to read the histories of many may take longer than a lease.
         leases = [self._leases.hold(one.claim, asked=asked) for one in claimed]
-        left = dict(zip(leases, claimed, strict=True))
+        left = {
+            lease: one
+            for lease, one in zip(leases, claimed, strict=True)
+            if not self._drives.adopt(one.run, one.claim, lease)
+        }
         try:
-            known = await self._histories([one.run for one in claimed])
+            known = await self._histories([one.run for one in left.values()])
             while left:
                 some = list(left.items())[:RESUME_AT_ONCE]
                 slow = []
@@ -260,7 +264,7 @@ class Claiming:
         )
         waits = await turned_away(self._store, digest.events, run, claim, patience=self._patience)
         if waits is not None:
-            await self._journal.commit(waits)
+            await self._journal.commit(waits, patience=self._patience)
             self._leases.drop(lease)
             if self.on_ticket is not None:
                 await self.on_ticket()

@@ -7,7 +7,11 @@ One turn::
           └──────────── outcomes of bodies, inbox, timers ◀──────────────────────┘
 
 At most one commit is in flight; what arrives meanwhile is the next turn. A refusal for which a
-newer claim is the reason ends the drive at once: whoever holds that claim goes on.
+newer claim is the reason ends the drive at once: the process that holds that claim goes on.
+
+While the lease is in doubt, nothing begins and bodies are stopped, but what has ended is kept and
+offered with the token of the claim: the store decides whether it was superseded. If the newer claim
+is this process's own, got when the lease had expired, the drive goes on under it.
 """
 
 from __future__ import annotations
@@ -27,9 +31,11 @@ from outlast.engine.ending import ending
 from outlast.engine.execution import Execution
 from outlast.engine.interruptions import count_interruptions
 from outlast.engine.journal import Journal
+from outlast.engine.leases import Lease
 from outlast.engine.operations.signal import SignalWait
 from outlast.engine.operations.step import StepCall
 from outlast.engine.operations.timer import TimerWait
+from outlast.engine.reading import patiently
 from outlast.engine.rejections import Rejections
 from outlast.engine.residency import USUAL, Residency
 from outlast.engine.turn import continued, next_commit, next_wake
@@ -63,8 +69,10 @@ from outlast.ports.store import Store
 LINGER = timedelta(seconds=2)
 """A run that is due again within this time stays in memory: leaving would cost more."""
 
-log = logging.getLogger("outlast.engine")
+ADOPTION_LOOKS = 20
+"""How often to look whether a claim that the store has given to this process has arrived here."""
 
+log = logging.getLogger("outlast.engine")
 
 AGAIN = frozenset({EventType.STEP_STARTED, EventType.MAP_PROGRESS})
 """What a process records that only takes up again what another has left."""
@@ -79,10 +87,11 @@ class Drive:
 
     def __init__(
         self, store: Store, journal: Journal, bodies: Bodies, rejections: Rejections,
-        execution: Execution, run: Run, claim: Claim, *, patience: float, is_resumed: bool = False,
+        execution: Execution, run: Run, claim: Claim, lease: Lease, *, patience: float, is_resumed: bool = False,
         residency: Residency = USUAL,
     ) -> None:  # fmt: skip
         self.claim = claim
+        self.lease = lease
         self._store = store
         self._clock = store.clock
         self._journal = journal
@@ -90,6 +99,9 @@ class Drive:
         self._execution = execution
         self._run = run
         self._sequence = run.sequence
+        self._revision = run.revision
+        self._pending = ""  # the id of the commit that is on its way
+        self._patience = patience
         self._paused = run.status is Status.PAUSED
         self._arrived = Bell()
         self._inbox = Inbox(store, execution, patience)
@@ -107,6 +119,21 @@ class Drive:
         """Whether it has ended because its claim is, or may be, another's."""
         self.is_over = False
         """Whether it has ended with a commit that says so: the run has ended, or rests."""
+
+    def doubt(self) -> None:
+        """The lease is in doubt: stop what could act twice, and keep what has ended."""
+        self.under_way.suspend()
+        self._arrived.ring()
+
+    def adopt(self, run: Run, claim: Claim) -> bool:
+        """Go on under a newer claim that this process has got; False if the run was written to
+        meanwhile, so that what is in memory is not what is recorded."""
+        unchanged = run.revision == self._revision or run.commit_id == self._pending
+        if self._leaving or self.was_lost or run.uid != self.claim.uid or not unchanged:
+            return False
+        self.claim = self.under_way.claim = claim
+        self.poke()
+        return True
 
     def stop(self) -> None:
         """Begin nothing more, and hand the run back when what runs has ended."""
@@ -174,7 +201,7 @@ class Drive:
         while True:
             end = ending(execution)
             if isinstance(end, WorkflowContinued):
-                await self._journal.commit(continued(execution, self._run, self.claim, end))
+                await self._commit(continued(execution, self._run, self.claim, end))
                 return False
             leaves = end is None and self._cut
             rests = leaves or (end is None and self._rests())
@@ -211,13 +238,46 @@ class Drive:
     async def _write(self, commit: Commit) -> Committed:
         """Make it durable. A snapshot is a cache: a store that does not take it gets none."""
         try:
-            return await self._journal.commit(commit)
+            return await self._commit(commit)
         except UNWRITABLE as refused:
             if commit.snapshot is None:
                 raise
             log.warning("the snapshot of run %s is left out: %s", self._run.id, refused)
             bare = msgspec.structs.replace(commit, id=new_id(), snapshot=None)
-            return await self._journal.commit(bare)
+            return await self._commit(bare)
+
+    async def _commit(self, commit: Commit) -> Committed:
+        """Make a commit durable, under the claim that there is when it is written."""
+        while True:
+            self._pending = commit.id
+            try:
+                committed = await self._journal.commit(commit)
+            except Fenced:
+                token = await self._newer_token(commit.token or 0)
+                if token is None:
+                    raise
+                # What was refused is not written: another commit, which the new claim makes.
+                commit = msgspec.structs.replace(commit, id=new_id(), token=token)
+            else:
+                self._revision = committed.revision
+                return committed
+
+    async def _newer_token(self, token: int) -> int | None:
+        """The token of a newer claim of this process; None if the newer claim is another's. Its own
+        may be known to the store before the answer is here."""
+        run = await patiently(
+            self._clock,
+            lambda seconds: self._store.find_one(self._run.id, timeout=seconds),
+            self._patience,
+            tries=None,
+        )
+        if run is None or run.uid != self.claim.uid or run.owner != self.claim.owner:
+            return None
+        for _ in range(ADOPTION_LOOKS):
+            if self.claim.token > token:
+                return self.claim.token
+            await self._clock.sleep(self._patience / ADOPTION_LOOKS)
+        return None
 
     async def _cut_off(self) -> None:
         """Stop what is under way, and put that on record: it counts for nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from functools import partial
 
 from outlast.engine.bodies import Bodies
@@ -16,10 +17,15 @@ from outlast.engine.leases import Lease, Leases
 from outlast.engine.losses import Losses
 from outlast.engine.rejections import Rejections
 from outlast.engine.residency import USUAL, Residency
+from outlast.errors import OutlastError
 from outlast.model.claim import Claim
 from outlast.model.decision import News
 from outlast.model.run import Run
 from outlast.ports.store import Store
+
+FIRST_DROP_PAUSE_S, DROP_BACKOFF = 0.1, 4
+"""How long a run that was dropped because of an error is kept from being claimed, at first; and how
+many times longer each next time, up to a lease."""
 
 LOOK_AT_ALL = 100
 """So many look into their inboxes when anything may have come; more of them look by themselves."""
@@ -56,6 +62,7 @@ class Drives:
         self._tasks: dict[str, asyncio.Task[Run | None]] = {}
         self.dropped: dict[str, tuple[int, str]] = {}
         """Runs that were dropped because of an error: how often in a row, and why."""
+        self._handing_back: dict[asyncio.Task[None], Claim] = {}
         self.is_closing = False
         """Whether what is lost now is nothing to be told: this process is about to end."""
         self.is_full = False
@@ -85,6 +92,9 @@ class Drives:
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=self._patience)
         claims = [drive.claim for drive in self._drives.values()]
+        claims += self._handing_back.values()
+        for handing in list(self._handing_back):
+            handing.cancel()
         for task in list(self._tasks.values()):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -130,6 +140,7 @@ class Drives:
             execution,
             run,
             claim,
+            lease,
             patience=self._patience,
             is_resumed=is_resumed,
             residency=self._residency,
@@ -137,14 +148,33 @@ class Drives:
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
         self._tasks[run.id] = task
-        lease.lost, lease.renewed = partial(self._lose, drive, task), drive.poke
+        self._attend(drive, task, lease)
         if not self._leases.keeps(lease):
             task.cancel()  # lost a moment ago, when nobody was to be told yet
-        drive.under_way.held = partial(self._leases.is_held, lease)
         drive.may_linger = self._may_linger
-        task.add_done_callback(lambda task: self._over(run.id, drive, lease, task))
+        drive.under_way.held = lambda: self._leases.is_held(drive.lease)
+        task.add_done_callback(lambda task: self._over(run.id, drive, task))
         # A task that is cancelled before it has begun runs no ``finally`` of its own.
         task.add_done_callback(lambda _: execution.evict())
+
+    def adopt(self, run: Run, claim: Claim, lease: Lease) -> bool:
+        """A run was claimed that is driven here: its lease had expired, and this process was the first
+        to claim it. Whether its drive goes on under the new claim."""
+        drive = self._drives.get(run.id)
+        if drive is None or not drive.adopt(run, claim):
+            return False
+        self._leases.drop(drive.lease)
+        drive.lease = lease
+        self._attend(drive, self._tasks[run.id], lease)
+        return True
+
+    def _attend(self, drive: Drive, task: asyncio.Task[Run | None], lease: Lease) -> None:
+        lease.lost, lease.renewed = partial(self._lose, drive, task), drive.poke
+        lease.doubted = partial(self._doubt, drive)
+
+    def _doubt(self, drive: Drive) -> None:
+        drive.doubt()
+        self._store.notifier.wake(News.RUNS)  # it may be claimed again, here or elsewhere
 
     def _may_linger(self) -> bool:
         return not self.others_wait
@@ -153,21 +183,22 @@ class Drives:
         drive.was_lost = True
         task.cancel()
 
-    def _over(
-        self, run_id: str, drive: Drive, lease: Lease, task: asyncio.Task[Run | None]
-    ) -> None:
-        self._leases.drop(lease)
+    def _over(self, run_id: str, drive: Drive, task: asyncio.Task[Run | None]) -> None:
+        self._leases.drop(drive.lease)
         if self._drives.get(run_id) is drive:
             del self._drives[run_id], self._tasks[run_id]
         if drive.was_lost and not self.is_closing:
             self._losses.tell(drive.claim, drive.under_way.unrecorded())
         if not task.cancelled() and task.exception() is not None:
-            # The store hands the run out again when its lease ends.
-            log.error("run %s is dropped: %r", run_id, task.exception())
+            log.error("run %s is dropped, and taken up again: %r", run_id, task.exception())
             times, _ = self.dropped.pop(run_id, (0, ""))
             self.dropped[run_id] = (times + 1, repr(task.exception()))
             while len(self.dropped) > MAX_DROPPED:
                 del self.dropped[next(iter(self.dropped))]
+            if not self.is_closing:
+                handing = asyncio.create_task(self._hand_back(drive, times))
+                self._handing_back[handing] = drive.claim
+                handing.add_done_callback(self._handing_back.pop)
         elif drive.is_over:
             self.dropped.pop(run_id, None)
         # One that ended as it should leaves nothing to be found: whoever looked at the store for
@@ -178,6 +209,15 @@ class Drives:
     def forgotten(self) -> dict[str, list[str]]:
         """The runs that have something open for which nothing is done here, and what."""
         return {id: keys for id, drive in self._drives.items() if (keys := drive.forgotten())}
+
+    async def _hand_back(self, drive: Drive, drops: int) -> None:
+        """Give up the claim of a run that was dropped because of an error, ever later if that goes on:
+        whichever process takes it up next may meet the same error."""
+        await self._losses.told(drive.claim, drive.under_way.unrecorded())
+        pause = min(FIRST_DROP_PAUSE_S * DROP_BACKOFF**drops, 3 * self._patience)
+        await self._store.clock.sleep(pause)
+        with suppress(OutlastError, OSError):  # else it is handed out when its lease ends
+            await self._store.release([drive.claim], timeout=self._patience)
 
     def poke(self, run_id: str) -> None:
         """Something was sent to a run: if it is driven here, it looks at once."""

@@ -31,6 +31,7 @@ from outlast.engine.turn import next_commit
 from outlast.engine.watch import LoopWatch
 from outlast.engine.watchdog import Watchdog
 from outlast.engine.watching import Strangers, Watcher, Watchers
+from outlast.errors import TryAgain
 from outlast.model.claim import Claim, Hold
 from outlast.model.commit import Commit, Creation
 from outlast.model.ids import new_id
@@ -39,6 +40,7 @@ from outlast.model.run import Attribute, Run, Status
 from outlast.model.times import NOW
 from outlast.ports.clock import LeapingClock, ServerClock
 from outlast.ports.codec import Codec
+from outlast.ports.locks import LOCK_PATIENCE_S
 from outlast.ports.store import Store
 
 LEASE_SECONDS = 30.0
@@ -202,7 +204,7 @@ class Engine:
                 force=creation is Creation.REPLACE,
                 hold=Hold(self.owner, self._lease),
             )
-            committed = await self._journal.commit(commit)
+            committed = await self._journal.commit(commit, patience=LOCK_PATIENCE_S)
         except BaseException:
             execution.evict()
             self._store.notifier.ring()  # it may have been written, and then needs a driver
@@ -210,13 +212,27 @@ class Engine:
         claim = msgspec.structs.replace(
             claim, token=committed.token, run_id=run_id, uid=committed.uid
         )
-        run = msgspec.structs.replace(run, sequence=committed.sequence)
+        run = msgspec.structs.replace(run, sequence=committed.sequence, revision=committed.revision)
         if rests:
             execution.evict()
+        elif committed.again and not await self._still_holds(claim, asked):
+            execution.evict()
+            self._store.notifier.ring()
         else:
             self.drives.begin(execution, run, claim, self.leases.hold(claim, asked=asked))
         return run
 
+    async def _still_holds(self, claim: Claim, asked: float) -> bool:
+        """Whether a claim that was `asked` for in a commit whose first answer was lost is this engine's:
+        the token that came with a later answer is that of whichever process has the run now."""
+        if self._clock.monotonic() - asked >= self._lease:
+            return False  # also if this engine has claimed it meanwhile: that is another claim
+        try:
+            run = await self._store.find_one(claim.run_id, timeout=self._patience)
+        except (TryAgain, OSError):
+            return False  # it is claimed when its lease has expired
+        return run is not None and run.owner == self.owner and run.token == claim.token
+
     async def write(self, commit: Commit) -> None:
-        """Make a commit of somebody else durable, together with those that are ready here."""
-        await self._journal.commit(commit)
+        """Make a commit of a caller outside durable, together with those that are ready here."""
+        await self._journal.commit(commit, patience=LOCK_PATIENCE_S)

@@ -12,11 +12,19 @@ Where a server does the writing (`batches_at_once`) and there are many runs, the
 halves: while one is on its way the runs of the other go on. No two batches that are on their way touch
 the same run.
 
-When a whole batch fails, nobody knows what became of its commits, and each is settled alone: it is
+When a whole batch fails, the outcome of its commits is unknown, and each is settled alone: it is
 written again as it is. That is safe for a commit with a token, an expected sequence or events: the
 store answers one that is its run's last with ``again``, and refuses one that was overtaken. So an
-error of the network costs a look, and a commit that the database cannot take, or that meets a
-locked run, keeps nobody waiting but its own run.
+error of the network costs a retry, and a commit that the database cannot take, or that meets a
+locked run, delays its own run alone.
+
+Patience belongs to the lease: a commit is retried with backoff for as long as its caller waits for
+it. A store that is away or full, or a row that another transaction has locked, costs time. The
+caller stops waiting when its claim is superseded, which the store also answers: `Fenced`. A commit
+that was made for a caller outside has a `patience` of its own.
+
+Commits that met a locked row are retried together if they send to the same runs: the children of
+one parent, which end on several workers at the same time, would otherwise lock each other out.
 """
 
 from __future__ import annotations
@@ -25,7 +33,7 @@ import asyncio
 from collections import deque
 
 from outlast.engine.watching import Watcher
-from outlast.errors import Busy, Closed, StoreFault, TryAgain
+from outlast.errors import Busy, Closed, ReadOnlyStore, StoreFault, StoreFull, TryAgain
 from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.ports.store import Store
 
@@ -34,15 +42,21 @@ MANY = 32
 """So many commits, waiting or on their way, are worth a second batch: each costs a sync of its own."""
 
 ATTEMPTS = 5
-FIRST_PAUSE = 0.01
+"""Tries, after errors, of a commit for a caller outside: a web request is not to hang in an outage."""
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 1.0
 ROW_SECONDS = 0.001
 """What a store may take for a row: ten times of what it needs."""
 
 SETTLE_AT_ONCE = 8
 """A store that has just failed is not asked about a thousand commits at the same time."""
 
-AGAIN = (TryAgain, OSError)
-"""Errors after which the same commit may be written again."""
+LOCK_WAIT_S = 0.25
+LOCK_WAITS_AT_ONCE = 2
+"""Each wait for a lock inside the database occupies a connection: few, and short ones."""
+
+AGAIN = (TryAgain, OSError, StoreFull, ReadOnlyStore)
+"""Errors after which the same commit may be written again: a full disk is freed, a standby promoted."""
 
 
 class Journal:
@@ -66,14 +80,17 @@ class Journal:
         self._flies_alone = False
         self._settling: dict[str, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(SETTLE_AT_ONCE)
+        self._room_to_wait = asyncio.Semaphore(LOCK_WAITS_AT_ONCE)
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit, *, patience: float | None = None) -> Committed:
         """Return when `commit` is durable; raise its refusal, or the error that keeps it from
         being written. Commits of one run are written in the order in which they came.
 
-        A caller that is cancelled gets no answer, but its commit may be written all the same.
+        With `patience`, raise `Busy` if the run is locked for longer, and other errors after
+        `ATTEMPTS`. A caller that is cancelled gets no answer, but its commit may be written.
         """
-        waiting = _Waiting(commit, asyncio.get_running_loop().create_future())
+        until = None if patience is None else self._store.clock.monotonic() + patience
+        waiting = _Waiting(commit, asyncio.get_running_loop().create_future(), until)
         self._waiting.setdefault(commit.run_id, deque()).append(waiting)
         self._wake()
         outcome = await waiting.answer
@@ -174,15 +191,26 @@ class Journal:
             for waiting in batch:
                 waiting.answer.cancel()
             raise
+        locked: dict[frozenset[str], list[_Waiting]] = {}
         for waiting, outcome in zip(batch, outcomes, strict=True):
-            if outcome is None or isinstance(outcome, Busy):
-                self._settling[waiting.commit.run_id] = asyncio.create_task(self._settle(waiting))
+            if isinstance(outcome, Busy):
+                commit = waiting.commit
+                targets = frozenset(send.run_id for send in commit.sends) or {commit.run_id}
+                locked.setdefault(frozenset(targets), []).append(waiting)
+            elif outcome is None:
+                self._settle_soon([waiting])
             else:
                 waiting.succeed(outcome)
+        for group in locked.values():
+            self._settle_soon(group, locked=True)
 
-    async def _write(self, batch: list[_Waiting]) -> list[Outcome]:
+    async def _write(self, batch: list[_Waiting], *, wait: float = 0.0) -> list[Outcome]:
         commits = [waiting.commit for waiting in batch]
-        outcomes = await self._store.commit(commits, timeout=self._timeout_of(commits))
+        timeout = self._timeout_of(commits)
+        if wait:
+            outcomes = await self._store.commit_when_free(commits, patience=wait, timeout=timeout)
+        else:
+            outcomes = await self._store.commit(commits, timeout=timeout)
         if len(outcomes) != len(batch):
             raise StoreFault(f"{len(batch)} commits were answered with {len(outcomes)} outcomes")
         if self._watch is not None:
@@ -198,33 +226,63 @@ class Journal:
         rows = sum(len(one.events) + len(one.starts) + len(one.sends) for one in commits)
         return self._timeout + ROW_SECONDS * rows
 
-    async def _settle(self, waiting: _Waiting) -> None:
-        """Write one commit alone until its fate is known, or give up with the last error."""
+    # -- settling -----------------------------------------------------------------------------
+
+    def _settle_soon(self, group: list[_Waiting], *, locked: bool = False) -> None:
+        settling = asyncio.create_task(self._settle(group, locked=locked))
+        for waiting in group:
+            self._settling[waiting.commit.run_id] = settling
+
+    async def _settle(self, group: list[_Waiting], *, locked: bool) -> None:
+        """Write commits until the outcome of each is known, or its caller waits no longer: together
+        if another transaction has locked what they need, one by one if writing them has failed."""
+        pause, left = FIRST_PAUSE_S, group
         try:
-            pause = FIRST_PAUSE
-            for attempt in range(1, ATTEMPTS + 1):
-                if await self._answered(waiting, last=attempt == ATTEMPTS):
-                    return
-                await self._store.clock.sleep(pause)
-                pause *= 2
+            while left := [waiting for waiting in left if not waiting.answer.done()]:
+                parts = [left] if locked else [[waiting] for waiting in left]
+                left, failed = [], False
+                for part in parts:
+                    again, error = await self._try_again(part, locked=locked)
+                    left += again
+                    failed = failed or error
+                locked = not failed
+                if left:
+                    await self._store.clock.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE_S)
         finally:
-            waiting.answer.cancel()  # no more than a net: it has its answer unless we were stopped
-            del self._settling[waiting.commit.run_id]
+            for waiting in group:
+                waiting.answer.cancel()  # no more than a net: it has its answer unless we were stopped
+                del self._settling[waiting.commit.run_id]
             self._wake()
 
-    async def _answered(self, waiting: _Waiting, *, last: bool) -> bool:
+    async def _try_again(
+        self, part: list[_Waiting], *, locked: bool
+    ) -> tuple[list[_Waiting], bool]:
+        """Write commits once more; those that are left to be written, and whether it has failed."""
+        room, wait = (self._room_to_wait, LOCK_WAIT_S) if locked else (self._room, 0.0)
         try:
-            async with self._room:
-                [outcome] = await self._write([waiting])
-        except Exception as error:  # noqa: BLE001 - whatever it is, its caller must hear of it
-            if isinstance(error, AGAIN) and not last:
-                return False
-            waiting.fail(error)
+            async with room:
+                outcomes = await self._write(part, wait=wait)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear of it
+            if len(part) > 1 or (isinstance(error, AGAIN) and self._may_retry(part[0], error)):
+                return part, True
+            part[0].fail(error)
+            return [], True
+        left = []
+        for waiting, outcome in zip(part, outcomes, strict=True):
+            if isinstance(outcome, Busy) and self._may_retry(waiting, outcome):
+                left.append(waiting)
+            else:
+                waiting.succeed(outcome)
+        return left, False
+
+    def _may_retry(self, waiting: _Waiting, why: Exception) -> bool:
+        if waiting.until is None:
             return True
-        if isinstance(outcome, Busy) and not last:
-            return False
-        waiting.succeed(outcome)
-        return True
+        if isinstance(why, Busy):
+            return self._store.clock.monotonic() < waiting.until
+        waiting.errors += 1
+        return waiting.errors < ATTEMPTS
 
 
 def _replaces(commit: Commit) -> bool:
@@ -239,13 +297,17 @@ def _touched_by(commit: Commit) -> tuple[str, ...]:
 
 
 class _Waiting:
-    """A commit and whoever waits for its outcome."""
+    """A commit, the caller's future, and until when the caller waits for a lock if not for ever."""
 
-    __slots__ = ("answer", "commit")
+    __slots__ = ("answer", "commit", "errors", "until")
 
-    def __init__(self, commit: Commit, answer: asyncio.Future[Outcome]) -> None:
+    def __init__(
+        self, commit: Commit, answer: asyncio.Future[Outcome], until: float | None
+    ) -> None:
         self.commit = commit
         self.answer = answer
+        self.until = until
+        self.errors = 0
 
     def succeed(self, outcome: Outcome) -> None:
         """Tell what became of it."""

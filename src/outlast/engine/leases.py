@@ -1,4 +1,4 @@
-"""Leases: what a process holds for a time, renewed while it does and given up when in doubt.
+"""Leases: what a process holds for a time, renewed while it does.
 
 ::
 
@@ -9,17 +9,26 @@ A step that blocks the main loop therefore keeps its lease. One that holds the i
 keeps the thread from working too: its lease runs out, and what it does then is fenced.
 
 A lease is renewed at every third of its time. If that cannot be confirmed until it has run out, by
-the process's own monotonic clock, whoever holds it has to stop: somebody else may have it now, and
-though the token keeps a late commit out, it cannot keep a step from acting on the world twice.
+the process's own monotonic clock, it is *in doubt*: another process may have the claim, and though
+the token keeps a late commit out, it cannot keep a step from acting on the world twice. So bodies
+are stopped, and nothing begins. The claim is kept and still renewed: one that has expired and was not
+superseded is as good as before, and what was done under it can be recorded. It is *lost* only when the
+store says so.
 
-Nobody goes on without renewal. If the thread ends unasked, all is given up, and another one begins; if
-none can be had, leases are renewed on the main loop.
+::
+
+    held ── not confirmed for a lease ──▶ in doubt ── renewed ──▶ held
+      └────────────── superseded ──────────▶ lost ◀── superseded ──┘
+
+Nothing goes on without renewal. If the thread ends unasked, all is in doubt, and another one begins;
+if none can be had, leases are renewed on the main loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 
@@ -35,7 +44,7 @@ log = logging.getLogger("outlast.engine")
 class Lease:
     """One claim that is held here."""
 
-    __slots__ = ("claim", "confirmed", "lost", "renewed")
+    __slots__ = ("claim", "confirmed", "doubted", "in_doubt", "lost", "renewed")
 
     def __init__(
         self,
@@ -43,11 +52,14 @@ class Lease:
         confirmed: float,
         lost: Callable[[], object],
         renewed: Callable[[], object],
+        doubted: Callable[[], object],
     ) -> None:
         self.claim = claim
         self.confirmed = confirmed
+        self.in_doubt = False
         self.lost = lost
         self.renewed = renewed
+        self.doubted = doubted
 
 
 class Leases:
@@ -101,8 +113,8 @@ class Leases:
             self._ended()
 
     def _ended(self) -> None:
-        """Nobody renews any more, unasked: who works under a lease has to stop. Then begin anew."""
-        self._give_up_all()
+        """Renewal has ended unasked: all is in doubt. Then begin again."""
+        self._doubt_all()
         self._beside = self._keeping = None
         if self._is_open:
             loop = asyncio.get_running_loop()
@@ -110,7 +122,7 @@ class Leases:
 
     def _begin_again(self) -> None:
         if self._is_open:
-            self._give_up_all()  # what was held meanwhile
+            self._doubt_all()  # what was held meanwhile
             self._begin()
 
     async def close(self) -> None:
@@ -133,11 +145,12 @@ class Leases:
         asked: float,
         lost: Callable[[], object] = lambda: None,
         renewed: Callable[[], object] = lambda: None,
+        doubted: Callable[[], object] = lambda: None,
     ) -> Lease:
         """Keep a claim that was `asked` for at that moment: an answer may be long on its way, and
-        the lease runs meanwhile. `lost` is called when it is, or may be, another's; `renewed` each
-        time that it is known not to be; both in the main loop."""
-        lease = Lease(claim, asked, lost, renewed)
+        the lease runs meanwhile. `lost` is called when it is another's, `doubted` when it may be,
+        `renewed` each time that it is known not to be; all in the main loop."""
+        lease = Lease(claim, asked, lost, renewed, doubted)
         with self._lock:
             self._held[lease] = None
         self._any.set()
@@ -209,7 +222,7 @@ class Leases:
         except (TryAgain, StoreFault, asyncio.CancelledError) as error:
             unless_meant()
             log.warning("renewing failed, trying again: %s", error)
-            self._give_up_doubtful()
+            self._doubt_expired()
             return False
         except Closed:
             raise
@@ -217,14 +230,14 @@ class Leases:
             # A program that ends waits for steps in threads, and lends nobody a thread meanwhile.
             if "interpreter shutdown" not in str(error):
                 log.exception("renewing failed in an unforeseen way, trying again")
-            self._give_up_doubtful()
+            self._doubt_expired()
             return False
         all_renewed = True
         for lease, claim in zip(held, found, strict=True):
             if claim is None:
                 continue
             if claim.expires_at is None or claim.expires_at != lease.claim.expires_at:
-                lease.confirmed = asked
+                lease.confirmed, lease.in_doubt = asked, False
                 hear(self._clock, claim.expires_at, self._seconds, asked=asked)
             else:
                 # It is still ours, but it was locked, maybe by somebody who is about to take it.
@@ -232,7 +245,7 @@ class Leases:
             lease.claim = claim
         self._call(self._kept, [one for one, claim in zip(held, found, strict=True) if claim])
         self._lose([one for one, claim in zip(held, found, strict=True) if claim is None])
-        self._give_up_doubtful()
+        self._doubt_expired()
         return all_renewed
 
     async def _ask(
@@ -256,19 +269,26 @@ class Leases:
                 lease.renewed()
         self.on_renewed()
 
-    def _give_up_doubtful(self) -> None:
+    def _doubt_expired(self) -> None:
         now = self._clock.monotonic()
         with self._lock:
-            doubtful = [one for one in self._held if now - one.confirmed >= self._seconds]
-        for lease in doubtful:
-            log.error("%s is given up: its lease was not renewed in time", lease.claim.subject)
-        self._lose(doubtful)
+            held = list(self._held)
+        expired = [one for one in held if now - one.confirmed >= self._seconds]
+        self._doubt([one for one in expired if not one.in_doubt])
 
-    def _give_up_all(self) -> None:
-        """Nobody renews any more."""
+    def _doubt_all(self) -> None:
+        """Nothing renews any more."""
         with self._lock:
             held = list(self._held)
-        self._lose(held)
+        for lease in held:
+            lease.confirmed = -math.inf
+        self._doubt(held)
+
+    def _doubt(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            lease.in_doubt = True
+            log.warning("%s is in doubt: its lease was not renewed in time", lease.claim.subject)
+            self._call(lease.doubted)
 
     def _lose(self, leases: Sequence[Lease]) -> None:
         for lease in leases:

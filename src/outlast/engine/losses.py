@@ -1,8 +1,10 @@
-"""Losses: attempts that were cut off because a lease was lost, by a process that lives.
+"""Losses: attempts that were cut off by a process that lives: its claim was superseded, or it has dropped
+the run because of an error.
 
-Whoever takes over a run cannot know whether the process before it has died or only stood still, so it
-counts each attempt that it finds open as one that may have killed its process. The one that stood still
-says so when it can: its word goes to the run's inbox, and such an attempt is no death.
+The process that takes a run over cannot know whether the one before it has died or only stood still,
+so it counts each attempt that it finds open as one that may have killed its process. The one that
+stood still reports it when it can, to the run's inbox, however late: then the attempt does not count as
+a crash.
 """
 
 from __future__ import annotations
@@ -10,18 +12,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from itertools import chain, repeat
 
 from msgspec import Raw, Struct
 
-from outlast.errors import Closed, OutlastError
+from outlast.errors import Busy, Closed, OutlastError, Unsupported
 from outlast.model.claim import Claim
 from outlast.model.inbox import Item, Send
 from outlast.model.wire import to_json
 from outlast.ports.store import Store
 
 LOST = "lost"
-PAUSES = (0.0, 1.0, 5.0, 20.0, 60.0)
-"""Seconds before each try: what keeps a process from its lease may also keep it from saying so."""
+PAUSES_S = (0.0, 1.0, 5.0, 20.0, 60.0)
+"""Before each try, and the last of them before all others: what keeps a process from its lease may also
+keep it from saying so."""
 
 log = logging.getLogger("outlast.engine")
 
@@ -43,9 +47,14 @@ class Losses:
     def tell(self, claim: Claim, attempts: Mapping[str, int]) -> None:
         """Tell a run, soon, that these attempts were lost with a claim."""
         if attempts:
-            telling = asyncio.create_task(self._tell(claim, dict(attempts)))
+            telling = asyncio.create_task(self._tell(claim, attempts))
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
+
+    async def told(self, claim: Claim, attempts: Mapping[str, int]) -> None:
+        """Tell it now, or soon if that fails."""
+        if attempts and not await self._try(_send_of(claim, attempts)):
+            self.tell(claim, attempts)
 
     async def close(self) -> None:
         """What was not told is counted as a death."""
@@ -54,21 +63,30 @@ class Losses:
             task.cancel()
         await asyncio.gather(*telling, return_exceptions=True)
 
-    async def _tell(self, claim: Claim, attempts: dict[str, int]) -> None:
-        item = Item(
-            kind=LOST,
-            id=f"{LOST} {claim.task_id or ''} {claim.token}",
-            data=Raw(to_json(LossReport(attempts=attempts))),
-            sender=claim.owner,
-        )
-        send = Send(run_id=claim.run_id, uid=claim.uid, item=item)
-        for pause in PAUSES:
+    async def _tell(self, claim: Claim, attempts: Mapping[str, int]) -> None:
+        send = _send_of(claim, attempts)
+        for pause in chain(PAUSES_S, repeat(PAUSES_S[-1])):
             await self._store.clock.sleep(pause)
-            try:
-                await self._store.send([send], timeout=self._patience)
-            except Closed:
+            if await self._try(send):
                 return
-            except OutlastError as error:
-                log.debug("run %s was not told what was cut off: %s", claim.run_id, error)
-            else:
-                return
+
+    async def _try(self, send: Send) -> bool:
+        """Whether it was sent, or never can be."""
+        try:
+            [receipt] = await self._store.send([send], timeout=self._patience)
+        except (Closed, Unsupported):
+            return True
+        except (OutlastError, OSError) as error:
+            log.debug("run %s was not told what was cut off: %s", send.run_id, error)
+            return False
+        return not isinstance(receipt, Busy)
+
+
+def _send_of(claim: Claim, attempts: Mapping[str, int]) -> Send:
+    item = Item(
+        kind=LOST,
+        id=f"{LOST} {claim.task_id or ''} {claim.token}",
+        data=Raw(to_json(LossReport(attempts=dict(attempts)))),
+        sender=claim.owner,
+    )
+    return Send(run_id=claim.run_id, uid=claim.uid, item=item)

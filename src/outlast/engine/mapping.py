@@ -45,6 +45,11 @@ class MapBodies:
         self._fill()
 
     @property
+    def call(self) -> MapCall:
+        """The map that it does."""
+        return self._call
+
+    @property
     def idle(self) -> bool:
         """Whether nothing runs, and all that has ended is recorded."""
         return not (self._running or self._results or self._failed)

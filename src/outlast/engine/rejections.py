@@ -86,12 +86,12 @@ class Rejections:
                 others[0].owner,
                 reason,
             )
-            await self._journal.commit(rejected(claim, at, reason, codes))
+            await self._journal.commit(rejected(claim, at, reason, codes), patience=self._patience)
             return
         log.error("run %s is halted: %s", run.id, reason)
         parking = parked(claim, at, reason, codes)
         parking = await leaves_queue(self._store, parking, patience=self._patience)
-        await self._journal.commit(parking)
+        await self._journal.commit(parking, patience=self._patience)
         if not park and await self.untried(run.workflow, codes, afresh=True):
             # It began meanwhile, and may have looked for parked runs a moment too early.
             for one in await self._store.claim_runs(
@@ -99,7 +99,7 @@ class Rejections:
             ):
                 if one.run.uid == run.uid and one.run.wait_kind == MISMATCH:
                     back = rejected(one.claim, one.run.sequence, reason, codes, was=run)
-                    await self._journal.commit(back)
+                    await self._journal.commit(back, patience=self._patience)
                 else:
                     await self._store.release([one.claim], timeout=self._patience)
 

@@ -51,11 +51,13 @@ class UnderWay:
         self._loop = asyncio.get_running_loop()
         self._bodies = bodies
         self._execution = execution
-        self._claim = claim
+        self.claim = claim
         self._arrived = arrived
         self._patience = patience
         self._running: dict[str, asyncio.Task[None]] = {}
         self._cut: set[str] = set()
+        self._suspended: set[str] = set()
+        self._lost: list[StepCall | MapCall] = []
         self._begun: dict[str, int] = {}
         self._maps: dict[str, MapBodies] = {}
         self._not_begun: list[StepCall] = []
@@ -70,6 +72,7 @@ class UnderWay:
             self._running
             or self._not_begun
             or self._outcomes
+            or self._lost
             or self._found
             or not self.suspects.idle
             or (self._maps and not all(mapping.idle for mapping in self._maps.values()))
@@ -112,7 +115,8 @@ class UnderWay:
     # -- beginning and ending -----------------------------------------------------------------
 
     def begin(self, *, paused: bool) -> None:
-        """Start what is durable now and was not before."""
+        """Start what is durable now and was not before; nothing while the lease is in doubt."""
+        paused = paused or not self.held()
         for mapping in self._maps.values():
             mapping.go_on(paused=paused)
         if paused:
@@ -135,6 +139,24 @@ class UnderWay:
             task.cancel()
         for mapping in self._maps.values():
             mapping.stop()
+
+    def suspend(self) -> None:
+        """The lease is in doubt: stop the bodies that may act beside those of another process. What is
+        in a thread cannot be stopped, and a transaction is fenced by itself: their ends are awaited."""
+        for key, body in self._running.items():
+            call = self._execution.open.get(key)
+            if isinstance(call, StepCall) and not (call.step.in_thread or call.step.transactional):
+                self._suspended.add(key)
+                self._cut.add(key)
+                body.cancel()
+        for key, mapping in list(self._maps.items()):
+            if mapping.finish():
+                continue
+            mapping.stop()
+            if not mapping.deliver(self._execution, self._clock.now()):
+                self._lost.append(mapping.call)
+            del self._maps[key]
+            self.suspects.ended(key)
 
     async def cut_off(self) -> None:
         """Cut off everything, and wait until it has ended."""
@@ -183,6 +205,10 @@ class UnderWay:
             outcomes, self._outcomes = self._outcomes, []
             for call, outcome in outcomes:
                 self._deliver_outcome(call, outcome)
+        if self._lost:
+            lost, self._lost = self._lost, []
+            for stopped in lost:
+                self._deliver_loss(stopped)
         if not self.suspects.idle:
             for turn in self.suspects.whose_turn():
                 suspect = turn.suspect
@@ -222,6 +248,17 @@ class UnderWay:
                 elif mapping.is_cut_off:
                     self._maps.pop(key).stop()
 
+    def _deliver_loss(self, call: StepCall | MapCall) -> None:
+        """An attempt was stopped because the lease was in doubt: it is no death, and is made again."""
+        if self._execution.open.get(call.key) is not call:
+            return
+        now = self._clock.now()
+        self._execution.deliver(StepLost(attempt=call.attempt), now, key=call.key)
+        if call.is_suspect:
+            self.suspects.wait([call])
+        else:
+            self._execution.deliver(call.after_interruption(), now, key=call.key)
+
     def _deliver_outcome(self, call: StepCall, outcome: Outcome) -> None:
         now = self._clock.now()
         if self._execution.open.get(call.key) is not call:
@@ -258,6 +295,8 @@ class UnderWay:
             outcome = await self._bodies.attempt(call.step, context, call.args, call.kwargs)
             self._outcomes.append((call, outcome))
         except (asyncio.CancelledError, GeneratorExit):
+            if call.key in self._suspended:
+                self._lost.append(call)
             if call.key in self._cut:
                 raise
             # The step's own doing. If nobody heard of it, the run would wait for ever.
@@ -268,6 +307,7 @@ class UnderWay:
                 self._outcomes.append((call, Outcome(None, error, 0)))
         finally:
             self._cut.discard(call.key)
+            self._suspended.discard(call.key)
             self._running.pop(call.key, None)
             self.suspects.ended(call.key)
             self._arrived.ring()
@@ -275,7 +315,7 @@ class UnderWay:
     async def _run_in_transaction(self, call: StepCall, context: StepContext) -> None:
         try:
             outcome = await attempt_in_transaction(
-                self._store, self._bodies, call, context, self._claim
+                self._store, self._bodies, call, context, self.claim
             )
         except Unsupported as missing:
             outcome = Outcome(None, missing, 0)
@@ -295,6 +335,7 @@ class UnderWay:
                 self._clock,
                 lambda seconds: self._store.find_one(child.child_id, timeout=seconds),
                 self._patience,
+                tries=None,
             )
             child.looked_for = True
             answer = child.outcome_in(run)
@@ -313,7 +354,7 @@ class UnderWay:
 
         return StepContext(
             run_id=self._execution.run_id,
-            uid=self._claim.uid,
+            uid=self.claim.uid,
             life=self._execution.life_of(call),
             key=key,
             attempt=attempt,

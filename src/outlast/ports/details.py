@@ -22,10 +22,10 @@ from outlast.model.snapshot import Snapshot
 from outlast.model.timer import Timer
 from outlast.model.times import EPOCH
 from outlast.ports.histories import accepted
-from outlast.ports.optional import OptionalMethods
+from outlast.ports.locks import LockMethods
 
 
-class DetailMethods(OptionalMethods):
+class DetailMethods(LockMethods):
     """What an engine of your own keeps beside its events."""
 
     async def record(
@@ -171,4 +171,5 @@ class DetailMethods(OptionalMethods):
         return (await self._write(commit, timeout)).sequence
 
     async def _write(self, commit: Commit, timeout: float | None) -> Committed:
-        return accepted((await self.commit([commit], timeout=timeout))[0])
+        outcome = await self._commit_one(commit, timeout)
+        return accepted(outcome)

@@ -11,10 +11,10 @@ from outlast.model.event import Event
 from outlast.model.ids import parent_of
 from outlast.model.query import check_limit
 from outlast.model.run import Run
-from outlast.ports.optional import OptionalMethods
+from outlast.ports.locks import LockMethods
 
 
-class HistoryMethods(OptionalMethods):
+class HistoryMethods(LockMethods):
     """A run's events as an append-only log."""
 
     async def append(
@@ -29,13 +29,13 @@ class HistoryMethods(OptionalMethods):
         """Append events to a run, all or nothing, and return its last sequence.
 
         With `expected`, only if that is the last sequence now (`Conflict` otherwise); without,
-        the store numbers them. A run that does not exist begins here. No events, no change.
+        the store numbers them. A run that does not exist begins here. No events, no change. A run
+        that another transaction has locked is `Busy` at once, with a `timeout` after so many seconds.
         """
         if not events:
             return await self.last_sequence(run_id, timeout=timeout)
         commit = _appending(run_id, events, expected=expected, token=token)
-        outcomes = await self.commit([commit], timeout=timeout)
-        return accepted(outcomes[0]).sequence
+        return accepted(await self._commit_one(commit, timeout)).sequence
 
     async def histories(
         self, run_ids: Collection[str], *, timeout: float | None = None

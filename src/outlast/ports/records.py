@@ -11,10 +11,10 @@ from outlast.model.commit import Commit, Creation
 from outlast.model.query import RunQuery
 from outlast.model.run import Change, Run
 from outlast.ports.histories import accepted
-from outlast.ports.optional import OptionalMethods
+from outlast.ports.locks import LockMethods
 
 
-class RecordMethods(OptionalMethods):
+class RecordMethods(LockMethods):
     """Runs as typed records, for those who bring an engine of their own."""
 
     async def get(self, run_id: str, *, timeout: float | None = None) -> Run:
@@ -49,7 +49,8 @@ class RecordMethods(OptionalMethods):
             revision=revision,
             token=token,
         )
-        accepted((await self.commit([commit], timeout=timeout))[0])
+        outcome = await self._commit_one(commit, timeout)
+        accepted(outcome)
         return await self.get(run.id, timeout=timeout)
 
     async def run_ids(

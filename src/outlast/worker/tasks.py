@@ -6,8 +6,9 @@
                         ▲                        │            one atomic step: the task is gone
                         └── renew, every third ◀─┘            and the run has its outcome
 
-A worker that loses its lease stops the body: somebody else has the task. One that is stopped tells
-the run so, and the attempt counts for nothing.
+A worker whose lease is lost or in doubt stops the body: another worker may have the task. What has
+ended is kept, and its report is sent until the store says that the task is another's. A worker that
+is stopped tells the run so, and the attempt counts for nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from outlast.engine.bodies import Bodies, Outcome, StepContext, self_cancelled
 from outlast.engine.daemon import Daemon
 from outlast.engine.definition import StepDefinition
 from outlast.engine.draining import Drain
+from outlast.engine.journal import AGAIN
 from outlast.engine.leases import Lease, Leases
 from outlast.engine.losses import Losses
 from outlast.engine.operations.remote import StepReport, queue_of
 from outlast.engine.operations.step import failure_of, interruption_of, stop_of
 from outlast.engine.retry import MAX_INTERRUPTIONS
-from outlast.errors import Fenced, OutlastError, StoreFault, TryAgain
+from outlast.errors import Busy, Fenced, OutlastError, StoreFault, TryAgain
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.payloads import StepFailed
 from outlast.model.query import MAX_LIMIT
@@ -42,7 +44,7 @@ from outlast.worker.looking import look_for_ever
 from outlast.worker.reports import Reports
 
 STEPS_AT_ONCE = 100
-SENDING_PAUSES = (0.05, 0.2, 1.0, 3.0, 10.0)
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 IN_THREAD = "a step in a thread"
 log = logging.getLogger("outlast.worker")
 
@@ -78,6 +80,7 @@ class TaskWorker:
         self._losses = losses
         self._reports = Reports(store, patience=self._patience)
         self._working: dict[asyncio.Task[None], Lease] = {}
+        self._reporting: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._is_open = self._stopping = False
         self._daemon = Daemon(self._patience)
@@ -137,7 +140,10 @@ class TaskWorker:
     # -- taking -------------------------------------------------------------------------------
 
     async def _take_some(self) -> bool:
-        """Take as many tasks as there is room for; whether there was any."""
+        """Take as many tasks as there is room for; whether there was any. None is taken while a report
+        waits under a lease that is in doubt: it might be that very task, whose body has ended."""
+        while any(not self._leases.is_held(self._working[one]) for one in self._reporting):
+            await self._clock.sleep(FIRST_PAUSE_S)
         while (room := self._concurrency - len(self._working)) <= 0:
             self._room.clear()
             await self._room.wait()
@@ -157,11 +163,18 @@ class TaskWorker:
             name = IN_THREAD if step.in_thread else None
             working = asyncio.create_task(self._work(step, delivery), name=name)
             lost = partial(self._lose, working, delivery)
-            self._working[working] = self._leases.hold(delivery.claim, asked=asked, lost=lost)
+            # What is in a thread cannot be stopped: its end is awaited, and reported.
+            doubted = (lambda: None) if step.in_thread else lost
+            self._working[working] = self._leases.hold(
+                delivery.claim, asked=asked, lost=lost, doubted=doubted
+            )
             working.add_done_callback(self._over)
         return bool(found)
 
     def _lose(self, working: asyncio.Task[None], delivery: Delivery) -> None:
+        if working in self._reporting:
+            return  # the store decides
+        self._leases.drop(self._working[working])
         working.cancel("its lease was lost")
         task = delivery.task
         self._losses.tell(delivery.claim, {task.step: _attempt_of(task)})
@@ -275,22 +288,30 @@ class TaskWorker:
     async def _tell(self, delivery: Delivery, report: StepReport) -> None:
         """Send the outcome and remove the task, in one atomic step; until it is known that this
         has happened, or that somebody else has the task."""
-        task = delivery.task
+        task, pause = delivery.task, FIRST_PAUSE_S
         send = _to_run(task, report, id=f"{task.id} {delivery.claim.token}")
-        for pause in (*SENDING_PAUSES, None):
-            try:
-                receipt = await self._reports.send(send, delivery.claim)
-            except Fenced:
-                return  # told already, or another worker has it now
-            except TryAgain:
-                if pause is None:
-                    raise
+        working = asyncio.current_task()
+        if working in self._working:
+            self._reporting.add(working)
+        try:
+            while True:
+                try:
+                    receipt = await self._reports.send(send, delivery.claim)
+                except Fenced:
+                    return  # told already, or another worker has it now
+                except AGAIN as error:
+                    log.warning("the report of task %s is sent again: %s", task.id, error)
+                else:
+                    if isinstance(receipt, Receipt):
+                        return
+                    if not isinstance(receipt, Busy):
+                        # The run has ended or begun anew.
+                        log.info("no run waits for task %s any more: %s", task.id, receipt)
+                        return
                 await self._clock.sleep(pause)
-            else:
-                if not isinstance(receipt, Receipt):
-                    # The run has ended or begun anew: nobody wants the outcome.
-                    log.info("nobody waits for task %s any more: %s", task.id, receipt)
-                return
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+        finally:
+            self._reporting.discard(working)
 
     async def _tell_soon(self, delivery: Delivery, report: StepReport) -> None:
         """The same, once, by who has to end: what cannot be told is handed out when the lease ends."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
@@ -25,7 +25,7 @@ from outlast.errors import StoreClosed, TimedOut
 from outlast.stores.postgres import schema
 from outlast.stores.postgres.faults import is_lost, translate
 from outlast.stores.postgres.notifier import PostgresNotifier
-from outlast.stores.postgres.owners import Owners
+from outlast.stores.postgres.owners import MOST, Owners
 from outlast.stores.postgres.queries import queries_of
 from outlast.stores.postgres.rows import Row
 from outlast.stores.postgres.server import Server, check_pool_size, read_server
@@ -186,6 +186,13 @@ class Database:
     @property
     def _is_pooled(self) -> bool:
         return self.server is None or self.server.pooled
+
+    def living(self, owners: Collection[str]) -> list[str] | None:
+        """The owners that a session may say of that they live as long as it does; None where sessions
+        are the user's, or a pooler's."""
+        if self._is_pooled or not isinstance(self._place, str):
+            return None
+        return sorted(owners)[:MOST]
 
     async def _ring_others(self, message: str) -> None:
         await self.fetch("notify", self.notifier.channel, message, timeout=CLOSE_SECONDS)

@@ -2,14 +2,15 @@
 
 ::
 
-    claim as "w-1" ──▶ a shared advisory lock "w-1", on the session that listens, and a row
-    kill -9 ──▶ the session ends, the lock with it
+    claim as "w-1" ──▶ a shared advisory lock "w-1", on the session that listens and on those that
+                       claim and renew, and a row
+    kill -9 ──▶ all sessions end, the locks with them
     others  ──▶ look when they begin, and every two seconds: a row without a lock is missing; if it
                 still is when they look again, half a second later, its owner is gone: its leases
                 are ended, and whoever waits is rung for
 
-A lock can be lost while its process lives: the session was cut off, or the server was restarted. So
-there is a second look, a session that is lost is made again at once, and whoever has just come back
+One session that is cut off says nothing: the others hold the lock. All can be lost while their process
+lives: the network was cut, or the server was restarted. So there is a second look, a session that is lost is made again at once, and whoever has just come back
 judges nobody for a while. If all that is not enough nothing is lost: the owner is fenced, as after a
 pause past its lease. Behind a pooler there is no session to hold a lock, and the lease decides.
 """

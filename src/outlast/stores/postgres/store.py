@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,10 @@ START_OF_TIME, END_OF_TIME = (-(2**63), ""), (2**63 - 1, "\U0010ffff")
 EVERYTHING = 2**62
 LARGEST_BATCH = 1000
 """Commits in one statement: what comes after them waits no longer than for so many."""
+
+LONGEST_LOCK_WAIT_S = 1.0
+"""One wait for a lock inside the database, which occupies a connection; then others have a turn."""
+_lock_wait: ContextVar[float] = ContextVar("outlast_lock_wait", default=0.0)
 
 
 class PostgresStore(PostgresCompany):
@@ -123,11 +128,28 @@ class PostgresStore(PostgresCompany):
     async def _commit(
         self, commits: Sequence[Commit], *, atomic: bool, timeout: float | None
     ) -> list[Outcome]:
-        found = await self._session.write(
-            "commit", *self._session.time, *pack_commits(commits, atomic=atomic), timeout=timeout
-        )
+        name, wait = "commit", _lock_wait.get()
+        packed = (*self._session.time, *pack_commits(commits, atomic=atomic))
+        if wait > 0:
+            # Of many, only what they send to: one of them that is locked delays no other.
+            ids = {send.run_id for commit in commits for send in commit.sends}
+            if len(commits) == 1:
+                ids.add(commits[0].run_id)
+            name, packed = "commit_when_free", (*packed, list(ids), round(wait * 1000))
+        found = await self._session.write(name, *packed, timeout=timeout)
         found.sort(key=itemgetter(0))
         return [outcome_of(commit, row) for commit, row in zip(commits, found, strict=True)]
+
+    async def _commit_waiting(
+        self, commits: Sequence[Commit], wait: float, timeout: float | None
+    ) -> list[Outcome]:
+        if timeout is not None:
+            wait = min(wait, timeout / 2)  # a call that is out of time leaves its outcome unknown
+        token = _lock_wait.set(min(wait, LONGEST_LOCK_WAIT_S))
+        try:
+            return await self.commit(commits, timeout=timeout)
+        finally:
+            _lock_wait.reset(token)
 
     # -- reads --------------------------------------------------------------------------------
 
@@ -224,6 +246,7 @@ class PostgresStore(PostgresCompany):
             None if workflows is None else [quote(name) for name in workflows],
             None if run_ids is None else [quote(id) for id in run_ids],
             code,
+            self.database.living([owner]),
             timeout=timeout,
         )
         found = (readable(to_run, row) for row in rows)
@@ -239,6 +262,7 @@ class PostgresStore(PostgresCompany):
             *self._session.time,
             timedelta(seconds=ttl) // timedelta(microseconds=1),
             *pack_claims(claims),
+            self.database.living({claim.owner for claim in claims}),
             timeout=timeout,
             urgent=True,
         )

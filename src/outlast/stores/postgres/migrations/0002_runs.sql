@@ -194,6 +194,31 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN false;
 END $$;
 
+-- Locks runs that are there, waiting for up to `ms` milliseconds in all: in the order of their ids, so that two
+-- that wait never wait for each other. What stays locked is left to the caller's next statement to find.
+CREATE FUNCTION @wait_for_1(ids text[], ms int) RETURNS boolean
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET lock_timeout = '1s' AS $$
+DECLARE
+    deadline timestamptz := clock_timestamp() + ms * interval '1 millisecond';
+    run text;
+    ms_left int;
+BEGIN
+    FOR run IN SELECT DISTINCT u.id COLLATE "C" AS id FROM unnest(ids) AS u (id) ORDER BY 1 LOOP
+        PERFORM FROM @runs AS r WHERE r.id = run FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN FOUND;
+        ms_left := 1000 * extract(epoch FROM deadline - clock_timestamp());
+        EXIT WHEN ms_left < 1;
+        PERFORM set_config('lock_timeout', ms_left || 'ms', true);
+        BEGIN
+            PERFORM FROM @runs AS r WHERE r.id = run FOR UPDATE;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            RETURN false;
+        END;
+    END LOOP;
+    RETURN true;
+END $$;
+
 -- Sends items, and removes the tasks that they are the results of, or keeps them for good. One row an item; a row 0 with
 -- the number of a claim says that this claim was lost, or is busy, and that nothing was done. The tasks of a run that is
 -- busy are left alone: who sends its item again needs them. Those of a run that refuses an item are not kept.

@@ -1,5 +1,6 @@
 -- Owners whose death can be told. A process holds a shared advisory lock for each of its owners, on
--- the session that also listens; the lock ends with the session, and the session with the process.
+-- the session that also listens and on each one that claims or renews; a lock ends with its session, and
+-- all sessions with the process. One session that is cut off is not the end of its process.
 -- Only owners that stand here are judged: who never had a lock has not lost it.
 CREATE TABLE @owners (
     owner      text COLLATE "C" PRIMARY KEY,
@@ -23,12 +24,39 @@ BEGIN
     ON CONFLICT (owner) DO UPDATE SET missing_at = NULL, gone_at = NULL;
 END $$;
 
+-- Says on this session, too, that owners live, until it ends. A setting of the session remembers which.
+CREATE FUNCTION @live_1(a_owners text[]) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    o text;
+    known text := coalesce(current_setting('outlast.live', true), '');
+BEGIN
+    IF a_owners IS NOT NULL THEN
+        FOREACH o IN ARRAY a_owners LOOP
+            IF strpos(known, quote_ident(o) || ' ') = 0
+               AND pg_try_advisory_lock_shared(@owner_lock_1(o)) THEN
+                known := known || quote_ident(o) || ' ';
+                PERFORM set_config('outlast.live', known, false);
+            END IF;
+        END LOOP;
+    END IF;
+    RETURN true;
+END $$;
+
+-- Whether no session says that an owner lives. This one's own lock would not be in its way.
+CREATE FUNCTION @is_silent_1(a_owner text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN strpos(coalesce(current_setting('outlast.live', true), ''), quote_ident(a_owner) || ' ') = 0
+        AND pg_try_advisory_xact_lock(@owner_lock_1(a_owner));
+END $$;
+
 -- Whether an owner has died: it stands here, and nobody holds its lock.
 CREATE FUNCTION @owner_gone_1(a_owner text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM @owners AS o WHERE o.owner = a_owner)
-        AND pg_try_advisory_xact_lock(@owner_lock_1(a_owner));
+        AND @is_silent_1(a_owner);
 END $$;
 
 -- Ends the leases of owners that have been missing for `grace`, which is there for sessions that are
@@ -43,7 +71,7 @@ DECLARE
 BEGIN
     DELETE FROM @owners AS w WHERE w.gone_at < clock_timestamp() - interval '1 hour';
     FOR o IN SELECT * FROM @owners AS w WHERE w.gone_at IS NULL ORDER BY w.owner LOOP
-        CONTINUE WHEN NOT pg_try_advisory_xact_lock(@owner_lock_1(o.owner));
+        CONTINUE WHEN NOT @is_silent_1(o.owner);
         name := o.owner;
         gone := false;
         IF o.missing_at IS NULL THEN

@@ -4,6 +4,12 @@
 SELECT * FROM @commit_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
                         $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31);
 
+-- name: commit_when_free
+-- The wait comes first, because what is committed depends on it. Its locks are held until the end.
+SELECT c.* FROM @wait_for_1($32, $33) AS w (done) CROSS JOIN LATERAL @commit_1(
+    $1, $2, $3 AND w.done IS NOT NULL, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+    $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31) AS c;
+
 -- name: now
 SELECT @now_1($1, $2);
 
