@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from outlast.engine.journal import MANY, Journal
+from outlast.engine.journal import ATTEMPTS, MANY, Journal
 from outlast.errors import Busy, Closed, NotFound, UnknownOutcome
 from outlast.model import Commit, Committed, Creation, Event, Item, Outcome, Run, Send, Start
 from outlast.stores.memory import MemoryStore
@@ -276,3 +276,47 @@ async def test_what_replaces_a_tree_meets_nothing(place: int) -> None:
     outcomes = await all_of(journal, *commits)
     assert all(isinstance(outcome, Committed) for outcome in outcomes)
     assert (store.meetings, store.most_flying) == ([], 2)
+
+
+class Contended(Sick):
+    """A store in which another process holds a run when it is first sent to."""
+
+    times = 1
+
+    async def commit(
+        self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Outcome]:
+        if self.times and any(commit.sends for commit in commits):
+            self.times -= 1
+            self.calls.append([commit.run_id for commit in commits])
+            return [Busy("locked") for _ in commits]
+        return await super().commit(commits, atomic=atomic, timeout=timeout)
+
+
+@pytest.mark.proves("I3", "I24")
+async def test_commits_that_met_the_same_lock_are_written_together() -> None:
+    """Children of one parent would lock each other out if each were retried alone."""
+    store = Contended()
+    journal = Journal(store)
+    runs = [f"r{n}" for n in range(9)]
+    await all_of(journal, start("to"), start("too"), *[start(run) for run in runs])
+    store.calls.clear()
+    commits = [writes(run, "to" if n % 2 else "too") for n, run in enumerate(runs)]
+    outcomes = await all_of(journal, *commits)
+    assert all(isinstance(outcome, Committed) for outcome in outcomes)
+    assert sorted(map(len, store.calls)) == [4, 5, 9]
+
+
+async def test_a_commit_is_retried_as_long_as_its_caller_waits() -> None:
+    """An owner waits until its claim is superseded; a caller outside for a few tries."""
+    store = Sick(a=OSError("gone"))
+    journal = Journal(store)
+    waiting = asyncio.create_task(journal.commit(start("a")))
+    while len(store.calls) <= ATTEMPTS:  # noqa: ASYNC110 - each is a try
+        await asyncio.sleep(0.01)
+    assert not waiting.done()
+    waiting.cancel()
+    async with asyncio.timeout(20):
+        await journal.drained()
+    with pytest.raises(OSError, match="gone"):
+        await journal.commit(start("a"), patience=30)

@@ -11,6 +11,7 @@ import outlast
 from outlast.errors import Busy
 from outlast.model.run import Status
 from outlast.stores.postgres import PostgresStore
+from outlast.testing.clock import ManualClock
 from tests.postgres.places import SCHEMA, direct
 
 LOCK = f"SELECT FROM {SCHEMA}.runs WHERE id = 'order' FOR UPDATE"
@@ -52,20 +53,25 @@ async def test_a_run_that_is_locked_for_a_moment_is_terminated(
 
 
 async def test_one_that_stays_locked_is_busy(
-    store: PostgresStore, other: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore,
+    clock: ManualClock,
+    other: asyncpg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody waits for ever, and nothing is written."""
+    """A caller waits up to its timeout, is told that its own transaction may be the reason, and nothing
+    is written."""
     client = outlast.App(store, workflows=[waits])
     await client.begin(waits, id="order")
     waited = []
 
     async def wait(seconds: float) -> None:
         waited.append(seconds)
+        clock.advance(seconds)
 
     monkeypatch.setattr(store.clock, "sleep", wait)
     async with other.transaction():
         await other.execute(LOCK)
-        with pytest.raises(Busy):
-            await client.terminate("order", "enough", timeout=0.1)
+        with pytest.raises(Busy, match="a transaction of your own"):
+            await client.terminate("order", "enough", timeout=1)
     assert len(waited) > 1
     assert (await store.get("order")).status is Status.PENDING

@@ -174,6 +174,10 @@ class Leases:
         this before it has been told anything; soon the lease is renewed, or lost."""
         return self._clock.monotonic() - lease.confirmed < self._seconds
 
+    def is_late(self, lease: Lease) -> bool:
+        """Whether a renewal was missed, so that it may run out soon or has."""
+        return self._clock.monotonic() - lease.confirmed > 0.7 * self._seconds
+
     # -- on the main loop ---------------------------------------------------------------------
 
     async def _keep_here(self) -> None:

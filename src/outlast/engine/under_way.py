@@ -148,7 +148,7 @@ class UnderWay:
             if isinstance(call, StepCall) and not (call.step.in_thread or call.step.transactional):
                 self._suspended.add(key)
                 self._cut.add(key)
-                body.cancel()
+                body.cancel("the lease is in doubt")
         for key, mapping in list(self._maps.items()):
             if mapping.finish():
                 continue

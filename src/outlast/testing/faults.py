@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from enum import StrEnum
 from itertools import product
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from outlast.errors import Busy, OutlastError, TryAgain, UnknownOutcome
+from outlast.errors import Busy, OutlastError, TryAgain, Unavailable, UnknownOutcome
 from outlast.model.commit import Commit, Committed, Creation
+from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.testing.wrapping import WrappedStore
 
@@ -36,6 +37,7 @@ class Fault(StrEnum):
     """What can become of a call."""
 
     REFUSED = "refused"  # nothing is done, and the caller is told so: Busy
+    AWAY = "away"  # nothing is done, because the store cannot be reached: Unavailable
     LOST_REQUEST = "lost request"  # nothing is done, and nobody knows: UnknownOutcome
     LOST_ANSWER = "lost answer"  # it is done, and nobody knows: UnknownOutcome
     DUPLICATED = "duplicated"  # it is done twice; the caller hears the second answer
@@ -99,6 +101,40 @@ class Random:
         return None
 
 
+class Outage:
+    """The store cannot be reached for a time, or what it is asked to write is locked. `but` names the
+    calls that go through all the same: ``but={"renew"}`` is a lease that is renewed on a connection
+    of its own, while the others are lost. `only` names those that are concerned, if not all are."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until = 0.0
+        self._fault = Fault.AWAY
+        self._only: Collection[str] = ()
+        self._but: Collection[str] = ()
+
+    def begin(
+        self,
+        seconds: float,
+        fault: Fault = Fault.AWAY,
+        *,
+        only: Collection[str] = (),
+        but: Collection[str] = (),
+    ) -> None:
+        """From now on, for so long."""
+        self._until = self._clock.monotonic() + seconds
+        self._fault, self._only, self._but = fault, only, but
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is not over."""
+        return self._clock.monotonic() < self._until
+
+    def fault(self, site: Site) -> Fault | None:
+        concerned = not self._only or site.name in self._only
+        return self._fault if self.lasts and concerned and site.name not in self._but else None
+
+
 class FaultyStore(WrappedStore):
     """A store around another in which calls go wrong as planned. `sites` are the calls so far and
     `faults` what went wrong. `pause` is what happens during a delay."""
@@ -131,6 +167,8 @@ class FaultyStore(WrappedStore):
         match fault:
             case Fault.REFUSED:
                 raise Busy(f"{name} was refused by the plan; nothing was written")
+            case Fault.AWAY:
+                raise Unavailable(f"{name} did not reach the store; nothing was written")
             case Fault.LOST_REQUEST:
                 raise UnknownOutcome(f"{name} may or may not have happened")
             case Fault.LOST_ANSWER:

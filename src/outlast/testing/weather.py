@@ -1,7 +1,7 @@
 """Weather: what a simulation's processes have to live through, drawn from a seed.
 
 Delays reorder everything that may be reordered. Faults lose requests and answers on the way to the
-store. A crash ends a process; a pause stops one for longer than its lease, so that it goes on as a
+store; an outage keeps all calls, or all but renewals, or all writes from it for a time. A crash ends a process; a pause stops one for longer than its lease, so that it goes on as a
 zombie: others have taken over what it still believes to own.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from outlast.ports.store import Store
 from outlast.testing.effects import Ledger
-from outlast.testing.faults import Fault, FaultyStore, Site
+from outlast.testing.faults import Fault, FaultyStore, Outage, Site
 from outlast.testing.mortal import Crash, Process
 from outlast.testing.virtual import VirtualClock
 
@@ -32,7 +32,8 @@ class Climate:
     """How rough it is. Rates are for each call of the store, and `mishap` is for each process: that
     something befalls it in its first `soon` seconds, whatever it is doing. `crashes` and `pauses`
     are how many there are at most, so that steps are seldom cut off more often than the engine
-    puts up with. After `calls` calls it is calm, and everything has to come to its end."""
+    puts up with. `outage` is the rate of outages of 1 s to two leases, and `outages` how many there are
+    at most. After `calls` calls it is calm, and everything has to come to its end."""
 
     processes: int = 2
     delays: float = 0.2
@@ -45,10 +46,14 @@ class Climate:
     mishap: float = 0.7
     soon: float = 40.0
     calls: int = 300
+    outage: float = 0.0
+    outages: int = 0
 
 
 CALM = Climate(processes=1, delays=0, faults={}, crash=0, pause=0, mishap=0)
 STORM = Climate()
+OUTAGES = Climate(outage=0.05, outages=3, crash=0, pause=0, mishap=0.2)
+WRITES = frozenset({"commit", "send"})
 
 
 class Weather:
@@ -72,6 +77,8 @@ class Weather:
         self._random = random.Random(seed)
         self._lease = lease
         self._calls = climate.calls
+        self._outage = Outage(clock)
+        self.outages = 0
 
     @property
     def is_calm(self) -> bool:
@@ -132,6 +139,10 @@ class Weather:
         """What goes wrong with a call (the plan of a `FaultyStore`)."""
         if self.is_calm:
             return None
+        if self._befalls(self.climate.outage, self.outages < self.climate.outages):
+            self._begin_outage()
+        if (missed := self._outage.fault(site)) is not None:
+            return missed
         dice = self._random.random()
         for fault, rate in self.climate.faults.items():
             if dice < rate:
@@ -139,6 +150,17 @@ class Weather:
                 return fault
             dice -= rate
         return None
+
+    def _begin_outage(self) -> None:
+        self.outages += 1
+        seconds = self._random.uniform(1.0, 2 * self._lease)
+        kind = self._random.choice(("all", "all but renewals", "locked"))
+        self.note("the store", f"is away, {kind}, for {seconds:.3f} s")
+        if kind == "locked":
+            self._outage.begin(seconds, Fault.REFUSED, only=WRITES)
+        else:
+            self._outage.begin(seconds, but=() if kind == "all" else {"renew"})
+        self.struck()
 
     def replacement(self) -> float:
         """How long it takes until somebody starts another process."""

@@ -141,8 +141,8 @@ class TaskWorker:
 
     async def _take_some(self) -> bool:
         """Take as many tasks as there is room for; whether there was any. None is taken while a report
-        waits under a lease that is in doubt: it might be that very task, whose body has ended."""
-        while any(not self._leases.is_held(self._working[one]) for one in self._reporting):
+        waits under a lease that is not renewed: it might be that very task, whose body has ended."""
+        while any(self._leases.is_late(self._working[one]) for one in self._reporting):
             await self._clock.sleep(FIRST_PAUSE_S)
         while (room := self._concurrency - len(self._working)) <= 0:
             self._room.clear()

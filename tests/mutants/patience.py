@@ -1,0 +1,111 @@
+"""Patience with the store, broken: commits, leases, reads and locks that are given up too early."""
+
+from __future__ import annotations
+
+from outlast.testing.mutation import Mutant
+from tests.mutants._engine import DRIVES, JOURNAL, UNDER_WAY
+
+TESTS = ("tests/engine/test_patience.py", "-k", "not through_outages")
+LEASES = "engine/leases.py"
+SERVER = ("tests/postgres/test_patience.py",)
+
+MUTANTS = [
+    Mutant(
+        "a commit is given up after a few tries",
+        JOURNAL,
+        "        if waiting.until is None:\n            return True\n",
+        "        if waiting.until is None:\n            waiting.until = 0.0\n",
+        TESTS,
+    ),
+    Mutant(
+        "commits that met the same lock are written one by one",
+        JOURNAL,
+        "                parts = [left] if locked else [[waiting] for waiting in left]\n",
+        "                parts = [[waiting] for waiting in left]\n",
+        ("tests/engine/test_journal.py",),
+    ),
+    Mutant(
+        "a lease that is in doubt is lost",
+        LEASES,
+        "            self._call(lease.doubted)\n",
+        "            self._call(lease.lost)\n",
+        TESTS,
+    ),
+    Mutant(
+        "a body goes on while its lease is in doubt",
+        LEASES,
+        "            self._call(lease.doubted)\n",
+        "            self._call(lease.renewed)\n",
+        TESTS,
+    ),
+    Mutant(
+        "a claim that this process has got again ends its drive",
+        DRIVES,
+        "        if drive is None or not drive.adopt(run, claim):\n",
+        "        if True or drive is None or not drive.adopt(run, claim):\n",
+        TESTS,
+    ),
+    Mutant(
+        "a run that is dropped keeps its claim",
+        DRIVES,
+        "            await self._store.release([drive.claim], timeout=self._patience)\n",
+        "            pass\n",
+        TESTS,
+    ),
+    Mutant(
+        "a run that is dropped counts as a death",
+        DRIVES,
+        "        await self._losses.told(drive.claim, drive.under_way.unrecorded())\n",
+        "",
+        TESTS,
+    ),
+    Mutant(
+        "a look for a child is given up",
+        UNDER_WAY,
+        "                self._patience,\n                tries=None,\n",
+        "                self._patience,\n                tries=4,\n",
+        TESTS,
+    ),
+    Mutant(
+        "a start takes the claim of another worker",
+        "engine/engine.py",
+        "        elif committed.again and not await self._still_holds(claim, asked):\n",
+        "        elif False:\n",
+        ("tests/engine/test_start_again.py",),
+    ),
+    Mutant(
+        "whoever waits for a result is told of an outage",
+        "client/waiting.py",
+        "            if deadline is not None and clock.monotonic() + pause >= deadline:\n",
+        "            if True:\n",
+        TESTS,
+    ),
+    Mutant(
+        "who acts on a locked run does not wait",
+        "client/moves.py",
+        "            if left <= 0:\n                raise locked(",
+        "            if True:\n                raise locked(",
+        TESTS,
+    ),
+    Mutant(
+        "a task is taken while its report waits",
+        "worker/tasks.py",
+        "        while any(self._leases.is_late(self._working[one]) for one in self._reporting):\n",
+        "        while False:\n",
+        TESTS,
+    ),
+    Mutant(
+        "postgres: nothing waits for a lock in the database",
+        "stores/postgres/migrations/0002_runs.sql",
+        "        EXIT WHEN ms_left < 1;\n",
+        "        EXIT;\n",
+        SERVER,
+    ),
+    Mutant(
+        "postgres: one session says that a worker lives",
+        "stores/postgres/migrations/0006_owners.sql",
+        "               AND pg_try_advisory_lock_shared(@owner_lock_1(o)) THEN\n",
+        "               AND false THEN\n",
+        SERVER,
+    ),
+]
