@@ -86,8 +86,8 @@ MUTANTS = [
     Mutant(
         "PostgreSQL hands code what it has rejected",
         "stores/postgres/store.py",
-        "            code,\n            timeout",
-        "            None,\n            timeout",
+        "            code,\n            self.database",
+        "            None,\n            self.database",
         ("tests/postgres/test_conformance.py",),
     ),
     Mutant(

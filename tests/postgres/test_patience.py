@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -73,7 +74,7 @@ async def here() -> AsyncIterator[PostgresStore]:
 @pytest.mark.proves("I4", "I10")
 async def test_children_that_end_together_on_two_workers_are_done_once(here: PostgresStore) -> None:
     """Their last commits all send to the parent: they wait for its row, and for each other."""
-    workflows = [family, kid]
+    workflows: list[Any] = [family, kid]
     async with (
         PostgresStore(direct(), schema=SCHEMA) as there,
         outlast.App(here, workflows=workflows, lease=LEASE) as one,

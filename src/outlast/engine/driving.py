@@ -17,7 +17,7 @@ from outlast.engine.leases import Lease, Leases
 from outlast.engine.losses import Losses
 from outlast.engine.rejections import Rejections
 from outlast.engine.residency import USUAL, Residency
-from outlast.errors import OutlastError, TryAgain
+from outlast.errors import OutlastError
 from outlast.model.claim import Claim
 from outlast.model.decision import News
 from outlast.model.run import Run
@@ -101,10 +101,7 @@ class Drives:
         await self._journal.close(self._patience)
         await self._losses.close()
         if claims:
-            try:
-                await self._store.release(claims, timeout=self._patience)
-            except (TryAgain, OSError) as error:
-                log.warning("claims are kept until their leases end: %s", error)
+            await self._store.release(claims, timeout=self._patience)
         self.is_closing = False
 
     async def settled(self) -> None:
