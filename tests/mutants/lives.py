@@ -170,8 +170,8 @@ MUTANTS = [
     Mutant(
         "delete does not look whether something runs",
         "client/client.py",
-        "await self._store.delete(run_id, uid=uid, only_ended=True)",
-        "await self._store.delete(run_id, uid=uid)",
+        "delete, run_id, uid=uid, only_ended=True)",
+        "delete, run_id, uid=uid)",
         story("tree_is_deleted"),
     ),
     # -- the stores ---------------------------------------------------------------------------
