@@ -41,9 +41,10 @@ async def terminated(store: Store, run_id: str, reason: str, attempt: Attempt) -
     races = 0
     while True:
         commit = await _termination(store, run_id, reason, history)
-        if commit.uid != uid:  # another life: read all of it
-            uid, history = commit.uid, []
+        if uid is not None and commit.uid != uid:  # another life: read all of it
+            history.clear()
             commit = await _termination(store, run_id, reason, history)
+        uid = commit.uid
         outcome = await attempt(commit)
         if not isinstance(outcome, Conflict):
             return outcome
