@@ -132,7 +132,15 @@ def callers_get_plain_answers(model: _Model) -> Iterator[str]:
     """What is asked from outside is done, or refused for a reason that the caller can act on."""
     for told in model.ledger.told:
         name = (told.error or "").partition(":")[0]
-        if name not in ("", "RunClosed", "NotFound", "InvalidValue", "UpdateFailed", "RunExists"):
+        if name not in (
+            "",
+            "RunClosed",
+            "NotFound",
+            "InvalidValue",
+            "UpdateFailed",
+            "RunExists",
+            "RunsOpen",
+        ):
             yield f"{told.do} of {told.run_id}: {told.error}"
 
 
@@ -165,11 +173,9 @@ def a_recorded_step_never_runs_again(model: _Model) -> Iterator[str]:
     branches = any(isinstance(node, Gather) for node in every_node(model.case))
     spawned = any(isinstance(n, Child) and n.wait != "now" for n in every_node(model.case))
     for run_id, uid, path, tick in _completions(model):
-        node = model.node(path)
-        stale = model.stills and isinstance(node, Step) and node.queued
         for body in model.bodies[run_id, path]:
-            if body.tick <= tick or stale:
-                continue  # a queue may hand out a task twice if a worker stands still
+            if body.tick <= tick or model.stills:
+                continue  # a worker may stand still just before it begins a body
             if body.uid == uid:
                 yield f"{path} of {run_id} is recorded and began again"
                 continue
@@ -246,8 +252,7 @@ def steps_have_their_outcome(model: _Model) -> Iterator[str]:
             if node.timeout is None or node.timeout > node.seconds:
                 yield f"{seen.path} timed out"
         elif why == "Interrupted":
-            cut = node.at_most_once and any(one.end == "cut" for one in bodies)
-            if not (cut and model.acts("retry", "fork")) and not _may_be_interrupted(model, node):
+            if not _may_be_interrupted(model, node, bodies):
                 yield f"{seen.path} counts as interrupted, after {model.deaths} deaths"
         else:
             yield f"{seen.path} failed: {why}"
@@ -258,9 +263,11 @@ def _too_late(model: _Model, uid: str, tick: int) -> bool:
     return any(one.type == "compensation.started" for one in model.lives[uid])
 
 
-def _may_be_interrupted(model: _Model, node: Step) -> bool:
+def _may_be_interrupted(model: _Model, node: Step, bodies: list[Body]) -> bool:
     cut = model.deaths + model.silences
     if node.at_most_once:
+        if model.acts("retry", "fork") and any(body.end != "raised" for body in bodies):
+            return True  # it ran beside what failed, and the next life does not know how it ended
         # A worker that is stopped waits for what is short.
         return cut > 0 or (model.reopens > 0 and node.seconds > 1)
     return cut >= MOST_DEATHS

@@ -94,7 +94,9 @@ class Generator:
 
     def case(self) -> Case:
         """A case, simplest first."""
-        faults = tuple(self._fault() for _ in range(self._pick((1, 1, 1, 2, 2, 3))))
+        # The first one strikes early, so that nearly every program meets it.
+        faults = (self._fault(4),)
+        faults += tuple(self._fault(14) for _ in range(self._pick((0, 0, 0, 1, 1, 2))))
         acts = tuple(self._act() for _ in range(self._pick((0, 0, 1, 1, 2, 3))))
         handler: Block | None = None
         if any(act.do == "update" for act in acts):
@@ -222,7 +224,7 @@ class Generator:
             dedup=self._pick((None, None, "k")) if do in ("signal", "update") else None,
         )
 
-    def _fault(self) -> Fault:
+    def _fault(self, latest: int) -> Fault:
         kind = self._pick(FAULTS)
         seconds: float = 0
         if kind in ("busy", "away"):
@@ -230,4 +232,5 @@ class Generator:
         elif kind == "stands still":
             seconds = self._pick((12, 25))
         any_call = self._chance(4)
-        return Fault(kind, 1 + self._choices.below(30 if any_call else 12), any_call, seconds)
+        at = 1 + self._choices.below(2 * latest if any_call else latest)
+        return Fault(kind, at, any_call, seconds)

@@ -44,7 +44,7 @@ class ManualClock:
         loop = asyncio.get_running_loop()
         awake: asyncio.Future[None] = loop.create_future()
         with self._lock:
-            wake_at = self._passed + _micros(seconds)
+            wake_at = self._passed + max(_micros(seconds), 1)  # less would never pass
             heapq.heappush(self._sleepers, (wake_at, next(self._order), loop, awake))
         await awake
 
