@@ -4,9 +4,10 @@ program that shows it has to notice."""
 from __future__ import annotations
 
 from outlast.testing.mutation import Mutant
-from tests.mutants._engine import DRIVE, EXECUTION
+from tests.mutants._engine import CLIENT, DRIVE, EXECUTION, TURN
 
 CLOSING = "engine/closing.py"
+RETRYING = "client/retrying.py"
 
 
 def program(name: str) -> tuple[str, ...]:
@@ -66,6 +67,51 @@ MUTANTS = [
         "        return operation.may_run and (self.begun or operation.is_undoable)\n",
         "        return False\n",
         program("an item that is done when another branch fails"),
+    ),
+    # -- children and messages ------------------------------------------------------------------
+    Mutant(
+        "programs: children that run are deleted with a life of their parent",
+        "stores/memory/committing.py",
+        "    return below(commit.run_id)\n",
+        "    return [] if below(commit.run_id) else []\n",
+        program("a child that outlives a life"),
+    ),
+    Mutant(
+        "programs: a life that continues as new leaves its children alone",
+        TURN,
+        "        sends=(*draft.sends, *cancels(execution)),\n"
+        "        events=(to_event(started, run_id=run.id, timestamp=execution.now),),\n",
+        "        sends=tuple(draft.sends),\n"
+        "        events=(to_event(started, run_id=run.id, timestamp=execution.now),),\n",
+        program("a child that ends with a life"),
+    ),
+    Mutant(
+        "programs: a retry begins children once more that run",
+        RETRYING,
+        "        if SEPARATOR in spawned.child_run_id and not await goes_on(spawned):\n",
+        "        if SEPARATOR in spawned.child_run_id:\n",
+        program("a retry beside a child that runs"),
+    ),
+    Mutant(
+        "programs: a retry loses signals that were not taken",
+        RETRYING,
+        "        carry_inbox=True,\n",
+        "",
+        program("a retry and a signal that was not taken"),
+    ),
+    Mutant(
+        "programs: answers go along through one life",
+        TURN,
+        "        answers=kept_answers(before, history),\n",
+        "        answers=kept_answers(msgspec.structs.replace(before, answers=[]), history),\n",
+        program("an answer over three lives"),
+    ),
+    Mutant(
+        "programs: a child is deleted under a parent that waits for it",
+        CLIENT,
+        "only_ended=True)\n",
+        "only_ended=False)\n",
+        program("a child that is deleted"),
     ),
     # -- stopping -------------------------------------------------------------------------------
     Mutant(

@@ -16,6 +16,7 @@ from tests.programs.program import (
     Raise,
     Scope,
     Signal,
+    Sleep,
     Step,
 )
 
@@ -69,6 +70,23 @@ FOUND: dict[str, Case] = {
         (Step(seconds=1, queued=True, undo="ok"),), acts=(Act("cancel", commits=1),)
     ),
     # -- children -------------------------------------------------------------------------------
+    "a child that outlives a life": Case(
+        (Child((Sleep(12), Step()), abandon=True, wait="never"), Sleep(), Continue())
+    ),
+    "a child that ends with a life": Case((Child((Signal(),), wait="never"), Sleep(), Continue())),
+    "a child that is begun in the last commit": Case((Child((Signal(),), wait="never"),)),
+    "an own child that is begun in the last commit": Case(
+        (Child((Signal(),), own_id=True, wait="never"),)
+    ),
+    "a retry beside a child that runs": Case(
+        (
+            Child((Step(), Sleep(12)), abandon=True, wait="never"),
+            Sleep(),
+            Step(raises=1),
+            Sleep(12),
+        ),
+        acts=(Act("retry", seconds=2),),
+    ),
     "a child whose id is taken, and an outage": Case(
         (Child((Step(),), taken=True),), faults=(Fault("away", at=2, seconds=5, any_call=True),)
     ),
@@ -76,11 +94,26 @@ FOUND: dict[str, Case] = {
         (Step(), Child((Signal(),), wait="never"), Step(), Child((Signal(),)), Step()),
         acts=(Act("terminate", commits=2),),
     ),
+    "a child that is deleted": Case((Child((Sleep(),)),), acts=(Act("delete", commits=1, run=1),)),
     # -- what was acknowledged ------------------------------------------------------------------
+    "a retry and a signal that was not taken": Case(
+        (Step(seconds=4, raises=1), Signal()), acts=(Act("signal", commits=1), Act("retry"))
+    ),
+    "a retry beside a step that was done": Case(
+        (Gather(((Step(raises=1),), (Step(at_most_once=True),))),), acts=(Act("retry"),)
+    ),
     "an answer over two lives": Case(
         (Signal(), Continue(3)),
         handler=(),
         acts=(Act("update", commits=1, dedup="k"), Act("update", dedup="k")),
+    ),
+    "an answer over three lives": Case(
+        (Signal(), Continue(4)),
+        handler=(),
+        acts=(
+            Act("update", commits=1, dedup="k"), Act("update", dedup="k"), Act("signal"),
+            Act("update", dedup="k"), Act("signal"), Act("update", dedup="k"),
+        ),
     ),
     # -- stopping -------------------------------------------------------------------------------
     "a graceful stop and a step that may begin once": Case(
@@ -100,6 +133,11 @@ FOUND: dict[str, Case] = {
         (Gather(((Map(items=1, undo="fails"),), (Scope((Step(seconds=1, raises=1),)),))),)
     ),
     # -- workers that stand still ---------------------------------------------------------------
+    "a map of a worker that stood still": Case(
+        (Map(items=3, seconds=1, concurrency=1),),
+        faults=(Fault("dies before"), Fault("stands still", at=3, seconds=12)),
+        workers=2,
+    ),
     # -- errors ---------------------------------------------------------------------------------
     "a step that raises KeyboardInterrupt": Case((Step(raises=1, error="KeyboardInterrupt"),)),
     "a step that raises GeneratorExit": Case((Step(raises=1, error="GeneratorExit"),)),
