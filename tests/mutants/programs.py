@@ -4,7 +4,7 @@ program that shows it has to notice."""
 from __future__ import annotations
 
 from outlast.testing.mutation import Mutant
-from tests.mutants._engine import CLIENT, DRIVE, EXECUTION, TURN
+from tests.mutants._engine import CLIENT, DRIVES, EXECUTION, TURN
 
 CLOSING = "engine/closing.py"
 RETRYING = "client/retrying.py"
@@ -113,12 +113,19 @@ MUTANTS = [
         "only_ended=False)\n",
         program("a child that is deleted"),
     ),
+    Mutant(
+        "programs: a retry counts a step that failed in a scope as interrupted",
+        RETRYING,
+        "        recover_to=failed_within(history, run.recover_to),\n",
+        "        recover_to=run.recover_to,\n",
+        program("a retry of a step in a scope"),
+    ),
     # -- stopping -------------------------------------------------------------------------------
     Mutant(
         "programs: a stop cuts off what runs",
-        DRIVE,
-        "                    drained = self._leaving and (self._drained or not self.under_way.is_running)\n",
-        "                    drained = self._leaving\n",
+        DRIVES,
+        "            await limit.wait_for(self.settled())\n",
+        "            await asyncio.sleep(0)\n",
         program("a graceful stop and a step that may begin once"),
     ),
 ]

@@ -26,12 +26,10 @@ DIES = Fault("dies before", at=3)
 FOUND: dict[str, Case] = {
     # -- snapshots ------------------------------------------------------------------------------
     "a step that was open at a snapshot": Case(
-        (Step(),),
-        faults=(Fault("dies after", at=3, any_call=True), Fault("dies before")),
-        snapshots=True,
+        (Step(),), faults=(Fault("dies after"),), snapshots=True
     ),
     "a map that was open at a snapshot": Case(
-        (Map(items=1),), faults=(Fault("dies after", at=3, any_call=True),), snapshots=True
+        (Map(items=1),), faults=(Fault("dies after"),), snapshots=True
     ),
     "a map, a graceful stop and a snapshot": Case(
         (Step(), Map(seconds=4)), acts=(Act("reopen", seconds=1),), snapshots=True
@@ -102,6 +100,9 @@ FOUND: dict[str, Case] = {
     "a retry beside a step that was done": Case(
         (Gather(((Step(raises=1),), (Step(at_most_once=True),))),), acts=(Act("retry"),)
     ),
+    "a retry of a step in a scope": Case(
+        (Scope((Step(raises=1, at_most_once=True),)),), acts=(Act("retry"),)
+    ),
     "an answer over two lives": Case(
         (Signal(), Continue(3)),
         handler=(),
@@ -111,8 +112,12 @@ FOUND: dict[str, Case] = {
         (Signal(), Continue(4)),
         handler=(),
         acts=(
-            Act("update", commits=1, dedup="k"), Act("update", dedup="k"), Act("signal"),
-            Act("update", dedup="k"), Act("signal"), Act("update", dedup="k"),
+            Act("update", commits=1, dedup="k"),
+            Act("update", dedup="k"),
+            Act("signal"),
+            Act("update", dedup="k"),
+            Act("signal"),
+            Act("update", dedup="k"),
         ),
     ),
     # -- stopping -------------------------------------------------------------------------------

@@ -188,6 +188,20 @@ def a_recorded_step_never_runs_again(model: _Model) -> Iterator[str]:
                 yield f"{path} of {run_id} is recorded, nothing was undone, and it began again"
 
 
+def a_child_is_not_begun_twice(model: _Model) -> Iterator[str]:
+    """What a child has done is not done by another child of the same statement, unless the first one
+    failed, was cancelled, or belongs to a run that undid what it did, or to a fork."""
+    if model.undone or model.acts("fork"):
+        return
+    done: dict[str, tuple[str, str]] = {}
+    for run_id, uid, path, _ in _completions(model):
+        first, life = done.setdefault(path, (run_id, uid))
+        end = model.end_of(life)
+        over = end is not None and end.type in ("workflow.failed", CANCELLED)
+        if first != run_id and not over:
+            yield f"{path} was done by {first} and again by {run_id}"
+
+
 def _redone(model: _Model) -> bool:
     """Whether a run that had undone what it did was retried: then its children are begun again."""
     return bool(model.acts("retry", "fork")) and bool(model.undone)
@@ -302,7 +316,10 @@ def replays_see_the_same(model: _Model) -> Iterator[str]:
     """Whatever a step, a map or a child gave once, it gives again in every replay."""
     known: dict[tuple[str, str], Any] = {}
     for seen in model.ledger.seen:
-        if seen.kind == "value" and isinstance(model.node(seen.path), Step | Map | Child):
+        node = model.node(seen.path)
+        if isinstance(node, Map) and node.enough is not None:
+            continue  # which items were enough may be decided anew, until it is recorded
+        if seen.kind == "value" and isinstance(node, Step | Map | Child):
             if known.setdefault((seen.uid, seen.path), seen.value) != seen.value:
                 first = known[seen.uid, seen.path]
                 yield f"{seen.path} gave {first!r} and then {seen.value!r}"
@@ -529,6 +546,7 @@ RULES: tuple[Callable[[_Model], Iterator[str]], ...] = (
     callers_get_plain_answers,
     a_body_is_repeated_for_a_reason,
     a_recorded_step_never_runs_again,
+    a_child_is_not_begun_twice,
     steps_have_their_outcome,
     maps_have_their_outcome,
     replays_see_the_same,

@@ -49,8 +49,8 @@ MakeStore = Callable[[VirtualClock], Store]
 RESTED = 6 * LEASE
 """Without a commit for so long, nothing more happens by itself: no sleep of a program is longer."""
 LOOK_AGAIN = 2 * LEASE
-ROUNDS = 40
-"""How often what runs wait for is supplied before they count as stuck."""
+ROUNDS = 5
+"""How often what runs wait for is supplied in vain before they count as stuck."""
 MOST_LEAPS = 5000
 OFTEN = Residency(snapshot_after=2, growth=0)
 REAL_SECONDS = 20
@@ -173,7 +173,7 @@ class _World:
         return self.clock.monotonic() - self._begun
 
     async def _until_over(self) -> list[str]:
-        rounds = 0
+        rounds = known = 0
         open_runs: list[str] = []
         for _ in range(MOST_LEAPS):
             await self.clock.settle()
@@ -194,7 +194,8 @@ class _World:
                 elif rounds == ROUNDS:
                     return open_runs or ["an act from outside has no answer"]
                 else:
-                    rounds += 1
+                    rounds = rounds + 1 if len(self.ledger.recorded) == known else 1
+                    known = len(self.ledger.recorded)
                     await self._supply()
                 self.changed_at = self.now()
                 continue

@@ -26,6 +26,7 @@ from outlast.client.waiting import Ending, ended
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.replanting import (
     before_failure,
+    failed_within,
     open_children,
     restarted,
     seeded,
@@ -68,7 +69,9 @@ async def retrial(
     ids = {event.id for event in kept}
     cut = [event for event in history if event.id not in ids]
     fresh = msgspec.structs.replace(
-        fresh_life(run, run_id=run.id), recover_to=run.recover_to, parent=run.parent
+        fresh_life(run, run_id=run.id),
+        recover_to=failed_within(history, run.recover_to),
+        parent=run.parent,
     )
 
     async def goes_on(spawned: ChildSpawned) -> bool:

@@ -66,19 +66,36 @@ def before_failure(history: Sequence[Event], failed: str | None) -> list[Event]:
     kept = before_step(history, None)
     if failed is None:
         return kept
+    position = _failure_of(kept, failed)
+    if position is not None:
+        name = kept[position].step_name
+        if kept[position].type == EventType.CHILD_FAILED:
+            return before_step(kept, name)
+        return [
+            fresh
+            for earlier in kept[:position]
+            if (fresh := _without_attempts(earlier, name)) is not None
+        ]
+    return before_step(kept, failed)
+
+
+def failed_within(history: Sequence[Event], failed: str | None) -> str | None:
+    """The key of what made `failed` fail: itself or, if it is a scope, a step or a map inside of it.
+    That has ended, so a retry begins it without counting an interruption."""
+    kept = before_step(history, None)
+    position = None if failed is None else _failure_of(kept, failed)
+    return failed if position is None else kept[position].step_name
+
+
+def _failure_of(kept: Sequence[Event], failed: str) -> int | None:
+    """Where the step, map or child failed that made `failed` fail: itself, or inside of that scope."""
     inside = f"{failed}/" if _opened_by(kept, failed) == EventType.SCOPE_STARTED else None
     for position in reversed(range(len(kept))):
         event = kept[position]
         if event.step_name == failed or (inside and event.step_name.startswith(inside)):
-            if event.type == EventType.CHILD_FAILED:
-                return before_step(kept, event.step_name)
-            if _fails(event):
-                return [
-                    fresh
-                    for earlier in kept[:position]
-                    if (fresh := _without_attempts(earlier, event.step_name)) is not None
-                ]
-    return before_step(kept, failed)
+            if event.type == EventType.CHILD_FAILED or _fails(event):
+                return position
+    return None
 
 
 def seeded(
