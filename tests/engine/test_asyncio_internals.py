@@ -7,13 +7,12 @@ import gc
 import re
 import warnings
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 import outlast
 from outlast.engine import asyncio_internals
-from outlast.engine.asyncio_internals import drop_silently, enter_loop, leave_loop, running_loop
+from outlast.engine.asyncio_internals import drop_silently, running_loop
 from outlast.engine.loop import RunLoop
 
 SOURCE = Path(outlast.__file__).parent
@@ -66,11 +65,12 @@ async def test_a_run_inside_a_run_puts_the_outer_task_back() -> None:
 
 def test_a_loop_can_be_entered_where_none_runs() -> None:
     """Replay needs no running loop: outside there is none, and there is none afterwards."""
-    loop = cast(asyncio.AbstractEventLoop, RunLoop())
-    outside = enter_loop(loop)
-    assert running_loop() is loop
-    leave_loop(outside)
-    assert running_loop() is None
+    loop = RunLoop()
+    seen: list[object] = []
+    with loop.inside:
+        seen.append(running_loop())
+    seen.append(running_loop())
+    assert seen == [loop, None]
 
 
 async def test_a_dropped_task_is_collected_without_a_warning(

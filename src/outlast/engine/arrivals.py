@@ -74,6 +74,8 @@ class Inbox:
         while True:
             if self._mailbox.has_any:
                 self._mailbox.match(self._execution, self._store.clock.now())
+            if not self._resumes:
+                return
             asked = next((key for key in self._resumes if self._halt(key) is not None), None)
             if asked is None:
                 return

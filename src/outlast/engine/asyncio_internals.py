@@ -11,43 +11,52 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
+
+TASK_IS_OF_THREAD = sys.version_info >= (3, 14)
+"""Whether there is one current task in a thread; before, each loop had one."""
 
 running_loop = asyncio._get_running_loop
 """The loop that runs in this thread, or None."""
 
-if sys.version_info >= (3, 14):
-    from asyncio.tasks import _swap_current_task
-
-    def enter_loop(loop: asyncio.AbstractEventLoop) -> Outside:
-        """Make `loop` the one that runs in this thread, without a current task; returns what
-        `leave_loop` puts back."""
-        outside = running_loop()
-        task = None if outside is None else _swap_current_task(outside, None)
-        asyncio._set_running_loop(loop)
-        return outside, task
-
-    def leave_loop(outside: Outside) -> None:
-        """Put back what `enter_loop` has put aside."""
-        loop, task = outside
-        asyncio._set_running_loop(loop)
-        if loop is not None:
-            _swap_current_task(loop, task)
-
-else:  # the current task is kept for each loop
-
-    def enter_loop(loop: asyncio.AbstractEventLoop) -> Outside:
-        """Make `loop` the one that runs in this thread; returns what `leave_loop` puts back."""
-        outside = running_loop()
-        asyncio._set_running_loop(loop)
-        return outside, None
-
-    def leave_loop(outside: Outside) -> None:
-        """Put back what `enter_loop` has put aside."""
-        asyncio._set_running_loop(outside[0])
+swap_current_task: Callable[[Any, Any], Any] = getattr(asyncio.tasks, "_swap_current_task", None)  # type: ignore[assignment]
+"""Makes a task the current one of the running loop, and returns the one before."""
 
 
-Outside = tuple[asyncio.AbstractEventLoop | None, asyncio.Task[Any] | None]
+class InsideLoop:
+    """Makes a loop the one that runs in this thread, without a current task, for as long as it is
+    entered; async generators that are left open there are closed by `close_generator`. Inside already,
+    entering does nothing: a replay enters once for all its events."""
+
+    __slots__ = ("_close_generator", "_depth", "_hooks", "_loop", "_outside", "_task")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        close_generator: Callable[[AsyncGenerator[Any, Any]], None],
+    ) -> None:
+        self._loop = loop
+        self._close_generator = close_generator
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._outside = outside = running_loop()
+            if TASK_IS_OF_THREAD:
+                self._task = None if outside is None else swap_current_task(outside, None)
+            asyncio._set_running_loop(self._loop)
+            self._hooks = sys.get_asyncgen_hooks()
+            sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_generator)
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            sys.set_asyncgen_hooks(*self._hooks)
+            asyncio._set_running_loop(self._outside)
+            if TASK_IS_OF_THREAD and self._outside is not None:
+                swap_current_task(self._outside, self._task)
 
 
 def drop_silently(task: asyncio.Task[Any]) -> None:

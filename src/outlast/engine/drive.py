@@ -201,7 +201,7 @@ class Drive:
         while True:
             end = ending(execution)
             if isinstance(end, WorkflowContinued):
-                await self._commit(continued(execution, self._run, self.claim, end))
+                await self._write(continued(execution, self._run, self.claim, end))
                 return False
             leaves = end is None and self._cut
             rests = leaves or (end is None and self._rests())
@@ -236,31 +236,27 @@ class Drive:
             await self._take_arrivals()
 
     async def _write(self, commit: Commit) -> Committed:
-        """Make it durable. A snapshot is a cache: a store that does not take it gets none."""
-        try:
-            return await self._commit(commit)
-        except UNWRITABLE as refused:
-            if commit.snapshot is None:
-                raise
-            log.warning("the snapshot of run %s is left out: %s", self._run.id, refused)
-            bare = msgspec.structs.replace(commit, id=new_id(), snapshot=None)
-            return await self._commit(bare)
-
-    async def _commit(self, commit: Commit) -> Committed:
-        """Make a commit durable, under the claim that there is when it is written."""
+        """Make a commit durable, under the claim that there is when it is written. A snapshot is a
+        cache: a store that does not take it gets none."""
         while True:
             self._pending = commit.id
             try:
-                committed = await self._journal.commit(commit)
+                outcome = await self._journal.submit(commit)
+                if isinstance(outcome, Committed):
+                    self._revision = outcome.revision
+                    return outcome
+                raise outcome
+            except UNWRITABLE as refused:
+                if commit.snapshot is None:
+                    raise
+                log.warning("the snapshot of run %s is left out: %s", self._run.id, refused)
+                commit = msgspec.structs.replace(commit, id=new_id(), snapshot=None)
             except Fenced:
                 token = await self._newer_token(commit.token or 0)
                 if token is None:
                     raise
                 # What was refused is not written: another commit, which the new claim makes.
                 commit = msgspec.structs.replace(commit, id=new_id(), token=token)
-            else:
-                self._revision = committed.revision
-                return committed
 
     async def _newer_token(self, token: int) -> int | None:
         """The token of a newer claim of this process; None if the newer claim is another's. Its own

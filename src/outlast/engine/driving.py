@@ -152,7 +152,7 @@ class Drives:
         if not self._leases.keeps(lease):
             task.cancel()  # lost a moment ago, when nobody was to be told yet
         drive.may_linger = self._may_linger
-        drive.under_way.held = lambda: self._leases.is_held(drive.lease)
+        drive.under_way.held = self._leases.held_by(drive)
         task.add_done_callback(lambda task: self._over(run.id, drive, task))
         # A task that is cancelled before it has begun runs no ``finally`` of its own.
         task.add_done_callback(lambda _: execution.evict())

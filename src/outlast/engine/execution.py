@@ -185,7 +185,7 @@ class Execution:
     def _run(self) -> None:
         """Let the code run until it rests; if it has failed, it is closed, and then what it did is
         undone."""
-        self.drain()
+        self.loop.drain(self.now.timestamp())  # not `drain`: most deliveries come this way
         if self._main is not None and self._main.done() and self.closing.advance(self._main):
             undo = self.undoing.begin(self._main)
             if undo is not None:
@@ -241,7 +241,7 @@ class Execution:
         """Have the code state something under a key."""
         if self.is_guarded:
             self._check_call(asks=False)
-        self.state(key, payload, operation)
+        self._said[key, type_of(payload)] = (payload, operation)
 
     def state(self, key: str, payload: Payload, operation: Operation | None = None) -> None:
         """The same, also on behalf of code that can no longer speak for itself."""

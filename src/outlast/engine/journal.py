@@ -89,14 +89,18 @@ class Journal:
         With `patience`, raise `Busy` if the run is locked for longer, and other errors after
         `ATTEMPTS`. A caller that is cancelled gets no answer, but its commit may be written.
         """
+        outcome = await self.submit(commit, patience=patience)
+        if isinstance(outcome, Committed):
+            return outcome
+        raise outcome
+
+    def submit(self, commit: Commit, *, patience: float | None = None) -> asyncio.Future[Outcome]:
+        """The same, without waiting: what becomes of the commit, be it a refusal."""
         until = None if patience is None else self._store.clock.monotonic() + patience
         waiting = _Waiting(commit, asyncio.get_running_loop().create_future(), until)
         self._waiting.setdefault(commit.run_id, deque()).append(waiting)
         self._wake()
-        outcome = await waiting.answer
-        if isinstance(outcome, Committed):
-            return outcome
-        raise outcome
+        return waiting.answer
 
     async def drained(self) -> None:
         """Return when nothing is waiting to be written."""
@@ -223,7 +227,11 @@ class Journal:
         """The limit for a statement: longer for a large one, which would be cut off at every try."""
         if self._timeout is None:
             return None
-        rows = sum(len(one.events) + len(one.starts) + len(one.sends) for one in commits)
+        rows = 0
+        for one in commits:
+            rows += len(one.events)
+            if one.starts or one.sends:
+                rows += len(one.starts) + len(one.sends)
         return self._timeout + ROW_SECONDS * rows
 
     # -- settling -----------------------------------------------------------------------------

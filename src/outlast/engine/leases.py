@@ -31,6 +31,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from outlast.engine.beside import Beside
 from outlast.errors import Closed, StoreFault, TryAgain
@@ -60,6 +61,12 @@ class Lease:
         self.lost = lost
         self.renewed = renewed
         self.doubted = doubted
+
+
+class _Holder(Protocol):
+    """What works under a lease, and may get a newer one."""
+
+    lease: Lease
 
 
 class Leases:
@@ -177,6 +184,11 @@ class Leases:
     def is_late(self, lease: Lease) -> bool:
         """Whether a renewal was missed, so that it may run out soon or has."""
         return self._clock.monotonic() - lease.confirmed > 0.7 * self._seconds
+
+    def held_by(self, holder: _Holder) -> Callable[[], bool]:
+        """What tells whether the lease that `holder` has at that moment `is_held`."""
+        monotonic, seconds = self._clock.monotonic, self._seconds
+        return lambda: monotonic() - holder.lease.confirmed < seconds
 
     # -- on the main loop ---------------------------------------------------------------------
 

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import sys
 import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any, NoReturn, TypeVar, cast
 
-from outlast.engine.asyncio_internals import drop_silently, enter_loop, leave_loop
+from outlast.engine.asyncio_internals import InsideLoop, drop_silently
 from outlast.engine.places import at_caller, place_of_code
 from outlast.engine.scope import Scope, current_scope
 from outlast.engine.unwinding import exhaust, unwind
@@ -46,7 +45,7 @@ class RunLoop:
         self._tasks: dict[asyncio.Task[Any], Context] = {}
         self._closing = False
         self.root = Scope()
-        self.inside = _Inside(self)
+        self.inside = InsideLoop(self._as_loop, self.close_generator)
         """For as long as it is entered, this is the loop that runs."""
 
     # -- for the engine -----------------------------------------------------------------------
@@ -224,30 +223,6 @@ def _callback_failed(call: _Call, error: BaseException) -> WorkflowMisuse:
         "add_done_callback(), or catch the error there. If the callback is asyncio's own, outlast does not "
         "know this version of Python: report it"
     )
-
-
-class _Inside:
-    """Makes a loop the one that runs, and that closes async generators left open. Inside already, a
-    `drain` has nothing to do for that: a replay enters once for all its events."""
-
-    __slots__ = ("_depth", "_hooks", "_loop", "_outside")
-
-    def __init__(self, loop: RunLoop) -> None:
-        self._loop = loop
-        self._depth = 0
-
-    def __enter__(self) -> None:
-        self._depth += 1
-        if self._depth == 1:
-            self._outside = enter_loop(cast(asyncio.AbstractEventLoop, self._loop))
-            self._hooks = sys.get_asyncgen_hooks()
-            sys.set_asyncgen_hooks(firstiter=None, finalizer=self._loop.close_generator)
-
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if not self._depth:
-            sys.set_asyncgen_hooks(*self._hooks)
-            leave_loop(self._outside)
 
 
 class _RunTask(asyncio.Task[T]):
