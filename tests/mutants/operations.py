@@ -35,8 +35,8 @@ MUTANTS = [
     ),
     Mutant(
         "a generator is closed by the program's own loop",
-        LOOP,
-        "            sys.set_asyncgen_hooks(firstiter=None, finalizer=self._loop.close_generator)\n",
+        "engine/asyncio_internals.py",
+        "            sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_generator)\n",
         "",
         cases("a_generator_cleans_up"),
     ),
