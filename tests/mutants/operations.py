@@ -10,7 +10,6 @@ from tests.mutants._engine import (
     DRIVE,
     DRIVES,
     ENDING,
-    LOOP,
     MAP,
     PAST,
     REPLAY,
