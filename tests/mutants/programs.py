@@ -4,7 +4,7 @@ program that shows it has to notice."""
 from __future__ import annotations
 
 from outlast.testing.mutation import Mutant
-from tests.mutants._engine import CLIENT, DRIVES, EXECUTION, TURN
+from tests.mutants._engine import CLIENT, DRIVES, EXECUTION, JOURNAL, TURN
 
 CLOSING = "engine/closing.py"
 RETRYING = "client/retrying.py"
@@ -119,6 +119,22 @@ MUTANTS = [
         "        recover_to=failed_within(history, run.recover_to),\n",
         "        recover_to=run.recover_to,\n",
         program("a retry of a step in a scope"),
+    ),
+    # -- patience -------------------------------------------------------------------------------
+    Mutant(
+        "programs: a run is dropped when its row is busy for a while",
+        JOURNAL,
+        "        if waiting.until is None:\n            return True\n        if isinstance(why, Busy):\n",
+        "        if waiting.until is None and not isinstance(why, Busy):\n            return True\n"
+        "        if waiting.until is not None and isinstance(why, Busy):\n",
+        program("a row that is busy for longer than the lease"),
+    ),
+    Mutant(
+        "programs: a run is dropped when the store is away for a moment",
+        JOURNAL,
+        "        if waiting.until is None:\n            return True\n        if isinstance(why, Busy):\n",
+        "        if isinstance(why, Busy):\n            if waiting.until is None:\n                return True\n",
+        program("three short outages"),
     ),
     # -- stopping -------------------------------------------------------------------------------
     Mutant(

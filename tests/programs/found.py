@@ -41,6 +41,21 @@ FOUND: dict[str, Case] = {
         (Child((Step(), Step())),), faults=(DIES,), snapshots=True
     ),
     # -- patience -------------------------------------------------------------------------------
+    "a busy row and a step": Case((Step(),), faults=(BUSY,)),
+    "a busy row and a step that may begin once": Case((Step(at_most_once=True),), faults=(BUSY,)),
+    "a busy row and an undo": Case(
+        (Step(undo="ok"), Step(raises=1)), faults=(Fault("busy", at=4, seconds=1),)
+    ),
+    "a row that is busy for longer than the lease": Case(
+        (Step(seconds=1),), faults=(Fault("busy", at=2, seconds=12),)
+    ),
+    "three short outages": Case(
+        (Step(seconds=1), Step(seconds=1)),
+        faults=tuple(Fault("away", at=at, seconds=3) for at in (2, 3, 4)),
+    ),
+    "an outage while a map runs": Case(
+        (Map(items=3, seconds=1),), faults=(Fault("away", at=2, seconds=3),)
+    ),
     # -- the saga -------------------------------------------------------------------------------
     "a branch that goes on while another failed": Case(
         (

@@ -351,6 +351,8 @@ def runs_end_as_their_code_did(model: _Model) -> Iterator[str]:
 
 def a_cancel_happens(model: _Model) -> Iterator[str]:
     """A run whose cancel was acknowledged does not go on for long and complete."""
+    if any(isinstance(node, Try) and node.final for node in every_node(model.case)):
+        return  # an error in a `finally` takes the place of the cancellation, as it does in Python
     for told in model.acts("cancel"):
         own = [event for event in model.ledger.recorded if event.run_id == told.run_id]
         for event in own:
@@ -399,8 +401,8 @@ def what_was_done_is_undone(model: _Model) -> Iterator[str]:
 
 def a_failed_run_begins_nothing(model: _Model) -> Iterator[str]:
     """Once its code has failed, other branches are cancelled, and only a `finally` calls steps."""
-    if model.repeats:
-        return  # code may have run ahead of what is durable
+    if model.repeats or model.acts("retry", "fork"):
+        return  # code may have run ahead of what is durable, or be replayed with its failure
     for seen in model.ledger.seen:
         if seen.kind != "raised" or not re.search(r"@\d+$", seen.path):
             continue

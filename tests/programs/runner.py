@@ -173,7 +173,7 @@ class _World:
         return self.clock.monotonic() - self._begun
 
     async def _until_over(self) -> list[str]:
-        rounds = known = 0
+        rounds = known = quiet = 0
         open_runs: list[str] = []
         for _ in range(MOST_LEAPS):
             await self.clock.settle()
@@ -189,7 +189,7 @@ class _World:
                 continue
             idle = self.now() - self.changed_at
             if idle > self._patience():
-                if self._acts:
+                if self._acts and self._started:
                     self._act(self._acts.pop(0))
                 elif rounds == ROUNDS:
                     return open_runs or ["an act from outside has no answer"]
@@ -199,7 +199,8 @@ class _World:
                     await self._supply()
                 self.changed_at = self.now()
                 continue
-            if not self.clock.leap():
+            quiet = 0 if self.clock.leap() else quiet + 1
+            if quiet > 1:  # and no worker has begun just now
                 self.changed_at = -math.inf
         return [f"no end after {MOST_LEAPS} leaps", *await self._open_runs()]
 

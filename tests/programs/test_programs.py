@@ -1,4 +1,4 @@
-"""Programs that random choices have found keep their promises, whatever goes wrong.
+"""Random programs keep their promises, whatever goes wrong: the campaign in small.
 
 `./dev prove programs` runs them by the hundred thousand. What it finds is kept in `found`.
 """
@@ -10,16 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, note, settings
 
 from outlast.ports.store import Store
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.virtual import VirtualClock
 from tests.programs.found import FOUND
-from tests.programs.judging import judge
+from tests.programs.judging import judge, stores
 from tests.programs.program import Case, Child, Gather, Step
 from tests.programs.rendering import as_data, as_python
 from tests.programs.shrinking import smallest
-from tests.programs.strategies import case_of
+from tests.programs.strategies import case_of, cases
+
+MEMORY, SQLITE = 500, 80
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +32,28 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
+
+
+@settings(max_examples=MEMORY, derandomize=True, suppress_health_check=SLOW)
+@given(case=cases())
+def test_a_random_program_keeps_its_promises(case: Case) -> None:
+    """Steps, gathers, maps, children, scopes, loops, signals, updates and lives, with faults and with
+    acts from outside: the model accepts what is observed."""
+    found, _ = judge(case)
+    note(as_python(case))
+    note(as_data(case))
+    assert found == []
+
+
+@settings(max_examples=SQLITE, derandomize=True, suppress_health_check=SLOW)
+@given(case=cases())
+def test_a_random_program_keeps_its_promises_on_sqlite(case: Case) -> None:
+    """The same in a file."""
+    with stores("sqlite") as make:
+        found, _ = judge(case, make=make)
+    note(as_python(case))
+    note(as_data(case))
+    assert found == []
 
 
 @pytest.mark.parametrize("name", FOUND)
@@ -65,7 +91,7 @@ def test_what_fails_is_made_small() -> None:
 def test_a_case_is_shown_as_python_and_as_data() -> None:
     """The data makes the same case again."""
     case = Case((Gather(((Step(seconds=1, undo="ok"),), (Child((Step(),)),))),), workers=2)
-    assert eval(as_data(case)) == case
+    assert eval(as_data(case)) == case  # noqa: S307 - our own text
     assert as_python(case).splitlines() == [
         "# 2 workers",
         "@outlast.workflow",
