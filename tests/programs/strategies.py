@@ -95,8 +95,8 @@ class Generator:
     def case(self) -> Case:
         """A case, simplest first."""
         # The first one strikes early, so that nearly every program meets it.
-        faults = (self._fault(4),)
-        faults += tuple(self._fault(14) for _ in range(self._pick((0, 0, 0, 1, 1, 2))))
+        latest = (4, *(14,) * self._pick((0, 0, 0, 1, 1, 2)))
+        faults = tuple(map(self._fault, latest))
         acts = tuple(self._act() for _ in range(self._pick((0, 0, 1, 1, 2, 3))))
         handler: Block | None = None
         if any(act.do == "update" for act in acts):

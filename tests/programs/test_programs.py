@@ -91,7 +91,7 @@ def test_what_fails_is_made_small() -> None:
 def test_a_case_is_shown_as_python_and_as_data() -> None:
     """The data makes the same case again."""
     case = Case((Gather(((Step(seconds=1, undo="ok"),), (Child((Step(),)),))),), workers=2)
-    assert eval(as_data(case)) == case  # noqa: S307 - our own text
+    assert eval(as_data(case)) == case
     assert as_python(case).splitlines() == [
         "# 2 workers",
         "@outlast.workflow",
