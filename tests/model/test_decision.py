@@ -218,7 +218,8 @@ def test_what_parks_a_run(change: Change | None, parked: bool) -> None:
         (Commit(run_id="r", events=(EVENT,), token=1), News(0)),
         (Commit(run_id="r", tasks=(Task(id="t", run_id="r"),)), News.TASKS),
         (Commit(run_id="r", sends=(Send(run_id="s", item=Item(kind="signal")),)), News.RUNS),
-        (Commit(run_id="r", create=Run(id="r")), News.RUNS),
+        (Commit(run_id="r", create=Run(id="r", runnable_at=NOW)), News.RUNS),
+        (Commit(run_id="r", create=Run(id="r")), News(0)),  # a log, which nothing can claim
         (Commit(run_id="r", create=Run(id="r"), hold=Hold("w", 30)), News(0)),
         (Commit(run_id="r", change=Change(status=Status.COMPLETED)), News.ENDS),
         (Commit(run_id="r", change=Change(runnable_at=None), release=True), News.ENDS),
