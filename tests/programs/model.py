@@ -193,11 +193,16 @@ def a_child_is_not_begun_twice(model: _Model) -> Iterator[str]:
     failed, was cancelled, or belongs to a run that undid what it did, or to a fork."""
     if model.undone or model.acts("fork"):
         return
-    done: dict[str, tuple[str, str]] = {}
-    for run_id, uid, path, _ in _completions(model):
-        first, life = done.setdefault(path, (run_id, uid))
-        end = model.end_of(life)
-        over = end is not None and end.type in ("workflow.failed", CANCELLED)
+    given_up = {
+        event.run_id
+        for event in model.ledger.recorded
+        if event.type in ("workflow.failed", CANCELLED) and event.run_id != "r"
+    }
+    done: dict[str, str] = {}
+    for run_id, _, path, _ in _completions(model):
+        first = done.setdefault(path, run_id)
+        # One with an id of its own does not show which runs it belongs to.
+        over = bool(given_up) if first.startswith("own") else bool(given_up & {*_above(first)})
         if first != run_id and not over:
             yield f"{path} was done by {first} and again by {run_id}"
 
@@ -282,8 +287,9 @@ def _may_be_interrupted(model: _Model, node: Step, bodies: list[Body]) -> bool:
     if node.at_most_once:
         if model.acts("retry", "fork") and any(body.end != "raised" for body in bodies):
             return True  # it ran beside what failed, and the next life does not know how it ended
-        # A worker that is stopped waits for what is short.
-        return cut > 0 or (model.reopens > 0 and node.seconds > 1)
+        # A worker that is stopped waits for what is short, if the store takes what it records.
+        absent = any(kind in ("busy", "away") for kind, _, _ in model.ledger.faults)
+        return cut > 0 or (model.reopens > 0 and (node.seconds > 1 or absent))
     return cut >= MOST_DEATHS
 
 

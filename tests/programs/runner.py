@@ -28,7 +28,7 @@ from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.engine import drive
 from outlast.engine.residency import USUAL, Residency
-from outlast.errors import Busy, NotFound, OutlastError, TryAgain, Unavailable
+from outlast.errors import Busy, Closed, NotFound, OutlastError, TryAgain, Unavailable
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import seeded
 from outlast.model.query import RunQuery
@@ -247,6 +247,8 @@ class _World:
             except TryAgain:
                 await worker.clock.sleep(1)
                 continue
+            except Closed:
+                return  # it was stopped before it could begin: the next worker does
             await worker.alive()
             self._started = True
 
