@@ -22,7 +22,7 @@ from tests.programs.rendering import as_data, as_python
 from tests.programs.shrinking import smallest
 from tests.programs.strategies import case_of, cases
 
-MEMORY, SQLITE = 500, 80
+MEMORY, SQLITE = 300, 40
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
