@@ -13,7 +13,86 @@ PARTITIONS = ("tests/redis/test_partitions.py",)
 UPKEEP = ("tests/redis/test_upkeep.py",)
 FLOW = ("tests/redis/test_flow.py",)
 
+DELETION = ("tests/redis/test_deletion.py",)
+
 MUTANTS = [
+    Mutant(
+        "redis: what is below a root that is deleted is not marked",
+        f"{LUA}/lib/ending.lua",
+        "    if tree.mark then\n        set_mark(",
+        "    if false then\n        set_mark(",
+        DELETION,
+    ),
+    Mutant(
+        "redis: a script acts on a run that is being deleted",
+        f"{LUA}/lib/runs.lua",
+        "        if not key or is_going(id, false) then",
+        "        if not key then",
+        DELETION,
+    ),
+    Mutant(
+        "redis: a run that has ended and is being deleted is found",
+        f"{LUA}/lib/runs.lua",
+        "        if run and deleting and is_over(run) and is_going(id, true) then",
+        "        if false then",
+        DELETION,
+    ),
+    Mutant(
+        "redis: a run ends while those that have ended are being deleted",
+        f"{LUA}/lib/ending.lua",
+        "local function need_end(run_id)\n    is_going(run_id, true)\n",
+        "local function need_end(run_id)\n",
+        DELETION,
+    ),
+    Mutant(
+        "redis: a read shows a run that is being deleted",
+        f"{FOLDER}/reading.py",
+        "        if any(found[: len(parts)]):",
+        "        if False:",
+        DELETION,
+    ),
+    Mutant(
+        "redis: a search shows runs that are being deleted",
+        f"{FOLDER}/finding.py",
+        "        None if id in hidden else to_run(id, reply)",
+        "        to_run(id, reply)",
+        DELETION,
+    ),
+    Mutant(
+        "redis: a task of a run that is being deleted is handed out",
+        f"{LUA}/claim_task.lua",
+        "is_going(wish.run, false)\n",
+        "",
+        DELETION,
+    ),
+    Mutant(
+        "redis: a worker leaves a deletion that a dead process has begun",
+        f"{FOLDER}/details.py",
+        "            await deletions.finish_all(server, timeout=timeout)\n            posted = ",
+        "            posted = ",
+        DELETION,
+    ),
+    Mutant(
+        "redis: a tree in which a run has begun since the check is deleted",
+        f"{LUA}/lib/runs.lua",
+        "            end_checks(id)\n",
+        "",
+        DELETION,
+    ),
+    Mutant(
+        "redis: a life that replaces a large tree takes open runs with it",
+        f"{LUA}/remove.lua",
+        "    if run and (mark.kind == 'all' or is_over(run)) then",
+        "    if run then",
+        DELETION,
+    ),
+    Mutant(
+        "redis: a large tree is deleted by one script",
+        f"{LUA}/lib/marks.lua",
+        "local PORTION = 200",
+        "local PORTION = 20000",
+        DELETION,
+    ),
     Mutant(
         "redis: the fence is dropped",
         WRITING,
@@ -150,7 +229,7 @@ MUTANTS = [
     Mutant(
         "redis: delete leaves timers",
         f"{LUA}/lib/ending.lua",
-        "        call('DEL', at(timer_name(id, timer)))\n",
+        "        call('UNLINK', at(timer_name(id, timer)))\n",
         "",
         ("tests/redis/test_keys.py",),
     ),
@@ -206,8 +285,8 @@ MUTANTS = [
     Mutant(
         "a store that was flushed begins again in silence",
         "stores/redis/lua/lib/head.lua",
-        "if given.identity and call(",
-        "if false and call(",
+        "if given.identity and meta[1]",
+        "if false and meta[1]",
         ("tests/redis/test_faults.py",),
     ),
 ]

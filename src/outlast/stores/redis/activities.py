@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outlast.model.activity import Activity
+from outlast.stores.redis.deletions import hidden_among
 from outlast.stores.redis.keys import activity_name, of_run
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
@@ -18,6 +19,9 @@ async def find_activity(
 ) -> Activity | None:
     """The state that was saved last."""
     found = await _everywhere(server, activity_id, timeout)
+    hidden = await hidden_among(server, {owner for _, _, owner, _ in found}, timeout=timeout)
+    if hidden:
+        found = [one for one in found if one[2] not in hidden]
     last = max(found, key=lambda one: one[1], default=None)
     return None if last is None else to_activity(activity_id, last[3])
 
@@ -26,6 +30,8 @@ async def load_activities(server: Server, run_id: str, *, timeout: float | None)
     """The states of a run, by id."""
     layout = server.layout
     part = layout.part_of(run_id)
+    if await hidden_among(server, [run_id], timeout=timeout):
+        return []
     members = (b"SMEMBERS", layout.key(part, of_run(run_id, "activities")))
     (raw_ids,) = await server.commands([(part, members)], timeout=timeout, writes=False)
     ids = sorted(raw.decode() for raw in raw_ids)

@@ -6,15 +6,17 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from outlast.errors import RunsOpen
-from outlast.model.ids import SEPARATOR
+from outlast.errors import Busy, RunsOpen
+from outlast.model.ids import SEPARATOR, new_id
 from outlast.model.run import MOVING, TERMINAL, Status
 from outlast.model.times import to_micros
+from outlast.stores.redis.deletions import finish_or_leave, open_below
 from outlast.stores.redis.keys import OWNED, of_run
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
 
 PAGE = 200
+CHECKS = 20
 
 
 async def delete(
@@ -26,7 +28,7 @@ async def delete(
     wish: dict[str, Any] = {"id": run_id} if uid is None else {"id": run_id, "uid": uid}
     if only_ended:
         wish["only_ended"] = True
-    answer = await server.call(_call(server, run_id, wish), timeout=timeout)
+    answer = await _remove(server, run_id, wish, timeout)
     if answer[0] == b"open":
         raise RunsOpen(run_id, [id.decode() for id in answer[1]])
     if answer[0] == b"kept":
@@ -59,14 +61,35 @@ async def expire(
                 break
             answer = [b"kept"]
             if SEPARATOR not in run_id and not await _is_needed(server, run_id, timeout):
-                call = _call(server, run_id, {"id": run_id, **wish})
-                answer = await server.call(call, timeout=timeout)
+                answer = await _remove(server, run_id, {"id": run_id, **wish}, timeout)
             if answer[0] == b"done":
                 gone.append(run_id)
                 posted |= _posted(server, run_id, answer)
             else:
                 kept[part] += 1
     return sorted(gone), posted
+
+
+async def _remove(
+    server: Server, run_id: str, wish: dict[str, Any], timeout: float | None
+) -> list[Any]:
+    """What became of a tree. A large one goes in portions, once its root is gone and what is below it is
+    marked; where all runs must have ended, that is read before, in portions too."""
+    wish = {**wish, "nonce": new_id()}
+    for _ in range(CHECKS):
+        answer: list[Any] = await server.call(_call(server, run_id, wish), timeout=timeout)
+        if answer[0] == b"marked":
+            await finish_or_leave(server, run_id, timeout=timeout)
+            return [b"done", answer[1], b"1"]
+        is_root = answer[0] == b"open" and answer[1] == [run_id.encode()]
+        if answer[0] != b"check" and not is_root:
+            return answer
+        ended = {status.value.encode() for status in TERMINAL}
+        open = await open_below(server, run_id, is_over=ended, timeout=timeout)
+        if open or is_root:
+            return [b"open", [*(answer[1] if is_root else ()), *(id.encode() for id in open)]]
+        wish["checked"] = answer[1].decode()
+    raise Busy(f"the runs below {run_id!r} change all the time: nothing was removed, try again")
 
 
 async def _ended(

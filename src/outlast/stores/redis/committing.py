@@ -22,6 +22,7 @@ from outlast.model.decision import parks
 from outlast.model.ids import root_of
 from outlast.model.run import TERMINAL, Run, Status
 from outlast.stores.redis.commits import pack_commit
+from outlast.stores.redis.deletions import finish_or_leave
 from outlast.stores.redis.keys import SHELVES, TASKS, Layout, activity_name, of_run, timer_name
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
@@ -123,7 +124,9 @@ async def commit_all(
         raise error from cause
     outcomes: dict[int, Outcome] = {}
     posted = set()
-    for group, call, (_, found, has_posted) in zip(groups, calls, answers, strict=True):
+    marked = []
+    for group, call, (_, found, has_posted, roots) in zip(groups, calls, answers, strict=True):
+        marked += [(call.part, root.decode()) for root in roots]
         for n, answer in zip(group, found, strict=True):
             outcomes[n] = to_outcome(commits[n], answer)
         if has_posted == b"1":
@@ -131,6 +134,9 @@ async def commit_all(
     for outcome in outcomes.values():
         if isinstance(outcome, Committed):
             server.saw_token(outcome.token)
+    for part, root in marked:
+        await finish_or_leave(server, root, timeout=timeout)
+        posted.add(part)
     return [outcomes[n] for n in range(len(commits))], posted
 
 

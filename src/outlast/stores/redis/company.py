@@ -20,6 +20,7 @@ from outlast.model.times import from_micros, to_micros
 from outlast.model.wire import from_json, to_json
 from outlast.model.worker import REMEMBERED, Worker
 from outlast.stores.redis.claims import frames_of
+from outlast.stores.redis.deletions import finish_all
 from outlast.stores.redis.details import RedisDetails
 from outlast.stores.redis.keys import framed, key_of, of_run
 from outlast.stores.redis.session import Server
@@ -35,6 +36,7 @@ class RedisCompany(RedisDetails):
     async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
         # The index is sorted: Redis knows the places of both ends of a file, and so their distance.
         server = await self._session.server()
+        await finish_all(server, timeout=timeout)
         files = [
             (part, workflow, status)
             for part, workflow, _ in await frames_of(server, "idx:filed", timeout)

@@ -23,7 +23,7 @@ from outlast.model.task import Task
 from outlast.model.timer import Timer
 from outlast.ports.clock import Clock, ServerClock
 from outlast.ports.store import Store
-from outlast.stores.redis import activities, ageing, parts, reconciling, sending, tasks
+from outlast.stores.redis import activities, ageing, deletions, parts, reconciling, sending, tasks
 from outlast.stores.redis.bell import Bell
 from outlast.stores.redis.keys import Layout
 from outlast.stores.redis.location import Location
@@ -106,7 +106,9 @@ class RedisDetails(Store):
     async def reconcile(self, *, timeout: float | None = None) -> int:
         """Hold all indexes against the records and mend them; how many places were not right. Needed
         only after somebody has written by hand."""
-        return await reconciling.reconcile(await self._session.server(), timeout=timeout)
+        server = await self._session.server()
+        await deletions.finish_all(server, timeout=timeout)
+        return await reconciling.reconcile(server, timeout=timeout)
 
     async def _carry(
         self,
@@ -127,6 +129,7 @@ class RedisDetails(Store):
             return
         self._tidied = now
         try:
+            await deletions.finish_all(server, timeout=timeout)
             posted = set(await waiting(server, timeout=timeout))
             await self._carry(relay, posted, timeout)
             if self._retention is not None:
@@ -184,6 +187,7 @@ class RedisDetails(Store):
     ) -> list[Task]:
         check_limit(limit)
         server = await self._session.server()
+        await deletions.finish_all(server, timeout=timeout)
         found = await tasks.find_available(server, queue, limit, timeout=timeout)
         return [one.task for one in found]
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from outlast.model.query import Order, Page, RunQuery, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
 from outlast.stores.redis.claims import frames_of
+from outlast.stores.redis.deletions import hidden_among
 from outlast.stores.redis.keys import framed, of_run, sortable
 from outlast.stores.redis.records import tag
 from outlast.stores.redis.session import Server
@@ -47,12 +48,15 @@ async def find_runs(server: Server, ids: list[str], *, timeout: float | None) ->
     """The records of runs, in order."""
     layout = server.layout
     parts = [layout.part_of(id) for id in ids]
+    hidden = await hidden_among(server, ids, timeout=timeout)
     commands = [
         (part, (b"HGETALL", layout.key(part, of_run(id, "state"))))
         for part, id in zip(parts, ids, strict=True)
     ]
     replies = await server.commands(commands, timeout=timeout, writes=False) if commands else []
-    return [to_run(id, reply) for id, reply in zip(ids, replies, strict=True)]
+    return [
+        None if id in hidden else to_run(id, reply) for id, reply in zip(ids, replies, strict=True)
+    ]
 
 
 async def _matching(server: Server, query: RunQuery, timeout: float | None) -> AsyncIterator[Run]:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from outlast.model.fact import Fact
 from outlast.model.timer import Timer
+from outlast.stores.redis.deletions import finish_all, hidden_among
 from outlast.stores.redis.keys import fact_name, key_name, of_run, timer_name
 from outlast.stores.redis.packing import due_score, pack
 from outlast.stores.redis.session import Call, Server
@@ -20,6 +21,8 @@ async def load_timers(server: Server, run_id: str, *, timeout: float | None) -> 
     """All timers of a run, by time and id."""
     layout = server.layout
     part = layout.part_of(run_id)
+    if await hidden_among(server, [run_id], timeout=timeout):
+        return []
     members = (b"SMEMBERS", layout.key(part, of_run(run_id, "timers")))
     (ids,) = await server.commands([(part, members)], timeout=timeout, writes=False)
     found = await _timers(server, [(part, run_id, id.decode()) for id in ids], timeout)
@@ -31,6 +34,7 @@ async def find_due_timers(
 ) -> list[Timer]:
     """Unfired timers whose time has come, the oldest first."""
     layout = server.layout
+    await finish_all(server, timeout=timeout)
     due = []
     for part in range(layout.partitions):
         key, until = layout.key(part, "timers:due"), due_score(now).encode()
@@ -81,6 +85,7 @@ async def find_snapshot_ids(
 ) -> list[str]:
     """The runs that have a snapshot."""
     layout = server.layout
+    await finish_all(server, timeout=timeout)
     start = b"(" + after.encode() if after else b"-"
     commands = [
         (
@@ -135,9 +140,12 @@ async def recall(server: Server, scope: str, key: str, *, timeout: float | None)
     """The value that a key is bound to."""
     name = key_name(scope, key)
     part = server.layout.part_for(name)
-    command = (b"HGET", server.layout.key(part, name), b"value")
-    (value,) = await server.commands([(part, command)], timeout=timeout, writes=False)
-    return None if value is None else value.decode()
+    command = (b"HMGET", server.layout.key(part, name), b"value", b"run")
+    ((value, owner),) = await server.commands([(part, command)], timeout=timeout, writes=False)
+    if value is None:
+        return None
+    runs = [] if owner is None else [owner.decode()]
+    return None if await hidden_among(server, runs, timeout=timeout) else value.decode()
 
 
 async def remember(

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from outlast.model.ids import SEPARATOR
 from outlast.ports.gathering import Gathering
+from outlast.stores.redis.deletions import (
+    Marks,
+    finish_above,
+    hidden_by,
+    marks_command,
+    to_marks,
+)
 from outlast.stores.redis.keys import of_run
 from outlast.stores.redis.link import Command
-from outlast.stores.redis.session import Session
+from outlast.stores.redis.session import Server, Session
 
 Page = tuple[str, int, int]
 """Of a run's inbox: the run, the number before the first, and how many at most."""
@@ -53,5 +61,30 @@ class Reads:
             for id, what, (name, *args) in asked
             for part in [layout.part_of(id)]
         ]
-        replies = await server.replies(commands, timeout=timeout, writes=False)
-        return [server.fault(one) if isinstance(one, Exception) else one for one in replies]
+        # Only a descendant can be hidden by the deletion of its tree.
+        parts = sorted({layout.part_of(id) for id, _, _ in asked if SEPARATOR in id})
+        marks = [marks_command(server, part) for part in parts]
+        replies = await server.replies([*marks, *commands], timeout=timeout, writes=False)
+        found = [server.fault(one) if isinstance(one, Exception) else one for one in replies]
+        if any(found[: len(parts)]):
+            known = dict(zip(parts, map(to_marks, found[: len(parts)]), strict=True))
+            return await self._shown(server, asked, found[len(parts) :], known, timeout)
+        return found[len(parts) :]
+
+    async def _shown(
+        self,
+        server: Server,
+        asked: Sequence[tuple[str, str, Command]],
+        found: Sequence[Any],
+        known: dict[int, Marks],
+        timeout: float | None,
+    ) -> list[Any]:
+        """What was found, without what belongs to runs that are deleted."""
+        marks = [known.get(server.layout.part_of(id), {}) for id, _, _ in asked]
+        for (id, _, _), above in zip(asked, marks, strict=True):
+            if await finish_above(server, above, id, timeout=timeout):
+                return await self._all(asked, timeout)
+        return [
+            (None if command[0] == b"GET" else []) if hidden_by(above, id) else one
+            for (id, _, command), above, one in zip(asked, marks, found, strict=True)
+        ]

@@ -29,6 +29,8 @@ from outlast.stores.redis.safety import Safety, look_at
 from outlast.stores.redis.scripts import Script, all_scripts, script
 
 FORMAT = 1
+DELETING = "deleting:"
+"""Before the root of a tree, in place of a key: the tree is to be gone first."""
 ROUNDS = 50
 
 pack = msgspec.msgpack.Encoder().encode
@@ -191,17 +193,22 @@ class Server:
                 [self._request(left[n]) for n in numbers], wait, writes=writes
             )
             unknown: dict[int, Script] = {}
+            going: set[tuple[int, str]] = set()
             for n, reply in zip(numbers, replies, strict=True):
                 if isinstance(reply, NoScriptError):
                     unknown[n] = script(left[n].script)
                 elif isinstance(reply, list) and reply and reply[0] == b"want":
-                    left[n] = self._with(left[n], reply[1])
+                    left[n], roots = self._with(left[n], reply[1])
+                    going |= {(left[n].part, root) for root in roots}
                 else:
                     answers[n] = reply
                     del left[n]
             if unknown:
                 wait = None if deadline is None else deadline - clock()
                 await self._load({left[n].part: one for n, one in unknown.items()}, wait)
+            for part, root in sorted(going):
+                wait = None if deadline is None else deadline - clock()
+                await self.finish_deletion(part, root, timeout=wait)
             if not left:
                 return answers
         raise Busy("others change the same runs all the time: nothing was written, try again")
@@ -222,6 +229,17 @@ class Server:
             if isinstance(answer, Exception):
                 raise self._error(answer, unknown=False) from answer
         return answers
+
+    async def finish_deletion(self, part: int, root: str, *, timeout: float | None) -> None:
+        """Remove what is left below the root of a tree that is being deleted, portion by portion: the
+        server answers others in between. It may leave something in the outbox."""
+        call = Call("remove", part, ["idx:ids", "idx:keyed"], [pack({"id": root})])
+        clock = asyncio.get_running_loop().time
+        deadline = None if timeout is None else clock() + timeout
+        state = b"more"
+        while state != b"done":
+            wait = None if deadline is None else deadline - clock()
+            (state,) = await self.call(call, timeout=wait)
 
     async def subscribe(self, channel: bytes, heard: Callable[[bytes], None]) -> None:
         """Call back with each message on a channel, until this is cancelled."""
@@ -287,10 +305,13 @@ class Server:
             }
         )
 
-    def _with(self, call: Call, keys: Sequence[bytes]) -> Call:
+    def _with(self, call: Call, keys: Sequence[bytes]) -> tuple[Call, list[str]]:
+        """The call with the keys that it wants, and the roots of the trees that must be gone first."""
         size = len(self.layout.prefixes[call.part])
         more = [key[size:].decode() for key in keys]
-        return call._replace(names=[*call.names, *more])
+        names = [name for name in more if not name.startswith(DELETING)]
+        roots = [name.removeprefix(DELETING) for name in more if name.startswith(DELETING)]
+        return call._replace(names=[*call.names, *names]), roots
 
     async def _load(self, scripts: dict[int, Script], timeout: float | None) -> None:
         commands = [(part, (b"SCRIPT", b"LOAD", one.text)) for part, one in scripts.items()]

@@ -21,6 +21,7 @@ from outlast.stores.redis import finding
 from outlast.stores.redis.activities import forget_elsewhere
 from outlast.stores.redis.committing import commit_all, saved_activities
 from outlast.stores.redis.company import RedisCompany
+from outlast.stores.redis.deletions import hidden_among
 from outlast.stores.redis.keys import of_run
 from outlast.stores.redis.location import Location
 from outlast.stores.redis.queue import RedisQueue
@@ -147,6 +148,7 @@ class RedisStore(RedisCompany):
             check_id(run_id, child=True)
         server = await self._session.server()
         layout, ids = server.layout, list(set(run_ids))
+        hidden = await hidden_among(server, ids, timeout=timeout)
         commands = [
             (part, (b"ZRANGEBYSCORE", layout.key(part, of_run(id, "events")), b"-inf", b"+inf"))
             for id in ids
@@ -154,7 +156,7 @@ class RedisStore(RedisCompany):
         ]
         found = await server.commands(commands, timeout=timeout, writes=False) if ids else []
         return {
-            id: [to_event(id, member) for member in members]
+            id: [] if id in hidden else [to_event(id, member) for member in members]
             for id, members in zip(ids, found, strict=True)
         }
 

@@ -30,6 +30,9 @@ end
 
 local function need_grave(name)
     local task = #missing == 0 and find_task(name)
+    if task and is_going(task.run, false) then
+        return
+    end
     if task and is_worn(task) and task.run ~= '' then
         need(of_run(task.run, 'tasks'))
     end

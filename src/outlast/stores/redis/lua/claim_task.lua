@@ -13,6 +13,7 @@ local wish = cmsgpack.unpack(ARGV[2])
 need('token')
 need(of_run(wish.run, 'tasks'))
 need_tasks()
+is_going(wish.run, false)
 if #missing > 0 then
     return { 'want', missing }
 end

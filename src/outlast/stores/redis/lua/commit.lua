@@ -3,7 +3,8 @@
 -- KEYS     what the commits touch, see lib/*.lua
 -- ARGV[2]  msgpack list of commits, as commits.py makes them
 -- ARGV[3]  "1": one refusal refuses all
--- Returns  {"want", keys}, or {"done", {outcome, …}, whether the outbox was used}, an outcome being
+-- Returns  {"want", keys}, or {"done", {outcome, …}, whether the outbox was used, the roots of trees that are
+--          to be removed in portions}, an outcome being
 --          {"ok", uid, sequence, revision, token, still_runnable, {fired}, {undelivered}}
 --          {"again", uid, sequence, revision, token}
 --          {"notfound"} {"exists", uid} {"closed", status} {"busy"}
@@ -40,4 +41,10 @@ for n, commit in ipairs(commits) do
     outcomes[n] = outcomes[n] or write(commit, plans[n])
     flush()  -- each is whole, should the next one meet a key that is not of its type
 end
-return { 'done', outcomes, (has_posted or has_returns) and '1' or '0' }
+local marked = {}
+for n in pairs(plans) do
+    if plans[n].mark and outcomes[n][1] == 'ok' then
+        marked[#marked + 1] = commits[n].run
+    end
+end
+return { 'done', outcomes, (has_posted or has_returns) and '1' or '0', marked }

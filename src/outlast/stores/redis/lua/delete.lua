@@ -2,8 +2,11 @@
 --
 -- ARGV[2]  msgpack: id, uid if only that life is to go, and for retention: before (microseconds, text), statuses (a list or nil)
 --          only_ended if a tree with runs that have not ended is to stay
--- Returns  {"want", keys}, {"open", ids} of some runs that have not ended, {"kept"} if it must not be touched, or {"done", "1" if it was there,
---          whether the outbox was used}
+--          checked: the caller has read that all descendants have ended since this call answered "check", with that
+-- Returns  {"want", keys}, {"open", ids} of some runs that have not ended, {"kept"} if it must not be touched,
+--          {"check", name} if the tree is large: the caller reads whether all descendants have ended and calls again,
+--          or {"done" or "marked", "1" if it was there, whether the outbox was used}: "marked" if what is
+--          below the root is to be removed in portions (remove.lua)
 
 -- include: head
 -- include: runs
@@ -28,6 +31,24 @@ local function is_old(tree)
     return is_wanted
 end
 
+-- What a caller that reads whether all descendants have ended is to come back with: it holds as long as none
+-- of them changes. Nil if this is the answer of one who has.
+local function check_of(id)
+    local mark = deleting and deleting[id]
+    if mark and mark.kind == 'check' and mark.name == wish.checked then
+        return nil
+    end
+    if not (mark and mark.kind == 'check') then
+        mark = { kind = 'check', at = now_text, name = int(server_time()) .. ' ' .. wish.nonce }
+        set_mark(id, mark)
+    end
+    return mark.name
+end
+
+local before = deleting and deleting[wish.id]
+if before and before.kind ~= 'check' then
+    need('deleting:' .. wish.id)  -- what is left of a life before
+end
 local tree = plan_tree(wish.id)
 if #missing > 0 then
     return { 'want', missing }
@@ -50,5 +71,9 @@ if wish.only_ended then
         return { 'open', open }
     end
 end
+local check = tree.mark and (wish.before or wish.only_ended) and check_of(wish.id)
+if check then
+    return { 'check', check }
+end
 forget_tree(wish.id, tree)
-return { 'done', tree.found and '1' or '0', (has_posted or has_returns) and '1' or '0' }
+return { tree.mark and 'marked' or 'done', tree.found and '1' or '0', (has_posted or has_returns) and '1' or '0' }

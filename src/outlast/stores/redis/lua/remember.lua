@@ -6,10 +6,14 @@
 -- Returns  {"bound"} if this call bound it, else {"taken", value, run or ""}
 
 -- include: head
+-- include: marks
 
 local wish = cmsgpack.unpack(ARGV[2])
 local key = at(wish.name)
 local value = call('HGET', key, 'value')
+if value and is_going(call('HGET', key, 'run') or '', false) then
+    return { 'want', missing }
+end
 if value then
     return { 'taken', value, call('HGET', key, 'run') or '' }
 end

@@ -59,7 +59,9 @@ while #taken < wish.limit do
     end
     local name = sub(firsts[n], 64)
     local task = find_task(name)
-    if tonumber(task.attempt) < wish.attempts then
+    if is_going(task.run, false) then
+        return #taken > 0 and { 'done', taken, '1' } or { 'want', missing }
+    elseif tonumber(task.attempt) < wish.attempts then
         task.attempt = int(tonumber(task.attempt) + 1)
         lease_task(name, task, wish.owner, int(now + wish.lease))
         taken[#taken + 1] = { claim_of(task), cmsgpack.pack(task), call('HGET', at('task:data'), name) }

@@ -42,6 +42,7 @@ local function need_outbox()
 end
 
 local function need_end(run_id)
+    is_going(run_id, true)
     need('idx:ended')
     need_shelves()
     need_tasks_of(run_id)
@@ -79,8 +80,9 @@ end
 
 -- -- deleting ------------------------------------------------------------------------------------
 
-local function below(set, id)
-    return call('ZRANGEBYLEX', set, '(' .. id .. '~', '(' .. id .. '\127')
+-- The first descendants of a run in an index, one more than fit into a portion.
+local function below(set, id, after)
+    return call('ZRANGEBYLEX', set, '(' .. (after or id .. '~'), '(' .. id .. '\127', 'LIMIT', 0, PORTION + 1)
 end
 
 local function need_keys_of(id)
@@ -117,14 +119,6 @@ local function need_removal(id)
     end
 end
 
--- Whether a run has ended for good: one that is being moved is closed, but may not have arrived.
-local function is_over(run)
-    return is_ended(run) and not (
-        run.status == 'cancelled'
-        and call('HGET', at(of_run(run.id, 'state')), 'wait_kind') == 'moving'
-    )
-end
-
 -- Of the descendants in a tree: how many go on because they have not ended.
 local function spare_open(tree)
     local ended, goes, open = {}, {}, 0
@@ -150,6 +144,7 @@ end
 
 -- What deleting a tree needs: {ids of its runs, ids that own keys}. Nil if keys are wanted first. `spares`
 -- says which descendants are not of it, all or those that are open: they stay, and need the tree's facts.
+-- Of a tree that is larger than a portion it is the root, and `mark` says what is to be removed below it.
 local function plan_tree(id, spares)
     local ids, keyed = need('idx:ids'), need('idx:keyed')
     need('idx:created')
@@ -162,6 +157,9 @@ local function plan_tree(id, spares)
     local tree = { ids = below(ids, id), keyed = below(keyed, id), found = root and true or false }
     if spares == 'all' then
         tree.spared = #tree.ids
+        tree.ids, tree.keyed = {}, {}
+    elseif #tree.ids > LARGE or #tree.keyed > LARGE then
+        tree.mark, tree.spared = spares and 'ended' or 'all', spares and #tree.ids or 0
         tree.ids, tree.keyed = {}, {}
     elseif spares then
         tree.spared = spare_open(tree)
@@ -186,10 +184,10 @@ local function forget_keys(id)
         if tonumber(part) ~= given.part then
             post(cmsgpack.pack({ to = tonumber(part), kind = 'unbind', name = name, run = id }))
         elseif call('HGET', at(name), 'run') == id then
-            call('DEL', at(name))
+            call('UNLINK', at(name))
         end
     end
-    call('DEL', keys)
+    call('UNLINK', keys)
     call('ZREM', at('idx:keyed'), id)
 end
 
@@ -210,15 +208,15 @@ local function forget_run(id, keeps)
         drop_tasks(id)
     end
     for _, timer in ipairs(call('SMEMBERS', at(of_run(id, 'timers')))) do
-        call('DEL', at(timer_name(id, timer)))
+        call('UNLINK', at(timer_name(id, timer)))
         call('ZREM', at('timers:due'), due_name(id, timer))
     end
     for _, activity in ipairs(call('SMEMBERS', at(of_run(id, 'activities')))) do
-        call('DEL', at(activity_name(activity)))
+        call('UNLINK', at(activity_name(activity)))
     end
     for _, what in ipairs(OWNED) do
         if what ~= 'keys' and not (keeps and keeps[what]) then
-            call('DEL', at(of_run(id, what)))
+            call('UNLINK', at(of_run(id, what)))
         end
     end
     runs[id], changed[id] = false, nil
@@ -231,5 +229,8 @@ local function forget_tree(id, tree, keeps)
     end
     for _, one in ipairs(tree.keyed) do
         forget_keys(one)
+    end
+    if tree.mark then
+        set_mark(id, { kind = tree.mark })
     end
 end

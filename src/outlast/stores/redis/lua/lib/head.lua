@@ -19,7 +19,8 @@ end
 
 -- Not the partition that the caller has opened: it was flushed, or is another server's. What it held is
 -- gone, and must not begin again in silence.
-if given.identity and call('HGET', KEYS[#KEYS], 'identity') ~= given.identity then
+local meta = call('HMGET', KEYS[#KEYS], 'identity', 'deleting')
+if given.identity and meta[1] ~= given.identity then
     return redis.error_reply('GONE the data of this partition is not what was opened')
 end
 
@@ -39,6 +40,9 @@ end
 local function at(name)
     return named[name] or error('outlast: the script was not given the key ' .. name)
 end
+
+-- Trees that are deleted in portions, see lib/marks.lua: root → mark; nil if there is none.
+local deleting = meta[2] and cmsgpack.unpack(meta[2]) or nil
 
 -- A whole number as text: Lua would write 1.7e+15.
 local function int(number)

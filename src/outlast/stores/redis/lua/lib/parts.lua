@@ -22,6 +22,7 @@ local function need_parts(commit)
     end
     if commit.facts then
         need(of_run(commit.root, 'facts'))
+        need_facts_kept(commit.root)
     end
     if commit.entries then
         need(of_run(id, 'entries'))

@@ -12,6 +12,8 @@
 -- runnable      ZSET   by text: workflow runnable_at ID, of runs that nobody holds
 -- held          ZSET   by the time of takeover: workflow runnable_at ID, of runs that somebody holds
 
+-- include: marks
+
 local HOT = {
     'uid', 'status', 'sequence', 'revision', 'token', 'commit', 'workflow', 'parent', 'runnable',
     'owner', 'until', 'inbox', 'created', 'updated', 'ended', 'tags', 'quarantine',
@@ -32,11 +34,23 @@ local function of_run(id, what)
     return head .. what
 end
 
--- The run as it stands in this script, or false. Nil if its key is wanted first.
+local function is_ended(run)
+    return TERMINAL[run.status] == true
+end
+
+-- Whether a run has ended for good: one that is being moved is closed, but may not have arrived.
+local function is_over(run)
+    return is_ended(run) and not (
+        run.status == 'cancelled'
+        and call('HGET', at(of_run(run.id, 'state')), 'wait_kind') == 'moving'
+    )
+end
+
+-- The run as it stands in this script, or false. Nil if its key, or the end of a deletion, is wanted first.
 local function find(id)
     if runs[id] == nil then
         local key = need(of_run(id, 'state'))
-        if not key then
+        if not key or is_going(id, false) then
             return nil
         end
         local values = call('HMGET', key, unpack(HOT))
@@ -47,6 +61,9 @@ local function find(id)
                 run[name] = values[i] or nil
             end
             run.shelf = false
+        end
+        if run and deleting and is_over(run) and is_going(id, true) then
+            return nil
         end
         runs[id] = run
     end
@@ -60,10 +77,6 @@ local function set(run, name, value)
         value = false  -- the field goes
     end
     run.dirty[name] = value
-end
-
-local function is_ended(run)
-    return TERMINAL[run.status] == true
 end
 
 -- -- where a run is filed ------------------------------------------------------------------------
@@ -234,6 +247,9 @@ local function flush()
             call('HDEL', key, unpack(gone))
         end
         run.dirty = {}
+        if deleting then
+            end_checks(id)
+        end
     end
     changed = {}
 end
