@@ -38,10 +38,12 @@ async def mends_in_the_second_life() -> str:
     return "mended"
 
 
-@outlast.step
+@outlast.step(retry=outlast.Retry(attempts=1))
 async def pays() -> str:
     keys.append(outlast.step_info().idempotency_key)
     await takes(1000)
+    if life < 3:
+        raise ValueError("not yet")
     return "paid"
 
 

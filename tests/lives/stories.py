@@ -331,6 +331,87 @@ async def retry_adopts_a_child_that_was_begun_after_the_failure(
     assert done == {"shaky": 2, "kid": 1}
 
 
+@outlast.step(at_most_once=True)
+async def once(what: str, seconds: float) -> str:
+    done[what] += 1
+    await takes(seconds)
+    if what in broken:
+        raise ConnectionError(f"{what} is broken")
+    return what
+
+
+@outlast.workflow
+async def fails_beside_its_steps() -> list[Any]:
+    return await asyncio.gather(
+        do("shaky"),
+        once("slow", 5.0),
+        once("poor", 6.0),
+        outlast.map(do, ["x", "y"], concurrency=1),
+    )
+
+
+async def retry_keeps_what_ended_after_the_failure(store: Store, clock: VirtualClock) -> None:
+    """What ran beside the failure is awaited, and its results are recorded: a retry does not do it again.
+    What failed there begins again, and nothing of it counts as the death of a process."""
+    async with app(fails_beside_its_steps, store=store, clock=clock) as opened:
+        broken.add("poor")
+        await _failed(opened, fails_beside_its_steps)
+        broken.update(("shaky", "poor"))
+        await opened.retry("p")
+        assert (await settled(opened, "p")).status is Status.FAILED
+        broken.clear()
+        await opened.retry("p")
+        assert await opened.result("p") == ["shaky", "slow", "poor", ["x", "y"]]
+    assert done == {"shaky": 3, "slow": 1, "poor": 3, "x": 1, "y": 1}
+
+
+@outlast.step(retry=outlast.Retry(attempts=2))
+async def mends(times: int) -> str:
+    done["mends"] += 1
+    if done["mends"] < times:
+        raise ConnectionError("not yet")
+    return "mended"
+
+
+@outlast.workflow
+async def fails_in_a_scope() -> str:
+    return await outlast.scope(mends, 4)
+
+
+async def retry_tries_as_often_again(store: Store, clock: VirtualClock) -> None:
+    """A step that failed gets all its attempts again, also inside a scope."""
+    async with app(fails_in_a_scope, store=store, clock=clock) as opened:
+        await _failed(opened, fails_in_a_scope)
+        await opened.retry("p")
+        assert await opened.result("p") == "mended"
+    assert done == {"mends": 4}
+
+
+@outlast.workflow
+async def is_shaky() -> str:
+    return await do("shaky")
+
+
+@outlast.workflow
+async def works_beside_its_child() -> str:
+    async def works() -> None:
+        await do("work")
+
+    child, _ = await asyncio.gather(outlast.child(is_shaky), works())
+    return str(child)
+
+
+async def retry_keeps_what_was_done_beside_a_child_that_failed(
+    store: Store, clock: VirtualClock
+) -> None:
+    """A child that failed begins again; what completed while it ran is not done again."""
+    async with app(works_beside_its_child, is_shaky, store=store, clock=clock) as opened:
+        await _failed(opened, works_beside_its_child)
+        await opened.retry("p")
+        assert await opened.result("p") == "shaky"
+    assert done == {"shaky": 2, "work": 1}
+
+
 @outlast.workflow
 async def takes_signals(undoable: bool) -> str:
     if undoable:
@@ -470,6 +551,9 @@ STORIES: tuple[Story, ...] = (
     retry_finds_a_child_that_has_ended_meanwhile,
     retry_begins_a_cancelled_child_again,
     retry_adopts_a_child_that_was_begun_after_the_failure,
+    retry_keeps_what_ended_after_the_failure,
+    retry_keeps_what_was_done_beside_a_child_that_failed,
+    retry_tries_as_often_again,
     retry_keeps_signals,
     retry_gives_consumed_signals_back,
     answers_outlive_any_number_of_lives,

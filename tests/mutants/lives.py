@@ -34,6 +34,42 @@ GOES_ON = "goes_on or facts_of_the_tree or its_keys"
 
 MUTANTS = [
     Mutant(
+        "a retry of a step in a scope has fewer attempts",
+        RETRYING,
+        "        recover_to=failed_within(history, run.recover_to),\n",
+        "        recover_to=run.recover_to,\n",
+        story("as_often_again"),
+    ),
+    Mutant(
+        "a retry does again what ended after the failure",
+        RETRYING,
+        "        sends=(*_handed_on(outcomes, fresh), *sends),",
+        "        sends=sends,",
+        story("ended_after_the_failure"),
+    ),
+    Mutant(
+        "a retry takes what failed beside the failure for a death",
+        REPLANTING,
+        "    return [*found, *failed.items()]",
+        "    return found",
+        story("ended_after_the_failure"),
+    ),
+    Mutant(
+        "a retry forgets the items of a map that ended after the failure",
+        REPLANTING,
+        "                found.append((key, StepReport(items=items)))",
+        "                pass",
+        story("ended_after_the_failure"),
+    ),
+    Mutant(
+        "a retry does again what was done beside a child",
+        REPLANTING,
+        "        name = kept[position].step_name\n        return [",
+        "        name = kept[position].step_name\n        if kept[position].type == EventType.CHILD_FAILED:\n"
+        "            return before_step(kept, name)\n        return [",
+        story("beside_a_child"),
+    ),
+    Mutant(
         "a later life names its children like the first",
         "engine/execution.py",
         'return child_id(self.run_id, key, self.uid if later else "")',

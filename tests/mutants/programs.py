@@ -113,13 +113,6 @@ MUTANTS = [
         "only_ended=False)\n",
         program("a child that is deleted"),
     ),
-    Mutant(
-        "programs: a retry counts a step that failed in a scope as interrupted",
-        RETRYING,
-        "        recover_to=failed_within(history, run.recover_to),\n",
-        "        recover_to=run.recover_to,\n",
-        program("a retry of a step in a scope"),
-    ),
     # -- patience -------------------------------------------------------------------------------
     Mutant(
         "programs: a run is dropped when its row is busy for a while",

@@ -5,6 +5,8 @@ consumed or begun is not lost with it::
 
     children     one that runs, or has completed, is waited for again: same run, same result. One that
                  failed, or was cancelled with its parent, begins again under another id
+    steps, maps  what was asked for before the failure and ended after it waits in the inbox: a result
+                 is not done again, an error is no interruption
     signals      what was received after the cut waits in the inbox again, before what came later;
     updates      an update is applied again, and its answer stays the one that was given;
     halts        an answer waits until the halt is asked again
@@ -24,10 +26,12 @@ from msgspec import Raw
 from outlast.client.replant import copies, fresh_life
 from outlast.client.waiting import Ending, ended
 from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.operations.remote import StepReport
 from outlast.engine.replanting import (
     before_failure,
     failed_within,
     open_children,
+    outcomes_after,
     restarted,
     seeded,
     spawned_children,
@@ -48,6 +52,7 @@ from outlast.model.payloads import (
     WorkflowStarted,
 )
 from outlast.model.run import Run, Status
+from outlast.model.wire import to_json
 from outlast.ports.store import Store
 
 PAGE = 1000
@@ -94,6 +99,7 @@ async def retrial(
         started, later=True, answers=kept_answers(started, cut), adopts=adopts
     )
     folds, sends = _resent(await _items(store, run.id), cut, fresh)
+    outcomes = outcomes_after(kept, cut, skip=fresh.recover_to)
     return Commit(
         run_id=run.id,
         uid=run.uid,
@@ -103,7 +109,7 @@ async def retrial(
         carry_inbox=True,
         carry_tree=True,
         folds=folds,
-        sends=sends,
+        sends=(*_handed_on(outcomes, fresh), *sends),
         events=copies(seeded(kept, run, None, children=children, handed_on=handed_on), run.id),
         starts=tuple(starts),
     )
@@ -160,6 +166,22 @@ def _resent(
         for number, item in enumerate(again, 1)
     ]
     return tuple(folds), tuple(sends)
+
+
+def _handed_on(outcomes: Sequence[tuple[str, StepReport]], fresh: Run) -> list[Send]:
+    """What became of steps and maps after the cut, as the new life is told of it."""
+    return [
+        Send(
+            run_id=fresh.id,
+            item=Item(
+                kind="step",
+                name=key,
+                id=f"{key} {number} in {fresh.uid}",
+                data=Raw(to_json(report)),
+            ),
+        )
+        for number, (key, report) in enumerate(outcomes, 1)
+    ]
 
 
 def _consumed(cut: Sequence[Event]) -> list[Item]:

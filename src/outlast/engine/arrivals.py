@@ -13,6 +13,7 @@ from outlast.engine.mailbox import Mailbox
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.halt import HaltWait
 from outlast.engine.operations.map import MapCall
+from outlast.engine.operations.operation import Operation
 from outlast.engine.operations.remote import RemoteStep, StepReport
 from outlast.engine.operations.step import StepCall
 from outlast.engine.reading import patiently
@@ -144,6 +145,9 @@ class Inbox:
         call = self._execution.open.get(item.name)
         data = item.data or Raw(b"{}")
         report = from_json(data, StepReport, where=f"report of step {item.name!r}")
+        if not report.attempt:
+            self._take_earlier(call, report, now)
+            return
         if isinstance(call, RemoteStep):
             if call.attempt != report.attempt or call.due is not None:
                 return  # of an attempt that is over
@@ -158,6 +162,18 @@ class Inbox:
                 failed = call.after_report(failed, now)
             self._execution.deliver(failed, now, key=call.key)
         elif report.output is not None:
+            done = StepCompleted(duration_ns=report.duration_ns)
+            self._execution.deliver(done, now, key=call.key, output=report.output)
+
+    def _take_earlier(self, call: Operation | None, report: StepReport, now: datetime) -> None:
+        """What became of a step or a map in an earlier life, after the failure that is retried."""
+        if isinstance(call, MapCall) and report.items is not None:
+            self._execution.deliver(report.items, now, key=call.key)
+            if self._execution.open.get(call.key) is call and call not in self._execution.launches:
+                self._execution.deliver(call.next_attempt(), now, key=call.key)
+        elif isinstance(call, StepCall) and report.failed is not None:
+            self._execution.deliver(call.after_earlier(report.failed, now), now, key=call.key)
+        elif isinstance(call, StepCall) and report.output is not None:
             done = StepCompleted(duration_ns=report.duration_ns)
             self._execution.deliver(done, now, key=call.key, output=report.output)
 

@@ -12,14 +12,17 @@ import msgspec
 from msgspec import Raw
 
 from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.operations.remote import StepReport
 from outlast.model.commit import Start
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of, to_event
 from outlast.model.payloads import (
+    NULL,
     ChildSpawned,
     CompensationStarted,
     MapProgress,
     OperationAbandoned,
+    StepCompleted,
     StepFailed,
     StepStarted,
     WorkflowStarted,
@@ -35,6 +38,10 @@ _ENDINGS = frozenset(
         EventType.WORKFLOW_CANCELLED,
         EventType.WORKFLOW_MOVED,
     }
+)
+_BEGUN = frozenset({EventType.STEP_STARTED, EventType.MAP_STARTED})
+_STEP_OVER = frozenset(
+    {EventType.STEP_COMPLETED, EventType.MAP_COMPLETED, EventType.OPERATION_ABANDONED}
 )
 _CHILD_OVER = frozenset(
     {EventType.CHILD_COMPLETED, EventType.CHILD_FAILED, EventType.OPERATION_ABANDONED}
@@ -69,14 +76,41 @@ def before_failure(history: Sequence[Event], failed: str | None) -> list[Event]:
     position = _failure_of(kept, failed)
     if position is not None:
         name = kept[position].step_name
-        if kept[position].type == EventType.CHILD_FAILED:
-            return before_step(kept, name)
         return [
             fresh
             for earlier in kept[:position]
             if (fresh := _without_attempts(earlier, name)) is not None
         ]
     return before_step(kept, failed)
+
+
+def outcomes_after(
+    kept: Sequence[Event], cut: Sequence[Event], *, skip: str | None
+) -> list[tuple[str, StepReport]]:
+    """What became, after the cut, of the steps and maps that are open there, by key; of what failed, `skip`,
+    nothing is told."""
+    open = {event.step_name for event in kept if event.type in _BEGUN} - {
+        event.step_name for event in kept if event.type in _STEP_OVER or _fails(event)
+    }
+    open.discard(skip or "")
+    found: list[tuple[str, StepReport]] = []
+    failed: dict[str, StepReport] = {}
+    for event in cut:
+        key = event.step_name
+        if key not in open:
+            continue
+        match payload_of(event):
+            case StepCompleted(duration_ns=duration):
+                failed.pop(key, None)
+                found.append((key, StepReport(output=event.output or NULL, duration_ns=duration)))
+            case StepFailed() as failure:
+                failed[key] = StepReport(failed=failure)
+            case StepStarted():
+                failed.pop(key, None)
+            case MapProgress(completed=done, results=results) if done:
+                items = MapProgress(completed=done, results=results)
+                found.append((key, StepReport(items=items)))
+    return [*found, *failed.items()]
 
 
 def failed_within(history: Sequence[Event], failed: str | None) -> str | None:

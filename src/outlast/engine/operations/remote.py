@@ -17,7 +17,7 @@ from outlast.engine.definition import StepDefinition
 from outlast.engine.operations.step import INTERRUPTED, StepCall, silence_of, stop_of
 from outlast.engine.retry import MAX_LOST
 from outlast.model.event import Event
-from outlast.model.payloads import OperationAbandoned, Payload, StepFailed, StepStarted
+from outlast.model.payloads import MapProgress, OperationAbandoned, Payload, StepFailed, StepStarted
 from outlast.model.task import Task
 
 if TYPE_CHECKING:
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 
 class StepReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker tells the run of an attempt: how it ended, or how far it is."""
+    """What a worker tells the run of an attempt: how it ended, or how far it is. Or what an earlier life
+    tells the one that retries it: then it is of no attempt that this one has begun, and `items` are
+    those of a map that are done."""
 
-    attempt: int
+    attempt: int = 0
     output: Raw | None = None
     failed: StepFailed | None = None
     progress: Raw | None = None
     duration_ns: int = 0
+    items: MapProgress | None = None
 
 
 class RemoteStep(StepCall):

@@ -135,6 +135,14 @@ class StepCall(Operation):
         """What to record when an attempt has raised."""
         return self.last_word(failure_of(self.step, error, self.attempt, self.failures, now))
 
+    def after_earlier(self, failed: Failed, now: datetime) -> Failed:
+        """What to record when it has failed in an earlier life, beside what is retried: it is tried again,
+        unless it may have been done and must not be repeated."""
+        again = not (self.step.at_most_once and failed.error_type in UNKNOWN_ENDS)
+        return msgspec.structs.replace(
+            failed, attempt=self.attempt, will_retry=again, retry_at=now if again else None
+        )
+
     def last_word(self, failed: Failed) -> Failed:
         """A failure as it is recorded: what the code has left is not tried again."""
         if not self.is_awaited or failed.stopped or not failed.will_retry:
