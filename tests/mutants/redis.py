@@ -87,6 +87,13 @@ MUTANTS = [
         DELETION,
     ),
     Mutant(
+        "redis: a run behind many that this code has rejected is not found",
+        f"{FOLDER}/claims.py",
+        "        tried = min(wanted << look, max(wanted, TRIED))",
+        "        tried = wanted",
+        ("tests/redis/test_upkeep.py::TestServerTime",),
+    ),
+    Mutant(
         "redis: a large tree is deleted by one script",
         f"{LUA}/lib/marks.lua",
         "local PORTION = 200",

@@ -25,6 +25,7 @@ from outlast.stores.redis.slots import Wanted, carry_soon, extend, to_wanted
 from outlast.stores.redis.unpacking import to_run
 
 LOOKS = 20
+TRIED = 200
 DUE = 21  # digits of `sortable`
 
 
@@ -60,11 +61,13 @@ async def claim_runs(server: Server, wish: Wish, *, timeout: float | None) -> li
         named = await _by_name(server, wish.run_ids, left())
         return await _claim(server, wish, named, wish.limit, left())
     refused: set[str] = set()  # those that another claimer got, and those that this code rejected
-    for _ in range(LOOKS):
+    for look in range(LOOKS):
         wanted = wish.limit - len(claimed)
+        # Each look tries more: what can be had may stand behind many that this code rejected.
+        tried = min(wanted << look, max(wanted, TRIED))
         try:
-            seen = await _look(server, wish, wanted + len(refused), left())
-            found = sorted(one for one in seen if one.id not in refused)[:wanted]
+            seen = await _look(server, wish, tried + len(refused), left())
+            found = sorted(one for one in seen if one.id not in refused)[:tried]
             if not found:
                 break
             got = await _claim(server, wish, [one.id for one in found], wanted, left())
@@ -154,7 +157,12 @@ async def _claim(
         by_part.setdefault(server.layout.part_of(id), []).append(id)
     calls = [_claim_call(wish, part, own, limit) for part, own in by_part.items()]
     claimed: dict[str, ClaimedRun] = {}
-    if wish.run_ids is not None and limit < len(ids):
+    if wish.run_ids is None and limit < len(ids):
+        for part, own in by_part.items():
+            if len(claimed) < limit:
+                call = _claim_call(wish, part, own, limit - len(claimed))
+                claimed |= _claimed(wish, await server.call(call, timeout=timeout))
+    elif limit < len(ids):
         # Only as many as are wanted: one partition after the other, in the order of the runs.
         for id in ids:
             if len(claimed) < limit:
