@@ -66,6 +66,20 @@ MUTANTS = [
         DELETION,
     ),
     Mutant(
+        "redis: a queue hands out a task of a run that is being deleted",
+        f"{LUA}/take.lua",
+        "    if is_going(task.run, false) then",
+        "    if false then",
+        DELETION,
+    ),
+    Mutant(
+        "redis: a queue with rules hands out a task of a run that is being deleted",
+        f"{LUA}/begin.lua",
+        "    if task and is_going(task.run, false) then",
+        "    if false then",
+        DELETION,
+    ),
+    Mutant(
         "redis: a worker leaves a deletion that a dead process has begun",
         f"{FOLDER}/details.py",
         "            await deletions.finish_all(server, timeout=timeout)\n            posted = ",

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from outlast.errors import NotFound, RunsOpen
-from outlast.model import Change, Commit, Creation, Run, RunQuery, Start, Status
+from outlast.model import Change, Commit, Creation, Run, RunQuery, Start, Status, Task
+from outlast.model.flow import Flow
 from outlast.model.times import NOW
 from outlast.moving import move_runs
 from outlast.ports import Store
@@ -370,3 +371,24 @@ async def test_an_owner_of_a_deleted_run_is_refused(on: Any, clock: ManualClock)
         )
         assert isinstance(await outcome_of(store, commit), NotFound)
         assert await store.renew([claimed.claim], 30) == [None]
+
+
+@pytest.mark.proves("I23", "I25")
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("has_rules", [False, True], ids=["plain", "rules"])
+@ON
+async def test_a_queue_hands_out_no_task_of_a_deleted_run(
+    on: Any, has_rules: bool, clock: ManualClock
+) -> None:
+    """Tasks of other runs are handed out; those of the tree never are."""
+    async with on(clock=clock) as store:
+        await plant(store, "r", CHILDREN)
+        await begin(store, "another")
+        await done(store, Commit(run_id="another", tasks=(Task(id="task", run_id="another"),)))
+        queue = store.queue()
+        if has_rules:
+            await queue.set_flow(Flow(queue="default", concurrency=100), by="test")
+        await delete_and_die(store, "r")
+        taken = await queue.take_many(["default"], owner="w", visibility=30, limit=100)
+        taken += await queue.take_many(["default"], owner="w", visibility=30, limit=100)
+        assert [one.task.run_id for one in taken] == ["another"]
