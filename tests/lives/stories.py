@@ -342,12 +342,13 @@ async def once(what: str, seconds: float) -> str:
 
 @outlast.workflow
 async def fails_beside_its_steps() -> list[Any]:
-    return await asyncio.gather(
+    results: list[Any] = await asyncio.gather(
         do("shaky"),
         once("slow", 5.0),
         once("poor", 6.0),
         outlast.map(do, ["x", "y"], concurrency=1),
     )
+    return results
 
 
 async def retry_keeps_what_ended_after_the_failure(store: Store, clock: VirtualClock) -> None:
