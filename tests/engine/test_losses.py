@@ -180,24 +180,53 @@ async def test_a_loss_is_heard_by_who_waits_for_its_turn() -> None:
     before, and counts all the same."""
     clock = VirtualClock()
     store = MemoryStore(clock=clock)
-    tries.clear()
-    for deaths in (1, 2):
-        process = Process(store, clock, Ledger())
-        dying = outlast.App(process.store, workflows=[works_on_two], lease=LEASE)
-        process.runs(dying, asyncio.create_task(_lives(dying)))
-        while len(tries) < 2 * deaths:
-            await clock.sleep(1)
-        process.die()
-        await process.bury()
-    keys = {event.step_name for event in await store.history("r") if event.type == "step.started"}
-    report = LossReport(attempts=dict.fromkeys(keys, 2))
-    item = Item(kind=LOST, id="lost", data=Raw(to_json(report)))
-    await store.send([Send(run_id="r", item=item)])
+    await _dies(store, clock, works_on_two, steps=2)
+    await store.send([await _loss_of(store)])
     async with app(works_on_two, store=store, clock=clock, lease=LEASE) as virtual:
         assert await virtual.handle("r").result() == "done and done"
     assert (await told(store))[1] == [2, 2]
 
 
-async def _lives(dying: outlast.App) -> None:
+@outlast.workflow
+async def works_on_three() -> str:
+    return " and ".join(await asyncio.gather(here(), here(), here()))
+
+
+@pytest.mark.proves("I10", "I24")
+async def test_a_loss_that_is_heard_while_suspects_wait_leaves_none_waiting() -> None:
+    """The first suspect runs, and the others wait for its quiet time, when the process that was taken for
+    dead reports their attempts as lost: they are no suspects any more, and begin all the same."""
+    clock = VirtualClock()
+    store = MemoryStore(clock=clock)
+    await _dies(store, clock, works_on_three, steps=3)
+    async with app(works_on_three, store=store, clock=clock, lease=LEASE) as virtual:
+        while len(tries) < 7:
+            await clock.sleep(0.1)
+        await store.send([await _loss_of(store)])
+        assert await virtual.result("r", timeout=100 * LEASE) == "done and done and done"
+    assert (await told(store))[1].count(2) == 3
+
+
+async def _dies(store: Store, clock: VirtualClock, workflow: Any, *, steps: int) -> None:
+    """Two processes begin all steps of a run, and die."""
+    tries.clear()
+    for deaths in (1, 2):
+        process = Process(store, clock, Ledger())
+        dying = outlast.App(process.store, workflows=[workflow], lease=LEASE)
+        process.runs(dying, asyncio.create_task(_lives(dying, workflow)))
+        while len(tries) < steps * deaths:
+            await clock.sleep(1)
+        process.die()
+        await process.bury()
+
+
+async def _lives(dying: outlast.App, workflow: Any) -> None:
     await dying.open()
-    await dying.start(works_on_two, id="r")
+    await dying.start(workflow, id="r")
+
+
+async def _loss_of(store: Store) -> Send:
+    """What a process says whose second attempts were lost."""
+    keys = {event.step_name for event in await store.history("r") if event.type == "step.started"}
+    report = LossReport(attempts={key: 2 for key in keys if key is not None})
+    return Send(run_id="r", item=Item(kind=LOST, id="lost", data=Raw(to_json(report))))

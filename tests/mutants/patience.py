@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.testing.mutation import Mutant
-from tests.mutants._engine import DRIVES, JOURNAL, UNDER_WAY
+from tests.mutants._engine import CUT_OFF, DRIVES, JOURNAL, UNDER_WAY
 
 TESTS = ("tests/engine/test_patience.py", "-k", "not through_outages")
 LEASES = "engine/leases.py"
@@ -93,6 +93,13 @@ MUTANTS = [
         "        while any(self._leases.is_late(self._working[one]) for one in self._reporting):\n",
         "        while False:\n",
         TESTS,
+    ),
+    Mutant(
+        "suspects wait for ever once they are forgiven",
+        CUT_OFF,
+        "        deaths = max(self._waiting[0].suspect.interruptions - SUSPECT_AFTER, 0)\n",
+        "        deaths = self._waiting[0].suspect.interruptions - SUSPECT_AFTER\n",
+        ("tests/engine/test_losses.py",),
     ),
     Mutant(
         "postgres: nothing waits for a lock in the database",

@@ -124,7 +124,9 @@ class Isolation:
         """Those that died most often first; each death in a group halves the next one."""
         largest = max(MIN_LARGEST, (len(self._waiting) + len(self._running)) // GROUPS)
         self._waiting.sort(key=lambda turn: -turn.suspect.interruptions)
-        halved = largest >> (self._waiting[0].suspect.interruptions - SUSPECT_AFTER)
+        # One that was forgiven a death while it waited has fewer than a suspect.
+        deaths = max(self._waiting[0].suspect.interruptions - SUSPECT_AFTER, 0)
+        halved = largest >> deaths
         size = max(1, min(size, halved))
         group, self._waiting = self._waiting[:size], self._waiting[size:]
         return group
