@@ -100,7 +100,8 @@ class Drive:
         self._run = run
         self._sequence = run.sequence
         self._revision = run.revision
-        self._pending = ""  # the id of the commit that is on its way
+        self._pending = ""  # the id of the last commit, which may be on its way
+        self._releases = False  # whether that commit gives the claim back
         self._patience = patience
         self._paused = run.status is Status.PAUSED
         self._arrived = Bell()
@@ -128,9 +129,12 @@ class Drive:
     def adopt(self, run: Run, claim: Claim) -> bool:
         """Go on under a newer claim that this process has got; False if the run was written to
         meanwhile, so that what is in memory is not what is recorded."""
-        unchanged = run.revision == self._revision or run.commit_id == self._pending
+        is_written = run.commit_id == self._pending
+        unchanged = run.revision == self._revision or is_written
         if self._leaving or self.was_lost or run.uid != self.claim.uid or not unchanged:
             return False
+        if is_written and self._releases:
+            return False  # it rests, though that may not be known here yet
         self.claim = self.under_way.claim = claim
         self.poke()
         return True
@@ -232,14 +236,14 @@ class Drive:
             # An answer that came again does not say whether something waits: look.
             if not committed.still_runnable and not committed.again:
                 return False
-            self._look = True
+            self._look, self._releases = True, False
             await self._take_arrivals()
 
     async def _write(self, commit: Commit) -> Committed:
         """Make a commit durable, under the claim that there is when it is written. A snapshot is a
         cache: a store that does not take it gets none."""
         while True:
-            self._pending = commit.id
+            self._pending, self._releases = commit.id, commit.release
             try:
                 outcome = await self._journal.submit(commit)
                 if isinstance(outcome, Committed):

@@ -1,0 +1,62 @@
+"""A process that gets a newer claim of a run that it drives goes on where it is, or begins again: it never
+holds a claim for which nothing is done, and never throws away what has ended here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+import outlast
+from outlast.client import Client
+from outlast.codecs import JsonCodec
+from outlast.stores.memory import MemoryStore
+from outlast.testing import VirtualClock, app
+from outlast.testing.clock import START
+from outlast.testing.wrapping import WrappedStore
+
+T = TypeVar("T")
+
+
+@outlast.workflow
+async def listens() -> str:
+    return await outlast.wait_for("go", str)
+
+
+class SlowAnswers(WrappedStore):
+    """A store whose answer to the commit with which a run rests is late: meanwhile it gets a signal, and is
+    claimed again."""
+
+    met = False
+
+    async def around(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        answer = await call()
+        if name == "commit" and args[0][0].release and not self.met:
+            self.met = True
+            run = await self.inner.get(args[0][0].run_id)
+            await Client(self.inner, codec=JsonCodec()).signal(run.id, "go", "now")
+            while (await self.inner.get(run.id)).token == run.token:
+                await asyncio.sleep(0)
+            for _ in range(20):
+                await asyncio.sleep(0)
+        return answer
+
+
+@pytest.mark.proves("I16", "I24")
+async def test_a_run_that_is_claimed_again_before_it_is_known_to_rest_goes_on_at_once() -> None:
+    """The claim is for a run that the drive has left: another drive begins, now and not after a lease."""
+    clock = VirtualClock()
+    store = SlowAnswers(MemoryStore(clock=clock))
+    async with app(listens, store=store, clock=clock) as testing:
+        run = await testing.start(listens, id="r")
+        assert await run.result() == "now"
+        assert store.met
+        assert clock.now() == START
