@@ -12,8 +12,10 @@ import pytest
 import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
+from outlast.errors import Unavailable
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
+from outlast.testing import sleep as takes
 from outlast.testing.clock import START
 from outlast.testing.wrapping import WrappedStore
 
@@ -60,3 +62,72 @@ async def test_a_run_that_is_claimed_again_before_it_is_known_to_rest_goes_on_at
         assert await run.result() == "now"
         assert store.met
         assert clock.now() == START
+
+
+begun: list[str] = []
+LEASE = 30.0
+
+
+class SlowClaims(WrappedStore):
+    """A store that is away for two leases; then it hands runs out, and its answer takes longer than it takes
+    to ask for renewal."""
+
+    until = 0.0
+    refused = 0
+
+    async def around(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        clock = self.clock
+        if clock.monotonic() < self.until:
+            raise Unavailable("the network is down")
+        if name == "renew" and self.until and not self.refused:
+            raise Unavailable("no connection yet")
+        answer = await call()
+        if name == "claim_runs" and answer and self.until and not self.refused:
+            self.refused += 1
+            await clock.sleep(LEASE / 6)
+        return answer
+
+
+@outlast.step
+async def charges() -> str:
+    begun.append("charged")
+    await takes(1)
+    hit()
+    return "charged"
+
+
+@outlast.workflow
+async def orders() -> str:
+    return await charges()
+
+
+def nothing() -> None:
+    """Nothing happens."""
+
+
+hit: Callable[[], None] = nothing
+
+
+@pytest.mark.proves("I4", "I10")
+async def test_a_renewal_that_is_refused_because_of_an_own_claim_discards_nothing() -> None:
+    """The store has given the run to this same process again, which hears of the refusal first."""
+    global hit
+    begun.clear()
+    clock = VirtualClock()
+    store = SlowClaims(MemoryStore(clock=clock))
+
+    def away() -> None:
+        store.until = clock.monotonic() + 2 * LEASE
+
+    hit = away
+    async with app(orders, store=store, clock=clock, lease=LEASE) as testing:
+        run = await testing.start(orders, id="r")
+        assert await run.result() == "charged"
+    assert store.refused
+    assert begun == ["charged"]

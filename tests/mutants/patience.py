@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from outlast.testing.mutation import Mutant
-from tests.mutants._engine import CUT_OFF, DRIVES, JOURNAL, UNDER_WAY
+from tests.mutants._engine import CUT_OFF, DRIVE, DRIVES, JOURNAL, UNDER_WAY
 
 TESTS = ("tests/engine/test_patience.py", "-k", "not through_outages")
+ADOPTION = ("tests/engine/test_adoption.py",)
 LEASES = "engine/leases.py"
 SERVER = ("tests/postgres/test_patience.py",)
 
@@ -93,6 +94,27 @@ MUTANTS = [
         "        while any(self._leases.is_late(self._working[one]) for one in self._reporting):\n",
         "        while False:\n",
         TESTS,
+    ),
+    Mutant(
+        "a run that rests is adopted by the drive that has left it",
+        DRIVE,
+        "        if is_written and self._releases:\n",
+        "        if False:\n",
+        ADOPTION,
+    ),
+    Mutant(
+        "a drive ends because of a claim of its own process",
+        DRIVES,
+        "        if self._claims:\n",
+        "        if False:\n",
+        ADOPTION,
+    ),
+    Mutant(
+        "a drive that makes room for a newer one reports nothing",
+        DRIVES,
+        "            present.was_lost = True\n",
+        "",
+        ADOPTION,
     ),
     Mutant(
         "suspects wait for ever once they are forgiven",

@@ -137,27 +137,28 @@ class Claiming:
         worker has other code."""
         asked = self._clock.monotonic()
         code = None if rejected else self._rejections.code
-        claimed = await self._daemon.take(
-            lambda: self._store.claim_runs(
-                self._owner,
-                self._lease,
-                limit=limit,
-                workflows=self._workflows,
-                run_ids=run_ids,
-                code=code,
-                timeout=self._patience,
-            ),
-            self._give_back,
-        )
-        for one in claimed[:1]:
-            hear(self._clock, one.claim.expires_at, self._lease, asked=asked)
-        # Kept from now on: to read the histories of many may take longer than a lease.
-        leases = [self._leases.hold(one.claim, asked=asked) for one in claimed]
-        left = {
-            lease: one
-            for lease, one in zip(leases, claimed, strict=True)
-            if not self._drives.adopt(one.run, one.claim, lease)
-        }
+        with self._drives.claiming():
+            claimed = await self._daemon.take(
+                lambda: self._store.claim_runs(
+                    self._owner,
+                    self._lease,
+                    limit=limit,
+                    workflows=self._workflows,
+                    run_ids=run_ids,
+                    code=code,
+                    timeout=self._patience,
+                ),
+                self._give_back,
+            )
+            for one in claimed[:1]:
+                hear(self._clock, one.claim.expires_at, self._lease, asked=asked)
+            # Kept from now on: to read the histories of many may take longer than a lease.
+            leases = [self._leases.hold(one.claim, asked=asked) for one in claimed]
+            left = {
+                lease: one
+                for lease, one in zip(leases, claimed, strict=True)
+                if not self._drives.adopt(one.run, one.claim, lease)
+            }
         try:
             known = await self._histories([one.run for one in left.values()])
             while left:

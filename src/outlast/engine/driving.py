@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
-from contextlib import suppress
+import math
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from outlast.engine.bodies import Bodies
@@ -63,6 +64,8 @@ class Drives:
         self.dropped: dict[str, tuple[int, str]] = {}
         """Runs that were dropped because of an error: how often in a row, and why."""
         self._handing_back: dict[asyncio.Task[None], Claim] = {}
+        self._claims = 0
+        self._superseded: list[tuple[Drive, Lease]] = []
         self.is_closing = False
         """Whether what is lost now is nothing to be told: this process is about to end."""
         self.is_full = False
@@ -131,6 +134,7 @@ class Drives:
             return
         if present is not None:
             # Its claim is superseded: it could work, but never record anything.
+            present.was_lost = True
             self._tasks[run.id].cancel()
         drive = Drive(
             self._store,
@@ -148,7 +152,7 @@ class Drives:
         task = asyncio.create_task(drive.go(), name=f"run {run.id}")
         self._drives[run.id] = drive
         self._tasks[run.id] = task
-        self._attend(drive, task, lease)
+        self._attend(drive, lease)
         if not self._leases.keeps(lease):
             task.cancel()  # lost a moment ago, when nobody was to be told yet
         drive.may_linger = self._may_linger
@@ -165,11 +169,25 @@ class Drives:
             return False
         self._leases.drop(drive.lease)
         drive.lease = lease
-        self._attend(drive, self._tasks[run.id], lease)
+        self._attend(drive, lease)
         return True
 
-    def _attend(self, drive: Drive, task: asyncio.Task[Run | None], lease: Lease) -> None:
-        lease.lost, lease.renewed = partial(self._lose, drive, task), drive.poke
+    @contextmanager
+    def claiming(self) -> Iterator[None]:
+        """Runs are claimed, and adopted by their drives, within this: a drive whose claim is superseded
+        meanwhile may be the one that the newer claim is for, and is lost only if it is not."""
+        self._claims += 1
+        try:
+            yield
+        finally:
+            self._claims -= 1
+            if self._superseded and not self._claims:
+                superseded, self._superseded = self._superseded, []
+                for drive, lease in superseded:
+                    self._lose(drive, lease)
+
+    def _attend(self, drive: Drive, lease: Lease) -> None:
+        lease.lost, lease.renewed = partial(self._lose, drive, lease), drive.poke
         lease.doubted = partial(self._doubt, drive)
 
     def _doubt(self, drive: Drive) -> None:
@@ -179,9 +197,16 @@ class Drives:
     def _may_linger(self) -> bool:
         return not self.others_wait
 
-    def _lose(self, drive: Drive, task: asyncio.Task[Run | None]) -> None:
+    def _lose(self, drive: Drive, lease: Lease) -> None:
+        if drive.lease is not lease or self._drives.get(drive.claim.run_id) is not drive:
+            return  # it has a newer one, or is over
+        if self._claims:
+            lease.confirmed = -math.inf  # nothing begins
+            drive.doubt()
+            self._superseded.append((drive, lease))
+            return
         drive.was_lost = True
-        task.cancel()
+        self._tasks[drive.claim.run_id].cancel()
 
     def _over(self, run_id: str, drive: Drive, task: asyncio.Task[Run | None]) -> None:
         self._leases.drop(drive.lease)
