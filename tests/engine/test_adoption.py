@@ -4,7 +4,8 @@ holds a claim for which nothing is done, and never throws away what has ended he
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import pytest
@@ -13,6 +14,11 @@ import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.errors import Unavailable
+from outlast.model.commit import Commit, Committed
+from outlast.model.event_data import payload_of
+from outlast.model.payloads import StepLost
+from outlast.model.run import Change
+from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
@@ -45,7 +51,7 @@ class SlowAnswers(WrappedStore):
             self.met = True
             run = await self.inner.get(args[0][0].run_id)
             await Client(self.inner, codec=JsonCodec()).signal(run.id, "go", "now")
-            while (await self.inner.get(run.id)).token == run.token:
+            while (await self.inner.get(run.id)).token == run.token:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             for _ in range(20):
                 await asyncio.sleep(0)
@@ -131,3 +137,84 @@ async def test_a_renewal_that_is_refused_because_of_an_own_claim_discards_nothin
         assert await run.result() == "charged"
     assert store.refused
     assert begun == ["charged"]
+
+
+class Changed(SlowClaims):
+    """The same; the run is changed by another process before it is handed out, without delay."""
+
+    async def around(
+        self,
+        name: str,
+        call: Callable[[], Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        if self.until and not self.refused:
+            if name == "commit":
+                raise Unavailable("no connection yet")
+            if name == "claim_runs" and self.clock.monotonic() >= self.until:
+                self.refused += 1
+                change = Change(attributes={"by": "another"})
+                [done] = await self.inner.commit([Commit(run_id="r", change=change, force=True)])
+                assert isinstance(done, Committed)
+        return await super().around(name, call, args, kwargs)
+
+
+@pytest.mark.proves("I10")
+async def test_a_drive_that_cannot_go_on_under_a_newer_claim_reports_what_it_has_lost() -> None:
+    """The run is replayed, and what was under way counts as lost and not as a death."""
+    global hit
+    begun.clear()
+    clock = VirtualClock()
+    store = Changed(MemoryStore(clock=clock))
+
+    def away() -> None:
+        store.until = store.until or clock.monotonic() + 2 * LEASE
+
+    hit = away
+    async with app(orders, store=store, clock=clock, lease=LEASE) as testing:
+        run = await testing.start(orders, id="r")
+        assert await run.result() == "charged"
+    assert begun == ["charged", "charged"]
+    payloads = [payload_of(event) for event in await store.inner.history("r")]
+    assert [one.attempt for one in payloads if isinstance(one, StepLost)] == [1]
+
+
+@outlast.step(transactional=True)
+async def books() -> str:
+    begun.append("booked")
+    hit()
+    return "booked"
+
+
+class Transacting(MemoryStore):
+    """A store with transactions, as far as a step that writes nothing else needs them."""
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
+        yield None, self
+
+
+@outlast.workflow
+async def buys() -> list[str]:
+    return [*await asyncio.gather(books(), charges())]
+
+
+@pytest.mark.proves("I4", "I10")
+async def test_a_transaction_of_the_run_itself_does_not_keep_its_drive_from_a_newer_claim() -> None:
+    """The commit of a transactional step is the last that the store has got before it is away: the run was
+    written to, and by nothing but this drive."""
+    global hit
+    begun.clear()
+    clock = VirtualClock()
+    store = SlowClaims(Transacting(clock=clock))
+
+    def away() -> None:
+        store.until = store.until or clock.monotonic() + 2 * LEASE
+
+    hit = away
+    async with app(buys, store=store, clock=clock, lease=LEASE) as testing:
+        run = await testing.start(buys, id="r")
+        assert await run.result() == ["booked", "charged"]
+    assert store.refused
+    assert sorted(begun) == ["booked", "charged"]

@@ -228,5 +228,5 @@ async def _lives(dying: outlast.App, workflow: Any) -> None:
 async def _loss_of(store: Store) -> Send:
     """What a process says whose second attempts were lost."""
     keys = {event.step_name for event in await store.history("r") if event.type == "step.started"}
-    report = LossReport(attempts={key: 2 for key in keys if key is not None})
+    report = LossReport(attempts=dict.fromkeys(keys, 2))
     return Send(run_id="r", item=Item(kind=LOST, id="lost", data=Raw(to_json(report))))

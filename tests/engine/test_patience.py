@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import outlast
+import outlast.sync
 from outlast.errors import Busy, ChildFailed, StoreFault, Unavailable
 from outlast.model.event_data import payload_of
 from outlast.model.payloads import StepLost, StepStarted
@@ -239,9 +241,14 @@ async def test_a_caller_waits_for_a_locked_run_up_to_its_timeout(
         await place.app.start(works_long, id="o", here=False)
         place.outage.begin(20, Fault.REFUSED, only=WRITES | {"delete"})
         await place.app.signal("o", "note", 1)
-        place.outage.begin(60, Fault.REFUSED, only=WRITES | {"delete"})
+        place.outage.begin(80, Fault.REFUSED, only=WRITES | {"delete"})
+        run = place.app.handle("o")
         for call in (
             place.app.signal("o", "note", 2, timeout=5),
+            run.signal("note", 3, timeout=5),
+            run.cancel(timeout=5),
+            run.resume(timeout=5),
+            run.update("ask", timeout=5),
             place.app.terminate("o", timeout=5),
             place.app.delete("o", timeout=5),
         ):
@@ -250,6 +257,48 @@ async def test_a_caller_waits_for_a_locked_run_up_to_its_timeout(
         with pytest.raises(Busy, match="Waited 30 s"):
             await place.app.cancel("o")
         await place.app.terminate("o")
+
+
+class Locked(MemoryStore):
+    """A store whose runs are locked by another transaction."""
+
+    is_locked = False
+
+    async def commit(self, commits: Any, **options: Any) -> Any:
+        if self.is_locked:
+            raise Busy("locked")
+        return await super().commit(commits, **options)
+
+    async def send(self, *args: Any, **options: Any) -> Any:
+        if self.is_locked:
+            raise Busy("locked")
+        return await super().send(*args, **options)
+
+    async def delete(self, *args: Any, **options: Any) -> Any:
+        raise Busy("locked")
+
+
+def test_a_synchronous_caller_waits_up_to_its_timeout() -> None:
+    """Each call takes one, and passes it on."""
+    store = Locked()
+    with outlast.sync.App(store, workflows=[waits]) as opened:
+        run = opened.start(waits, id="w")
+        store.is_locked = True
+        for call in (
+            partial(run.signal, "note"),
+            run.cancel,
+            partial(opened.pause, "w"),
+            partial(opened.terminate, "w"),
+            partial(opened.delete, "w"),
+        ):
+            with pytest.raises(Busy):
+                call(timeout=0.05)
+        store.is_locked = False
+
+
+@outlast.workflow
+async def waits() -> str:
+    return await outlast.wait_for("note", str)
 
 
 class Broken(MemoryStore):

@@ -60,8 +60,8 @@ MUTANTS = [
     Mutant(
         "runs without code are taken over",
         CLAIMING,
-        "                workflows=self._workflows,\n                run_ids=",
-        "                workflows=None,\n                run_ids=",
+        "                    workflows=self._workflows,\n                    run_ids=",
+        "                    workflows=None,\n                    run_ids=",
         (f"{CONTROL}::test_a_worker_without_the_code_leaves_a_run_alone",),
     ),
     Mutant(

@@ -89,6 +89,20 @@ MUTANTS = [
         TESTS,
     ),
     Mutant(
+        "a handle forgets how long its caller waits",
+        "client/handle.py",
+        "        await self._client.cancel(self.id, reason, timeout=timeout)\n",
+        "        await self._client.cancel(self.id, reason)\n",
+        TESTS,
+    ),
+    Mutant(
+        "a synchronous app forgets how long its caller waits",
+        "sync/app.py",
+        "        self._call(self._opened.terminate(run_id, reason, timeout=timeout))\n",
+        "        self._call(self._opened.terminate(run_id, reason))\n",
+        TESTS,
+    ),
+    Mutant(
         "a task is taken while its report waits",
         "worker/tasks.py",
         "        while any(self._leases.is_late(self._working[one]) for one in self._reporting):\n",
@@ -100,6 +114,13 @@ MUTANTS = [
         DRIVE,
         "        if is_written and self._releases:\n",
         "        if False:\n",
+        ADOPTION,
+    ),
+    Mutant(
+        "the transaction of a step keeps its run from a newer claim",
+        DRIVE,
+        "run.revision == max(self._revision, self.under_way.revision) or is_written\n",
+        "run.revision == self._revision or is_written\n",
         ADOPTION,
     ),
     Mutant(
@@ -129,6 +150,21 @@ MUTANTS = [
         "        EXIT WHEN ms_left < 1;\n",
         "        EXIT;\n",
         SERVER,
+    ),
+    Mutant(
+        "postgres: a transactional step does not wait for its run",
+        "engine/transactions.py",
+        "        [answer] = await store.commit_when_free([commit], patience=LOCK_PATIENCE_S)\n",
+        "        [answer] = await store.commit_when_free([commit], patience=4)\n"
+        "        if isinstance(answer, Busy):\n            raise TryAgain('locked')\n",
+        ("tests/postgres/test_transactional_steps.py", "-k", "waits_for_a_run"),
+    ),
+    Mutant(
+        "postgres: a transactional step never gives way",
+        "engine/transactions.py",
+        "            raise _Locked(answer)\n",
+        "            continue\n",
+        ("tests/postgres/test_transactional_steps.py", "-k", "gives_way"),
     ),
     Mutant(
         "postgres: one session says that a worker lives",

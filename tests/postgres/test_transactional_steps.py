@@ -15,8 +15,11 @@ import asyncpg
 import pytest
 
 import outlast
+from outlast.engine import transactions
 from outlast.errors import RunFailed, WorkflowMisuse
 from outlast.model import Claim, EventType
+from outlast.model.commit import Commit, Committed
+from outlast.model.run import Change
 from outlast.model.times import EPOCH
 from outlast.stores.postgres import PostgresStore
 from tests.postgres.places import url_of
@@ -107,7 +110,7 @@ async def app(**options: Any) -> AsyncIterator[outlast.App]:
     """An app on a store with a schema of its own."""
     async with (
         PostgresStore(url_of(), schema=SCHEMA) as store,
-        outlast.App(store, workflows=[buys, buys_once], **options) as opened,
+        outlast.App(store, workflows=[buys, buys_once, sums], **options) as opened,
     ):
         yield opened
 
@@ -227,14 +230,72 @@ async def test_a_process_that_was_superseded_rolls_back(database: Any) -> None:
 
 
 async def steal() -> None:
-    """Take the claim on the run away, and give it back."""
+    """Take the claim on the run away, write to it, and give it back."""
     async with PostgresStore(url_of(), schema=SCHEMA) as store:
         run = await store.get("stolen")
         assert run.owner is not None
         held = Claim(owner=run.owner, token=run.token, claimed_at=EPOCH, run_id=run.id, uid=run.uid)
         assert await store.release([held]) == [True]
         [stolen] = await store.claim_runs("thief", 30, run_ids=["stolen"])
-        assert await store.release([stolen.claim]) == [True]
+        change = Change(attributes={"by": "thief"})
+        commit = Commit(run_id="stolen", token=stolen.claim.token, change=change, release=True)
+        assert isinstance((await store.commit([commit]))[0], Committed)
+
+
+@outlast.step(transactional=True)
+async def adds() -> None:
+    await outlast.connection().execute(f"UPDATE {TABLE} SET amount = amount + 1")
+    gates["added"].set()
+    await gates["locked"].wait()
+
+
+@outlast.workflow
+async def sums() -> None:
+    await adds()
+
+
+gates: dict[str, asyncio.Event] = {}
+
+
+@asynccontextmanager
+async def locked(opened: outlast.App, connection: Any) -> AsyncIterator[None]:
+    """A step has added one, and a transaction of the user's has sent its run a signal."""
+    await connection.execute(f"INSERT INTO {TABLE} VALUES (0)")
+    gates.update(added=asyncio.Event(), locked=asyncio.Event())
+    await opened.start(sums, id="s")
+    await gates["added"].wait()
+    async with connection.transaction():
+        await opened.on(connection).signal("s", "note")
+        gates["locked"].set()
+        yield
+
+
+@pytest.mark.proves("I4", "I9")
+async def test_a_step_waits_for_a_run_that_is_locked(database: Any) -> None:
+    """For longer than any commit takes: the step is done once, in its first attempt."""
+    async with app() as opened:
+        async with locked(opened, database):
+            await asyncio.sleep(6)
+        await opened.result("s", timeout=30)
+        types = [event.type for event in await opened.history("s")]
+    assert types.count(EventType.STEP_STARTED) == 1
+    assert await paid(database) == [1]
+
+
+@pytest.mark.proves("I9", "I24")
+async def test_a_step_gives_way_to_a_transaction_that_waits_for_it(
+    database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has what the other needs, and the database cannot see it: the step is rolled back and made
+    again, in the same attempt."""
+    monkeypatch.setattr(transactions, "LOCK_PATIENCE_S", 0.5)
+    async with app() as opened:
+        async with locked(opened, database), asyncio.timeout(20):
+            await database.execute(f"UPDATE {TABLE} SET amount = amount + 10")
+        await opened.result("s", timeout=30)
+        types = [event.type for event in await opened.history("s")]
+    assert types.count(EventType.STEP_STARTED) == 1
+    assert await paid(database) == [11]
 
 
 async def test_bad_use(database: Any) -> None:

@@ -202,8 +202,10 @@ class Client:
         past = [] if dedup is None else await self._store.history(run_id)
         answer = answer_in(past, id)
         if answer is None:
+            patience = LOCK_PATIENCE_S if timeout is None else timeout
             with suppress(RunClosed):  # it may have answered just before it ended
-                await self._send(run_id, Item(kind="update", name=name, id=id, data=data))
+                item = Item(kind="update", name=name, id=id, data=data)
+                await self._send(run_id, item, timeout=min(patience, LOCK_PATIENCE_S))
             after = run.sequence if dedup is None else len(past)
             answer = await answered(self._store, run, id, name, after=after, timeout=timeout)
         if answer.error is not None:

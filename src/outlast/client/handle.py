@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from outlast.model.run import Status
+from outlast.ports.locks import LOCK_PATIENCE_S
 
 if TYPE_CHECKING:
     from outlast.client.client import Client
@@ -29,17 +30,25 @@ class RunHandle(Generic[T]):
         """Where the run stands."""
         return (await self._client.get(self.id)).status
 
-    async def signal(self, name: str, value: Any = None, *, dedup: str | None = None) -> None:
-        """Send a signal; with `dedup`, once however often this is called."""
-        await self._client.signal(self.id, name, value, dedup=dedup)
+    async def signal(
+        self,
+        name: str,
+        value: Any = None,
+        *,
+        dedup: str | None = None,
+        timeout: float = LOCK_PATIENCE_S,
+    ) -> None:
+        """Send a signal; with `dedup`, once however often this is called. `Busy` if a transaction, of
+        yours maybe, has locked the run for `timeout` seconds: so it is for `resume` and `cancel`."""
+        await self._client.signal(self.id, name, value, dedup=dedup, timeout=timeout)
 
-    async def resume(self, value: Any = None) -> None:
+    async def resume(self, value: Any = None, *, timeout: float = LOCK_PATIENCE_S) -> None:
         """Answer a halt, or let a paused run go on."""
-        await self._client.resume(self.id, value)
+        await self._client.resume(self.id, value, timeout=timeout)
 
-    async def cancel(self, reason: str = "cancelled") -> None:
+    async def cancel(self, reason: str = "cancelled", *, timeout: float = LOCK_PATIENCE_S) -> None:
         """Ask the run to stop: its code sees CancelledError, and what it did is compensated."""
-        await self._client.cancel(self.id, reason)
+        await self._client.cancel(self.id, reason, timeout=timeout)
 
     async def query(self, name: str, type: Any = Any) -> Any:
         """What the workflow has last published under a name."""

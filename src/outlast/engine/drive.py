@@ -130,7 +130,7 @@ class Drive:
         """Go on under a newer claim that this process has got; False if the run was written to
         meanwhile, so that what is in memory is not what is recorded."""
         is_written = run.commit_id == self._pending
-        unchanged = run.revision == self._revision or is_written
+        unchanged = run.revision == max(self._revision, self.under_way.revision) or is_written
         if self._leaving or self.was_lost or run.uid != self.claim.uid or not unchanged:
             return False
         if is_written and self._releases:

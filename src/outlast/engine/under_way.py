@@ -46,6 +46,8 @@ class UnderWay:
         self.held: Callable[[], bool] = always
         self.look = False
         """Whether one of them has left its outcome in the inbox."""
+        self.revision = 0
+        """That of the run when the last of them did so."""
         self._store = store
         self._clock = store.clock
         self._loop = asyncio.get_running_loop()
@@ -85,7 +87,7 @@ class UnderWay:
 
     def forgotten(self) -> list[str]:
         """The keys of what is open for this process to do, and not being done."""
-        if self._outcomes or self._found or self._doubt is not None:
+        if self._outcomes or self._lost or self._found or self._doubt is not None:
             return []
         begins = {operation.key for operation in self._execution.launches}
         return [
@@ -315,7 +317,7 @@ class UnderWay:
     async def _run_in_transaction(self, call: StepCall, context: StepContext) -> None:
         try:
             outcome = await attempt_in_transaction(
-                self._store, self._bodies, call, context, self.claim
+                self._store, self._bodies, call, context, lambda: self.claim
             )
         except Unsupported as missing:
             outcome = Outcome(None, missing, 0)
@@ -323,8 +325,8 @@ class UnderWay:
             # Whoever claims the run next finds out: it is locked as long as nobody can know.
             self._doubt = doubt
             return
-        if outcome is None:
-            self.look = True
+        if isinstance(outcome, int):
+            self.look, self.revision = True, max(self.revision, outcome)
         else:
             self._outcomes.append((call, outcome))
 

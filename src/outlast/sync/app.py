@@ -14,6 +14,7 @@ from outlast.model.activity import Activity
 from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.run import Run
+from outlast.ports.locks import LOCK_PATIENCE_S
 from outlast.ports.store import Store
 from outlast.sync.handles import Enlisted, RunHandle
 from outlast.sync.schedules import Schedules
@@ -116,13 +117,15 @@ class App:
 
         return self._call(found())
 
-    def pause(self, run_id: str) -> None:
+    def pause(self, run_id: str, *, timeout: float = LOCK_PATIENCE_S) -> None:
         """Let a run rest where it is until it is resumed."""
-        self._call(self._opened.pause(run_id))
+        self._call(self._opened.pause(run_id, timeout=timeout))
 
-    def terminate(self, run_id: str, reason: str = "terminated") -> None:
+    def terminate(
+        self, run_id: str, reason: str = "terminated", *, timeout: float = LOCK_PATIENCE_S
+    ) -> None:
         """End a run now, whoever holds it."""
-        self._call(self._opened.terminate(run_id, reason))
+        self._call(self._opened.terminate(run_id, reason, timeout=timeout))
 
     def retry(self, run_id: str, *, timeout: float | None = 30.0) -> RunHandle[Any]:
         """Let a failed run go on from the step that failed. See `outlast.App.retry`."""
@@ -132,9 +135,16 @@ class App:
         """Begin a new run that shares another one's history up to a step; see `outlast.App.fork`."""
         return RunHandle(self._call, self._call(self._opened.fork(run_id, step, **options)))
 
-    def delete(self, run_id: str, *, uid: str | None = None, force: bool = False) -> bool:
+    def delete(
+        self,
+        run_id: str,
+        *,
+        uid: str | None = None,
+        force: bool = False,
+        timeout: float = LOCK_PATIENCE_S,
+    ) -> bool:
         """Remove a run and all it owns; whether it was there. See `outlast.App.delete`."""
-        return self._call(self._opened.delete(run_id, uid=uid, force=force))
+        return self._call(self._opened.delete(run_id, uid=uid, force=force, timeout=timeout))
 
     @property
     def _is_open(self) -> bool:

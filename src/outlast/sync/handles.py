@@ -9,6 +9,7 @@ from outlast.api import Workflow
 from outlast.client import RunHandle as AsyncRunHandle
 from outlast.client.enlisted import Enlisted as AsyncEnlisted
 from outlast.model.run import Status
+from outlast.ports.locks import LOCK_PATIENCE_S
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -38,17 +39,25 @@ class RunHandle(Generic[T]):
         """Where the run stands."""
         return self._call(self._run.status())
 
-    def signal(self, name: str, value: Any = None, *, dedup: str | None = None) -> None:
-        """Send a signal; with `dedup`, once however often this is called."""
-        self._call(self._run.signal(name, value, dedup=dedup))
+    def signal(
+        self,
+        name: str,
+        value: Any = None,
+        *,
+        dedup: str | None = None,
+        timeout: float = LOCK_PATIENCE_S,
+    ) -> None:
+        """Send a signal; with `dedup`, once however often this is called. `Busy` if a transaction, of
+        yours maybe, has locked the run for `timeout` seconds: so it is for `resume` and `cancel`."""
+        self._call(self._run.signal(name, value, dedup=dedup, timeout=timeout))
 
-    def resume(self, value: Any = None) -> None:
+    def resume(self, value: Any = None, *, timeout: float = LOCK_PATIENCE_S) -> None:
         """Answer a halt, or let a paused run go on."""
-        self._call(self._run.resume(value))
+        self._call(self._run.resume(value, timeout=timeout))
 
-    def cancel(self, reason: str = "cancelled") -> None:
+    def cancel(self, reason: str = "cancelled", *, timeout: float = LOCK_PATIENCE_S) -> None:
         """Ask the run to stop: its code sees CancelledError, and what it did is compensated."""
-        self._call(self._run.cancel(reason))
+        self._call(self._run.cancel(reason, timeout=timeout))
 
     def query(self, name: str, type: Any = Any) -> Any:
         """What the workflow has last published under a name."""
