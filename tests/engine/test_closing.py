@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -319,6 +320,37 @@ async def test_a_run_whose_result_cannot_be_recorded_has_failed_and_is_undone(en
         with pytest.raises(RunFailed, match="set"):
             await (await testing.start(trip)).result()
     assert log == ["book flight", "unbook flight"]
+
+
+async def _exits() -> None:
+    await book("car")
+    raise SystemExit(3)
+
+
+async def _continues() -> None:
+    await book("car")
+    outlast.continue_as_new()
+
+
+async def _in_a_group() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_continues())
+
+
+@pytest.mark.proves("I20")
+@pytest.mark.parametrize("ends", [_exits, _in_a_group])
+async def test_whatever_a_run_fails_with_is_undone(ends: Callable[[], Awaitable[None]]) -> None:
+    """Also what is no `Exception`: the run has failed, and what it did is undone."""
+
+    @outlast.workflow
+    async def trip() -> None:
+        await asyncio.gather(ends(), book("room", 20))
+
+    async with app(trip) as testing:
+        with pytest.raises(RunFailed):
+            await (await testing.start(trip)).result()
+    assert sorted(log[:2]) == ["book car", "book room"]
+    assert log[2:] == ["unbook room", "unbook car"]
 
 
 @pytest.mark.proves("I20")

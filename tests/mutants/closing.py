@@ -11,6 +11,14 @@ STOP = "tests/engine/test_draining.py"
 
 MUTANTS = [
     Mutant(
+        "what is no Exception is not undone",
+        CLOSING,
+        "    return main.cancelled() or not isinstance(main.exception(), ContinueAsNew | None)",
+        "    return main.cancelled() or isinstance(\n"
+        "        main.exception(), Exception | asyncio.CancelledError\n    )",
+        (CODE, "-k", "whatever_a_run_fails_with"),
+    ),
+    Mutant(
         "branches go on while a run is undone",
         CLOSING,
         "            self._cancel_branches()\n            self._execution.drain()\n",

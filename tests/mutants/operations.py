@@ -230,8 +230,8 @@ MUTANTS = [
     Mutant(
         "a cancelled run is not undone",
         UNDO,
-        "        if error is None or not isinstance(error, Exception | asyncio.CancelledError):",
-        "        if error is None or not isinstance(error, Exception):",
+        "        if isinstance(error, ContinueAsNew | None):",
+        "        if isinstance(error, ContinueAsNew | asyncio.CancelledError | None):",
         cases("undoes_on_cancel"),
     ),
     # -- telling --------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from outlast.engine.operations.compensation import UNDO
-from outlast.errors import RunEnding
+from outlast.errors import ContinueAsNew, RunEnding
 
 if TYPE_CHECKING:
     from outlast.engine.execution import Execution
@@ -108,6 +108,4 @@ class Closing:
 
 
 def _has_failed(main: asyncio.Task[Any]) -> bool:
-    if main.cancelled():
-        return True
-    return isinstance(main.exception(), Exception | asyncio.CancelledError)
+    return main.cancelled() or not isinstance(main.exception(), ContinueAsNew | None)

@@ -18,7 +18,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from outlast.engine.operations.remote import step_call
-from outlast.errors import OutlastError, StepFailed
+from outlast.errors import ContinueAsNew, OutlastError, StepFailed
 from outlast.model.payloads import (
     CompensationCompleted,
     CompensationFailed,
@@ -79,7 +79,7 @@ class Undoing:
         if self.begun or not self._registered:
             return None
         error = asyncio.CancelledError() if main.cancelled() else main.exception()
-        if error is None or not isinstance(error, Exception | asyncio.CancelledError):
+        if isinstance(error, ContinueAsNew | None):
             return None
         self.begun = True
         return self._undo(error)
