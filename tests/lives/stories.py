@@ -366,6 +366,64 @@ async def retry_keeps_what_ended_after_the_failure(store: Store, clock: VirtualC
     assert done == {"shaky": 3, "slow": 1, "poor": 3, "x": 1, "y": 1}
 
 
+@outlast.workflow
+async def fails_beside_a_branch() -> str:
+    async def branch() -> None:
+        await do("first")
+        await do("second")
+
+    async def cleans() -> None:
+        try:
+            await outlast.sleep(LONG)
+        finally:
+            await do("clean")
+
+    cleaning = asyncio.create_task(cleans())
+    shaky, _ = await asyncio.gather(do("shaky"), branch(), return_exceptions=True)
+    cleaning.cancel()
+    await asyncio.wait([cleaning])
+    if isinstance(shaky, Exception):
+        raise shaky
+    return "mended"
+
+
+async def retry_keeps_what_a_branch_did_after_the_failure(
+    store: Store, clock: VirtualClock
+) -> None:
+    """A branch goes on when another has failed: what it asks for then is not done again by the same call.
+    What a branch did because it was cancelled belongs to the failure."""
+    async with app(fails_beside_a_branch, store=store, clock=clock) as opened:
+        await _failed(opened, fails_beside_a_branch)
+        await opened.retry("p")
+        assert await opened.result("p") == "mended"
+    assert done == {"shaky": 2, "first": 1, "second": 1, "clean": 2}
+
+
+@outlast.workflow
+async def asks_elsewhere(life: int) -> str:
+    async def branch() -> None:
+        await do("first")
+        if life or "shaky" in broken:
+            await do("second")
+
+    parts = (do("shaky"), branch())
+    shaky, _ = await asyncio.gather(*parts, return_exceptions=True)
+    if isinstance(shaky, Exception):
+        raise shaky
+    if life == 0:
+        outlast.continue_as_new(1)
+    return str(shaky)
+
+
+async def what_a_retry_keeps_is_not_for_the_next_life(store: Store, clock: VirtualClock) -> None:
+    """A result that the retried run has not asked for is no result of the life after it."""
+    async with app(asks_elsewhere, store=store, clock=clock) as opened:
+        await _failed(opened, asks_elsewhere, 0)
+        await opened.retry("p")
+        assert await opened.result("p") == "shaky"
+    assert done == {"shaky": 3, "first": 2, "second": 2}
+
+
 @outlast.step(retry=outlast.Retry(attempts=2))
 async def mends(times: int) -> str:
     done["mends"] += 1
@@ -554,6 +612,8 @@ STORIES: tuple[Story, ...] = (
     retry_adopts_a_child_that_was_begun_after_the_failure,
     retry_keeps_what_ended_after_the_failure,
     retry_keeps_what_was_done_beside_a_child_that_failed,
+    retry_keeps_what_a_branch_did_after_the_failure,
+    what_a_retry_keeps_is_not_for_the_next_life,
     retry_tries_as_often_again,
     retry_keeps_signals,
     retry_gives_consumed_signals_back,

@@ -34,6 +34,27 @@ GOES_ON = "goes_on or facts_of_the_tree or its_keys"
 
 MUTANTS = [
     Mutant(
+        "a retry does again what a branch did after the failure",
+        REPLANTING,
+        "    inputs = _asked_beside(kept, cut, failed)\n",
+        "    inputs: dict[str, Raw] = {}\n",
+        story("what_a_branch_did"),
+    ),
+    Mutant(
+        "a retry takes what a cancelled branch did for done",
+        REPLANTING,
+        "            begun.discard(branch)",
+        "            pass",
+        story("what_a_branch_did"),
+    ),
+    Mutant(
+        "what a retry keeps is taken by the next life",
+        ARRIVALS,
+        "        if report.input is None or not self._execution.is_own(report.life):",
+        "        if report.input is None:",
+        story("not_for_the_next_life"),
+    ),
+    Mutant(
         "a retry of a step in a scope has fewer attempts",
         RETRYING,
         "        recover_to=failed_within(history, run.recover_to),\n",
@@ -50,14 +71,14 @@ MUTANTS = [
     Mutant(
         "a retry takes what failed beside the failure for a death",
         REPLANTING,
-        "    return [*found, *failed.items()]",
-        "    return found",
+        "    return [*done, *ended.items()]",
+        "    return done",
         story("ended_after_the_failure"),
     ),
     Mutant(
         "a retry forgets the items of a map that ended after the failure",
         REPLANTING,
-        "                found.append((key, StepReport(items=items)))",
+        "                done.append((key, StepReport(items=progress, life=life)))",
         "                pass",
         story("ended_after_the_failure"),
     ),

@@ -99,7 +99,7 @@ async def retrial(
         started, later=True, answers=kept_answers(started, cut), adopts=adopts
     )
     folds, sends = _resent(await _items(store, run.id), cut, fresh)
-    outcomes = outcomes_after(kept, cut, skip=fresh.recover_to)
+    outcomes = outcomes_after(kept, cut, fresh.recover_to, life=fresh.uid)
     return Commit(
         run_id=run.id,
         uid=run.uid,

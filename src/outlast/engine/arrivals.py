@@ -51,6 +51,7 @@ class Inbox:
         self._patience = patience
         self._mailbox = Mailbox()
         self._resumes: dict[str, Item] = {}
+        self._earlier: dict[str, tuple[Item, StepReport]] = {}
 
     async def read(self) -> None:
         """Take in what has come since the last look."""
@@ -73,6 +74,8 @@ class Inbox:
     def match(self) -> None:
         """Hand signals, updates and answers to halts to those who want them."""
         while True:
+            if self._earlier:
+                self._match_earlier()
             if self._mailbox.has_any:
                 self._mailbox.match(self._execution, self._store.clock.now())
             if not self._resumes:
@@ -81,6 +84,18 @@ class Inbox:
             if asked is None:
                 return
             self._take(self._resumes.pop(asked))
+
+    def _match_earlier(self) -> None:
+        """Give the results of an earlier life to the calls that have been made again with the same input."""
+        execution = self._execution
+        while asked := [key for key in self._earlier if key in execution.open]:
+            for key in asked:
+                item, report = self._earlier.pop(key)
+                execution.draft.folds.append(item.number)
+                call = execution.open.get(key)
+                if isinstance(call, StepCall) and call.is_call_with(report.input or Raw(b"{}")):
+                    call.take_back(execution)
+                    self._take_earlier(call, report, self._store.clock.now())
 
     def tell_what_is_left(self) -> None:
         """The run has ended. Signals that nobody has asked for may have had a wrong name."""
@@ -113,6 +128,8 @@ class Inbox:
         if item.kind == "resume" and item.name and self._halt(item.name) is None:
             self._resumes[item.name] = item  # answered in an earlier life: it waits to be asked for
             return
+        if item.kind == "step" and self._is_kept(item):
+            return
         execution.draft.folds.append(item.number)
         now = self._store.clock.now()
         match item.kind:
@@ -141,12 +158,20 @@ class Inbox:
             case _:
                 log.warning("run %s got an item of unknown kind %r", execution.run_id, item.kind)
 
+    def _is_kept(self, item: Item) -> bool:
+        """Whether it is the outcome of a call that this life has yet to make."""
+        report = _report(item)
+        if report.input is None or not self._execution.is_own(report.life):
+            return False
+        self._earlier[item.name] = (item, report)
+        return True
+
     def _take_report(self, item: Item, now: datetime) -> None:
         call = self._execution.open.get(item.name)
-        data = item.data or Raw(b"{}")
-        report = from_json(data, StepReport, where=f"report of step {item.name!r}")
+        report = _report(item)
         if not report.attempt:
-            self._take_earlier(call, report, now)
+            if self._execution.is_own(report.life):
+                self._take_earlier(call, report, now)
             return
         if isinstance(call, RemoteStep):
             if call.attempt != report.attempt or call.due is not None:
@@ -194,6 +219,11 @@ class Inbox:
     def _halt(self, key: str) -> HaltWait | None:
         halts = [op for op in self._execution.open.values() if isinstance(op, HaltWait)]
         return next((halt for halt in halts if key in ("", halt.key)), None)
+
+
+def _report(item: Item) -> StepReport:
+    data = item.data or Raw(b"{}")
+    return from_json(data, StepReport, where=f"report of step {item.name!r}")
 
 
 def _child_payload(item: Item) -> ChildCompleted | ChildFailed:

@@ -85,32 +85,70 @@ def before_failure(history: Sequence[Event], failed: str | None) -> list[Event]:
 
 
 def outcomes_after(
-    kept: Sequence[Event], cut: Sequence[Event], *, skip: str | None
+    kept: Sequence[Event], cut: Sequence[Event], failed: str | None, *, life: str
 ) -> list[tuple[str, StepReport]]:
-    """What became, after the cut, of the steps and maps that are open there, by key; of what failed, `skip`,
-    nothing is told."""
+    """What became, after the cut, of the steps and maps that are open there, by key, for the `life` that
+    begins there; of what `failed` nothing is told. Besides, the results of steps that branches have asked for
+    after the cut which had nothing to do with the failure."""
     open = {event.step_name for event in kept if event.type in _BEGUN} - {
         event.step_name for event in kept if event.type in _STEP_OVER or _fails(event)
     }
-    open.discard(skip or "")
-    found: list[tuple[str, StepReport]] = []
-    failed: dict[str, StepReport] = {}
+    open.discard(failed or "")
+    inputs = _asked_beside(kept, cut, failed)
+    done: list[tuple[str, StepReport]] = []
+    ended: dict[str, StepReport] = {}
     for event in cut:
         key = event.step_name
-        if key not in open:
+        if key not in open and key not in inputs:
             continue
         match payload_of(event):
             case StepCompleted(duration_ns=duration):
-                failed.pop(key, None)
-                found.append((key, StepReport(output=event.output or NULL, duration_ns=duration)))
-            case StepFailed() as failure:
-                failed[key] = StepReport(failed=failure)
+                ended.pop(key, None)
+                report = StepReport(
+                    output=event.output or NULL,
+                    duration_ns=duration,
+                    life=life,
+                    input=inputs.get(key),
+                )
+                done.append((key, report))
+            case StepFailed() as failure if key in open:
+                ended[key] = StepReport(failed=failure, life=life)
             case StepStarted():
-                failed.pop(key, None)
-            case MapProgress(completed=done, results=results) if done:
-                items = MapProgress(completed=done, results=results)
-                found.append((key, StepReport(items=items)))
-    return [*found, *failed.items()]
+                ended.pop(key, None)
+            case MapProgress(completed=items, results=results) if items:
+                progress = MapProgress(completed=items, results=results)
+                done.append((key, StepReport(items=progress, life=life)))
+    return [*done, *ended.items()]
+
+
+def _asked_beside(
+    kept: Sequence[Event], cut: Sequence[Event], failed: str | None
+) -> dict[str, Raw]:
+    """The inputs of the steps that were asked for after the cut in branches that had begun before, in which
+    nothing failed and nothing was given up. If something was undone, what came after it may rest on that."""
+    if failed is None or _undone(cut):
+        return {}
+    begun = {_branch(event.step_name, failed) for event in kept}
+    inputs: dict[str, Raw] = {}
+    for event in cut:
+        branch = _branch(event.step_name, failed)
+        if event.type == EventType.OPERATION_ABANDONED:
+            begun.discard(branch)
+        elif event.type == EventType.STEP_STARTED and branch and branch in begun:
+            payload = payload_of(event)
+            if isinstance(payload, StepStarted) and payload.attempt == 1:
+                inputs[event.step_name] = payload.input or Raw(b"{}")
+    return inputs
+
+
+def _branch(key: str, failed: str) -> str:
+    """The outermost scope of `key` that is not around `failed` as well; empty if there is none."""
+    scopes = key.split("/")[:-1]
+    around = failed.split("/")[:-1]
+    for depth, name in enumerate(scopes):
+        if depth >= len(around) or around[depth] != name:
+            return "/".join(scopes[: depth + 1])
+    return ""
 
 
 def failed_within(history: Sequence[Event], failed: str | None) -> str | None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 class StepReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker tells the run of an attempt: how it ended, or how far it is. Or what an earlier life
-    tells the one that retries it: then it is of no attempt that this one has begun, and `items` are
-    those of a map that are done."""
+    tells the one that retries it, `life`: then it is of no attempt that this one has begun, `items` are
+    those of a map that are done, and one with an `input` is of a call that has yet to be made."""
 
     attempt: int = 0
     output: Raw | None = None
@@ -35,6 +35,8 @@ class StepReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     progress: Raw | None = None
     duration_ns: int = 0
     items: MapProgress | None = None
+    life: str = ""
+    input: Raw | None = None
 
 
 class RemoteStep(StepCall):
@@ -103,6 +105,13 @@ class RemoteStep(StepCall):
             key=self._line[0],
             priority=self._line[1],
         )
+
+    def take_back(self, execution: Execution) -> None:
+        """Its outcome is known before anything was done for it."""
+        draft, id = execution.draft, self._task_id(execution)
+        if all(task.id != id for task in draft.tasks):
+            draft.drops.append(id)
+        draft.tasks = [task for task in draft.tasks if task.id != id]
 
     def _task_id(self, execution: Execution) -> str:
         name = f"{execution.uid}/{self.key}/{self.attempt}"

@@ -19,7 +19,7 @@ from outlast.engine.error_text import text_of
 from outlast.engine.operations.operation import Operation
 from outlast.engine.places import frames_of
 from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST, MAX_SHARED, SUSPECT_AFTER
-from outlast.errors import StepFailed
+from outlast.errors import OutlastError, StepFailed
 from outlast.model.event import Event
 from outlast.model.payloads import Payload, StepCompleted, StepLost, StepProgress, StepStarted
 from outlast.model.payloads import StepFailed as Failed
@@ -134,6 +134,18 @@ class StepCall(Operation):
     def after_error(self, error: BaseException, now: datetime) -> Failed:
         """What to record when an attempt has raised."""
         return self.last_word(failure_of(self.step, error, self.attempt, self.failures, now))
+
+    def is_call_with(self, input: Raw) -> bool:
+        """Whether it was called with that input. Compared as values: a set has no order of its own."""
+        codec, signature = self._execution.codec, self.step.signature
+        try:
+            return signature.decode_call(codec, input) == signature.decode_call(codec, self.input)
+        except OutlastError:
+            return False
+
+    def take_back(self, execution: Execution) -> None:
+        """Its outcome is known before anything was done for it."""
+        return
 
     def after_earlier(self, failed: Failed, now: datetime) -> Failed:
         """What to record when it has failed in an earlier life, beside what is retried: it is tried again,
