@@ -124,6 +124,14 @@ MUTANTS = [
         ADOPTION,
     ),
     Mutant(
+        "code runs on while a commit is on its way",
+        UNDER_WAY,
+        "            self._lost.append(mapping)  # not delivered now: a commit may be on its way\n",
+        "            mapping.deliver(self._execution, self._clock.now())\n"
+        "            self._lost.append(mapping)\n",
+        ("tests/engine/test_doubts.py",),
+    ),
+    Mutant(
         "a drive ends because of a claim of its own process",
         DRIVES,
         "        if self._claims:\n",

@@ -59,7 +59,7 @@ class UnderWay:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._cut: set[str] = set()
         self._suspended: set[str] = set()
-        self._lost: list[StepCall | MapCall] = []
+        self._lost: list[StepCall | MapBodies] = []
         self._begun: dict[str, int] = {}
         self._maps: dict[str, MapBodies] = {}
         self._not_begun: list[StepCall] = []
@@ -155,8 +155,7 @@ class UnderWay:
             if mapping.finish():
                 continue
             mapping.stop()
-            if not mapping.deliver(self._execution, self._clock.now()):
-                self._lost.append(mapping.call)
+            self._lost.append(mapping)  # not delivered now: a commit may be on its way
             del self._maps[key]
             self.suspects.ended(key)
 
@@ -210,7 +209,10 @@ class UnderWay:
         if self._lost:
             lost, self._lost = self._lost, []
             for stopped in lost:
-                self._deliver_loss(stopped)
+                if not isinstance(stopped, MapBodies):
+                    self._deliver_loss(stopped)
+                elif not stopped.deliver(execution, self._clock.now()):
+                    self._deliver_loss(stopped.call)
         if not self.suspects.idle:
             for turn in self.suspects.whose_turn():
                 suspect = turn.suspect
