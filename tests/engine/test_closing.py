@@ -375,6 +375,40 @@ async def test_a_finally_gets_its_time_before_anything_is_undone() -> None:
     assert log == ["book flight", "book taxi", "unbook taxi", "unbook flight"]
 
 
+@pytest.mark.proves("I20")
+async def test_a_queued_step_that_may_run_once_is_awaited() -> None:
+    """Were its task taken back while a worker does it, its outcome would be lost, and a retry would do it
+    again."""
+
+    @outlast.step(queue="bank", at_most_once=True)
+    async def charge() -> str:
+        log.append("charge")
+        await takes(60)
+        return "charged"
+
+    broken = True
+
+    @outlast.step
+    async def shaky() -> None:
+        await takes(1)
+        if broken:
+            raise ValueError("no room")
+
+    @outlast.workflow
+    async def trip() -> str:
+        _, charged = await asyncio.gather(shaky(), charge())
+        return charged
+
+    async with app(trip, steps=[charge], queues=["bank"]) as testing:
+        run = await testing.start(trip, id="r")
+        with pytest.raises(RunFailed):
+            await run.result()
+        broken = False
+        await testing.retry("r")
+        assert await run.result() == "charged"
+    assert log == ["charge"]
+
+
 @pytest.mark.proves("I14")
 async def test_a_run_whose_code_failed_is_retried_with_mended_code() -> None:
     """Of what it recorded on its way out, the mended code gets the results, and none is done again."""

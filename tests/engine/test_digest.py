@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec import Raw
 
 import outlast
+from outlast.engine.digest import Digest, read_snapshot
 from outlast.engine.residency import SNAPSHOT_AFTER
+from outlast.model.event_data import payload_of, to_event
+from outlast.model.payloads import StepStarted
+from outlast.model.run import Run
+from outlast.model.times import EPOCH
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
 from tests.engine.test_slice import settle
@@ -140,3 +146,14 @@ async def test_a_damaged_snapshot_is_not_needed() -> None:
         assert isinstance(store.clock, ManualClock)
         store.clock.advance(3600)
         assert await app.handle("count").result() == 502
+
+
+def test_a_snapshot_knows_which_attempt_was_alone() -> None:
+    """Of the attempts of a step it keeps all but the input: one that died alone is the cause of the death,
+    also for a process that has read the snapshot."""
+    begun = StepStarted(attempt=3, alone=True, input=Raw(b'{"large":1}'))
+    digest = Digest([to_event(begun, run_id="r", step_name="poison", timestamp=EPOCH)])
+    snapshot = digest.snapshot(Run(id="r", workflow="w"), 1, EPOCH)
+    assert snapshot is not None
+    (event,) = read_snapshot(snapshot)
+    assert payload_of(event) == StepStarted(attempt=3, alone=True)

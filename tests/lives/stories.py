@@ -424,6 +424,45 @@ async def what_a_retry_keeps_is_not_for_the_next_life(store: Store, clock: Virtu
     assert done == {"shaky": 3, "first": 2, "second": 2}
 
 
+@outlast.workflow
+async def cuts_off(only_once: bool) -> list[Any]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(do("shaky"))]
+        if only_once:
+            tasks.append(group.create_task(once("slow", LONG)))
+        else:
+            tasks.append(group.create_task(linger("slow")))
+            tasks.append(group.create_task(outlast.map(linger, ["x"])))
+    return [task.result() for task in tasks]
+
+
+@outlast.step
+async def linger(what: str) -> str:
+    done[what] += 1
+    await takes(LONG)
+    return what
+
+
+async def retry_does_not_count_what_was_cut_off(store: Store, clock: VirtualClock) -> None:
+    """What a group has cut off because of the failure begins again, however often the run is retried: no
+    process has died. What must not be repeated is not, and the error says so."""
+    async with app(cuts_off, store=store, clock=clock) as opened:
+        await _failed(opened, cuts_off, False)
+        for _ in range(6):
+            broken.add("shaky")
+            await opened.retry("p")
+            assert "shaky is broken" in str((await settled(opened, "p")).error)
+        broken.clear()
+        await opened.retry("p")
+        assert await opened.result("p") == ["shaky", "slow", ["x"]]
+        await opened.delete("p")
+        done.clear()
+        await _failed(opened, cuts_off, True)
+        await opened.retry("p")
+        assert "it was cut off" in str((await settled(opened, "p")).error)
+    assert done["slow"] == 1
+
+
 @outlast.step(retry=outlast.Retry(attempts=2))
 async def mends(times: int) -> str:
     done["mends"] += 1
@@ -614,6 +653,7 @@ STORIES: tuple[Story, ...] = (
     retry_keeps_what_was_done_beside_a_child_that_failed,
     retry_keeps_what_a_branch_did_after_the_failure,
     what_a_retry_keeps_is_not_for_the_next_life,
+    retry_does_not_count_what_was_cut_off,
     retry_tries_as_often_again,
     retry_keeps_signals,
     retry_gives_consumed_signals_back,

@@ -11,6 +11,13 @@ STOP = "tests/engine/test_draining.py"
 
 MUTANTS = [
     Mutant(
+        "a queued step that may run once is taken back",
+        "engine/operations/remote.py",
+        "        return (self.is_undoable or self.step.at_most_once) and super().may_run",
+        "        return self.is_undoable and super().may_run",
+        (CODE, "-k", "may_run_once"),
+    ),
+    Mutant(
         "what is no Exception is not undone",
         CLOSING,
         "    return main.cancelled() or not isinstance(main.exception(), ContinueAsNew | None)",

@@ -34,6 +34,20 @@ GOES_ON = "goes_on or facts_of_the_tree or its_keys"
 
 MUTANTS = [
     Mutant(
+        "a retry takes what was cut off for a death",
+        REPLANTING,
+        "                ended[key] = cut_off\n",
+        "                pass\n",
+        story("was_cut_off"),
+    ),
+    Mutant(
+        "a retry repeats what must not be",
+        "engine/operations/step.py",
+        "        again = again or failed.error_type not in UNKNOWN_ENDS\n",
+        "        again = True\n",
+        story("was_cut_off"),
+    ),
+    Mutant(
         "a retry does again what a branch did after the failure",
         REPLANTING,
         "    inputs = _asked_beside(kept, cut, failed)\n",
@@ -71,7 +85,7 @@ MUTANTS = [
     Mutant(
         "a retry takes what failed beside the failure for a death",
         REPLANTING,
-        "    return [*done, *ended.items()]",
+        "    return [*done, *((key, report) for key, report in ended.items() if key not in told)]",
         "    return done",
         story("ended_after_the_failure"),
     ),

@@ -9,6 +9,13 @@ TESTS = ("tests/engine/test_snapshots.py",)
 
 MUTANTS = [
     Mutant(
+        "a snapshot forgets which attempt was alone",
+        DIGEST,
+        "    attempt: int = 0\n    alone: bool = False\n",
+        "    attempt: int = 0\n",
+        ("tests/engine/test_digest.py",),
+    ),
+    Mutant(
         "what history holds counts as asked for just now",
         EXECUTION,
         "                operation.is_inherited = True\n",

@@ -175,6 +175,7 @@ class _Attempt(Struct, omit_defaults=True):
     """What a replay needs of ``step.started``: all but the input, which may be large."""
 
     attempt: int = 0
+    alone: bool = False
 
 
 _DECODER = msgspec.json.Decoder(list[_Line])

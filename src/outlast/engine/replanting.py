@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.operations.remote import StepReport
+from outlast.engine.operations.step import stop_of
 from outlast.model.commit import Start
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of, to_event
@@ -118,7 +119,14 @@ def outcomes_after(
             case MapProgress(completed=items, results=results) if items:
                 progress = MapProgress(completed=items, results=results)
                 done.append((key, StepReport(items=progress, life=life)))
-    return [*done, *ended.items()]
+            case OperationAbandoned(awaited=False) if key in open and key not in ended:
+                # Cut off by the code: that is no death, either.
+                cut_off = StepReport(
+                    failed=stop_of(1, event.timestamp), items=MapProgress(), life=life
+                )
+                ended[key] = cut_off
+    told = {key for key, _ in done}
+    return [*done, *((key, report) for key, report in ended.items() if key not in told)]
 
 
 def _asked_beside(

@@ -53,9 +53,9 @@ class RemoteStep(StepCall):
 
     @property
     def may_run(self) -> bool:  # type: ignore[override]
-        """Whether its outcome matters to a run that has left it. If not, its task is taken back: it
-        may wait in its queue for long."""
-        return self.is_undoable and super().may_run
+        """Whether its outcome matters to a run that has left it: it can be undone, or must not be
+        repeated. If not, its task is taken back: it may wait in its queue for long."""
+        return (self.is_undoable or self.step.at_most_once) and super().may_run
 
     def may_be_lost(self, attempt: int) -> bool:
         """Whether somebody may be at that attempt, or was: it stays the same from worker to worker."""

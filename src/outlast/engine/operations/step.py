@@ -150,7 +150,11 @@ class StepCall(Operation):
     def after_earlier(self, failed: Failed, now: datetime) -> Failed:
         """What to record when it has failed in an earlier life, beside what is retried: it is tried again,
         unless it may have been done and must not be repeated."""
-        again = not (self.step.at_most_once and failed.error_type in UNKNOWN_ENDS)
+        again = not self.step.at_most_once
+        if failed.stopped and not again:
+            text = "it was cut off when its run failed: whether it was done is not known"
+            failed = Failed(error=text, error_type=INTERRUPTED, attempt=0, will_retry=False)
+        again = again or failed.error_type not in UNKNOWN_ENDS
         return msgspec.structs.replace(
             failed, attempt=self.attempt, will_retry=again, retry_at=now if again else None
         )
