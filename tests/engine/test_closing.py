@@ -397,7 +397,7 @@ async def test_a_queued_step_that_may_run_once_is_awaited() -> None:
     @outlast.workflow
     async def trip() -> str:
         _, charged = await asyncio.gather(shaky(), charge())
-        return charged
+        return str(charged)
 
     async with app(trip, steps=[charge], queues=["bank"]) as testing:
         run = await testing.start(trip, id="r")

@@ -427,7 +427,7 @@ async def what_a_retry_keeps_is_not_for_the_next_life(store: Store, clock: Virtu
 @outlast.workflow
 async def cuts_off(only_once: bool) -> list[Any]:
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(do("shaky"))]
+        tasks: list[Any] = [group.create_task(do("shaky"))]
         if only_once:
             tasks.append(group.create_task(once("slow", LONG)))
         else:
