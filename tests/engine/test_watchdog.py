@@ -17,6 +17,7 @@ from outlast.query.waits import reasons
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualApp, VirtualClock, app
 from outlast.testing import sleep as takes
+from outlast.testing.faults import FaultyStore, Outage
 
 
 @outlast.step
@@ -137,6 +138,31 @@ async def test_a_takeover_that_fails_again_and_again_is_reported() -> None:
         assert "this page is damaged" in testing.troubles["r"]
         store.broken = False
         assert await testing.result("r") == "on"
+        assert testing.troubles == {}
+
+
+async def test_a_run_that_failed_here_and_goes_on_elsewhere_is_no_trouble_for_long() -> None:
+    """Another worker has taken it over, and ended it: this one never hears of that."""
+
+    @outlast.workflow(name="waits")
+    async def waits() -> str:
+        return await outlast.wait_for("go", str)
+
+    clock = VirtualClock()
+    inner = MemoryStore(clock=clock)
+    outage = Outage(clock)
+    away = FaultyStore(inner, outage)
+    async with app(waits, store=away, clock=clock) as testing:
+        await testing.start(waits, id="r")
+        await clock.settle()
+        outage.begin(1800, only={"history"})
+        await testing.signal("r", "go", "on")
+        await clock.sleep(300)
+        assert list(testing.troubles) == ["r"]
+        outage.begin(7200, only={"history", "claim_runs"})
+        async with outlast.App(inner, workflows=[waits]) as other:
+            assert await other.result("r") == "on"
+        await clock.sleep(600)
         assert testing.troubles == {}
 
 

@@ -148,6 +148,13 @@ MUTANTS = [
         "        if not any(",
         ("tests/engine/test_missing_code.py",),
     ),
+    Mutant(
+        "a worker speaks for ever of a run that it failed on",
+        "engine/failures.py",
+        "            if often >= times and at >= since\n",
+        "            if often >= times\n",
+        WATCHDOG,
+    ),
     # -- the watchdog ----------------------------------------------------------------------------
     Mutant(
         "a step for which nothing is done is not found",
@@ -166,15 +173,15 @@ MUTANTS = [
     Mutant(
         "a run that is dropped again and again is not reported",
         "engine/driving.py",
-        "            self.dropped[run_id] = (times + 1, repr(task.exception()))\n",
-        "            self.dropped[run_id] = (1, repr(task.exception()))\n",
+        "            times = self.dropped.add(run_id, repr(task.exception()))\n",
+        "            times = 1\n",
         WATCHDOG,
     ),
     Mutant(
         "takeovers that fail are not counted",
-        CLAIMING,
-        "        self.failing[run.id] = (times + 1, told(error))\n",
-        "        self.failing[run.id] = (1, told(error))\n",
+        "engine/failures.py",
+        "        times = 1 if now - at > self._kept_for else times + 1\n",
+        "        times = 1\n",
         WATCHDOG,
     ),
 ]

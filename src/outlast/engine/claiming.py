@@ -19,6 +19,7 @@ from outlast.engine.digest import is_short, load_digest
 from outlast.engine.driving import Drives
 from outlast.engine.error_text import told
 from outlast.engine.execution import Execution
+from outlast.engine.failures import Failures
 from outlast.engine.journal import Journal
 from outlast.engine.leases import Lease, Leases, unless_meant
 from outlast.engine.rejections import Rejections
@@ -58,7 +59,6 @@ PARKED_SECONDS = 300.0
 PAUSES = (0.1, 0.4, 1.6)
 """Seconds between tries of a takeover that fails because of the store."""
 TRANSIENT = (TryAgain, StoreFault, OSError)
-MAX_FAILING = 1000
 
 log = logging.getLogger("outlast.engine")
 
@@ -99,8 +99,8 @@ class Claiming:
         self._judge_at = self._parked_at = self._clock.monotonic()
         self.on_ticket: Callable[[], Awaitable[None]] | None = None
         """Called when a run has been sent to wait for its turn in a queue."""
-        self.failing: dict[str, tuple[int, str]] = {}
-        """Runs that could not be taken over because of the store: how often in a row, and why."""
+        self.failing = Failures(self._clock, lease)
+        """Runs that could not be taken over because of the store."""
 
     @property
     def is_open(self) -> bool:
@@ -208,7 +208,7 @@ class Claiming:
                     return
                 try:
                     await self._resume(claimed, lease, history)
-                    self.failing.pop(run.id, None)
+                    self.failing.end(run.id)
                     return
                 except TRANSIENT as error:
                     if pause is None:
@@ -225,13 +225,10 @@ class Claiming:
             self._note_failure(run, error)
 
     def _note_failure(self, run: Run, error: Exception) -> None:
-        times, _ = self.failing.pop(run.id, (0, ""))
-        self.failing[run.id] = (times + 1, told(error))
-        while len(self.failing) > MAX_FAILING:
-            del self.failing[next(iter(self.failing))]
+        times = self.failing.add(run.id, told(error))
         log.error(
             "run %s could not be taken over (%d times in a row): %r. It is tried again when its lease ends",
-            run.id, times + 1, error,
+            run.id, times, error,
         )  # fmt: skip
 
     async def _resume(

@@ -13,6 +13,7 @@ from outlast.engine.bodies import Bodies
 from outlast.engine.draining import Drain
 from outlast.engine.drive import Drive
 from outlast.engine.execution import Execution
+from outlast.engine.failures import Failures
 from outlast.engine.journal import Journal
 from outlast.engine.leases import Lease, Leases
 from outlast.engine.losses import Losses
@@ -30,8 +31,6 @@ many times longer each next time, up to a lease."""
 
 LOOK_AT_ALL = 100
 """So many look into their inboxes when anything may have come; more of them look by themselves."""
-
-MAX_DROPPED = 1000
 
 log = logging.getLogger("outlast.engine")
 
@@ -61,8 +60,8 @@ class Drives:
         self._residency = residency
         self._drives: dict[str, Drive] = {}
         self._tasks: dict[str, asyncio.Task[Run | None]] = {}
-        self.dropped: dict[str, tuple[int, str]] = {}
-        """Runs that were dropped because of an error: how often in a row, and why."""
+        self.dropped = Failures(store.clock, 3 * patience)
+        """Runs that were dropped because of an error."""
         self._handing_back: dict[asyncio.Task[None], Claim] = {}
         self._claims = 0
         self._superseded: list[tuple[Drive, Lease]] = []
@@ -216,16 +215,13 @@ class Drives:
             self._losses.tell(drive.claim, drive.under_way.unrecorded())
         if not task.cancelled() and task.exception() is not None:
             log.error("run %s is dropped, and taken up again: %r", run_id, task.exception())
-            times, _ = self.dropped.pop(run_id, (0, ""))
-            self.dropped[run_id] = (times + 1, repr(task.exception()))
-            while len(self.dropped) > MAX_DROPPED:
-                del self.dropped[next(iter(self.dropped))]
+            times = self.dropped.add(run_id, repr(task.exception()))
             if not self.is_closing:
-                handing = asyncio.create_task(self._hand_back(drive, times))
+                handing = asyncio.create_task(self._hand_back(drive, times - 1))
                 self._handing_back[handing] = drive.claim
                 handing.add_done_callback(self._handing_back.pop)
         elif drive.is_over:
-            self.dropped.pop(run_id, None)
+            self.dropped.end(run_id)
         # One that ended as it should leaves nothing to be found: whoever looked at the store for
         # that would look as often as there are runs.
         if self.is_full or not drive.is_over:

@@ -38,13 +38,12 @@ class Watchdog:
     def troubles(self) -> dict[str, str]:
         """The runs that are stuck here, and why."""
         failed = {
-            run_id: f"{what}, {times} times in a row: {error}"
+            run_id: f"{what}, {said}"
             for what, failures in (
                 ("it was dropped", self._drives.dropped),
                 ("it could not be taken over", self._claiming.failing),
             )
-            for run_id, (times, error) in failures.items()
-            if times >= FAILURES
+            for run_id, said in failures.lasting(FAILURES).items()
         }
         return {**failed, **self._stuck}
 
