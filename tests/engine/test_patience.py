@@ -217,7 +217,33 @@ async def test_a_look_for_a_child_is_repeated(make: MakeStore, tmp_path: Path) -
         await (await place.app.start(kid, id="taken")).result()
         hit = lambda: place.outage.begin(LEASE, only={"find_one"})  # noqa: E731
         await place.app.start(parent, id="p", here=False)
-        assert await place.app.result("p") == "told"
+        assert await place.app.result("p", timeout=10 * LEASE) == "told"
+
+
+class Damaged(MemoryStore):
+    """A store that cannot say for some time which run an id has, for a reason that is its own fault."""
+
+    times = 0
+
+    async def find_one(self, run_id: str, **options: Any) -> Any:
+        if run_id == "taken" and self.times:
+            self.times -= 1
+            raise StoreFault("this page is damaged")
+        return await super().find_one(run_id, **options)
+
+
+@pytest.mark.proves("I24")
+async def test_a_look_for_a_child_that_fails_for_another_reason_is_repeated() -> None:
+    """The run is dropped, and taken up again, as after every error that nothing explains."""
+    global hit
+    clock = VirtualClock()
+    store = Damaged(clock=clock)
+    hit = nothing
+    async with app(kid, parent, store=store, clock=clock, lease=LEASE) as client:
+        await (await client.start(kid, id="taken")).result()
+        store.times = 3
+        await client.start(parent, id="p", here=False)
+        assert await client.result("p", timeout=10 * LEASE) == "told"
 
 
 @both

@@ -124,6 +124,13 @@ MUTANTS = [
         ADOPTION,
     ),
     Mutant(
+        "a look for a child that fails is forgotten",
+        UNDER_WAY,
+        "            self._doubt = error\n        finally:\n",
+        "            pass\n        finally:\n",
+        TESTS,
+    ),
+    Mutant(
         "code runs on while a commit is on its way",
         UNDER_WAY,
         "            self._lost.append(mapping)  # not delivered now: a commit may be on its way\n",

@@ -345,6 +345,8 @@ class UnderWay:
             answer = child.outcome_in(run)
             if answer is not None:
                 self._found.append((child, answer))
+        except Exception as error:  # noqa: BLE001 - the run would wait for what it never hears of
+            self._doubt = error
         finally:
             self._running.pop(child.key, None)
             self._arrived.ring()
