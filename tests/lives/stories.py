@@ -463,6 +463,36 @@ async def retry_does_not_count_what_was_cut_off(store: Store, clock: VirtualCloc
     assert done["slow"] == 1
 
 
+@outlast.step
+async def book_slowly() -> None:
+    done["slow"] += 1
+    await takes(60)
+    raise ConnectionError("no room")
+
+
+@book_slowly.compensate
+async def unbook_slowly(_: None) -> None:
+    done["unslow"] += 1
+
+
+@outlast.workflow
+async def leaves_a_step() -> str:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(2):
+            await book_slowly()
+    return await do("shaky")
+
+
+async def retry_does_not_try_again_what_was_left(store: Store, clock: VirtualClock) -> None:
+    """A step that the code had left before the failure, and that failed after it, has no one who waits for it:
+    the retried run does not do it again."""
+    async with app(leaves_a_step, store=store, clock=clock) as opened:
+        await _failed(opened, leaves_a_step)
+        await opened.retry("p")
+        assert await opened.result("p") == "shaky"
+    assert done == {"slow": 1, "shaky": 2}
+
+
 @outlast.step(retry=outlast.Retry(attempts=2))
 async def mends(times: int) -> str:
     done["mends"] += 1
@@ -654,6 +684,7 @@ STORIES: tuple[Story, ...] = (
     retry_keeps_what_a_branch_did_after_the_failure,
     what_a_retry_keeps_is_not_for_the_next_life,
     retry_does_not_count_what_was_cut_off,
+    retry_does_not_try_again_what_was_left,
     retry_tries_as_often_again,
     retry_keeps_signals,
     retry_gives_consumed_signals_back,

@@ -34,6 +34,20 @@ GOES_ON = "goes_on or facts_of_the_tree or its_keys"
 
 MUTANTS = [
     Mutant(
+        "a retry tries again what was left",
+        "engine/operations/step.py",
+        "        again = again and not self.is_awaited\n",
+        "",
+        story("what_was_left"),
+    ),
+    Mutant(
+        "a retry takes what was left for given up",
+        REPLANTING,
+        "    return isinstance(payload, OperationAbandoned) and not payload.awaited",
+        "    return isinstance(payload, OperationAbandoned)",
+        story("what_was_left"),
+    ),
+    Mutant(
         "a retry takes what was cut off for a death",
         REPLANTING,
         "                ended[key] = cut_off\n",

@@ -41,9 +41,7 @@ _ENDINGS = frozenset(
     }
 )
 _BEGUN = frozenset({EventType.STEP_STARTED, EventType.MAP_STARTED})
-_STEP_OVER = frozenset(
-    {EventType.STEP_COMPLETED, EventType.MAP_COMPLETED, EventType.OPERATION_ABANDONED}
-)
+_DONE = frozenset({EventType.STEP_COMPLETED, EventType.MAP_COMPLETED})
 _CHILD_OVER = frozenset(
     {EventType.CHILD_COMPLETED, EventType.CHILD_FAILED, EventType.OPERATION_ABANDONED}
 )
@@ -92,7 +90,9 @@ def outcomes_after(
     begins there; of what `failed` nothing is told. Besides, the results of steps that branches have asked for
     after the cut which had nothing to do with the failure."""
     open = {event.step_name for event in kept if event.type in _BEGUN} - {
-        event.step_name for event in kept if event.type in _STEP_OVER or _fails(event)
+        event.step_name
+        for event in kept
+        if event.type in _DONE or _fails(event) or _is_given_up(event)
     }
     open.discard(failed or "")
     inputs = _asked_beside(kept, cut, failed)
@@ -281,6 +281,14 @@ def _undone(history: Sequence[Event]) -> set[str]:
 def _is_closing(event: Event) -> bool:
     payload = payload_of(event)
     return isinstance(payload, OperationAbandoned) and payload.closing
+
+
+def _is_given_up(event: Event) -> bool:
+    """Whether nothing becomes of it any more. What was left and is awaited goes on."""
+    if event.type != EventType.OPERATION_ABANDONED:
+        return False
+    payload = payload_of(event)
+    return isinstance(payload, OperationAbandoned) and not payload.awaited
 
 
 def _opened_by(history: Sequence[Event], key: str) -> str | None:

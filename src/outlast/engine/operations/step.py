@@ -155,6 +155,7 @@ class StepCall(Operation):
             text = "it was cut off when its run failed: whether it was done is not known"
             failed = Failed(error=text, error_type=INTERRUPTED, attempt=0, will_retry=False)
         again = again or failed.error_type not in UNKNOWN_ENDS
+        again = again and not self.is_awaited
         return msgspec.structs.replace(
             failed, attempt=self.attempt, will_retry=again, retry_at=now if again else None
         )
