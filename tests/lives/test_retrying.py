@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 import outlast
 from outlast.errors import Busy, RunFailed, StepFailed
-from outlast.testing import app
+from outlast.testing import At, app, crash_everywhere
 from outlast.testing import sleep as takes
 
 broken: set[str] = set()
@@ -64,3 +65,47 @@ async def test_a_child_that_is_being_cancelled_has_to_end_first() -> None:
         assert (await opened.get("p")).status.terminal
         await opened.retry("p", timeout=1000)
         assert await opened.result("p") == "mended"
+
+
+again: set[str] = set()
+"""What ran after the retry."""
+
+
+@outlast.step
+async def work(what: str, seconds: float) -> str:
+    if not broken:
+        again.add(what)
+    await takes(seconds)
+    return what
+
+
+@outlast.workflow
+async def beside() -> str:
+    async def branch() -> str:
+        await work("first", 2)
+        await outlast.sleep(60)
+        return await work("second", 2)
+
+    results = await asyncio.gather(shaky(), branch(), return_exceptions=True)
+    if isinstance(results[0], BaseException):
+        raise results[0]
+    return str(results[1])
+
+
+async def test_what_a_retry_hands_on_survives_a_crash_anywhere() -> None:
+    """Results that wait for the retried life are taken once, wherever its process dies: no step that has
+    been recorded runs again."""
+
+    async def mended(run: outlast.RunHandle[Any]) -> None:
+        broken.clear()
+        await run._client.retry("run")
+
+    def setup() -> None:
+        broken.add("shaky")
+        again.clear()
+
+    sweep = await crash_everywhere(
+        beside, setup=setup, observe=lambda: sorted(again), actions=[At(400, mended)], sample=25
+    )
+    assert sweep.ending.observed == []
+    assert sweep.ending.runs["run"].result == '"second"'

@@ -34,6 +34,14 @@ GOES_ON = "goes_on or facts_of_the_tree or its_keys"
 
 MUTANTS = [
     Mutant(
+        "what a retry hands on leaves the inbox before it is recorded",
+        ARRIVALS,
+        "        self._earlier[item.name] = (item, report)\n",
+        "        self._earlier[item.name] = (item, report)\n"
+        "        self._execution.draft.folds.append(item.number)\n",
+        ("tests/lives/test_retrying.py",),
+    ),
+    Mutant(
         "a retry tries again what was left",
         "engine/operations/step.py",
         "        again = again and not self.is_awaited\n",
