@@ -8,8 +8,10 @@ import pytest
 
 from outlast.ports import Store
 from outlast.stores.redis import RedisStore
+from outlast.stores.redis.claims import TRIED
 from outlast.testing.clock import ManualClock
 from outlast.testing.conformance import StoreConformance
+from outlast.testing.conformance.scenario import begin_runnable
 from tests.redis.servers import again, clustered, single
 
 pytestmark = pytest.mark.server
@@ -39,3 +41,17 @@ class TestRedisClusterStore(TestRedisStore):
         """An empty store in four partitions, on several nodes."""
         async with clustered(clock=clock) as store:
             yield store
+
+
+@pytest.mark.proves("I24")
+async def test_a_run_behind_more_rejected_ones_than_one_look_tries_is_found(
+    clock: ManualClock,
+) -> None:
+    """One bad deploy rejects hundreds of runs that are due: those behind them go on."""
+    async with single(clock=clock) as store:
+        codes = "a" * 16
+        await begin_runnable(store, *(f"no-{n:03}" for n in range(TRIED + 50)), rejected_by=codes)
+        clock.advance(1)
+        await begin_runnable(store, "fine")
+        (found,) = await store.claim_runs("w", 30, code=codes, limit=1)
+        assert found.run.id == "fine"
