@@ -73,3 +73,51 @@ async def test_a_step_keeps_its_key_in_a_run_that_is_retried_twice(residency: An
         assert await run.result() == ["mended", "paid"]
     assert len(keys) == 2
     assert set(keys) == {f"{uid}/1/pays"}
+
+
+@outlast.step(timeout=5)
+async def pays_late() -> str:
+    keys.append(outlast.step_info().idempotency_key)
+    await takes(60 if life < 3 else 1)
+    return "paid"
+
+
+@outlast.step
+async def is_shaky() -> None:
+    await takes(1)
+    if life < 3:
+        raise ValueError("not yet")
+
+
+@outlast.step
+async def prepares() -> None:
+    await takes(2)
+
+
+@outlast.workflow
+async def branches() -> str:
+    async def payment() -> str:
+        await prepares()
+        return await pays_late()
+
+    shaky, paid = await asyncio.gather(is_shaky(), payment(), return_exceptions=True)
+    if shaky is not None:
+        raise shaky
+    return str(paid)
+
+
+@pytest.mark.parametrize("residency", RESIDENCIES.values(), ids=RESIDENCIES)
+async def test_a_step_that_was_asked_for_after_the_failure_keeps_its_key(residency: Any) -> None:
+    """A branch went on when another had failed, and whether it has paid is not known: the same call of the
+    retried run has the same key, in every life."""
+    global life
+    async with app(branches, residency=residency) as testing:
+        run = await testing.start(branches, id="it")
+        for _ in range(2):
+            with pytest.raises(RunFailed, match="not yet"):
+                await run.result()
+            life += 1
+            await testing.retry("it")
+        assert await run.result() == "paid"
+    assert len(keys) == 3
+    assert len(set(keys)) == 1

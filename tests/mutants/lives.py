@@ -34,6 +34,13 @@ GOES_ON = "goes_on or facts_of_the_tree or its_keys"
 
 MUTANTS = [
     Mutant(
+        "what a branch asked for after the failure gets another key",
+        RETRYING,
+        "        asked={**asked, **started.asked},\n",
+        "",
+        ("tests/engine/test_lineage.py",),
+    ),
+    Mutant(
         "what a retry hands on leaves the inbox before it is recorded",
         ARRIVALS,
         "        self._earlier[item.name] = (item, report)\n",

@@ -28,6 +28,7 @@ from outlast.client.waiting import Ending, ended
 from outlast.engine.definition import WorkflowDefinition
 from outlast.engine.operations.remote import StepReport
 from outlast.engine.replanting import (
+    asked_without_result,
     before_failure,
     failed_within,
     open_children,
@@ -95,8 +96,13 @@ async def retrial(
     }
     started = payload_of(history[0])
     assert isinstance(started, WorkflowStarted)
+    asked = asked_without_result(kept, cut, fresh.recover_to, life=run.uid)
     handed_on = msgspec.structs.replace(
-        started, later=True, answers=kept_answers(started, cut), adopts=adopts
+        started,
+        later=True,
+        answers=kept_answers(started, cut),
+        adopts=adopts,
+        asked={**asked, **started.asked},
     )
     folds, sends = _resent(await _items(store, run.id), cut, fresh)
     outcomes = outcomes_after(kept, cut, fresh.recover_to, life=fresh.uid)

@@ -279,6 +279,10 @@ class Execution:
     def life_of(self, operation: Operation) -> str:
         """The uid of the life in which something was first asked for: a run that is retried has
         what it was doing from an earlier one."""
+        if self.started is not None and operation.key in self.started.asked:
+            uid, input = self.started.asked[operation.key]
+            if operation.is_call_with(input):
+                return uid
         for uid, last in self._lineage:
             if 0 < operation.asked_at <= last:
                 return uid

@@ -129,6 +129,16 @@ def outcomes_after(
     return [*done, *((key, report) for key, report in ended.items() if key not in told)]
 
 
+def asked_without_result(
+    kept: Sequence[Event], cut: Sequence[Event], failed: str | None, *, life: str
+) -> dict[str, tuple[str, Raw]]:
+    """The steps that branches have asked for in `life` after the cut and that have no result, with their
+    inputs: what they did is not known, so the same calls keep their idempotency keys."""
+    done = {event.step_name for event in cut if event.type in _DONE}
+    inputs = _asked_beside(kept, cut, failed)
+    return {key: (life, input) for key, input in inputs.items() if key not in done}
+
+
 def _asked_beside(
     kept: Sequence[Event], cut: Sequence[Event], failed: str | None
 ) -> dict[str, Raw]:
@@ -197,7 +207,11 @@ def seeded(
         seed=started.seed or run.uid,
         input=input or started.input,
         lineage=[],
-        **({} if handed_on else {"later": False, "parent_uid": "", "answers": [], "adopts": {}}),
+        **(
+            {}
+            if handed_on
+            else {"later": False, "parent_uid": "", "answers": [], "adopts": {}, "asked": {}}
+        ),
     )
     if handed_on is not None:
         lineage = [(uid, _kept_until(events, last)) for uid, last in started.lineage]

@@ -44,6 +44,9 @@ class WorkflowStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     # Of a run that is retried: children by key that earlier lives asked for after the point from which it
     # goes on, and that run or have completed. The same call gets the same child.
     adopts: dict[str, ChildSpawned] = {}
+    # Likewise steps by key that have no result: the life that asked, and the input. The same call has the same
+    # idempotency key.
+    asked: dict[str, tuple[str, Raw]] = {}
 
 
 class WorkflowCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):

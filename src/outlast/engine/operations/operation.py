@@ -67,6 +67,10 @@ class Operation(ABC):
         """Whether something is being done for it in this process, so that the run stays here."""
         return self.wait_kind is None
 
+    def is_call_with(self, input: Raw) -> bool:
+        """Whether it was asked for with that input."""
+        return False
+
     def resolve(self, value: Any) -> None:
         """Hand the answer to the code, if it still waits."""
         if self.future is not None and not self.future.done():
