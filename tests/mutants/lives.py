@@ -79,8 +79,8 @@ MUTANTS = [
     Mutant(
         "a retry does again what a branch did after the failure",
         REPLANTING,
-        "    inputs = _asked_beside(kept, cut, failed)\n",
-        "    inputs: dict[str, Raw] = {}\n",
+        "    inputs = _asked_beside(kept, cut, failed)\n    done: ",
+        "    inputs: dict[str, Raw] = {}\n    done: ",
         story("what_a_branch_did"),
     ),
     Mutant(
@@ -221,15 +221,15 @@ MUTANTS = [
     Mutant(
         "retry adopts only what it keeps the history of",
         RETRYING,
-        "answers=kept_answers(started, cut), adopts=adopts",
-        "answers=kept_answers(started, cut), adopts={}",
+        "        adopts=adopts,\n",
+        "        adopts={},\n",
         story("after_the_failure"),
     ),
     Mutant(
         "retry loses answers",
         RETRYING,
-        "answers=kept_answers(started, cut), adopts=adopts",
-        "answers=[], adopts=adopts",
+        "        answers=kept_answers(started, cut),\n",
+        "        answers=[],\n",
         story("answers_outlive"),
     ),
     Mutant(
