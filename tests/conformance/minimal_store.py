@@ -52,7 +52,7 @@ class MinimalStore(Store):
         self.check(commits, atomic=atomic)
         with self._locked():
             done = [self._decided(commit) or self._written(deepcopy(commit)) for commit in commits]
-        self.announce(commits)
+        self.announce(commits, done)
         return done
 
     def _decided(self, commit: Commit) -> Outcome | None:

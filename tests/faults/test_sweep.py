@@ -108,6 +108,8 @@ async def test_what_each_fault_does_to_a_commit(fault: Fault) -> None:
     store = FaultyStore(inner, Nth(1, fault))
     commit = Commit(run_id="r", create=Run(id="r"))
     committed = await persist(store, commit)
-    untouched = {Fault.REFUSED, Fault.LOST_REQUEST, Fault.CANCELLED_BEFORE, Fault.DELAYED}
+    untouched = {
+        Fault.REFUSED, Fault.LOST_REQUEST, Fault.CANCELLED_BEFORE, Fault.DELAYED, Fault.AWAY,
+    }  # fmt: skip
     assert committed.again == (fault not in untouched)
     assert committed.revision == (await inner.get("r")).revision == 1
