@@ -101,6 +101,9 @@ class _BorrowedSession(Session):
     async def fold(self, *, timeout: float | None) -> bool:
         return False
 
+    def check_file(self, connection: Connection) -> None:
+        """The connection is the user's: the file is not ours to watch, and may be none at all."""
+
     def _prepared(self, work: Work[T]) -> Callable[[Connection], T]:
         prefix, path = self.database.prefix, self.database.path
 

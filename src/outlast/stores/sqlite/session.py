@@ -71,6 +71,10 @@ class Session:
             await self._make_ready()
         return await self.database.fold(timeout=timeout)
 
+    def check_file(self, connection: Connection) -> None:
+        """Refuse to go on if the file is not the one that was opened, or not whole any more."""
+        self.database.check_file(connection)
+
     async def _make_ready(self) -> None:
         if self._borrowed and self.database.is_open and not self._is_closed:
             return

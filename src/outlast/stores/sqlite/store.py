@@ -202,7 +202,7 @@ class SqliteStore(SqliteCompany):
         )
 
     def _find_claimable(self, db: Connection, wish: claiming.Wish) -> list[int]:
-        self._session.database.check_file(db)
+        self._session.check_file(db)
         if isinstance(self.clock, SteadyClock):
             # Another process on this machine may have seen a time that this one has not.
             self.clock.heard(claiming.last_time(db))
