@@ -93,7 +93,10 @@ class _Model:
         path = self._paths.get((event.uid, key))
         if path is None and event.copied:
             sources = {f"fork-{told.value}": told.run_id for told in self.acts("fork")}
-            path = self._paths.get((sources.get(event.run_id, event.run_id), key))
+            source: str | None = event.run_id
+            while path is None and source is not None:  # of a fork, the run that it was forked from
+                path = self._paths.get((source, key))
+                source = sources.get(source)
         return path
 
     def node(self, path: str) -> Node | None:
