@@ -18,6 +18,7 @@ from tests.programs.program import (
     Signal,
     Sleep,
     Step,
+    Try,
 )
 
 BUSY = Fault("busy", at=2, seconds=1)
@@ -170,5 +171,15 @@ FOUND: dict[str, Case] = {
     "halts in two lives": Case((Loop((Halt(), Halt()), 3), Continue()), workers=2),
     "a fork of a run that was undone": Case(
         (Step(undo="ok"), Raise()), acts=(Act("fork"), Act("retry"))
+    ),
+    "a fork of a fork of a run that was undone": Case(
+        (Child(()), Try((Loop((Step(undo="ok"),)),), final=(Raise(),))),
+        acts=(Act("fork"), Act("fork", run=2)),
+    ),
+    "a paused run that is stopped in a step that must not be repeated": Case(
+        (Step(seconds=7, at_most_once=True),),
+        acts=(Act("pause", commits=1), Act("reopen", seconds=1)),
+        faults=(Fault("busy", at=5, any_call=True, seconds=2),),
+        workers=2,
     ),
 }

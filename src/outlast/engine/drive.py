@@ -209,16 +209,19 @@ class Drive:
                 return False
             leaves = end is None and self._cut
             rests = leaves or (end is None and self._rests())
-            if rests or end is not None or not self._paused:
+            # A paused run has nothing under way: one whose step was cut off and must not be repeated
+            # is handed on as it is, and paused by its next owner.
+            paused = self._paused and not (leaves and self.under_way.is_end_unknown)
+            if paused == self._paused and (rests or end is not None or not paused):
                 self._inbox.fold_pauses()
             if end is None and not rests and execution.draft.empty:
                 return True
             commit = next_commit(
                 execution, self._run, self.claim, end,
                 sequence=self._sequence, seen=self._inbox.seen, rests=rests,
-                paused=self._paused,
+                paused=paused,
             )  # fmt: skip
-            if leaves and not self._paused and commit.change is not None:
+            if leaves and not paused and commit.change is not None:
                 change = msgspec.structs.replace(commit.change, runnable_at=NOW)
                 commit = msgspec.structs.replace(commit, change=change)
             committed = await self._write(commit)

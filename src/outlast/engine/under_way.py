@@ -187,6 +187,18 @@ class UnderWay:
                 if stopped is not None:
                     self._execution.deliver(stopped, now, key=call.key)
 
+    @property
+    def is_end_unknown(self) -> bool:
+        """Whether a step was cut off that must not be repeated: its end is not known."""
+        return any(
+            isinstance(call, StepCall)
+            and not isinstance(call, RemoteStep)
+            and call.step.at_most_once
+            and call.due is None
+            and call not in self._execution.launches
+            for call in self._execution.open.values()
+        )
+
     def _is_in_thread(self, key: str) -> bool:
         call = self._execution.open.get(key)
         return isinstance(call, StepCall) and call.step.in_thread
