@@ -4,7 +4,7 @@ program that shows it has to notice."""
 from __future__ import annotations
 
 from outlast.testing.mutation import Mutant
-from tests.mutants._engine import CLIENT, DRIVES, EXECUTION, JOURNAL, TURN
+from tests.mutants._engine import CLIENT, DRIVE, DRIVES, EXECUTION, JOURNAL, TURN
 
 CLOSING = "engine/closing.py"
 RETRYING = "client/retrying.py"
@@ -16,6 +16,14 @@ def program(name: str) -> tuple[str, ...]:
 
 
 MUTANTS = [
+    # -- stopping -------------------------------------------------------------------------------
+    Mutant(
+        "programs: a paused run that was stopped has nothing under way",
+        DRIVE,
+        "            paused = self._paused and not (leaves and self.under_way.is_end_unknown)\n",
+        "            paused = self._paused\n",
+        program("a paused run that is stopped in a step that must not be repeated"),
+    ),
     # -- replay ---------------------------------------------------------------------------------
     Mutant(
         "programs: what was open at a snapshot is not begun again",
