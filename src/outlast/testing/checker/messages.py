@@ -93,12 +93,20 @@ def _folded(case: Case, id: str) -> tuple[list[int], list[int]]:
     """The numbers that were consumed, and those that may have been."""
     sure: list[int] = []
     maybe: list[int] = []
+    written: set[tuple[str, ...]] = set()
     for attempt in case.attempts_at(id):
-        if attempt.commit.folds:
+        commit = attempt.commit
+        if commit.folds:
             happened = attempt.fate is Fate.OK or case.holds(attempt) is not None
-            target = sure if happened else maybe
+            if happened:
+                # What was refused under a claim may be written under the next one of its process: the
+                # same events, once.
+                same = tuple(event.id for event in commit.events) or (commit.id,)
+                if same in written:
+                    continue
+                written.add(same)
             if happened or _undecided(attempt):
-                target += set(attempt.commit.folds)
+                (sure if happened else maybe).extend(set(commit.folds))
     return sure, maybe
 
 
