@@ -105,7 +105,7 @@ def test_killed_on_servers(tmp_path: Path, road: str) -> None:
 
     asyncio.run(fill())
     before = asyncio.run(_seen(source))
-    while killed(source, target, chance.randint(1, 12)):
+    while killed(source, target, chance.randint(1, 30)):  # a family needs more than twelve writes
         pass
     assert asyncio.run(_seen(target)) == before
     assert asyncio.run(_seen(source)) == {}
