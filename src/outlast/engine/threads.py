@@ -43,10 +43,11 @@ class DaemonThreads(Executor):
             try:
                 # Not the caller's: what a thread does belongs to the call that it is given.
                 contextvars.Context().run(thread.start)
-            except BaseException:
+            except BaseException as error:
                 with self._lock:
                     self._threads -= 1
-                if not self._threads:
+                # No room for another thread: the call waits for one that is there.
+                if not self._threads or not isinstance(error, RuntimeError):
                     raise
         return future
 
