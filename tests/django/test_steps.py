@@ -119,11 +119,8 @@ async def test_a_commit_whose_answer_is_lost_is_found_out(
     async def cut_off(self: HeldTransaction, error: BaseException | None) -> None:
         exits.append(error)
         if len(exits) == 1:
-            proxy.arm(left=0, upstream=False)
-        try:
-            await end(self, error)
-        finally:
-            proxy.left = None
+            proxy.lose_answer(b"COMMIT")
+        await end(self, error)
 
     monkeypatch.setattr(HeldTransaction, "end", cut_off)
     with use(alias):

@@ -10,8 +10,8 @@ What is promised, whenever and however often the process was killed:
 - what was done is undone in exact reverse order;
 - histories are what `outlast.testing.checker` wants them to be, and the file is sound.
 
-A step during which the process died three times counts as the cause and fails. That is right only
-if its history shows three processes that began it.
+A step counts as the cause and fails if its process died three times while it ran, the last time while
+it ran alone. That is right only if its history shows three processes that began it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from itertools import groupby
 
 import msgspec
 
-from outlast.engine.retry import MAX_INTERRUPTIONS
+from outlast.engine.operations.step import is_cause
 from outlast.model import Event, Status
 from outlast.model.event_data import payload_of
 from outlast.model.payloads import (
@@ -153,15 +153,17 @@ def attempts(evidence: Evidence) -> Iterator[str]:
     """Attempts count up, end with a result, and are as few as policy and kills allow."""
     for run_id, dumped in evidence.final.runs.items():
         number, failed, over = Counter[str](), Counter[str](), set[str]()
-        lost = Counter[str]()
+        lost, alone = Counter[str](), set[str]()
         for event in dumped.events:
             key, payload = event.step_name, payload_of(event)
             if isinstance(payload, StepStarted):
                 number[key] += 1
                 if payload.attempt != number[key] or key in over:
                     yield f"{run_id}: attempt {payload.attempt} of {key!r} is one too many"
-                if number[key] - failed[key] - lost[key] > MAX_INTERRUPTIONS:
-                    yield f"{run_id}: {key!r} was cut off {MAX_INTERRUPTIONS} times and goes on"
+                cuts = number[key] - 1 - failed[key] - lost[key]
+                if is_cause(cuts, alone=key in alone):
+                    yield f"{run_id}: {key!r} was cut off {cuts} times and goes on"
+                (alone.add if payload.alone else alone.discard)(key)
             elif isinstance(payload, StepLost):
                 lost[key] += 1
             elif isinstance(payload, StepFailed):

@@ -15,6 +15,7 @@ class Proxy:
         self._url = url
         self.left: int | None = None
         self.upstream = True
+        self._unanswered: bytes | None = None
         self.seen = {True: 0, False: 0}
         self._whole = asyncio.Event()
         self._whole.set()
@@ -43,6 +44,11 @@ class Proxy:
         """Cut after so many bytes to the server, or from it."""
         self.left, self.upstream = left, upstream
 
+    def lose_answer(self, request: bytes) -> None:
+        """Cut as soon as the server has answered the next `request`, and pass nothing of the answer on.
+        What other connections carry meanwhile gets through: they may say something at any time."""
+        self._unanswered = request
+
     def cut(self) -> None:
         """End all connections at once."""
         self.left = None
@@ -67,18 +73,31 @@ class Proxy:
             writer.transport.abort()
             return
         self._writers |= {writer, back}
+        asked = asyncio.Event()  # for what is not to be answered
         for source, sink, upstream in ((reader, back, True), (there, writer, False)):
-            task = asyncio.ensure_future(self._pass_on(source, sink, upstream=upstream))
+            passing = self._pass_on(source, sink, asked, upstream=upstream)
+            task = asyncio.ensure_future(passing)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _pass_on(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, upstream: bool
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        asked: asyncio.Event,
+        *,
+        upstream: bool,
     ) -> None:
         with suppress(OSError):
             while data := await source.read(65536):
                 self.seen[upstream] += len(data)
                 await self._whole.wait()
+                if upstream and self._unanswered is not None and self._unanswered in data:
+                    self._unanswered = None
+                    asked.set()
+                if asked.is_set() and not upstream:
+                    self.cut()
+                    return
                 if self.left is not None and upstream is self.upstream:
                     passed, self.left = data[: self.left], self.left - len(data)
                     sink.write(passed)
