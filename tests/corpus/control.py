@@ -416,6 +416,7 @@ CASES = [
         step.started work
         step.completed work
         step.started needs_power
+        step.lost needs_power
         step.started needs_power
         step.completed needs_power
         workflow.completed

@@ -53,6 +53,20 @@ MUTANTS = [
         "        if False:\n",
         program("a scope that fails before the undo, and a crash"),
     ),
+    Mutant(
+        "programs: the call that is retried counts as a death of its process",
+        "engine/interruptions.py",
+        "            execution.deliver(forgiven, now, key=key)\n",
+        "",
+        program("a retry of a step under which two workers die"),
+    ),
+    Mutant(
+        "programs: a scope whose code has raised is done again as a whole",
+        "engine/replanting.py",
+        "    return before_step(kept, failed) if position is None else kept[:position]\n",
+        "    return before_step(kept, failed)\n",
+        program("a retry of a scope whose code has raised"),
+    ),
     # -- the saga -------------------------------------------------------------------------------
     Mutant(
         "programs: what runs is not awaited before the undo",
@@ -75,6 +89,13 @@ MUTANTS = [
         "        return operation.may_run and (self.begun or operation.is_undoable)\n",
         "        return False\n",
         program("an item that is done when another branch fails"),
+    ),
+    Mutant(
+        "programs: a queued step is handed out though its code has gone",
+        "engine/operations/remote.py",
+        "            self.take_back(execution)\n",
+        "            execution.draft.drops.append(self._task_id(execution))\n",
+        program("a cancel while a queued step is asked for"),
     ),
     # -- children and messages ------------------------------------------------------------------
     Mutant(

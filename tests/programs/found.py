@@ -54,6 +54,9 @@ FOUND: dict[str, Case] = {
         (Step(seconds=1), Step(seconds=1)),
         faults=tuple(Fault("away", at=at, seconds=3) for at in (2, 3, 4)),
     ),
+    "a start that was not answered, and a busy row": Case(
+        (Step(at_most_once=True),), faults=(Fault("busy", at=2, seconds=10), Fault("answer lost"))
+    ),
     "an outage while a map runs": Case(
         (Map(items=3, seconds=1),), faults=(Fault("away", at=2, seconds=3),)
     ),
@@ -83,6 +86,11 @@ FOUND: dict[str, Case] = {
     "a cancel while a queued step runs": Case(
         (Step(seconds=1, queued=True, undo="ok"),), acts=(Act("cancel", commits=1),)
     ),
+    "a cancel while a queued step is asked for": Case(
+        (Step(seconds=1, undo="ok"), Step(queued=True)),
+        acts=(Act("cancel", seconds=1),),
+        faults=(Fault("away", seconds=1),),
+    ),
     # -- children -------------------------------------------------------------------------------
     "a child that outlives a life": Case(
         (Child((Sleep(12), Step()), abandon=True, wait="never"), Sleep(), Continue())
@@ -109,6 +117,10 @@ FOUND: dict[str, Case] = {
         acts=(Act("terminate", commits=2),),
     ),
     "a child that is deleted": Case((Child((Sleep(),)),), acts=(Act("delete", commits=1, run=1),)),
+    "a child that is cancelled and fails to undo, and a crash": Case(
+        (Child((Try((Step(queued=True, undo="fails"),), final=(Raise(),)),), wait="never"),),
+        faults=(Fault("dies after", at=9),),
+    ),
     # -- what was acknowledged ------------------------------------------------------------------
     "a retry and a signal that was not taken": Case(
         (Step(seconds=4, raises=1), Signal()), acts=(Act("signal", commits=1), Act("retry"))
@@ -118,6 +130,24 @@ FOUND: dict[str, Case] = {
     ),
     "a retry of a step in a scope": Case(
         (Scope((Step(raises=1, at_most_once=True),)),), acts=(Act("retry"),)
+    ),
+    "a retry of a step under which two workers die": Case(
+        (Step(raises=1),), acts=(Act("retry"),), faults=(Fault("dies after", at=3),) * 2
+    ),
+    "a retry of a map under which two workers die": Case(
+        (Map(items=1, fails=(0,)),), acts=(Act("retry"),), faults=(Fault("dies after", at=3),) * 2
+    ),
+    "a fork beside a step that must not be repeated": Case(
+        (Gather(((Step(raises=1, at_most_once=True),), (Step(),))),), acts=(Act("fork"),)
+    ),
+    "a retry of a scope whose code has raised": Case(
+        (Scope((Map(), Raise())),), acts=(Act("retry"),)
+    ),
+    "a retry of a scope that passed an error on": Case(
+        (Scope((Step(), Scope((Step(), Raise())))),), acts=(Act("retry"),)
+    ),
+    "a retry of a loop whose code has raised": Case(
+        (Loop((Step(), Raise())),), acts=(Act("retry"),)
     ),
     "an answer over two lives": Case(
         (Signal(), Continue(3)),

@@ -72,8 +72,12 @@ class _Model:
             self.lives[event.uid].append(event)
         kinds = [kind for kind, _, _ in ledger.faults]
         self.deaths = kinds.count("dies before") + kinds.count("dies after")
+        # A worker that was not answered does not know that it has a lease, and renews none.
+        untold = "answer lost" in kinds
         self.silences = sum(
-            kind == "stands still" or (kind == "away" and seconds > SHORT)
+            kind == "stands still"
+            or (kind == "away" and seconds > SHORT)
+            or (kind == "busy" and seconds > SHORT and untold)
             for kind, _, seconds in ledger.faults
         )
         self.stills = kinds.count("stands still")
@@ -288,8 +292,10 @@ def _too_late(model: _Model, uid: str, tick: int) -> bool:
 def _may_be_interrupted(model: _Model, node: Step, bodies: list[Body]) -> bool:
     cut = model.deaths + model.silences
     if node.at_most_once:
-        if model.acts("retry", "fork") and any(body.end != "raised" for body in bodies):
+        if model.acts("retry") and any(body.end != "raised" for body in bodies):
             return True  # it ran beside what failed, and the next life does not know how it ended
+        if model.acts("fork"):
+            return True  # it ran beside the step that was forked from: how it ended came later
         # A worker that is stopped waits for what is short, if the store takes what it records.
         absent = any(kind in ("busy", "away") for kind, _, _ in model.ledger.faults)
         return cut > 0 or (model.reopens > 0 and (node.seconds > 1 or absent))
@@ -461,8 +467,15 @@ def children_have_an_owner(model: _Model) -> Iterator[str]:
                 yield f"{child.run_id} is to outlive its parent, and was cancelled"
         elif over.type in ("workflow.completed", "workflow.failed") and not again:
             end = model.end_of(child.parent_uid)
-            if end is not None and over.time > end.time + model.delay:
-                yield f"{child.run_id} went on until {over.time}, its parent ended at {end.time}"
+            until = _closed_at(model, over)
+            if end is not None and until > end.time + model.delay:
+                yield f"{child.run_id} went on until {until}, its parent ended at {end.time}"
+
+
+def _closed_at(model: _Model, end: Recorded) -> float:
+    """When a life began to do nothing more but undo, which may take long."""
+    undoes = [one.time for one in model.lives[end.uid] if one.type == "compensation.started"]
+    return min(undoes, default=end.time)
 
 
 def _above(run_id: str) -> Iterator[str]:

@@ -23,6 +23,7 @@ from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.remote import RemoteStep
 from outlast.engine.operations.step import StepCall
 from outlast.engine.retry import SUSPECT_AFTER
+from outlast.model.payloads import StepLost
 from outlast.model.run import Run, Status
 from outlast.ports.clock import Clock
 
@@ -56,9 +57,12 @@ def count_interruptions(execution: Execution, run: Run, now: datetime) -> list[S
                 execution.deliver(operation.next_attempt(), now, key=key)
         elif run.status is Status.PAUSED:
             execution.launches.append(operation)
-        elif (run.status is Status.PENDING and key == run.recover_to) or (
-            run.status is Status.WAITING and isinstance(operation, MapCall)
-        ):
+        elif run.status is Status.PENDING and key == run.recover_to:
+            # The attempt on record stands for the call: it was never made, so that none died of it.
+            forgiven = StepLost(attempt=operation.attempt, survived=True)
+            execution.deliver(forgiven, now, key=key)
+            execution.deliver(operation.next_attempt(), now, key=key)
+        elif run.status is Status.WAITING and isinstance(operation, MapCall):
             execution.deliver(operation.next_attempt(), now, key=key)
         elif operation.is_suspect:
             suspects.append(operation)

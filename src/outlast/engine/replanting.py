@@ -80,7 +80,8 @@ def before_failure(history: Sequence[Event], failed: str | None) -> list[Event]:
             for earlier in kept[:position]
             if (fresh := _without_attempts(earlier, name)) is not None
         ]
-    return before_step(kept, failed)
+    position = _failure_of_code(kept, failed)
+    return before_step(kept, failed) if position is None else kept[:position]
 
 
 def outcomes_after(
@@ -186,6 +187,21 @@ def _failure_of(kept: Sequence[Event], failed: str) -> int | None:
             if event.type == EventType.CHILD_FAILED or _fails(event):
                 return position
     return None
+
+
+def _failure_of_code(kept: Sequence[Event], failed: str) -> int | None:
+    """Where the code of the scope `failed` raised, or that of a scope inside of it whose error it passed
+    on: what was done in them before that is kept."""
+    found = None
+    for position in reversed(range(len(kept))):
+        event = kept[position]
+        if event.type == EventType.SCOPE_FAILED and event.step_name == failed:
+            found, failed = position, f"{failed}/"
+        elif found is not None:
+            if event.type != EventType.SCOPE_FAILED or not event.step_name.startswith(failed):
+                break
+            found = position
+    return found
 
 
 def seeded(

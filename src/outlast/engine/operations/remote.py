@@ -82,7 +82,7 @@ class RemoteStep(StepCall):
         if isinstance(said, StepStarted):
             execution.draft.tasks.append(self._task(execution))
         elif isinstance(said, OperationAbandoned) and not said.awaited:
-            execution.draft.drops.append(self._task_id(execution))
+            self.take_back(execution)
 
     def _task(self, execution: Execution) -> Task:
         metadata = {
@@ -107,7 +107,7 @@ class RemoteStep(StepCall):
         )
 
     def take_back(self, execution: Execution) -> None:
-        """Its outcome is known before anything was done for it."""
+        """Nothing is to be done for it any more: its outcome is known, or its code has gone."""
         draft, id = execution.draft, self._task_id(execution)
         if all(task.id != id for task in draft.tasks):
             draft.drops.append(id)
