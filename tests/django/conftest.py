@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import django
 import pytest
@@ -15,7 +18,39 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "tests.django.settings"
 os.environ["DJANGO_TEST_FILE"] = str(Path(FOLDER.name) / "django.db")
 django.setup()
 
+from django.db import connections  # noqa: E402 - Django comes first
+from django.db.backends.signals import connection_created  # noqa: E402 - Django comes first
+
+from outlast.contrib.django import testing  # noqa: E402 - Django comes first
 from tests.django.places import DATABASES, made, use, wipe  # noqa: E402 - Django comes first
+
+
+@pytest.fixture(autouse=True)
+def no_connection_left_open() -> Iterator[None]:
+    """A connection ends before its thread: the garbage collector closes it late, and from Python 3.13 on
+    with a warning in whatever test comes next."""
+    opened: list[tuple[threading.Thread, Any]] = []
+
+    def note(*, connection: Any, **_: Any) -> None:
+        opened.append((threading.current_thread(), connection))
+
+    connection_created.connect(note)
+    yield
+    connection_created.disconnect(note)
+    here = connections.all(initialized_only=True)
+    left = []
+    for thread, own in opened:
+        # One of this thread stays for the next test, if this thread can still find it.
+        is_kept = own in here if thread is threading.current_thread() else thread.is_alive()
+        if own.connection is not None and not is_kept:
+            left.append(f"{own.alias}, opened in {thread.name}")
+    assert left == []
+
+
+@pytest.fixture(autouse=True)
+def own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin each test at the present, however far `run_all` has leapt in those before it."""
+    monkeypatch.setattr(testing._last, "moment", datetime.min.replace(tzinfo=UTC))
 
 
 @pytest.fixture(params=DATABASES)

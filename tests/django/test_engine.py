@@ -14,7 +14,7 @@ from tests.corpus.case import RUN, Case, lines, told
 from tests.corpus.every import CASES
 from tests.corpus.stage import play
 from tests.corpus.test_crashes import check, places
-from tests.django.places import DATABASES, POSTGRES, made, use, wipe
+from tests.django.places import DATABASES, POSTGRES, made, use, wipe_and_leave
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -30,7 +30,7 @@ class FreshPostgres(DjangoPostgresStore):
     async def open(self) -> None:
         if not self.is_fresh:
             self.is_fresh = True
-            await self._source.threads.run(wipe, self.alias)
+            await self._source.threads.run(wipe_and_leave, self.alias)
         await super().open()
 
 
@@ -42,7 +42,7 @@ class FreshSqlite(DjangoSqliteStore):
     async def open(self) -> None:
         if not self.is_fresh:
             self.is_fresh = True
-            await self._threads.run(wipe, self.alias)
+            await self._threads.run(wipe_and_leave, self.alias)
         await super().open()
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from django.db import transaction
 from django.test import TestCase, TransactionTestCase
 
-from outlast.contrib.django import runs
+from outlast.contrib.django import runs, testing
 from outlast.contrib.django.models import Run
 from outlast.contrib.django.testing import RunsMixin
 from tests.django.places import SQLITE, made, wipe
@@ -38,6 +40,14 @@ class RunsInATestCase(RunsMixin, TestCase):
         assert Run.objects.get().status == "waiting"
         self.run_all()
         assert Run.objects.get().status == "completed"
+
+    def test_the_next_test_begins_at_the_present(self) -> None:
+        """The month that passes in one test is not behind the next one, whose runs would be due at once."""
+        runs.start(patient, id="p")
+        self.run_all()
+        assert testing._last.moment > datetime.now(UTC)
+        self.doCleanups()
+        assert testing._last.moment < datetime.now(UTC)
 
     def test_what_waits_for_somebody_waits(self) -> None:
         """Until it is told."""

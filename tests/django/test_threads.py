@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +14,65 @@ from django.db.backends.signals import connection_created
 
 from outlast.contrib.django.conf import read_settings
 from outlast.contrib.django.store import worker_store
-from outlast.contrib.django.threads import Threads
-from tests.django.places import POSTGRES, use, wipe_and_leave
+from outlast.contrib.django.threads import StepThreads, Threads
+from tests.django.places import POSTGRES, another, use, wipe_and_leave
+from tests.django.settings import on_sqlite
 from tests.django.shop.models import Order
+
+
+@pytest.fixture
+def opened() -> Iterator[list[Any]]:
+    """What Django connects to during a test: each object knows whether it still has a connection."""
+    found: list[Any] = []
+
+    def note(*, connection: Any, **_: Any) -> None:
+        found.append(connection)
+
+    connection_created.connect(note)
+    yield found
+    connection_created.disconnect(note)
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[str]:
+    """One more database of the project, whose connections Django keeps (CONN_MAX_AGE)."""
+    options = on_sqlite(str(tmp_path / "other.db"))
+    with another("other", {**options, "CONN_MAX_AGE": None}) as alias:
+        yield alias
+
+
+def used(alias: str) -> None:
+    """Do something there, in the thread that calls this."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+async def test_closing_leaves_no_connection_open(alias: str, other: str, opened: list[Any]) -> None:
+    """Nor one to a database that only a transactional step has used: it would stay until the garbage
+    collector finds it, on a server as one of the few that there are."""
+    threads = Threads(alias, 1)
+    await threads.run(threads.connection)
+    async with threads.transaction() as held:
+        await held.run(used, other)
+    assert {one.alias for one in opened} == {alias, other}
+    await threads.close()
+    assert [one.alias for one in opened if one.connection is not None] == []
+
+
+async def test_a_thread_of_steps_that_ends_closes_its_connections(
+    other: str, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With CONN_MAX_AGE a connection outlives the step, and not the thread that can use it."""
+    monkeypatch.setattr("outlast.engine.threads.IDLE_SECONDS", 0.0)
+    worked: list[threading.Thread] = []
+
+    def step() -> None:
+        used(other)
+        worked.append(threading.current_thread())
+
+    await asyncio.get_running_loop().run_in_executor(StepThreads(), step)
+    await asyncio.to_thread(worked[0].join, 30)
+    assert [one.connection for one in opened] == [None]
 
 
 async def test_who_is_cancelled_at_the_beginning_leaves_no_transaction_open(alias: str) -> None:

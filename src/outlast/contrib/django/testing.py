@@ -87,12 +87,14 @@ class RunsMixin:
     def setUp(self) -> None:
         """See to the end."""
         super().setUp()  # type: ignore[misc]
+        # What comes next has none of these runs: it need not begin where their time has ended.
+        self.addCleanup(setattr, _last, "moment", _last.moment)  # type: ignore[attr-defined]
         if not isinstance(self, TestCase):
             self.addCleanup(forget_all)  # type: ignore[attr-defined]
 
 
 class _Last:
-    """How far the clock has come in this process: it never goes back."""
+    """How far the clock has come in this process: within a test it never goes back."""
 
     moment = datetime.min.replace(tzinfo=UTC)
 
@@ -168,13 +170,17 @@ class _Transactions(Store):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[Any, Store]]:
         held = HeldTransaction(self.alias, self.hands)
-        await held.begin(connections[self.alias].ensure_connection)
+        await held.begin(self._connect)
         try:
             yield held, self
         except BaseException as error:
             await held.end(error)
             raise
         await held.end(None)
+
+    def _connect(self) -> None:
+        # Asked for in the thread of the test: a connection belongs to the thread that asks for it.
+        connections[self.alias].ensure_connection()
 
 
 def _store_in(hands: _Hands, settings: Settings, clock: Clock) -> Store:

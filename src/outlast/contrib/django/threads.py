@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from django.db import IntegrityError, close_old_connections, connections, transaction
 
 from outlast.engine.bodies import MAX_THREADS
+from outlast.engine.threads import DaemonThreads
 from outlast.errors import InvalidValue
 
 T = TypeVar("T")
@@ -86,6 +87,9 @@ class Threads:
         self._free = asyncio.Semaphore(self._limit)  # another loop may come
 
         def end() -> None:
+            for held in idle:
+                # A step may have used other databases too: whatever the thread has opened.
+                held.threads.submit(connections.close_all)
             for one in [executor, *(held.threads for held in idle)]:
                 if one is not None:
                     one.shutdown(wait=True)
@@ -168,9 +172,9 @@ def _forget(beginning: asyncio.Future[None]) -> None:
         beginning.exception()
 
 
-class StepThreads(ThreadPoolExecutor):
+class StepThreads(DaemonThreads):
     """Where plain steps run that use the ORM: as at the beginning and the end of a request, a
-    connection that is broken or too old is not used again."""
+    connection that is broken or too old is not used again. A thread that ends closes its connections."""
 
     def __init__(self) -> None:
         super().__init__(MAX_THREADS, "outlast-step")
@@ -178,6 +182,12 @@ class StepThreads(ThreadPoolExecutor):
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Run it with connections that work."""
         return super().submit(_afresh, fn, args, kwargs)
+
+    def _work(self) -> None:
+        try:
+            super()._work()
+        finally:
+            connections.close_all()
 
 
 def _afresh(function: Callable[..., T], args: Any, kwargs: Any) -> T:
