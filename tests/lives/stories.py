@@ -8,12 +8,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import pytest
-
 import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
-from outlast.errors import ChildFailed, RunFailed, RunsOpen, StepFailed
+from outlast.errors import RunFailed, StepFailed
 from outlast.model import Run, Status
 from outlast.ports import Store
 from outlast.testing import VirtualApp, VirtualClock, app
@@ -223,44 +221,6 @@ async def a_replaced_run_cancels_its_children(store: Store, clock: VirtualClock)
         found = await children_of(opened, "p")
     assert Counter(found.values()) == {Status.COMPLETED: 3, Status.CANCELLED: 1}
     assert done == {"cancelled 1": 2, "uncancelled 1": 1, "abandoned 1": 2}
-
-
-async def a_tree_is_deleted_when_it_has_ended(store: Store, clock: VirtualClock) -> None:
-    """A tree in which something runs is not deleted unless by force, which terminates it first. An
-    abandoned child of an ended parent counts."""
-    async with app(two_lives, kid, store=store, clock=clock) as opened:
-        await opened.start(two_lives, 1, id="p")
-        await clock.sleep(LONG / 4)
-        with pytest.raises(RunsOpen) as refusal:
-            await opened.delete("p")
-        assert len(refusal.value.open) == 3
-        await opened.cancel("p")
-        await settled(opened, "p")
-        await clock.sleep(LONG / 4)
-        with pytest.raises(RunsOpen, match="~1"):
-            await opened.delete("p")
-        assert await opened.delete("p", force=True)
-        assert await children_of(opened, "p") == {}
-        assert not await opened.delete("p", force=True)
-
-
-async def who_waits_for_a_deleted_child_is_told(store: Store, clock: VirtualClock) -> None:
-    """A child that is deleted by force is terminated first: its parent does not wait for ever."""
-    async with app(waits_for_one, kid, store=store, clock=clock) as opened:
-        await opened.start(waits_for_one, id="p")
-        await clock.sleep(1)
-        (child,) = await children_of(opened, "p")
-        await opened.delete(child, force=True)
-        assert "deleted with" in await opened.result("p")
-
-
-@outlast.workflow
-async def waits_for_one() -> str:
-    try:
-        await outlast.child(kid, "kid", LONG)
-    except ChildFailed as failure:
-        return failure.error
-    return "never"
 
 
 # -- retry ----------------------------------------------------------------------------------------
@@ -673,8 +633,6 @@ STORIES: tuple[Story, ...] = (
     a_child_of_the_last_turn_is_cancelled,
     terminate_cancels_a_child_that_begins_meanwhile,
     a_replaced_run_cancels_its_children,
-    a_tree_is_deleted_when_it_has_ended,
-    who_waits_for_a_deleted_child_is_told,
     retry_waits_for_the_same_child,
     retry_finds_a_child_that_has_ended_meanwhile,
     retry_begins_a_cancelled_child_again,

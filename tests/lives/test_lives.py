@@ -9,9 +9,10 @@ import pytest
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing import VirtualClock
-from tests.lives.stories import STORIES, Story, tell
+from tests.lives.deletions import ALL_STORIES
+from tests.lives.stories import Story, tell
 
-STORY = pytest.mark.parametrize("story", STORIES, ids=[story.__name__ for story in STORIES])
+STORY = pytest.mark.parametrize("story", ALL_STORIES, ids=[story.__name__ for story in ALL_STORIES])
 
 
 @pytest.mark.proves("I16", "I21", "I25")

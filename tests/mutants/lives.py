@@ -10,6 +10,7 @@ RETRYING = "client/retrying.py"
 UPDATES = "engine/updates.py"
 ARRIVALS = "engine/arrivals.py"
 TERMINATING = "client/terminating.py"
+DELETING = "client/deleting.py"
 BEGINNING = "client/beginning.py"
 REPLANTING = "engine/replanting.py"
 REPLANT = "client/replant.py"
@@ -30,6 +31,7 @@ def kit(words: str, store: str = "tests/conformance/test_memory.py") -> tuple[st
     return (store, "-k", words)
 
 
+AS_SEEN = "as_they_were_seen or went_on_is_not"
 GOES_ON = "goes_on or facts_of_the_tree or its_keys"
 
 MUTANTS = [
@@ -269,10 +271,40 @@ MUTANTS = [
     ),
     Mutant(
         "delete does not look whether something runs",
-        "client/client.py",
-        "delete, run_id, uid=uid, only_ended=True)",
-        "delete, run_id, uid=uid)",
+        DELETING,
+        "            only_ended=True,\n",
+        "            only_ended=False,\n",
         story("tree_is_deleted"),
+    ),
+    Mutant(
+        "a forced deletion ends the runs before it removes them",
+        DELETING,
+        "                    open_at[open], sends[open] = await _seen(store, run_id, open)\n",
+        "                    open_at[open], sends[open] = await _seen(store, run_id, open)\n"
+        "                    from outlast.client.terminating import terminated\n"
+        '                    await terminated(store, open, "deleted", attempt)\n',
+        story("crash_before"),
+    ),
+    Mutant(
+        "a forced deletion forgets the runs outside",
+        DELETING,
+        "        told = told_of_end(run, await store.history(run_id), end)\n",
+        "        told: list[Send] = []\n",
+        story("crash_after or waits_for_a_deleted"),
+    ),
+    Mutant(
+        "a forced deletion takes a run that went on",
+        DELETING,
+        "        return run.commit_id, [",
+        "        return None, [",
+        story("begins_meanwhile_is_cancelled"),
+    ),
+    Mutant(
+        "a forced deletion never holds a run up",
+        DELETING,
+        "                if races[open] % RACES == 0:\n",
+        "                assert races[open] < 20\n                if races[open] < 0:\n",
+        story("always_faster"),
     ),
     # -- the stores ---------------------------------------------------------------------------
     Mutant(
@@ -311,6 +343,34 @@ MUTANTS = [
         kit("not_ended", SQLITE_KIT),
     ),
     Mutant(
+        "memory: a deletion takes an open run that went on",
+        "stores/memory/details.py",
+        "not in (tables.lives[id].run.commit_id, None)\n",
+        '== "unseen"\n',
+        kit(AS_SEEN),
+    ),
+    Mutant(
+        "memory: a deletion delivers nothing",
+        "stores/memory/details.py",
+        "            for send in sends:\n                deliver(tables, send, now)\n",
+        "",
+        kit(AS_SEEN),
+    ),
+    Mutant(
+        "sqlite: a deletion takes an open run that went on",
+        "stores/sqlite/deleting.py",
+        "    return seen is None or (row is not None and row.commit_id == seen)\n",
+        "    return True\n",
+        kit(AS_SEEN, SQLITE_KIT),
+    ),
+    Mutant(
+        "sqlite: a deletion delivers nothing",
+        "stores/sqlite/deleting.py",
+        "        deliver(book, send)\n    book.write()\n",
+        "        deliver(book, send)\n",
+        kit(AS_SEEN, SQLITE_KIT),
+    ),
+    Mutant(
         "postgres: a replaced life takes all descendants along",
         f"{PG}/0003_commits.sql",
         "            PERFORM @forget_life_1(c_run, p ? 'carry_tree');",
@@ -332,6 +392,22 @@ MUTANTS = [
         kit("not_ended", POSTGRES_KIT),
     ),
     Mutant(
+        "postgres: a deletion takes an open run that went on",
+        f"{PG}/0013_one_life.sql",
+        "                  WHERE s.id = r.id AND coalesce(s.commit_id, r.commit_id) = r.commit_id\n",
+        "                  WHERE s.id = r.id\n",
+        kit(AS_SEEN, POSTGRES_KIT),
+    ),
+    Mutant(
+        "postgres: a deletion delivers before it is refused",
+        f"{PG}/0013_one_life.sql",
+        "    gone := false;\n    alive := '{}';\n",
+        "    gone := false;\n    alive := '{}';\n"
+        "    PERFORM @deliver_1(@now_1(at, shift), s.run, NULL, s.id, s.kind, '', '', NULL)\n"
+        "    FROM jsonb_to_recordset(sends::jsonb) AS s (run text, id text, kind text);\n",
+        kit(AS_SEEN, POSTGRES_KIT),
+    ),
+    Mutant(
         "redis: a replaced life takes all descendants along",
         f"{LUA}/lib/writing.lua",
         "            tree = plan_tree(id, spares and (commit.carry_tree and 'all' or 'open'))",
@@ -351,5 +427,26 @@ MUTANTS = [
         "    if #open > 0 then",
         "    if #open < 0 then",
         kit("not_ended", REDIS_KIT),
+    ),
+    Mutant(
+        "redis: a deletion takes an open run that went on",
+        f"{LUA}/delete.lua",
+        "    return at_commit == false or at_commit == (run.commit or '')\n",
+        "    return at_commit ~= nil\n",
+        kit(AS_SEEN, REDIS_KIT),
+    ),
+    Mutant(
+        "redis: a deletion of a large tree takes an open run that went on",
+        "stores/redis/deletions.py",
+        'and open_at.get(id, "unseen") not in ((commit or b"").decode(), None)',
+        "and id not in open_at",
+        kit(AS_SEEN, "tests/redis/test_deletion.py::TestPortions"),
+    ),
+    Mutant(
+        "redis: a deletion does not write back what it delivers",
+        f"{LUA}/delete.lua",
+        "flush()\n",
+        "",
+        kit(AS_SEEN, REDIS_KIT),
     ),
 ]

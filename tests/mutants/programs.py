@@ -4,7 +4,7 @@ program that shows it has to notice."""
 from __future__ import annotations
 
 from outlast.testing.mutation import Mutant
-from tests.mutants._engine import CLIENT, DRIVE, DRIVES, EXECUTION, JOURNAL, TURN
+from tests.mutants._engine import DRIVE, DRIVES, EXECUTION, JOURNAL, TURN
 
 CLOSING = "engine/closing.py"
 RETRYING = "client/retrying.py"
@@ -137,9 +137,9 @@ MUTANTS = [
     ),
     Mutant(
         "programs: a child is deleted under a parent that waits for it",
-        CLIENT,
-        "only_ended=True)\n",
-        "only_ended=False)\n",
+        "client/deleting.py",
+        "            only_ended=True,\n",
+        "            only_ended=False,\n",
         program("a child that is deleted"),
     ),
     # -- patience -------------------------------------------------------------------------------

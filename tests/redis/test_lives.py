@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from outlast.testing import VirtualClock
-from tests.lives.stories import STORIES, Story, tell
+from tests.lives.deletions import ALL_STORIES
+from tests.lives.stories import Story, tell
 from tests.redis.servers import clustered, single
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
-STORY = pytest.mark.parametrize("story", STORIES, ids=[story.__name__ for story in STORIES])
+STORY = pytest.mark.parametrize("story", ALL_STORIES, ids=[story.__name__ for story in ALL_STORIES])
 
 
 @pytest.mark.proves("I16", "I21", "I25")

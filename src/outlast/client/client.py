@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from msgspec import Raw
 
+from outlast.client.deleting import delete_tree
 from outlast.client.handle import RunHandle
 from outlast.client.moves import (
     TRIES,
@@ -22,7 +23,6 @@ from outlast.client.moves import (
     has_come,
     send_here,
     unless_moved,
-    when_free,
 )
 from outlast.client.queues import Queues
 from outlast.client.replant import edited_input, forked
@@ -43,7 +43,6 @@ from outlast.errors import (
     RunCancelled,
     RunClosed,
     RunFailed,
-    RunsOpen,
     Undecodable,
     UpdateFailed,
     WorkflowMisuse,
@@ -308,28 +307,24 @@ class Client:
         timeout: float = LOCK_PATIENCE_S,
     ) -> bool:
         """Remove a run and all it owns, its descendants included; whether it was there. A tree in which
-        a run has not ended is refused with `RunsOpen`, which names such runs; with `force` they are
-        terminated first, which tells parents and children elsewhere. With `uid` only that life of it:
-        one that was begun anew since stays. One that is being moved to another store is not removed:
-        all of it may still be here alone."""
+        a run has not ended is refused with `RunsOpen`, which names such runs; with `force` they end with
+        the commit that removes them: a parent outside of the tree gets a failed child, and children
+        outside of it are cancelled, unless they are abandoned ones. With `uid` only that life of it:
+        a later one stays. One that is being moved to another store is not removed: all of it may still
+        be here alone."""
         with suppress(Undecodable):
             run = await self._store.find_one(run_id)
             if run is not None and run.moved_to is not None and run.wait_kind == MOVING:
                 raise Moved(run_id, run.moved_to)
-        clock = self._store.clock
-        delete = partial(self._store.delete, run_id, uid=uid, only_ended=True)
-        was_there = None
-        while was_there is None:
-            try:
-                was_there = await when_free(clock, delete, clock.monotonic() + timeout, timeout)
-            except RunsOpen as refusal:
-                if not force:
-                    raise
-                for open in refusal.open:
-                    with suppress(NotFound, RunClosed):
-                        await self.terminate(open, f"deleted with {run_id!r}", timeout=timeout)
+        was_there, open = await delete_tree(
+            *(self._store, run_id, uid),
+            force=force,
+            patience=timeout,
+            attempt=partial(self._attempt, timeout=timeout),
+        )
         self._store.notifier.ring()  # its place in a queue is free
-        self._drop(run_id)
+        for id in (run_id, *open):
+            self._drop(id)
         return was_there
 
     async def retry(self, run_id: str, *, timeout: float | None = 30.0) -> RunHandle[Any]:

@@ -7,27 +7,29 @@ child, it is refused and the rest is read. A run that is always faster is held u
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
 
 from outlast.client.moves import find_here
 from outlast.engine.ending import child_outcome, parent_uid_in
 from outlast.engine.operations.child import cancel_child
 from outlast.engine.replanting import open_children
 from outlast.errors import Conflict, Undecodable
+from outlast.model.claim import Hold
 from outlast.model.commit import Commit, Outcome
 from outlast.model.event import Event
 from outlast.model.event_data import to_event
 from outlast.model.inbox import Send
-from outlast.model.payloads import WorkflowCancelled
-from outlast.model.run import Change, Status
+from outlast.model.payloads import Payload, WorkflowCancelled
+from outlast.model.run import Change, Run, Status
 from outlast.ports.store import Store
 
 RACES = 3
 """How often a run may be faster than the commit that ends it."""
-HOLD_UP = timedelta(seconds=5)
-"""How long no worker claims a run that is being ended; it goes on if whoever ends it dies."""
+HOLD_UP_S = 5.0
+"""For how long no worker claims a run that is being ended; it goes on if the process that ends it dies."""
+ENDING = "ended from outside"
+"""The owner of a run that is held up."""
 
 Attempt = Callable[[Commit], Awaitable[Outcome]]
 """Writes a commit, patiently."""
@@ -50,10 +52,25 @@ async def terminated(store: Store, run_id: str, reason: str, attempt: Attempt) -
             return outcome
         races += 1
         if races % RACES == 0:
-            held_up = Change(runnable_at=store.clock.now() + HOLD_UP)
-            await attempt(
-                Commit(run_id=run_id, uid=uid, force=True, change=held_up, seen=2**62, release=True)
-            )
+            await hold_up(run_id, uid, attempt)
+
+
+async def hold_up(run_id: str, uid: str | None, attempt: Attempt) -> None:
+    """Claim a run by force for a moment, so that no worker goes on with it, whatever is sent to it."""
+    await attempt(Commit(run_id=run_id, uid=uid, force=True, hold=Hold(ENDING, HOLD_UP_S)))
+
+
+def told_of_end(run: Run, history: Sequence[Event], end: Payload) -> list[Send]:
+    """What runs learn of the end of another one: its parent, and the children that end with it."""
+    told = []
+    if run.parent is not None:
+        told.append(child_outcome(run, end, parent_uid_in(history)))
+    told += [
+        cancel_child(child.child_run_id, run.uid, "its parent has ended")
+        for child in open_children(history).values()
+        if not child.parent_close
+    ]
+    return told
 
 
 async def _termination(store: Store, run_id: str, reason: str, history: list[Event]) -> Commit:
@@ -68,13 +85,7 @@ async def _termination(store: Store, run_id: str, reason: str, history: list[Eve
         history += await store.history(run_id, after=_last(history))
         # A history that is damaged may be shorter than the record says.
         expected = max(run.sequence, _last(history))
-        if run.parent is not None:
-            sends.append(child_outcome(run, end, parent_uid_in(history)))
-        sends += [
-            cancel_child(child.child_run_id, run.uid, "its parent has ended")
-            for child in open_children(history).values()
-            if not child.parent_close
-        ]
+        sends = told_of_end(run, history, end)
     return Commit(
         run_id=run_id,
         uid=uid,

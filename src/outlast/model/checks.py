@@ -73,9 +73,9 @@ def check_commit(commit: Commit) -> None:
             )
         _check_new_run(commit.create)
     if commit.hold is not None:
-        if commit.create is None:
+        if commit.create is None and not commit.force:
             raise InvalidCommit(
-                "`hold` claims the run that a commit creates: use claim_runs instead"
+                "`hold` claims the run that a commit creates, or takes by `force`: use claim_runs instead"
             )
         check_name(commit.hold.owner, "owner")
         check_ttl(commit.hold.ttl)

@@ -56,7 +56,8 @@ class Commit(Struct, frozen=True, kw_only=True, gc=False):
 
     What becomes durable:
 
-    - `create` and `creation` begin a life; `hold` claims it in the same breath. A life that replaces
+    - `create` and `creation` begin a life; `hold` claims it in the same commit, which
+      also works with `force` on a run that is there. A life that replaces
       another leaves descendants that have not ended, or are being moved, as they are, with the facts of
       the tree; those that have ended go, unless there is `carry_tree`. One that begins ended stands for
       the whole tree. With `carry_inbox` it has the inbox of the other one, and the receipts of its last

@@ -6,7 +6,7 @@ An adapter overrides what it can do. What it does not declare stays as it is her
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from outlast.model.activity import Activity
@@ -197,12 +197,16 @@ class OptionalMethods(StoreCore):
         *,
         uid: str | None = None,
         only_ended: bool = False,
+        open_at: Mapping[str, str | None] | None = None,
+        sends: Sequence[Send] = (),
         timeout: float | None = None,
     ) -> bool:
         """Remove a run with its descendants and all they own, in one atomic step, whoever holds
         it; whether it was there. With `uid` only that life: if another one has begun under the id, it
         stays. With `only_ended` a tree in which a run has not ended, or is being moved, is refused with
-        `RunsOpen`, which names such runs. The id can be used again and starts fresh (capability
+        `RunsOpen`, which names such runs; but a run that `open_at` names is removed although it is open,
+        if its last commit is still the one with that id (None: any). `sends` are delivered in the same
+        atomic step as the removal, or not at all. The id can be used again and starts fresh (capability
         DELETE)."""
         self._unsupported(Capability.DELETE)
 

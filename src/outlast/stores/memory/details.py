@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -295,6 +295,8 @@ class MemoryDetails(Store):
         *,
         uid: str | None = None,
         only_ended: bool = False,
+        open_at: Mapping[str, str | None] | None = None,
+        sends: Sequence[Send] = (),
         timeout: float | None = None,
     ) -> bool:
         check_id(run_id, child=True)
@@ -304,10 +306,20 @@ class MemoryDetails(Store):
                 return False
             if only_ended:
                 root = [] if life is None or life.run.is_over else [run_id]
-                open = sorted(root + tables.open_below(run_id))
-                if open:
-                    raise RunsOpen(run_id, open)
-            return tables.forget(run_id)
+                seen = open_at or {}
+                others = [
+                    id
+                    for id in root + tables.open_below(run_id)
+                    if seen.get(id, "unseen") not in (tables.lives[id].run.commit_id, None)
+                ]
+                if others:
+                    raise RunsOpen(run_id, sorted(others))
+            was_there = tables.forget(run_id)
+            now = self.clock.now()
+            for send in sends:
+                deliver(tables, send, now)
+        self.notifier.ring(News.RUNS, runs={send.run_id for send in sends})
+        return was_there
 
     async def expire(
         self,

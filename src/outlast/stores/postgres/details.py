@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from outlast.errors import RunsOpen, StoreClosed
@@ -247,14 +247,21 @@ class PostgresDetails(Store):
         *,
         uid: str | None = None,
         only_ended: bool = False,
+        open_at: Mapping[str, str | None] | None = None,
+        sends: Sequence[Send] = (),
         timeout: float | None = None,
     ) -> bool:
         check_id(run_id, child=True)
+        seen = open_at or {}
+        items, _, blobs = pack_sends(sends, (), ())
         ((gone, alive),) = await self._session.write(
-            "delete", run_id, quote_or_none(uid), only_ended, timeout=timeout
+            *("delete", *self._session.time, run_id, quote_or_none(uid), only_ended),
+            *(list(seen), list(seen.values()), items, blobs),
+            timeout=timeout,
         )
         if alive:
             raise RunsOpen(run_id, alive)
+        self.notifier.ring(News.RUNS, runs={send.run_id for send in sends})
         return bool(gone)
 
     async def expire(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from outlast.errors import Busy, RunsOpen
 from outlast.model.ids import SEPARATOR, new_id
+from outlast.model.inbox import Send
 from outlast.model.run import MOVING, TERMINAL, Status
 from outlast.model.times import to_micros
 from outlast.stores.redis.deletions import finish_or_leave, open_below
 from outlast.stores.redis.keys import OWNED, of_run
-from outlast.stores.redis.packing import pack
+from outlast.stores.redis.packing import pack, pack_send
 from outlast.stores.redis.session import Call, Server
 
 PAGE = 200
@@ -20,15 +21,26 @@ CHECKS = 20
 
 
 async def delete(
-    server: Server, run_id: str, uid: str | None, *, only_ended: bool, timeout: float | None
+    server: Server,
+    run_id: str,
+    uid: str | None,
+    *,
+    only_ended: bool,
+    open_at: Mapping[str, str | None],
+    sends: Sequence[Send],
+    timeout: float | None,
 ) -> tuple[bool, set[int]]:
-    """Remove a tree, or if a life is named, only if it is that of its root; whether its root was there,
-    and the partitions that have something to relay. With `only_ended`, `RunsOpen` if a run of it has
-    not ended."""
+    """Remove a tree, or if a life is named, only if it is that of its root, and deliver items; whether its
+    root was there, and the partitions that have something to relay. With `only_ended`, `RunsOpen` if a run
+    of it has not ended and is not one that `open_at` names with its last commit."""
     wish: dict[str, Any] = {"id": run_id} if uid is None else {"id": run_id, "uid": uid}
     if only_ended:
         wish["only_ended"] = True
-    answer = await _remove(server, run_id, wish, timeout)
+        wish["open_at"] = {id: False if at is None else at for id, at in open_at.items()}
+    if sends:
+        part = server.layout.part_of(run_id)
+        wish["sends"] = [pack_send(send, server.layout, part) for send in sends]
+    answer = await _remove(server, run_id, wish, timeout, open_at)
     if answer[0] == b"open":
         raise RunsOpen(run_id, [id.decode() for id in answer[1]])
     if answer[0] == b"kept":
@@ -71,7 +83,11 @@ async def expire(
 
 
 async def _remove(
-    server: Server, run_id: str, wish: dict[str, Any], timeout: float | None
+    server: Server,
+    run_id: str,
+    wish: dict[str, Any],
+    timeout: float | None,
+    open_at: Mapping[str, str | None] | None = None,
 ) -> list[Any]:
     """What became of a tree. A large one goes in portions, once its root is gone and what is below it is
     marked; where all runs must have ended, that is read before, in portions too."""
@@ -85,7 +101,9 @@ async def _remove(
         if answer[0] != b"check" and not is_root:
             return answer
         ended = {status.value.encode() for status in TERMINAL}
-        open = await open_below(server, run_id, is_over=ended, timeout=timeout)
+        open = await open_below(
+            server, run_id, is_over=ended, open_at=open_at or {}, timeout=timeout
+        )
         if open or is_root:
             return [b"open", [*(answer[1] if is_root else ()), *(id.encode() for id in open)]]
         wish["checked"] = answer[1].decode()

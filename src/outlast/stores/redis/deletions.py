@@ -10,7 +10,7 @@ root, or by a worker that looks for work::
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -24,6 +24,7 @@ from outlast.stores.redis.session import Server
 
 PAGE = 500
 OPEN_SHOWN = 100
+FIELDS = (b"status", b"wait_kind", b"commit")
 
 Marks = dict[str, dict[str, str]]
 """By the root of a tree: what is being deleted below it."""
@@ -97,9 +98,15 @@ async def finish_all(server: Server, *, timeout: float | None) -> None:
 
 
 async def open_below(
-    server: Server, root: str, *, is_over: Collection[bytes], timeout: float | None
+    server: Server,
+    root: str,
+    *,
+    is_over: Collection[bytes],
+    open_at: Mapping[str, str | None],
+    timeout: float | None,
 ) -> list[str]:
-    """Some descendants of a run that have not ended, or are being moved."""
+    """Some descendants of a run that have not ended, or are being moved, without those that `open_at` names
+    with their last commit."""
     layout, part = server.layout, server.layout.part_of(root)
     key, first, end = layout.key(part, "idx:ids"), f"({root}{SEPARATOR}", f"({root}\x7f".encode()
     open: list[str] = []
@@ -111,14 +118,14 @@ async def open_below(
         names = [id.decode() for id in ids]
         first = f"({names[-1]}"
         states = [
-            (part, (b"HMGET", layout.key(part, of_run(id, "state")), b"status", b"wait_kind"))
-            for id in names
+            (part, (b"HMGET", layout.key(part, of_run(id, "state")), *FIELDS)) for id in names
         ]
         found = await server.commands(states, timeout=timeout, writes=False)
         open += [
             id
-            for id, (status, wait) in zip(names, found, strict=True)
+            for id, (status, wait, commit) in zip(names, found, strict=True)
             if status is not None
             and (status not in is_over or (status == b"cancelled" and wait == b"moving"))
+            and open_at.get(id, "unseen") not in ((commit or b"").decode(), None)
         ]
     return open[:OPEN_SHOWN]

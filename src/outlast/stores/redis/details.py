@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -278,16 +278,23 @@ class RedisDetails(Store):
         *,
         uid: str | None = None,
         only_ended: bool = False,
+        open_at: Mapping[str, str | None] | None = None,
+        sends: Sequence[Send] = (),
         timeout: float | None = None,
     ) -> bool:
         check_id(run_id, child=True)
         server = await self._session.server()
         was_there, posted = await ageing.delete(
-            server, run_id, uid, only_ended=only_ended, timeout=timeout
+            *(server, run_id, uid),
+            only_ended=only_ended,
+            open_at=open_at or {},
+            sends=sends,
+            timeout=timeout,
         )
         self._watch.forget(run_id)
         if posted:
             await self._carry(relay, posted, timeout)
+        self.notifier.ring(News.RUNS, runs={send.run_id for send in sends})
         return was_there
 
     async def expire(

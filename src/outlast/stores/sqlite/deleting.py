@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from outlast.errors import RunsOpen
+from outlast.model.inbox import Send
 from outlast.model.run import Status
 from outlast.model.times import to_micros
 from outlast.stores.sqlite.book import Book, add_counts
 from outlast.stores.sqlite.connection import Connection, scalar
+from outlast.stores.sqlite.inboxes import deliver
 from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import RunRow, text
 
@@ -44,15 +46,38 @@ def end_run(book: Book, row: RunRow) -> None:
     book.connection.execute(DELETE_UNFIRED_TIMERS, (row.key,))
 
 
-def delete(connection: Connection, run_id: str, uid: str | None, *, only_ended: bool) -> list[str]:
-    """Remove a tree, or if a life is named, only if it is that of its root. With `only_ended`,
-    `RunsOpen` if a run of it has not ended."""
+def delete(
+    book: Book,
+    run_id: str,
+    uid: str | None,
+    *,
+    only_ended: bool,
+    open_at: Mapping[str, str | None],
+    sends: Sequence[Send],
+) -> list[str]:
+    """Remove a tree, or if a life is named, only if it is that of its root, and deliver items. With
+    `only_ended`, `RunsOpen` if a run of it has not ended and is not one that `open_at` names with its last
+    commit."""
+    connection = book.connection
     if uid is not None and scalar(connection, FIND_UID, (run_id,)) != uid:
         return []
     open = find_open(connection, run_id) if only_ended else []
-    if open:
-        raise RunsOpen(run_id, open)
-    return forget_tree(connection, run_id)
+    if others := [id for id in open if not _is_at(book, id, open_at)]:
+        raise RunsOpen(run_id, others)
+    gone = forget_tree(connection, run_id)
+    book.forget(gone)
+    for send in sends:
+        deliver(book, send)
+    book.write()
+    return gone
+
+
+def _is_at(book: Book, run_id: str, open_at: Mapping[str, str | None]) -> bool:
+    """Whether nothing was committed to a run since it was read."""
+    if run_id not in open_at:
+        return False
+    seen, row = open_at[run_id], book.find(run_id)
+    return seen is None or (row is not None and row.commit_id == seen)
 
 
 def find_open(connection: Connection, run_id: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from outlast.errors import StoreClosed
@@ -25,6 +25,7 @@ from outlast.ports.capability import Durability
 from outlast.ports.clock import Clock, steady
 from outlast.ports.store import Store
 from outlast.stores.sqlite import deleting, inboxes, parts, tasks
+from outlast.stores.sqlite.book import Book
 from outlast.stores.sqlite.connection import Connect, Synchronous, connect
 from outlast.stores.sqlite.database import MANY, Database
 from outlast.stores.sqlite.log import HARD_LIMIT, LIMIT
@@ -234,15 +235,23 @@ class SqliteDetails(Store):
         *,
         uid: str | None = None,
         only_ended: bool = False,
+        open_at: Mapping[str, str | None] | None = None,
+        sends: Sequence[Send] = (),
         timeout: float | None = None,
     ) -> bool:
         check_id(run_id, child=True)
         # A tree may own any number of rows: never in the loop.
         gone = await self._session.write(
-            lambda db: deleting.delete(db, run_id, uid, only_ended=only_ended),
+            lambda db: deleting.delete(
+                *(Book(db, self.clock.now()), run_id, uid),
+                only_ended=only_ended,
+                open_at=open_at or {},
+                sends=sends,
+            ),
             rows=MANY,
             timeout=timeout,
         )
+        self.notifier.ring(News.RUNS, runs={send.run_id for send in sends})
         return run_id in gone
 
     async def expire(

@@ -184,6 +184,20 @@ class Endings(StoreContract):
         assert await store.renew([claim], TTL) == [None]
         assert (await take(store, "r", owner="other")).token > forced.token
 
+    @needs(Capability.INBOX)
+    @pytest.mark.proves("I5", "I17")
+    async def test_force_takes_the_claim_for_another(self, store: Store) -> None:
+        """With `hold` a forced commit claims the run: the old owner is fenced, and no worker gets it for
+        that time, whatever is sent to it."""
+        await begin_runnable(store, "r")
+        claim = await take(store, "r")
+        await done(store, Commit(run_id="r", force=True, hold=Hold("other", TTL)))
+        await refused(store, Commit(run_id="r", token=claim.token, events=events("r", 1)), Fenced)
+        await store.send([signal("r")])
+        assert await store.claim_runs("w", TTL, run_ids=["r"]) == []
+        await self.advance(store, 2 * TTL)
+        await take(store, "r")
+
     @needs(Capability.TASKS, Capability.TIMERS)
     @pytest.mark.proves("I12", "I15", "I18")
     async def test_the_end_drops_tasks_and_unfired_timers(self, store: Store) -> None:

@@ -7,14 +7,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from outlast.errors import RunsOpen
+from outlast.errors import NotFound, RunsOpen
 from outlast.model import Commit, Creation, Fact, Item, Run, Send, Start, Status
 from outlast.model.inbox import RECEIPTS_CARRIED
 from outlast.model.run import MOVED_TO, MOVING, Change
 from outlast.model.times import NOW
 from outlast.ports import Capability, Store
 from outlast.testing.conformance.contract import StoreContract, needs
-from outlast.testing.conformance.scenario import begin, claimed_ids, deliver, done, events, finish
+from outlast.testing.conformance.scenario import (
+    begin,
+    claimed_ids,
+    deliver,
+    done,
+    events,
+    finish,
+    outcome_of,
+    take,
+)
 from outlast.testing.conformance.scenario import signal as to_signal
 
 FACT = Fact.of(b"a value that a tree shares")
@@ -161,6 +170,56 @@ class Families(StoreContract, needs=(Capability.DELETE, Capability.CHILDREN)):
         assert await store.delete("r", only_ended=True)
         assert not await store.exists("r~over")
         assert not await store.delete("r", only_ended=True)
+
+    @needs(Capability.INBOX)
+    @pytest.mark.proves("I25", "I16", "I17")
+    async def test_open_runs_go_as_they_were_seen(self, store: Store) -> None:
+        """A tree with open runs is deleted if each is still as the caller has seen it, held or not, and
+        items are delivered in the same step: a run elsewhere learns of it, and the owner's commit finds
+        nothing."""
+        await _family(store)
+        await begin(store, "s")
+        claim = await take(store, "r~open")
+        seen = await _seen(store)
+        sends = [Send(run_id="s", item=Item(kind="cancel")), Send(run_id="x", item=Item(kind="k"))]
+        assert await store.delete("r", only_ended=True, open_at=seen, sends=sends)
+        left = [await store.exists(id) for id in ("r", "r~open", "r~over", "r~over~deep")]
+        assert left == [False] * 4
+        assert [one.kind for one in await store.inbox("s")] == ["cancel"]
+        assert await claimed_ids(store) == ["s"]
+        late = Commit(run_id="r~open", uid=claim.uid, token=claim.token, events=events("r~open", 1))
+        assert isinstance(await outcome_of(store, late), NotFound)
+
+    @needs(Capability.INBOX)
+    @pytest.mark.proves("I25", "I16")
+    async def test_an_open_run_that_went_on_is_not_deleted(self, store: Store) -> None:
+        """One that was committed to since it was seen, or was not seen at all, is named, and nothing is
+        deleted or delivered; one that is seen with no commit goes as it is."""
+        await _family(store)
+        await begin(store, "s")
+        seen = await _seen(store)
+        await done(store, Commit(run_id="r~open", events=events("r~open", 1)))
+        send = Send(run_id="s", item=Item(kind="cancel"))
+        with pytest.raises(RunsOpen) as refusal:
+            await store.delete("r", only_ended=True, open_at=seen, sends=[send])
+        assert list(refusal.value.open) == ["r~open"]
+        del seen["r"]
+        with pytest.raises(RunsOpen) as refusal:
+            await store.delete("r", only_ended=True, open_at=seen, sends=[send])
+        assert sorted(refusal.value.open) == ["r", "r~open"]
+        assert await store.inbox("s") == []
+        assert await store.exists("r~over~deep")
+        seen |= {"r": None, "r~open": None}
+        assert not await store.delete("r", uid="x", only_ended=True, open_at=seen, sends=[send])
+        assert await store.inbox("s") == []
+        assert await store.delete("r", only_ended=True, open_at=seen, sends=[send])
+        assert not await store.exists("r~open")
+        assert len(await store.inbox("s")) == 1
+
+
+async def _seen(store: Store) -> dict[str, str | None]:
+    """The last commits of the open runs of a family."""
+    return {id: (await store.get(id)).commit_id for id in ("r", "r~open", "r~over~deep")}
 
 
 async def _family(store: Store) -> None:

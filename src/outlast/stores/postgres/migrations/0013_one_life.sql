@@ -1,14 +1,22 @@
 -- Deletes a run with its descendants; with a life only if that is the one that is there. With
--- `only_ended` nothing is deleted if one of them has not ended: their ids are the answer.
+-- `only_ended` nothing is deleted if one of them has not ended, unless its last commit is still the one that
+-- the caller has seen (NULL: any): their ids are the answer. Items are sent if the tree is deleted.
 CREATE FUNCTION @delete_life_1(
-    run text, life text, only_ended boolean, OUT gone boolean, OUT alive text[]
+    at bigint, shift bigint, run text, life text, only_ended boolean, seen_run text[], seen_commit text[],
+    sends text, blobs bytea[], OUT gone boolean, OUT alive text[]
 )
 LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET lock_timeout = '2s' SET enable_hashjoin = off
 SET enable_mergejoin = off AS $$
+DECLARE
+    now bigint;
+    x record;
 BEGIN
     gone := false;
     alive := '{}';
+    PERFORM FROM @runs
+    WHERE id = ANY (ARRAY(SELECT s.run FROM jsonb_to_recordset(sends::jsonb) AS s (run text)))
+    ORDER BY id FOR UPDATE;
     PERFORM FROM @runs
     WHERE id = run OR (id > run || '~' AND id < run || chr(127))
     ORDER BY id FOR UPDATE;
@@ -20,6 +28,10 @@ BEGIN
             SELECT r.id FROM @runs AS r
             WHERE (r.id = run OR (r.id > run || '~' AND r.id < run || chr(127)))
               AND NOT @is_over_1(r.status, r.wait_kind)
+              AND NOT EXISTS (
+                  SELECT FROM unnest(seen_run, seen_commit) AS s (id, commit_id)
+                  WHERE s.id = r.id AND coalesce(s.commit_id, r.commit_id) = r.commit_id
+              )
             ORDER BY r.id LIMIT 100
         ) AS t;
         IF alive <> '{}' THEN
@@ -27,4 +39,11 @@ BEGIN
         END IF;
     END IF;
     gone := @forget_tree_1(run);
+    now := @now_1(at, shift);
+    FOR x IN
+        SELECT * FROM jsonb_to_recordset(sends::jsonb)
+            AS s (run text, uid text, id text, kind text, name text, sender text, data int)
+    LOOP
+        PERFORM @deliver_1(now, x.run, x.uid, x.id, x.kind, x.name, x.sender, blobs[x.data]);
+    END LOOP;
 END $$;

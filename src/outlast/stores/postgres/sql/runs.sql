@@ -38,7 +38,7 @@ SELECT w.id, e.* FROM unnest($1::text[]) AS w (id) CROSS JOIN LATERAL (
 ) AS e;
 
 -- name: delete
-SELECT gone, alive FROM @delete_life_1($1, $2, $3);
+SELECT gone, alive FROM @delete_life_1($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: expire
 SELECT * FROM @expire_1($1, $2, $3);

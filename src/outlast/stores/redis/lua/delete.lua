@@ -1,7 +1,8 @@
 -- Remove a run with its descendants and all they own.
 --
 -- ARGV[2]  msgpack: id, uid if only that life is to go, and for retention: before (microseconds, text), statuses (a list or nil)
---          only_ended if a tree with runs that have not ended is to stay
+--          only_ended if a tree with runs that have not ended is to stay, but for those that open_at maps to their
+--          last commit, or to false; sends: items that are delivered if the tree goes
 --          checked: the caller has read that all descendants have ended since this call answered "check", with that
 -- Returns  {"want", keys}, {"open", ids} of some runs that have not ended, {"kept"} if it must not be touched,
 --          {"check", name} if the tree is large: the caller reads whether all descendants have ended and calls again,
@@ -10,6 +11,7 @@
 
 -- include: head
 -- include: runs
+-- include: inbox
 -- include: tasks
 -- include: ending
 
@@ -45,11 +47,24 @@ local function check_of(id)
     return mark.name
 end
 
+-- Whether a run that has not ended is as the caller has seen it.
+local function is_seen(run)
+    local at_commit = wish.open_at[run.id]
+    return at_commit == false or at_commit == (run.commit or '')
+end
+
 local before = deleting and deleting[wish.id]
 if before and before.kind ~= 'check' then
     need('deleting:' .. wish.id)  -- what is left of a life before
 end
 local tree = plan_tree(wish.id)
+for _, send in ipairs(wish.sends or {}) do
+    if send.to then
+        need_outbox()
+    else
+        need_delivery(send)
+    end
+end
 if #missing > 0 then
     return { 'want', missing }
 end
@@ -63,7 +78,8 @@ end
 if wish.only_ended then
     local open = {}
     for _, id in ipairs(tree.ids) do
-        if #open < 100 and not is_over(find(id)) then
+        local run = find(id)
+        if #open < 100 and not is_over(run) and not is_seen(run) then
             open[#open + 1] = id
         end
     end
@@ -76,4 +92,12 @@ if check then
     return { 'check', check }
 end
 forget_tree(wish.id, tree)
+for _, send in ipairs(wish.sends or {}) do
+    if send.to then
+        post(send.entry)
+    else
+        deliver(send)
+    end
+end
+flush()
 return { tree.mark and 'marked' or 'done', tree.found and '1' or '0', (has_posted or has_returns) and '1' or '0' }
