@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast.errors import Closed, InvalidValue, WorkflowMisuse
+from outlast.errors import Closed, InvalidValue, Unavailable, WorkflowMisuse
+from outlast.model.claim import ClaimedRun
 from outlast.ports import Durability
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
+from outlast.testing import VirtualClock
+from outlast.testing.wrapping import WrappedStore
 from outlast.urls import resolve
 
 
@@ -70,6 +73,28 @@ async def test_a_store_that_the_user_made_stays_open() -> None:
     async with outlast.App(store):
         pass
     assert await store.find_one("nobody") is None
+
+
+class NoClaims(WrappedStore):
+    """A store that hands out no runs while it is `away`."""
+
+    away = True
+
+    async def claim_runs(self, *args: Any, **kwargs: Any) -> list[ClaimedRun]:
+        if self.away:
+            raise Unavailable("away")
+        return await self.inner.claim_runs(*args, **kwargs)
+
+
+async def test_a_claim_error_is_shown_while_it_lasts() -> None:
+    """`claim_error` says why this process takes up no runs, and is None again once it does."""
+    clock = VirtualClock()
+    async with NoClaims(MemoryStore(clock=clock)) as store, outlast.App(store) as app:
+        await clock.sleep(60)
+        assert isinstance(app.claim_error, Unavailable)
+        store.away = False
+        await clock.sleep(60)
+        assert app.claim_error is None
 
 
 @pytest.mark.parametrize("url", ["", "shop.db", "mysql://here", "sqlite"])

@@ -186,6 +186,12 @@ class App(Starting):
         broken; `outlast why` and `outlast doctor` show it, and the log has said it."""
         return self._engine.watchdog.troubles
 
+    @property
+    def claim_error(self) -> BaseException | None:
+        """Why the last look for runs to go on with has failed, or None: this process takes up no runs as long
+        as it is there. Most such errors pass, and the log has them."""
+        return self._engine.claiming.error
+
     def definition(self, name: str) -> WorkflowDefinition | None:
         """The workflow of that name as it runs here, if its code is here."""
         return self._engine.workflows.get(name)

@@ -6,7 +6,6 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ django.setup()
 from django.db import connections  # noqa: E402 - Django comes first
 from django.db.backends.signals import connection_created  # noqa: E402 - Django comes first
 
-from outlast.contrib.django import testing  # noqa: E402 - Django comes first
 from tests.django.places import DATABASES, made, use, wipe  # noqa: E402 - Django comes first
 
 
@@ -45,12 +43,6 @@ def no_connection_left_open() -> Iterator[None]:
         if own.connection is not None and not is_kept:
             left.append(f"{own.alias}, opened in {thread.name}")
     assert left == []
-
-
-@pytest.fixture(autouse=True)
-def own_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin each test at the present, however far `run_all` has leapt in those before it."""
-    monkeypatch.setattr(testing._last, "moment", datetime.min.replace(tzinfo=UTC))
 
 
 @pytest.fixture(params=DATABASES)

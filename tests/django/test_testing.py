@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
+import pytest
 from django.db import transaction
 from django.test import TestCase, TransactionTestCase
 
 from outlast.contrib.django import runs, testing
 from outlast.contrib.django.models import Run
 from outlast.contrib.django.testing import RunsMixin
+from outlast.engine.claiming import Claiming
+from outlast.errors import Closed, StoreFault
 from tests.django.places import SQLITE, made, wipe
 from tests.django.shop.models import Payment
 from tests.django.shop.workflows import bought, doubled, greeted, patient, refused
@@ -41,13 +45,34 @@ class RunsInATestCase(RunsMixin, TestCase):
         self.run_all()
         assert Run.objects.get().status == "completed"
 
-    def test_the_next_test_begins_at_the_present(self) -> None:
-        """The month that passes in one test is not behind the next one, whose runs would be due at once."""
+    def test_without_runs_it_begins_at_the_present(self) -> None:
+        """Time that has passed for runs that are gone is not behind those of the next test, which would be
+        due at once; in one test it never goes back."""
         runs.start(patient, id="p")
         self.run_all()
-        assert testing._last.moment > datetime.now(UTC)
-        self.doCleanups()
-        assert testing._last.moment < datetime.now(UTC)
+        later = Run.objects.get().updated_at
+        runs.start(greeted, id="g")
+        self.run_all()
+        assert Run.objects.get(id="g").updated_at >= later > datetime.now(UTC)
+        testing.forget_all()
+        runs.start(patient, id="q")
+        self.run_all(through_time=False)
+        assert Run.objects.get().updated_at < later
+
+    def test_a_worker_that_cannot_claim_is_no_worker(self) -> None:
+        """`run_all` raises what hinders its worker: a test that goes on would see runs that nothing drives."""
+        runs.start(doubled, 4, id="a")
+        for error in (StoreFault("broken"), Closed("closed"), RuntimeError("unforeseen")):
+
+            async def fails(*_: Any, error: Exception = error, **__: Any) -> int:
+                raise error
+
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(Claiming, "claim", fails)
+                with pytest.raises(type(error), match=str(error)):
+                    self.run_all()
+        self.run_all()
+        assert runs.result("a") == 8
 
     def test_what_waits_for_somebody_waits(self) -> None:
         """Until it is told."""

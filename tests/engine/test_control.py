@@ -381,6 +381,23 @@ async def test_a_map_rests_while_its_run_is_paused() -> None:
     assert sorted(ran, key=int) == [str(number) for number in range(40)]
 
 
+@pytest.mark.proves("I15", "I19")
+async def test_a_request_to_pause_waits_in_the_inbox() -> None:
+    """While a step runs the run is not paused yet: the request stays where a crash does not lose it, until the
+    commit that pauses the run."""
+    clock = VirtualClock()
+    async with MemoryStore(clock=clock) as store, app(books_and_sleeps, store=store) as testing:
+        run = await testing.start(books_and_sleeps, id="it")
+        await clock.sleep(1)
+        await testing.pause("it")
+        await clock.sleep(1)
+        assert await run.status() is Status.RUNNING
+        assert [item.kind for item in await store.inbox("it")] == ["pause"]
+        await clock.sleep(20)
+        assert await run.status() is Status.PAUSED
+        assert await store.inbox("it") == []
+
+
 @pytest.mark.proves("I17")
 async def test_a_paused_run_can_be_cancelled() -> None:
     """What it does on its way out does not wait for anybody."""

@@ -31,10 +31,24 @@ MUTANTS = [
         (RUN_ALL, "-k", "worked_off"),
     ),
     Mutant(
-        "a test begins where the time of another has ended",
+        "time goes back for the runs of a test",
         "contrib/django/testing.py",
-        '        self.addCleanup(setattr, _last, "moment", _last.moment)  # type: ignore[attr-defined]\n',
+        "        clock = VirtualClock(max(present, last_change or present))\n",
+        "        clock = VirtualClock(present)\n",
+        (RUN_ALL, "-k", "begins_at_the_present"),
+    ),
+    Mutant(
+        "run_all returns although its worker cannot claim",
+        "contrib/django/testing.py",
+        "        if app.claim_error is not None:\n",
+        "        if app.claim_error is app:\n",
+        (RUN_ALL, "-k", "cannot_claim"),
+    ),
+    Mutant(
+        "a claim that failed and succeeds is an error for good",
+        "engine/claiming.py",
+        "                self.error = None\n",
         "",
-        (RUN_ALL, "-k", "next_test_begins"),
+        ("tests/test_app.py", "-k", "claim_error"),
     ),
 ]

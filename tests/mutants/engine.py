@@ -195,7 +195,7 @@ MUTANTS = [
         ARRIVALS,
         "            self._pauses.append(item.number)\n",
         "            execution.draft.folds.append(item.number)\n",
-        crashed("is_paused"),
+        ("tests/engine/test_control.py", "-k", "request_to_pause"),
     ),
     Mutant(
         "a new life loses its signals",

@@ -99,6 +99,8 @@ class Claiming:
         self._judge_at = self._parked_at = self._clock.monotonic()
         self.on_ticket: Callable[[], Awaitable[None]] | None = None
         """Called when a run has been sent to wait for its turn in a queue."""
+        self.error: BaseException | None = None
+        """Why the last look for work has failed."""
         self.failing = Failures(self._clock, lease)
         """Runs that could not be taken over because of the store."""
 
@@ -286,17 +288,21 @@ class Claiming:
             pause = IDLE_SECONDS
             try:
                 claimed = await self._claim(room) if room > 0 else 0
+                self.error = None
                 if claimed and claimed == room:
                     continue
                 pause = await self._idle_time(looked_at)
             except (TryAgain, StoreFault, asyncio.CancelledError) as error:
                 unless_meant()
+                self.error = error
                 # A fault of the store does not pass by itself: an operator has to hear of it.
                 level = logging.ERROR if isinstance(error, StoreFault) else logging.WARNING
                 log.log(level, "claiming failed, trying again: %s", error)
-            except Closed:
+            except Closed as error:
+                self.error = error
                 raise  # nothing more can be claimed: the store was closed under us
-            except Exception:
+            except Exception as error:
+                self.error = error
                 log.exception("claiming failed in an unforeseen way, trying again")
             notifier = self._store.notifier
             await notifier.wait(self._clock, pause, since=rings, news=News.RUNS)

@@ -32,6 +32,7 @@ from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import connections
+from django.db.models import Max
 from django.test import TestCase
 
 from outlast.app import App
@@ -50,18 +51,20 @@ T = TypeVar("T")
 
 def run_all(*, through_time: bool = True, **options: Any) -> None:
     """Do what a worker would do, until nothing is left that could go on: runs have ended, or wait for
-    somebody. With ``through_time=False`` those that wait for a time wait on. `options` are those of
-    `outlast.App`."""
+    somebody. With ``through_time=False`` those that wait for a time wait on. Raises what keeps its worker
+    from claiming runs. `options` are those of `outlast.App`."""
     hands = _Hands()
     settings = read_settings()
+    # For the runs that are there time does not go back.
+    last_change = Run.objects.aggregate(at=Max("updated_at"))["at"]
+    present = datetime.now(UTC)
 
     async def work() -> None:
-        clock = VirtualClock(max(datetime.now(UTC), _last.moment))
+        clock = VirtualClock(max(present, last_change or present))
         store = _store_in(hands, settings, clock)
         with clock.hold():
             async with app(store, threads=hands, **options) as opened:
                 await _settle(opened, store, clock, through_time=through_time)
-        _last.moment = clock.now()
 
     hands.serve(work)
 
@@ -87,19 +90,8 @@ class RunsMixin:
     def setUp(self) -> None:
         """See to the end."""
         super().setUp()  # type: ignore[misc]
-        # What comes next has none of these runs: it need not begin where their time has ended.
-        self.addCleanup(setattr, _last, "moment", _last.moment)  # type: ignore[attr-defined]
         if not isinstance(self, TestCase):
             self.addCleanup(forget_all)  # type: ignore[attr-defined]
-
-
-class _Last:
-    """How far the clock has come in this process: within a test it never goes back."""
-
-    moment = datetime.min.replace(tzinfo=UTC)
-
-
-_last = _Last()
 
 
 async def _settle(app: App, store: Store, clock: VirtualClock, *, through_time: bool) -> None:
@@ -108,6 +100,8 @@ async def _settle(app: App, store: Store, clock: VirtualClock, *, through_time: 
     tickets = [ticket_queue(q, name) for q in app.queue_names for name in app.workflow_names]
     while True:
         await clock.settle()
+        if app.claim_error is not None:
+            raise app.claim_error
         now = clock.now()
         times = (await store.next_runnable_at(), await queue.next_ready_at(tickets))
         later = [at for at in times if at is not None and at > now]
