@@ -204,7 +204,7 @@ def test_after_one_that_is_too_large_the_next_is_tried_when_it_has_doubled() -> 
     )
     tries = []
     for sequence in range(32):
-        digest.add([event], after=sequence)
+        digest.add([event])
         if digest.is_due:
             tries.append(sequence + 1)
             assert (

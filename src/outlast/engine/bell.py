@@ -24,7 +24,7 @@ class Bell:
     async def wait(self) -> None:
         """Return when it rings, or at once if it has since the last time."""
         if not self._has_rung:
-            waiter = self._waiter = self._loop.create_future()
+            waiter = self._waiter = asyncio.Future(loop=self._loop)
             try:
                 await waiter
             finally:

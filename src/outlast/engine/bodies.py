@@ -113,7 +113,7 @@ class Bodies:
         that stood still past its lease begins nothing until it knows that nobody else has."""
         while not context.held():
             await self.clock.sleep(UNSURE_SECONDS)
-        began, own_task = self.clock.monotonic(), asyncio.current_task()
+        began = self.clock.monotonic()
         token = step_context.set(context)
         output: Raw | None = None
         back: Any = None
@@ -131,7 +131,7 @@ class Bodies:
                 raise  # by us, or by the step: who has begun it knows
             error = self_cancelled(step)
         except GeneratorExit as raised:
-            if not _runs_in(own_task):
+            if step_context.get(None) is not context:
                 raise  # this coroutine is closed, by the loop that ends or by the garbage collector
             error = raised
         except BaseException as raised:  # noqa: BLE001 - whatever a user raises is an outcome
@@ -199,14 +199,6 @@ class Bodies:
             if not body.done():
                 body.cancel()
                 await asyncio.wait((body,))
-
-
-def _runs_in(task: asyncio.Task[Any] | None) -> bool:
-    """Whether this code runs as a part of `task`, and not because something closes its coroutine."""
-    try:
-        return task is not None and asyncio.current_task() is task
-    except RuntimeError:
-        return False  # no loop runs any more
 
 
 def _in_thread(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

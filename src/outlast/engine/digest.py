@@ -48,7 +48,6 @@ class Digest:
         residency: Residency = USUAL,
     ) -> None:
         self.events: list[Event] = []
-        self._sequences: list[int] = []
         self._writes = writes
         self._residency = residency
         self._scopes: dict[str, int] = {}  # where they begin
@@ -56,17 +55,12 @@ class Digest:
         self._wait_after(snapshotted)
         self.add(events)
 
-    def add(self, events: Sequence[Event], *, after: int | None = None) -> None:
-        """These have become part of the history: `after` a sequence, if the store has not numbered
-        them yet."""
+    def add(self, events: Sequence[Event]) -> None:
+        """These have become part of the history, numbered or not."""
         for event in events:
             if event.type in SCOPED:
                 self._note_scope(event)
             self.events.append(event)
-        if after is None:
-            self._sequences += [event.sequence for event in events]
-        else:
-            self._sequences += range(after + 1, after + 1 + len(events))
 
     def _note_scope(self, event: Event) -> None:
         if event.type == EventType.SCOPE_STARTED:
@@ -87,9 +81,10 @@ class Digest:
     def snapshot(self, run: Run, sequence: int, now: datetime) -> Snapshot | None:
         """What is needed of the history up to `sequence`; the rest is forgotten here too. None if
         no store would take it: then there is none until as much again has come."""
+        self._number(sequence)
         self.fold()
         self._wait_after(len(self.events))
-        data = msgspec.json.encode(list(map(_line, self.events, self._sequences)))
+        data = msgspec.json.encode(list(map(_line, self.events)))
         if len(data) > MAX_PAYLOAD_BYTES:
             return None
         return Snapshot(
@@ -107,13 +102,18 @@ class Digest:
     def fold(self) -> None:
         """Forget what is inside something that is finished."""
         past = Past(self.events)
-        numbered = zip(self.events, self._sequences, strict=True)
-        needed = [(event, number) for event, number in numbered if not past.skips(event)]
-        self.events, self._sequences = [], []
+        needed = [event for event in self.events if not past.skips(event)]
+        self.events, self._over = [], 0
         self._scopes.clear()
-        self.add([event for event, _ in needed])
-        self._sequences = [number for _, number in needed]
-        self._over = 0
+        self.add(needed)
+
+    def _number(self, last: int) -> None:
+        """Give those that came without one their numbers: they came one after the other, up to `last`."""
+        first = last - len(self.events) + 1
+        self.events = [
+            event if event.sequence else msgspec.structs.replace(event, sequence=first + position)
+            for position, event in enumerate(self.events)
+        ]
 
 
 def is_short(run: Run, residency: Residency) -> bool:
@@ -182,14 +182,14 @@ _DECODER = msgspec.json.Decoder(list[_Line])
 _ATTEMPT = msgspec.json.Decoder(_Attempt)
 
 
-def _line(event: Event, sequence: int) -> _Line:
+def _line(event: Event) -> _Line:
     data = event.data
     if event.type == EventType.STEP_STARTED:
         data = Raw(to_json(_ATTEMPT.decode(data)))
     return _Line(
         t=event.type,
         a=to_micros(event.timestamp),
-        n=sequence,
+        n=event.sequence,
         k=event.step_name,
         d=data,
         o=[] if event.output is None else [event.output],

@@ -97,7 +97,7 @@ class Journal:
     def submit(self, commit: Commit, *, patience: float | None = None) -> asyncio.Future[Outcome]:
         """The same, without waiting: what becomes of the commit, be it a refusal."""
         until = None if patience is None else self._store.clock.monotonic() + patience
-        waiting = _Waiting(commit, asyncio.get_running_loop().create_future(), until)
+        waiting = _Waiting(commit, asyncio.Future(), until)
         self._waiting.setdefault(commit.run_id, deque()).append(waiting)
         self._wake()
         return waiting.answer

@@ -62,7 +62,7 @@ def next_commit(
         draft.events.append(to_event(end, run_id=run.id, timestamp=execution.now))
         sends += farewells(execution, run, end)
     digest = execution.digest
-    digest.add(draft.events, after=sequence)
+    digest.add(draft.events)
     snapshot = None
     if digest.is_due and end is None:
         snapshot = digest.snapshot(run, sequence + len(draft.events), execution.now)

@@ -57,8 +57,7 @@ class UnderWay:
         self._arrived = arrived
         self._patience = patience
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._cut: set[str] = set()
-        self._suspended: set[str] = set()
+        self._cut: dict[str, bool] = {}  # what was cut off; whether because of the lease
         self._lost: list[StepCall | MapBodies] = []
         self._begun: dict[str, int] = {}
         self._maps: dict[str, MapBodies] = {}
@@ -136,8 +135,8 @@ class UnderWay:
     def stop(self) -> None:
         """Cut off everything, and wait for nothing."""
         self.suspects.stop()
-        self._cut.update(self._running)
-        for task in self._running.values():
+        for key, task in self._running.items():
+            self._cut.setdefault(key, False)
             task.cancel()
         for mapping in self._maps.values():
             mapping.stop()
@@ -148,8 +147,7 @@ class UnderWay:
         for key, body in self._running.items():
             call = self._execution.open.get(key)
             if isinstance(call, StepCall) and not (call.step.in_thread or call.step.transactional):
-                self._suspended.add(key)
-                self._cut.add(key)
+                self._cut[key] = True
                 body.cancel("the lease is in doubt")
         for key, mapping in list(self._maps.items()):
             if mapping.finish():
@@ -254,7 +252,7 @@ class UnderWay:
             for operation in self._execution.abandoned:
                 body = self._running.get(operation.key)
                 if body is not None:
-                    self._cut.add(operation.key)
+                    self._cut.setdefault(operation.key, False)
                     body.cancel()
             self._execution.abandoned.clear()
         if self._maps:
@@ -292,7 +290,7 @@ class UnderWay:
         match operation:
             case StepCall():
                 self._begun[operation.key] = operation.attempt
-                self._running[operation.key] = asyncio.create_task(self._run_body(operation))
+                self._running[operation.key] = self._loop.create_task(self._run_body(operation))
             case MapCall():
                 context = self._context(operation, 1, None)
                 self._begun[operation.key] = operation.attempt
@@ -300,7 +298,7 @@ class UnderWay:
                     operation, self._bodies, context, self._arrived
                 )
             case ChildRun(looked_for=False):
-                self._running[operation.key] = asyncio.create_task(self._look_for(operation))
+                self._running[operation.key] = self._loop.create_task(self._look_for(operation))
 
     async def _run_body(self, call: StepCall) -> None:
         context = self._context(call, call.attempt, call.progress)
@@ -311,7 +309,7 @@ class UnderWay:
             outcome = await self._bodies.attempt(call.step, context, call.args, call.kwargs)
             self._outcomes.append((call, outcome))
         except (asyncio.CancelledError, GeneratorExit):
-            if call.key in self._suspended:
+            if self._cut.get(call.key):
                 self._lost.append(call)
             if call.key in self._cut:
                 raise
@@ -322,8 +320,7 @@ class UnderWay:
             else:
                 self._outcomes.append((call, Outcome(None, error, 0)))
         finally:
-            self._cut.discard(call.key)
-            self._suspended.discard(call.key)
+            self._cut.pop(call.key, None)
             self._running.pop(call.key, None)
             self.suspects.ended(call.key)
             self._arrived.ring()

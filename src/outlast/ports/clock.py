@@ -6,7 +6,6 @@ import asyncio
 import time
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from outlast.model.times import from_micros, to_micros
@@ -88,27 +87,25 @@ class SteadyClock(SystemClock):
     """
 
     CATCH_UP = 0.95
-    MAX_AHEAD = timedelta(days=1)
+    MAX_AHEAD = 86_400.0
 
     def __init__(self, machine: Clock | None = None) -> None:
         self._machine = machine = machine or SystemClock()
-        is_plain = type(machine) is SystemClock  # then without a call in between: each step asks
-        self._wall = partial(datetime.now, UTC) if is_plain else machine.now
-        self._passed = time.monotonic if is_plain else machine.monotonic
+        # Of the plain machine without a call in between, and in seconds since 1970: each step asks.
+        is_plain = type(machine) is SystemClock
+        self._wall = time.time if is_plain else lambda: machine.now().timestamp()
+        self.monotonic = time.monotonic if is_plain else machine.monotonic  # type: ignore[method-assign]
         # The present at some moment, and what `monotonic` said then.
-        self._last = self._wall(), self._passed()
+        self._last = self._wall(), self.monotonic()
 
     def now(self) -> datetime:
-        wall, passed = self._wall(), self._passed()
+        wall, passed = self._wall(), self.monotonic()
         before, since = self._last
-        steady = before + timedelta(seconds=(passed - since) * self.CATCH_UP)
+        steady = before + (passed - since) * self.CATCH_UP
         if wall < steady and steady - wall <= self.MAX_AHEAD:
-            return steady
+            return datetime.fromtimestamp(steady, UTC)
         self._last = wall, passed
-        return wall
-
-    def monotonic(self) -> float:
-        return self._passed()
+        return datetime.fromtimestamp(wall, UTC)
 
     async def sleep(self, seconds: float) -> None:
         await self._machine.sleep(seconds)
@@ -116,10 +113,10 @@ class SteadyClock(SystemClock):
     def heard(self, moment: datetime) -> bool:
         """A store has recorded that it was `moment`: it is no earlier now. False if that is so far
         ahead that the clock must have been wrong then."""
-        if moment - self._wall() > self.MAX_AHEAD:
+        if moment.timestamp() - self._wall() > self.MAX_AHEAD:
             return False
         if self.now() < moment:
-            self._last = moment, self._passed()
+            self._last = moment.timestamp(), self.monotonic()
         return True
 
 

@@ -66,7 +66,6 @@ class StepCall(Operation):
         self.input, self.args, self.kwargs = step.signature.encode_call(
             execution.codec, args, kwargs
         )
-        self.is_undoable = step.is_undoable
 
     def intent(self) -> Payload:
         return StepStarted(attempt=1, input=self.input)
@@ -117,6 +116,10 @@ class StepCall(Operation):
     def _decoded(self, event: Event) -> Any:
         output = event.output or Raw(b"null")
         return self.step.signature.decode_result(self._execution.codec, output)
+
+    @property
+    def is_undoable(self) -> bool:  # type: ignore[override]
+        return self.step.is_undoable
 
     @property
     def may_run(self) -> bool:  # type: ignore[override]
