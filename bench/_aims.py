@@ -62,6 +62,7 @@ TIMES_RESTATE = {"SQLite": 10, "PostgreSQL": 6, "Redis": 6}
 MEGABYTES = 300
 TIMES_LONGER = 2
 REPLAYED = 40_000
+FAMILY_SECONDS = 10
 OF_BARE = 0.6
 UNCHECKED, FENCED = "bare inserts, unchecked", "bare inserts, fenced"
 """Loops that appends are set against: that which checks nothing counts, the other is shown."""
@@ -106,6 +107,8 @@ AIMS = [
         for what, name in {"loop": "iterations of a loop", "few scopes": "steps in scopes"}.items()
     ),
     Wanted("replay of 40,000 steps a second", "log", r"replay of .* steps", REPLAYED),
+    Wanted("2,500 children by 2 workers on PostgreSQL in less than 10 s", "shared", r"2,500 children, 2 workers, PostgreSQL$", FAMILY_SECONDS),
+    Wanted("no step of 2,500 children run twice", "shared", r"2,500 children, .*, steps run twice", 0),
     Wanted("a map of 100,000 items with less than 300 MB", "fan_out", r"map over 100,000 items, .*, most memory", MEGABYTES),
     Wanted("no run for an item of a map", "fan_out", r"map over .* items, .*, runs", 1),
     *(

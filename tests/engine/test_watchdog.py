@@ -54,7 +54,7 @@ def forget(testing: VirtualApp, key: str) -> None:
     """What a fault of the engine would do: a body ends, and its end reaches nobody."""
     [drive] = testing._engine.drives._drives.values()
     body = drive.under_way._running.pop(key)
-    drive.under_way._cut.add(key)
+    drive.under_way._cut[key] = False
     body.cancel()
 
 
