@@ -52,12 +52,14 @@ async def main(place: str, children: int, role: str) -> None:
         begun = time.perf_counter()
         if role == "start":
             await app.start(family, children, id=PARENT)
-        while await store.find_one(PARENT) is None:
+        while await store.find_one(PARENT) is None:  # noqa: ASYNC110 - begun by another process
             await asyncio.sleep(0.01)
         if await app.result(PARENT) != children * (children - 1):
             raise AssertionError("a wrong result")
         seconds = time.perf_counter() - begun
-        os.write(1, f"{json.dumps({'seconds': seconds, 'settings': settings_of(store)})}\n".encode())
+        os.write(
+            1, f"{json.dumps({'seconds': seconds, 'settings': settings_of(store)})}\n".encode()
+        )
 
 
 if __name__ == "__main__":

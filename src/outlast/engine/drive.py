@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import UNSET
@@ -313,19 +313,21 @@ class Drive:
 
     # -- what arrives -------------------------------------------------------------------------
 
-    async def _wait(self) -> None:
+    def _wait(self) -> Awaitable[None]:
         wake = next_wake(self._execution)
         if wake is None or self._paused or self._leaving:
-            await self._arrived.wait()
-        else:
-            pause = max((wake - self._clock.now()).total_seconds(), 0.0)
-            sleeping = asyncio.ensure_future(self._clock.sleep(pause))
-            arriving = asyncio.ensure_future(self._arrived.wait())
-            try:
-                await asyncio.wait((sleeping, arriving), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                sleeping.cancel()
-                arriving.cancel()
+            return self._arrived.wait()
+        return self._wait_until(wake)
+
+    async def _wait_until(self, wake: datetime) -> None:
+        pause = max((wake - self._clock.now()).total_seconds(), 0.0)
+        sleeping = asyncio.ensure_future(self._clock.sleep(pause))
+        arriving = asyncio.ensure_future(self._arrived.wait())
+        try:
+            await asyncio.wait((sleeping, arriving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+            arriving.cancel()
 
     async def _take_arrivals(self) -> None:
         """Deliver the outcomes of bodies, the inbox, and what is due, in this order."""
