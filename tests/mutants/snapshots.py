@@ -25,8 +25,15 @@ MUTANTS = [
     Mutant(
         "events enter a snapshot without their sequence",
         DIGEST,
-        "        n=sequence,\n",
-        "        n=event.sequence,\n",
+        "        self._number(sequence)\n",
+        "",
+        TESTS,
+    ),
+    Mutant(
+        "a second snapshot numbers its events as if nothing were folded",
+        DIGEST,
+        "        first = last - len(self.events) + 1\n",
+        "        first = 1\n",
         TESTS,
     ),
     Mutant(
