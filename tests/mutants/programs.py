@@ -97,6 +97,13 @@ MUTANTS = [
         "            execution.draft.drops.append(self._task_id(execution))\n",
         program("a cancel while a queued step is asked for"),
     ),
+    Mutant(
+        "programs: a queued step that was left by a run that failed begins",
+        DRIVE,
+        "            if execution.draft.tasks:\n",
+        "            if not execution:\n",
+        program("a queued step that is asked for while another branch fails"),
+    ),
     # -- children and messages ------------------------------------------------------------------
     Mutant(
         "programs: children that run are deleted with a life of their parent",
@@ -141,6 +148,21 @@ MUTANTS = [
         "            only_ended=True,\n",
         "            only_ended=False,\n",
         program("a child that is deleted"),
+    ),
+    # -- transactions and clocks ----------------------------------------------------------------
+    Mutant(
+        "programs: a committed transaction counts as interrupted",
+        DRIVE,
+        "        if self._look:\n            await self._read_inbox()\n        suspects",
+        "        suspects",
+        program("a transaction whose worker dies after its COMMIT"),
+    ),
+    Mutant(
+        "programs: time goes back with the clock of the machine",
+        "ports/clock.py",
+        "        if wall < steady and steady - wall <= self.MAX_AHEAD:\n",
+        "        if wall < steady and steady - wall <= timedelta(0):\n",
+        program("a clock that is set back in a sleep, and a crash"),
     ),
     # -- patience -------------------------------------------------------------------------------
     Mutant(

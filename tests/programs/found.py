@@ -140,6 +140,29 @@ FOUND: dict[str, Case] = {
     "a fork beside a step that must not be repeated": Case(
         (Gather(((Step(raises=1, at_most_once=True),), (Step(),))),), acts=(Act("fork"),)
     ),
+    "a fork beside a step under which two workers die": Case(
+        (Gather(((Step(),), (Step(raises=1, attempts=2),))),),
+        acts=(Act("fork"),),
+        faults=(
+            Fault("answer lost"),
+            Fault("dies after", at=9),
+            Fault("dies before", at=7),
+        ),
+    ),
+    "an outage of two leases, and a queue that is not away": Case(
+        (Gather(((Step(seconds=11, queued=True),), (Step(queued=True),))),),
+        faults=(Fault("away", at=7, any_call=True, seconds=20),),
+    ),
+    "a queued step that is asked for while another branch fails": Case(
+        (
+            Gather(
+                (
+                    (Step(seconds=1), Step(queued=True, undo="fails")),
+                    (Step(seconds=1, raises=1),),
+                )
+            ),
+        )
+    ),
     "a retry of a scope whose code has raised": Case(
         (Scope((Map(), Raise())),), acts=(Act("retry"),)
     ),
@@ -188,6 +211,22 @@ FOUND: dict[str, Case] = {
         (Map(items=3, seconds=1, concurrency=1),),
         faults=(Fault("dies before"), Fault("stands still", at=3, seconds=12)),
         workers=2,
+    ),
+    # -- transactions and clocks ----------------------------------------------------------------
+    "a transaction whose worker dies after its COMMIT": Case(
+        (Step(transactional=True, at_most_once=True),), faults=(Fault("dies after", at=2),)
+    ),
+    "a transaction whose COMMIT is not answered, and an undo": Case(
+        (Step(transactional=True, undo="ok"), Raise()), faults=(Fault("answer lost", at=2),)
+    ),
+    "a transaction of a worker that stood still": Case(
+        (Step(transactional=True),), faults=(Fault("stands still", at=2, seconds=25),), workers=2
+    ),
+    "a transaction that is rolled back": Case(
+        (Step(transactional=True, raises=1, attempts=2),), faults=(Fault("dies before", at=3),)
+    ),
+    "a clock that is set back in a sleep, and a crash": Case(
+        (Sleep(12), Step()), faults=(Fault("clock back", at=2), Fault("dies after", at=3))
     ),
     # -- errors ---------------------------------------------------------------------------------
     "a step that raises KeyboardInterrupt": Case((Step(raises=1, error="KeyboardInterrupt"),)),

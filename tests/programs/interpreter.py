@@ -41,6 +41,7 @@ from tests.programs.program import (
     every_node,
     workflows_of,
 )
+from tests.programs.transactions import Effect
 
 QUEUE = "away"
 ROOT, OTHER = "r", "other"
@@ -141,6 +142,14 @@ def _finish(body: Body | None, path: str, raises: int, error: str) -> str:
     return path
 
 
+async def _write(call: str) -> str:
+    """The same in a transaction, which has an effect."""
+    info = outlast.step_info()
+    path = call.partition("|")[0]
+    await outlast.connection().write(Effect(info.run_id, info.uid, path))
+    return await _do(call)
+
+
 async def _undo(path: str) -> None:
     _end(_begin(path, undo=True), "ok")
 
@@ -152,10 +161,17 @@ async def _fail_to_undo(path: str) -> None:
 
 @cache
 def _step(
-    attempts: int, timeout: float | None, once: bool, queued: bool, plain: bool, undo: str
+    attempts: int,
+    timeout: float | None,
+    once: bool,
+    queued: bool,
+    plain: bool,
+    transactional: bool,
+    undo: str,
 ) -> outlast.Step[[str], str]:
     """The step with these options. Its name tells them apart."""
-    marks = "".join("xqp"[i] for i, mark in enumerate((once, queued, plain)) if mark)
+    options = (once, queued, plain, transactional)
+    marks = "".join(mark for mark, is_so in zip("xqpw", options, strict=True) if is_so)
     name = f"do{attempts}{marks}{'' if timeout is None else f't{timeout:g}'}{undo}"
     made: outlast.Step[[str], str] = outlast.step(
         name=name,
@@ -163,7 +179,8 @@ def _step(
         timeout=timeout,
         at_most_once=once,
         queue=QUEUE if queued else None,
-    )(_do_now if plain else _do)
+        transactional=transactional,
+    )(_do_now if plain else _write if transactional else _do)
     if undo:
         made.compensate(_undo if undo == "ok" else _fail_to_undo)
     return made
@@ -172,8 +189,16 @@ def _step(
 def step_of(node: Step | Map) -> outlast.Step[[str], str]:
     """The step that a statement calls."""
     if isinstance(node, Map):
-        return _step(1, None, False, False, False, node.undo)
-    return _step(node.attempts, node.timeout, node.at_most_once, node.queued, node.plain, node.undo)
+        return _step(1, None, False, False, False, False, node.undo)
+    return _step(
+        node.attempts,
+        node.timeout,
+        node.at_most_once,
+        node.queued,
+        node.plain,
+        node.transactional,
+        node.undo,
+    )
 
 
 def queued_steps(case: Case) -> list[outlast.Step[[str], str]]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
+from outlast.ports.clock import SteadyClock
 from outlast.ports.store import Store
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.virtual import VirtualClock
 from tests.programs.model import violations
 from tests.programs.program import Case
-from tests.programs.runner import Evidence, Hangs, MakeStore, in_memory, run_case
+from tests.programs.runner import Evidence, Hangs, MakeStore, in_memory, on_loop, run_case
+from tests.programs.strategies import case_of
 
 STORES = ("memory", "sqlite", "postgres", "redis")
 
@@ -29,6 +33,18 @@ def judge(
         return [f"every_run_ends: {hang}"], None
     found = violations(case, evidence.ledger, evidence.runs, evidence.stuck)
     return found, evidence
+
+
+def judge_seed(seed: int, make: MakeStore) -> tuple[Case, list[str], Evidence | None]:
+    """The case of a seed, and the same. If it ended before anything went wrong, its first fault strikes
+    at the first commit, so that every program meets one."""
+    case = case_of(seed)
+    found, evidence = judge(case, seed, make)
+    if not found and evidence is not None and not evidence.ledger.faults:
+        first = replace(case.faults[0], at=1, any_call=False)
+        case = replace(case, faults=(first, *case.faults[1:]))
+        found, evidence = judge(case, seed, make)
+    return case, found, evidence
 
 
 def fails_alike(problems: list[str], seed: int, make: MakeStore) -> Callable[[Case], bool]:
@@ -49,7 +65,7 @@ def stores(name: str, worker: int = 0) -> Iterator[MakeStore]:
     elif name == "sqlite":
         memory = Path("/dev/shm")
         with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-            yield _in_files(Path(folder))
+            yield in_files(Path(folder))
     elif name == "postgres":
         # The schema of each process of tests has the name of the process.
         os.environ["PYTEST_XDIST_WORKER"] = f"programs{worker}"
@@ -57,19 +73,33 @@ def stores(name: str, worker: int = 0) -> Iterator[MakeStore]:
 
         yield Kept()
     else:
-        from tests.redis.servers import single
+        from tests.programs.on_redis import connected
 
-        yield lambda clock: single(clock=clock)
+        yield connected
 
 
-def _in_files(folder: Path) -> MakeStore:
+def in_files(folder: Path) -> MakeStore:
+    """Makes stores in files of this folder, one after the other."""
     numbers = count()
+    empty = folder / "empty.db"
 
     def in_file(clock: VirtualClock) -> Store:
-        # Safe enough for a process that only pretends to die, and not slowed down by the disk.
         number = next(numbers)
         for old in folder.glob(f"{number - 2}.db*"):
             old.unlink()
-        return SqliteStore(folder / f"{number}.db", clock=clock, synchronous="normal")
+        if not number:
+            on_loop(_made(_file(empty, clock)))
+        shutil.copyfile(empty, folder / f"{number}.db")  # to make the tables takes twice as long
+        return _file(folder / f"{number}.db", clock)
 
     return in_file
+
+
+def _file(path: Path, clock: VirtualClock) -> SqliteStore:
+    # Safe enough for a process that only pretends to die, and not slowed down by the disk.
+    return SqliteStore(path, clock=SteadyClock(clock), synchronous="normal")
+
+
+async def _made(store: Store) -> None:
+    async with store:
+        pass

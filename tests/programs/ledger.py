@@ -94,6 +94,8 @@ class Ledger:
     recorded: list[Recorded] = field(default_factory=list)
     children: list[Begun] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
+    effects: list[tuple[str, str, str]] = field(default_factory=list)
+    """What transactional steps have written and committed: the run, its life, the path."""
     faults: list[tuple[str, float, float]] = field(default_factory=list)
     """What went wrong: the kind, when, and for how many seconds."""
     runs: list[str] = field(default_factory=list)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
@@ -82,7 +82,9 @@ class _Model:
         )
         self.stills = kinds.count("stands still")
         self.reopens = len(self.acts("reopen"))
-        self.repeats = self.deaths + self.silences + self.reopens
+        # A queue is not away with its store: what a worker has lost it may get again, and lose again.
+        leases = sum(int(seconds // LEASE) for kind, _, seconds in ledger.faults if kind == "away")
+        self.repeats = self.deaths + self.silences + self.reopens + leases
         """How often a body may have been cut off, and made again, through no fault of its own."""
         self.delay = 2.5 * LEASE + sum(seconds for _, _, seconds in ledger.faults)
         """How long something may take that should happen at once."""
@@ -160,7 +162,7 @@ def a_body_is_repeated_for_a_reason(model: _Model) -> Iterator[str]:
             by_life[body.uid].append(body)
         for own in by_life.values():
             failed = sum(_failed(body, node) for body in own)
-            if len(own) - 1 > failed + model.repeats:
+            if len(own) - 1 > failed + model.repeats and not _rolled_back(model, node):
                 ends = [body.end for body in own]
                 yield f"{path} of {run_id} began {len(own)} times, {ends}, {model.repeats} cuts"
             if isinstance(node, Step) and failed > node.attempts + model.repeats:
@@ -173,6 +175,44 @@ def _failed(body: Body, node: Node | None) -> bool:
     timeout = node.timeout if isinstance(node, Step) else None
     timed_out = timeout is not None and body.end == "cut" and body.ended_at - body.time >= timeout
     return body.end == "raised" or timed_out
+
+
+def _rolled_back(model: _Model, node: Node | None) -> bool:
+    """Whether a body may have come to its end, and its transaction not."""
+    kinds = ("busy", "away", "answer lost")
+    return _writes(node) and any(kind in kinds for kind, _, _ in model.ledger.faults)
+
+
+def _writes(node: Node | None) -> bool:
+    return isinstance(node, Step) and node.transactional
+
+
+def an_effect_and_its_record_are_one(model: _Model) -> Iterator[str]:
+    """What a transactional step writes is there once if it is recorded as completed, and not at all if
+    it has failed, whatever goes wrong."""
+    effects = Counter(model.ledger.effects)
+    for (run_id, uid, path), times in effects.items():
+        if times > 1:
+            yield f"{path} of {run_id} has its effect {times} times"
+        if not any(body.end == "ok" and body.uid == uid for body in model.bodies[run_id, path]):
+            yield f"{path} of {run_id} has an effect, and no body of it was done"
+    completed = {(run_id, uid, path) for run_id, uid, path, _ in _completions(model)}
+    for run_id, uid, path in completed:
+        if _writes(model.node(path)) and not any(
+            (run_id, life, path) in effects for life in _lives_of(model, run_id, uid)
+        ):
+            yield f"{path} of {run_id} is recorded as completed, and has no effect"
+    for seen in model.ledger.seen:
+        own = (seen.run_id, seen.uid, seen.path)
+        if seen.kind == "raised" and seen.value[0] == "StepFailed" and own in effects:
+            yield f"{seen.path} of {seen.run_id} failed ({seen.value[1]}), and has its effect"
+
+
+def _lives_of(model: _Model, run_id: str, uid: str) -> list[str]:
+    """A life, and those from which it may have a result: a retry takes what came too late."""
+    if not model.acts("retry", "fork"):
+        return [uid]
+    return [life for run, life, _ in model.ledger.effects if run == run_id] or [uid]
 
 
 def a_recorded_step_never_runs_again(model: _Model) -> Iterator[str]:
@@ -291,6 +331,8 @@ def _too_late(model: _Model, uid: str, tick: int) -> bool:
 
 def _may_be_interrupted(model: _Model, node: Step, bodies: list[Body]) -> bool:
     cut = model.deaths + model.silences
+    if _rolled_back(model, node):
+        return True  # its worker does not know whether it was committed: for it, that is the end
     if node.at_most_once:
         if model.acts("retry") and any(body.end != "raised" for body in bodies):
             return True  # it ran beside what failed, and the next life does not know how it ended
@@ -410,6 +452,8 @@ def what_was_done_is_undone(model: _Model) -> Iterator[str]:
         if not model.repeats:
             for body in model.ledger.bodies:
                 if body.uid == uid and not body.undo and body.end == "ok":
+                    if _rolled_back(model, model.node(body.path)):
+                        continue
                     if _undo_of(model, body.path) and body.path not in first:
                         yield f"{body.path} of {body.run_id} was done and never undone"
 
@@ -569,6 +613,7 @@ RULES: tuple[Callable[[_Model], Iterator[str]], ...] = (
     code_sees_what_it_did,
     callers_get_plain_answers,
     a_body_is_repeated_for_a_reason,
+    an_effect_and_its_record_are_one,
     a_recorded_step_never_runs_again,
     a_child_is_not_begun_twice,
     steps_have_their_outcome,

@@ -30,6 +30,8 @@ class Step(Node):
     at_most_once: bool = False
     queued: bool = False
     plain: bool = False
+    transactional: bool = False
+    """Its effect and its record are one transaction."""
     undo: str = ""
     error: str = "Oops"
     """What it raises, if it does."""

@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar
 
@@ -32,16 +32,18 @@ from outlast.errors import Busy, Closed, NotFound, OutlastError, TryAgain, Unava
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import seeded
 from outlast.model.query import RunQuery
+from outlast.ports.clock import Clock, SteadyClock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing.effects import Ledger as Executions
 from outlast.testing.inplace import InPlace
-from outlast.testing.mortal import Crash, Process
+from outlast.testing.mortal import Crash, MortalClock, Process
 from outlast.testing.virtual import VirtualClock
 from outlast.testing.wrapping import WrappedStore
 from tests.programs.interpreter import NOTHING, OTHER, ROOT, Stage, enter, program, queued_steps
 from tests.programs.ledger import Begun, FinalRun, Ledger, Recorded, Told
 from tests.programs.program import LEASE, Act, Case, Child, Fault, Signal, every_node
+from tests.programs.transactions import Effect, KeepsEffects, of_worker, pretended
 
 T = TypeVar("T")
 MakeStore = Callable[[VirtualClock], Store]
@@ -80,7 +82,24 @@ def new_clock() -> VirtualClock:
 
 def in_memory(clock: VirtualClock) -> Store:
     """A new store in memory."""
-    return MemoryStore(clock=clock)
+    return MemoryStore(clock=SteadyClock(clock))
+
+
+class ServerTime:
+    """The time of a server: the clocks of the workers' machines are not its own."""
+
+    def __init__(self, machine: VirtualClock) -> None:
+        self._machine = machine
+        self._begun = machine.now() - timedelta(seconds=machine.monotonic())
+
+    def now(self) -> datetime:
+        return self._begun + timedelta(seconds=self._machine.monotonic())
+
+    def monotonic(self) -> float:
+        return self._machine.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._machine.sleep(seconds)
 
 
 def run_case(case: Case, seed: int = 0, make: MakeStore = in_memory) -> Evidence:
@@ -106,6 +125,11 @@ def run_case(case: Case, seed: int = 0, make: MakeStore = in_memory) -> Evidence
 def _loop() -> asyncio.AbstractEventLoop:
     """One loop for all cases: to make one for each takes as long as a small case."""
     return asyncio.new_event_loop()
+
+
+def on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Do something on the loop of all cases, before one begins."""
+    return _loop().run_until_complete(work)
 
 
 @contextmanager
@@ -188,7 +212,7 @@ class _World:
                 self._act(self._acts.pop(0))
                 continue
             idle = self.now() - self.changed_at
-            if idle > self._patience():
+            if idle > RESTED:
                 if self._acts and self._started:
                     self._act(self._acts.pop(0))
                 elif rounds == ROUNDS:
@@ -203,10 +227,6 @@ class _World:
             if quiet > 1:  # and no worker has begun just now
                 self.changed_at = -math.inf
         return [f"no end after {MOST_LEAPS} leaps", *await self._open_runs()]
-
-    def _patience(self) -> float:
-        back = sum(kind == "clock back" for kind, _, _ in self.ledger.faults)
-        return RESTED + back * CLOCK_BACK.total_seconds()
 
     async def _open_runs(self) -> list[str]:
         return [
@@ -383,6 +403,8 @@ class _World:
                 result=None if run.result is None else msgspec.json.decode(run.result),
                 sequences=tuple(event.sequence for event in events),
             )
+        if isinstance(self.store.inner, KeepsEffects):
+            self.ledger.effects += await self.store.inner.effects()
         return found
 
 
@@ -423,6 +445,15 @@ class Witness(WrappedStore):
                     self._note(commit, outcome)
         return answer
 
+    def transaction(self) -> AbstractAsyncContextManager[tuple[Any, Store]]:
+        if isinstance(self.inner, KeepsEffects):
+            return self.inner.transaction()
+        return pretended(self, self._written)
+
+    def _written(self, effects: Sequence[Effect]) -> None:
+        if not self._world.ledger.closed:
+            self._world.ledger.effects += effects
+
     def _note(self, commit: Commit, committed: Committed) -> None:
         world, ledger = self._world, self._world.ledger
         if ledger.closed:
@@ -457,6 +488,14 @@ class Witness(WrappedStore):
             )
 
 
+class _Clock(MortalClock):
+    """The clock of a worker: the present is that of its store, whatever the machine says."""
+
+    def __init__(self, process: Process, clock: VirtualClock, present: Clock) -> None:
+        super().__init__(process, clock)
+        self.now = present.now  # type: ignore[method-assign]
+
+
 class Worker(Process):
     """A worker: its calls of the store go wrong as the case says."""
 
@@ -468,6 +507,7 @@ class Worker(Process):
         """What goes wrong with the call that is about to be made."""
         self._still_until = -1.0
         super().__init__(world.store, world.clock, executions, name=name)
+        self.clock = self.store.clock = _Clock(self, world.clock, world.store.clock)
 
     def reach(self, store: Store) -> Store:
         return Reach(self, self._world)
@@ -531,3 +571,12 @@ class Reach(WrappedStore):
             commits = args[0] if args else kwargs["commits"]
             return [Busy("the row is locked") for _ in commits]  # type: ignore[return-value]
         return await call()
+
+    def transaction(self) -> AbstractAsyncContextManager[tuple[Any, Store]]:
+        world = self._world
+        return of_worker(
+            self._worker,
+            world.store,
+            is_away=lambda: world.now() < world.away_until,
+            is_busy=lambda: world.now() < world.busy_until,
+        )

@@ -81,7 +81,7 @@ NESTED += ["scope", "timeout", "branch"]
 DEEPEST = 3
 ACTS = ["signal"] * 2 + ["cancel"] * 3 + ["reopen"] * 2 + ["update"] * 2 + ["retry"] * 3
 ACTS += ["terminate", "pause", "fork", "delete"]
-FAULTS = ("dies before", "dies after", "answer lost", "busy", "away", "stands still")
+FAULTS = ("dies before", "dies after", "answer lost", "busy", "away", "stands still", "clock back")
 
 
 class Generator:
@@ -171,14 +171,16 @@ class Generator:
         seconds = self._pick((0, 0, 1, 1, 4, 12))
         raises = self._pick((0, 0, 0, 1, 2))
         at_most_once = self._chance(6)
+        queued, plain = self._chance(6), self._chance(4) and not seconds
         return Step(
             seconds=seconds,
             raises=raises,
             attempts=1 if at_most_once else self._pick((1, 1, 2, 3)),
             timeout=self._pick((None,) * 7 + (3,)),
             at_most_once=at_most_once,
-            queued=self._chance(6),
-            plain=self._chance(4) and not seconds,
+            queued=queued,
+            plain=plain,
+            transactional=self._chance(3) and not (queued or plain),
             undo=self._pick(("", "ok", "ok", "fails")),
             error=self._pick(("Oops",) * 8 + ("GeneratorExit", "KeyboardInterrupt")),
         )

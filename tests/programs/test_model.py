@@ -15,6 +15,7 @@ from tests.programs.runner import Evidence
 FAILS = Case(
     body=(Step(undo="ok"), Gather(((Step(undo="ok"),), (Step(),))), Map(undo="ok"), Raise()),
 )
+WRITES = Case(body=(Step(transactional=True),))
 COMPLETES = Case(
     body=(Signal(), Step(raises=1, attempts=2), Try((Raise(),)), Child((Step(), Sleep(4)))),
     handler=(Step(),),
@@ -101,6 +102,14 @@ def _refuses_strangely(evidence: Evidence) -> None:
     evidence.ledger.told[0].error = "Undecodable: no"
 
 
+def _writes_twice(evidence: Evidence) -> None:
+    evidence.ledger.effects *= 2
+
+
+def _writes_nothing(evidence: Evidence) -> None:
+    evidence.ledger.effects.clear()
+
+
 TAMPERED: list[tuple[Case, Callable[[Evidence], None], str]] = [
     (FAILS, _undoes_in_order, "what_was_done_is_undone"),
     (FAILS, _forgets_to_undo, "what_was_done_is_undone"),
@@ -112,6 +121,8 @@ TAMPERED: list[tuple[Case, Callable[[Evidence], None], str]] = [
     (COMPLETES, _is_cancelled_by_itself, "runs_end_as_their_code_did"),
     (COMPLETES, _loses_a_child, "children_have_an_owner"),
     (COMPLETES, _takes_a_signal_that_was_not_sent, "signals_are_taken_once_and_in_order"),
+    (WRITES, _writes_twice, "an_effect_and_its_record_are_one"),
+    (WRITES, _writes_nothing, "an_effect_and_its_record_are_one"),
     (COMPLETES, _answers_twice, "updates_are_answered"),
     (COMPLETES, _refuses_strangely, "callers_get_plain_answers"),
 ]

@@ -12,11 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 
-from outlast.ports.store import Store
-from outlast.stores.sqlite import SqliteStore
-from outlast.testing.virtual import VirtualClock
 from tests.programs.found import FOUND
-from tests.programs.judging import judge, stores
+from tests.programs.judging import in_files, judge, stores
 from tests.programs.program import Case, Child, Gather, Step
 from tests.programs.rendering import as_data, as_python
 from tests.programs.shrinking import smallest
@@ -59,12 +56,8 @@ def test_a_random_program_keeps_its_promises_on_sqlite(case: Case) -> None:
 @pytest.mark.parametrize("name", FOUND)
 def test_a_program_that_once_failed(name: str, tmp_path: Path) -> None:
     """What the campaign has found is mended, in memory and in a file."""
-
-    def in_file(clock: VirtualClock) -> Store:
-        return SqliteStore(tmp_path / "runs.db", clock=clock, synchronous="normal")
-
     assert judge(FOUND[name])[0] == []
-    assert judge(FOUND[name], make=in_file)[0] == []
+    assert judge(FOUND[name], make=in_files(tmp_path))[0] == []
 
 
 def test_a_case_goes_the_same_way_every_time() -> None:

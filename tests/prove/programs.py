@@ -2,7 +2,7 @@
 
 Each seed is one program: steps of every kind, gathers, maps, children, scopes, loops, signals, updates,
 halts, lives that continue as new; what is done to it from outside; and one to three faults: a worker
-that dies, stands still or is not answered, a store that is busy or away. It runs in virtual time until
+that dies, stands still or is not answered, a store that is busy or away, a clock that is set back. It runs in virtual time until
 every run has ended, and `tests.programs.model` says which promises were not kept. A program that fails
 is made as small as possible and shown as Python.
 
@@ -27,12 +27,11 @@ from pathlib import Path
 
 import msgspec
 
-from tests.programs.judging import STORES, fails_alike, judge, stores
+from tests.programs.judging import STORES, fails_alike, judge, judge_seed, stores
 from tests.programs.program import Case
 from tests.programs.rendering import as_data, as_python
 from tests.programs.runner import Evidence
 from tests.programs.shrinking import smallest
-from tests.programs.strategies import case_of
 
 SIZE = 100
 SERVERS = {"postgres": "OUTLAST_TEST_POSTGRES", "redis": "OUTLAST_TEST_REDIS"}
@@ -55,6 +54,7 @@ class Chunk(msgspec.Struct, frozen=True):
     faults: dict[str, int]
     acts: dict[str, int]
     bodies: int
+    effects: int
     events: int
     failures: list[Failure]
 
@@ -109,11 +109,11 @@ def run_chunk(store: str, start: int, size: int) -> Chunk:
     """Run some seeds."""
     faults: Counter[str] = Counter()
     acts: Counter[str] = Counter()
-    faulty = bodies = events = 0
+    faulty = bodies = effects = events = 0
     failures = []
     with stores(store, os.getpid()) as make:
         for seed in range(start, start + size):
-            found, evidence = judge(case_of(seed), seed, make)
+            _, found, evidence = judge_seed(seed, make)
             if found:
                 failures.append(Failure(seed, found))
             if evidence is not None:
@@ -122,14 +122,15 @@ def run_chunk(store: str, start: int, size: int) -> Chunk:
                 acts.update(told.do for told in ledger.told)
                 faulty += bool(ledger.faults)
                 bodies += len(ledger.bodies)
+                effects += len(ledger.effects)
                 events += len(ledger.recorded)
-    return Chunk(size, faulty, dict(faults), dict(acts), bodies, events, failures)
+    return Chunk(size, faulty, dict(faults), dict(acts), bodies, effects, events, failures)
 
 
 def _tell_smallest(store: str, failure: Failure) -> None:
     with stores(store) as make:
-        fails = fails_alike(failure.found, failure.seed, make)
-        case = smallest(case_of(failure.seed), fails)
+        case, found, _ = judge_seed(failure.seed, make)
+        case = smallest(case, fails_alike(found or failure.found, failure.seed, make))
         found, _ = judge(case, failure.seed, make)
     _tell(case, found)
     print(f"./dev prove programs --store {store} --only {failure.seed}\n", flush=True)
@@ -143,8 +144,7 @@ def _tell(case: Case, found: list[str]) -> None:
 
 def _show(store: str, seed: int) -> int:
     with stores(store) as make:
-        case = case_of(seed)
-        found, evidence = judge(case, seed, make)
+        case, found, evidence = judge_seed(seed, make)
         if found:
             case = smallest(case, fails_alike(found, seed, make))
             found, evidence = judge(case, seed, make)
@@ -187,6 +187,7 @@ def _report(options: argparse.Namespace, chunks: list[Chunk], seconds: float) ->
         "faults": faults.total(),
         "acts": acts.total(),
         "bodies": sum(chunk.bodies for chunk in chunks),
+        "effects": sum(chunk.effects for chunk in chunks),
         "events": sum(chunk.events for chunk in chunks),
         "violations": failures,
         "seconds": round(seconds),

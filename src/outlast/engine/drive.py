@@ -32,6 +32,7 @@ from outlast.engine.execution import Execution
 from outlast.engine.interruptions import count_interruptions
 from outlast.engine.journal import Journal
 from outlast.engine.leases import Lease
+from outlast.engine.operations.remote import take_back_left
 from outlast.engine.operations.signal import SignalWait
 from outlast.engine.operations.step import StepCall
 from outlast.engine.operations.timer import TimerWait
@@ -203,6 +204,8 @@ class Drive:
         """Write what was gathered; False when the run has ended or left memory."""
         execution = self._execution
         while True:
+            if execution.draft.tasks:
+                take_back_left(execution, self._clock.now())
             end = ending(execution)
             if isinstance(end, WorkflowContinued):
                 await self._write(continued(execution, self._run, self.claim, end))

@@ -57,8 +57,11 @@ def count_interruptions(execution: Execution, run: Run, now: datetime) -> list[S
                 execution.deliver(operation.next_attempt(), now, key=key)
         elif run.status is Status.PAUSED:
             execution.launches.append(operation)
-        elif run.status is Status.PENDING and key == run.recover_to:
-            # The attempt on record stands for the call: it was never made, so that none died of it.
+        elif run.status is Status.PENDING and (
+            key == run.recover_to
+            or (isinstance(operation, StepCall) and not operation.step.at_most_once)
+        ):
+            # The attempt on record stands for the call, in a retry or a fork: nothing died of it.
             forgiven = StepLost(attempt=operation.attempt, survived=True)
             execution.deliver(forgiven, now, key=key)
             execution.deliver(operation.next_attempt(), now, key=key)

@@ -118,6 +118,16 @@ class RemoteStep(StepCall):
         return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
+def take_back_left(execution: Execution, now: datetime) -> None:
+    """Of what is about to be handed out, keep what a run that fails has left meanwhile: no worker has
+    heard of it yet, so it never begins."""
+    for task in list(execution.draft.tasks):
+        call = execution.open.get(task.step)
+        if isinstance(call, RemoteStep) and call.is_awaited and not call.has_begun:
+            call.take_back(execution)
+            execution.deliver(call.not_begun(), now, key=call.key)
+
+
 def queue_of(queue: str, step: str) -> str:
     """Where the tasks of a step wait. Each step of a queue has its own, so that a worker is only
     handed what it has the code of."""
