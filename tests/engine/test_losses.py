@@ -12,7 +12,7 @@ import outlast
 from outlast.engine.losses import LOST, LossReport
 from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST
 from outlast.errors import RunFailed, TryAgain
-from outlast.model import Claim
+from outlast.model import Claim, Commit, Hold
 from outlast.model.event_data import payload_of
 from outlast.model.inbox import Item, Send
 from outlast.model.payloads import StepLost, StepStarted
@@ -98,7 +98,7 @@ def store() -> Shaky:
     return Shaky(clock=VirtualClock())
 
 
-def opened(store: Shaky) -> Any:
+def opened(store: MemoryStore) -> Any:
     """An app on it that runs all of the above."""
     workflows = (works_here, works_elsewhere, works_once, works_on_items, works_on_two)
     clock = store.clock
@@ -125,6 +125,50 @@ async def test_a_step_survives_more_lost_leases_than_deaths(store: Shaky) -> Non
     begun, lost = await told(store)
     assert begun == tries == list(range(1, store.bad + 2))
     assert lost == begun[:-1]
+
+
+class Late(MemoryStore):
+    """A store that gives the run to another owner right after a step is recorded as begun, and answers late."""
+
+    late = 0
+
+    async def commit(self, commits: Any, **options: Any) -> list[Any]:
+        answers = await super().commit(commits, **options)
+        for one in commits:
+            if self.late and any(event.type == "step.started" for event in one.events):
+                self.late -= 1
+                taken = Commit(run_id="r", force=True, hold=Hold("other", 3 * LEASE))
+                await super().commit([taken])
+                await self.clock.sleep(2 * LEASE)
+        return answers
+
+
+@pytest.mark.proves("I10", "I4")
+@pytest.mark.parametrize("workflow", [works_here, works_once])
+async def test_a_step_that_never_began_is_not_interrupted(workflow: Any) -> None:
+    """A step that is recorded as begun, in a process that loses the run before it calls the step: that
+    process reports it, so that no death is counted, and a step that may begin once begins."""
+    tries.clear()
+    store = Late(clock=VirtualClock())
+    store.late = 1
+    async with opened(store) as virtual:
+        run = await virtual.start(workflow, id="r")
+        assert await run.result() == "done"
+    assert tries == [2]
+    begun, lost = await told(store)
+    assert (begun, lost) == ([1, 2], [])
+
+
+@pytest.mark.proves("I10", "I4")
+async def test_a_report_about_another_attempt_does_not_stop_one_that_runs(store: Shaky) -> None:
+    """A step that runs is not made again because of a report that an attempt of that number never began."""
+    async with opened(store) as virtual:
+        run = await virtual.start(works_once, id="r")
+        await virtual.clock.sleep(1)
+        report = Raw(to_json(LossReport(attempts={}, not_begun={"once": 1})))
+        await store.send([Send(run_id="r", item=Item(kind=LOST, data=report))])
+        assert await run.result() == "done"
+    assert tries == [1]
 
 
 @pytest.mark.proves("I10", "I4")

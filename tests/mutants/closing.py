@@ -140,8 +140,8 @@ MUTANTS = [
     Mutant(
         "interruptions are judged before the inbox is read",
         DRIVE,
-        "        if self._look:\n            await self._read_inbox()\n        suspects",
-        "        suspects",
+        "            self._inbox.takes_over = True\n            await self._read_inbox()\n",
+        "",
         ("tests/postgres/test_transactional_steps.py",),
     ),
     Mutant(

@@ -257,6 +257,27 @@ MUTANTS = [
         (CONTROL,),
     ),
     Mutant(
+        "a step that never began counts as interrupted",
+        "engine/arrivals.py",
+        "        return self.takes_over and is_open and call not in self._execution.launches\n",
+        "        return False\n",
+        ("tests/engine/test_losses.py", "-k", "never_began_is_not"),
+    ),
+    Mutant(
+        "a step that waits for the lease is not reported",
+        "engine/under_way.py",
+        "        self._held_back = self._durable_launches() if in_doubt else {}\n",
+        "        self._held_back = {}\n",
+        ("tests/engine/test_losses.py", "-k", "never_began_is_not"),
+    ),
+    Mutant(
+        "a step that runs is made again because of a report",
+        "engine/arrivals.py",
+        "        return self.takes_over and is_open and call not in self._execution.launches\n",
+        "        return call.attempt == attempt\n",
+        ("tests/engine/test_losses.py", "-k", "does_not_stop_one_that_runs"),
+    ),
+    Mutant(
         "a pause is taken for a death",
         CUT_OFF,
         "        elif run.status is Status.PAUSED:\n",

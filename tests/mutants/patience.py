@@ -56,7 +56,7 @@ MUTANTS = [
     Mutant(
         "a run that is dropped counts as a death",
         DRIVES,
-        "        await self._losses.told(drive.claim, drive.under_way.unrecorded())\n",
+        "        await self._losses.told(drive.claim, drive.under_way.losses())\n",
         "",
         TESTS,
     ),

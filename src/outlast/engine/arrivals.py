@@ -15,7 +15,7 @@ from outlast.engine.operations.halt import HaltWait
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.operation import Operation
 from outlast.engine.operations.remote import RemoteStep, StepReport
-from outlast.engine.operations.step import StepCall
+from outlast.engine.operations.step import StepCall, stop_of
 from outlast.engine.reading import patiently
 from outlast.errors import ContinueAsNew
 from outlast.model.inbox import Item
@@ -46,6 +46,8 @@ class Inbox:
         self.seen = 0
         self.paused: bool | None = None
         self._pauses: list[int] = []
+        self.takes_over = False
+        """Whether this process has begun nothing of the run yet."""
         self._store = store
         self._execution = execution
         self._patience = patience
@@ -205,10 +207,19 @@ class Inbox:
     def _take_losses(self, item: Item, now: datetime) -> None:
         data = item.data or Raw(b"{}")
         report = from_json(data, LossReport, where="report of a lost lease")
-        for key, attempt in report.attempts.items():
+        for key, attempt in (report.attempts | report.not_begun).items():
             call = self._execution.open.get(key)
-            if isinstance(call, StepCall | MapCall) and call.may_be_lost(attempt):
+            if not isinstance(call, StepCall | MapCall):
+                continue
+            if key in report.not_begun and self._never_began(call, attempt):
+                self._execution.deliver(stop_of(attempt, now), now, key=key)
+            elif call.may_be_lost(attempt):
                 self._execution.deliver(StepLost(attempt=attempt), now, key=key)
+
+    def _never_began(self, call: StepCall | MapCall, attempt: int) -> bool:
+        """Whether the open attempt is one that the owner before did not begin: this one has begun nothing."""
+        is_open = call.is_inherited and call.due is None and call.attempt == attempt
+        return self.takes_over and is_open and call not in self._execution.launches
 
     def _child(self, child_id: str) -> ChildRun | None:
         for operation in self._execution.open.values():

@@ -194,7 +194,9 @@ class Drive:
         """Count what was under way when the last owner died. The inbox comes first: a step whose
         process died after the COMMIT of its own transaction has its outcome there."""
         if self._look:
+            self._inbox.takes_over = True
             await self._read_inbox()
+            self._inbox.takes_over = False
         suspects = count_interruptions(self._execution, self._run, self._clock.now())
         self.under_way.suspects.wait(suspects)
 

@@ -212,7 +212,7 @@ class Drives:
         if self._drives.get(run_id) is drive:
             del self._drives[run_id], self._tasks[run_id]
         if drive.was_lost and not self.is_closing:
-            self._losses.tell(drive.claim, drive.under_way.unrecorded())
+            self._losses.tell(drive.claim, drive.under_way.losses())
         if not task.cancelled() and task.exception() is not None:
             log.error("run %s is dropped, and taken up again: %r", run_id, task.exception())
             times = self.dropped.add(run_id, repr(task.exception()))
@@ -234,7 +234,7 @@ class Drives:
     async def _hand_back(self, drive: Drive, drops: int) -> None:
         """Give up the claim of a run that was dropped because of an error, ever later if that goes on:
         whichever process takes it up next may meet the same error."""
-        await self._losses.told(drive.claim, drive.under_way.unrecorded())
+        await self._losses.told(drive.claim, drive.under_way.losses())
         pause = min(FIRST_DROP_PAUSE_S * DROP_BACKOFF**drops, 3 * self._patience)
         await self._store.clock.sleep(pause)
         with suppress(OutlastError, OSError):  # else it is handed out when its lease ends

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from itertools import chain, repeat
 
 from msgspec import Raw, Struct
@@ -30,10 +29,11 @@ keep it from saying so."""
 log = logging.getLogger("outlast.engine")
 
 
-class LossReport(Struct, frozen=True, kw_only=True):
-    """Which attempts of which steps and maps were cut off."""
+class LossReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which attempts of which steps and maps were cut off, and which never began."""
 
     attempts: dict[str, int]
+    not_begun: dict[str, int] = {}
 
 
 class Losses:
@@ -44,17 +44,19 @@ class Losses:
         self._patience = patience
         self._telling: set[asyncio.Task[None]] = set()
 
-    def tell(self, claim: Claim, attempts: Mapping[str, int]) -> None:
-        """Tell a run, soon, that these attempts were lost with a claim."""
-        if attempts:
-            telling = asyncio.create_task(self._tell(claim, attempts))
+    def tell(self, claim: Claim, report: LossReport) -> None:
+        """Tell a run, soon, what was lost with a claim."""
+        if report.attempts or report.not_begun:
+            telling = asyncio.create_task(self._tell(claim, report))
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
 
-    async def told(self, claim: Claim, attempts: Mapping[str, int]) -> None:
+    async def told(self, claim: Claim, report: LossReport) -> None:
         """Tell it now, or soon if that fails."""
-        if attempts and not await self._try(_send_of(claim, attempts)):
-            self.tell(claim, attempts)
+        if not (report.attempts or report.not_begun):
+            return
+        if not await self._try(_send_of(claim, report)):
+            self.tell(claim, report)
 
     async def close(self) -> None:
         """What was not told is counted as a death."""
@@ -63,8 +65,8 @@ class Losses:
             task.cancel()
         await asyncio.gather(*telling, return_exceptions=True)
 
-    async def _tell(self, claim: Claim, attempts: Mapping[str, int]) -> None:
-        send = _send_of(claim, attempts)
+    async def _tell(self, claim: Claim, report: LossReport) -> None:
+        send = _send_of(claim, report)
         for pause in chain(PAUSES_S, repeat(PAUSES_S[-1])):
             await self._store.clock.sleep(pause)
             if await self._try(send):
@@ -82,11 +84,11 @@ class Losses:
         return not isinstance(receipt, Busy)
 
 
-def _send_of(claim: Claim, attempts: Mapping[str, int]) -> Send:
+def _send_of(claim: Claim, report: LossReport) -> Send:
     item = Item(
         kind=LOST,
         id=f"{LOST} {claim.task_id or ''} {claim.token}",
-        data=Raw(to_json(LossReport(attempts=dict(attempts)))),
+        data=Raw(to_json(report)),
         sender=claim.owner,
     )
     return Send(run_id=claim.run_id, uid=claim.uid, item=item)

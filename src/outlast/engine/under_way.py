@@ -15,6 +15,7 @@ from outlast.engine.bell import Bell
 from outlast.engine.bodies import Bodies, Outcome, StepContext, always, self_cancelled
 from outlast.engine.execution import Execution
 from outlast.engine.interruptions import Suspects
+from outlast.engine.losses import LossReport
 from outlast.engine.mapping import MapBodies
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
@@ -60,6 +61,7 @@ class UnderWay:
         self._cut: dict[str, bool] = {}  # what was cut off; whether because of the lease
         self._lost: list[StepCall | MapBodies] = []
         self._begun: dict[str, int] = {}
+        self._held_back: dict[str, int] = {}
         self._maps: dict[str, MapBodies] = {}
         self._not_begun: list[StepCall] = []
         self._outcomes: list[tuple[StepCall, Outcome]] = []
@@ -99,9 +101,16 @@ class UnderWay:
             and (key not in self._maps or self._maps[key].is_forgotten)
         ]
 
-    def unrecorded(self) -> dict[str, int]:
-        """The attempts of steps and maps that were begun here and whose end is recorded nowhere."""
-        return dict(self._begun)
+    def losses(self) -> LossReport:
+        """The attempts of steps and maps that were begun here and whose end is recorded nowhere, and those of
+        steps that are recorded as begun, and whose bodies were never called because of the lease. What is not
+        durable is not reported: the next owner may begin an attempt with the same number."""
+        not_begun = {
+            call.key: call.attempt
+            for call in self._execution.launches
+            if isinstance(call, StepCall) and self._held_back.get(call.key) == call.attempt
+        }
+        return LossReport(attempts=dict(self._begun), not_begun=not_begun)
 
     def recorded(self) -> None:
         """All that was delivered is durable now."""
@@ -117,10 +126,11 @@ class UnderWay:
 
     def begin(self, *, paused: bool) -> None:
         """Start what is durable now and was not before; nothing while the lease is in doubt."""
-        paused = paused or not self.held()
+        in_doubt = not paused and not self.held()
         for mapping in self._maps.values():
-            mapping.go_on(paused=paused)
-        if paused:
+            mapping.go_on(paused=paused or in_doubt)
+        self._held_back = self._durable_launches() if in_doubt else {}
+        if paused or in_doubt:
             return
         launches, self._execution.launches = self._execution.launches, []
         for operation in launches:
@@ -131,6 +141,14 @@ class UnderWay:
                 self._arrived.ring()
             else:
                 self._begin(operation)
+
+    def _durable_launches(self) -> dict[str, int]:
+        """The attempts of steps that are recorded as begun now, and wait for the lease."""
+        return {
+            call.key: call.attempt
+            for call in self._execution.launches
+            if isinstance(call, StepCall) and not isinstance(call, RemoteStep)
+        }
 
     def stop(self) -> None:
         """Cut off everything, and wait for nothing."""

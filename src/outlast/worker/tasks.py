@@ -28,7 +28,7 @@ from outlast.engine.definition import StepDefinition
 from outlast.engine.draining import Drain
 from outlast.engine.journal import AGAIN
 from outlast.engine.leases import Lease, Leases
-from outlast.engine.losses import Losses
+from outlast.engine.losses import Losses, LossReport
 from outlast.engine.operations.remote import StepReport, queue_of
 from outlast.engine.operations.step import failure_of, interruption_of, stop_of
 from outlast.engine.retry import MAX_INTERRUPTIONS
@@ -177,7 +177,8 @@ class TaskWorker:
         self._leases.drop(self._working[working])
         working.cancel("its lease was lost")
         task = delivery.task
-        self._losses.tell(delivery.claim, {task.step: _attempt_of(task)})
+        report = LossReport(attempts={task.step: _attempt_of(task)})
+        self._losses.tell(delivery.claim, report)
 
     async def _give_back(self, found: Sequence[Delivery]) -> None:
         """No body of these has begun: their runs ask for them again, and nothing is counted."""
