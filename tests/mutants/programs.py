@@ -153,8 +153,8 @@ MUTANTS = [
     Mutant(
         "programs: a committed transaction counts as interrupted",
         DRIVE,
-        "        if self._look:\n            await self._read_inbox()\n        suspects",
-        "        suspects",
+        "            self._inbox.takes_over = True\n            await self._read_inbox()\n",
+        "",
         program("a transaction whose worker dies after its COMMIT"),
     ),
     Mutant(
