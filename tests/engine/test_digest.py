@@ -10,7 +10,7 @@ import outlast
 from outlast.engine.digest import Digest, read_snapshot
 from outlast.engine.residency import SNAPSHOT_AFTER
 from outlast.model.event_data import payload_of, to_event
-from outlast.model.payloads import StepStarted
+from outlast.model.payloads import ScopeCompleted, ScopeStarted, StepCompleted, StepStarted
 from outlast.model.run import Run
 from outlast.model.times import EPOCH
 from outlast.stores.memory import MemoryStore
@@ -157,3 +157,22 @@ def test_a_snapshot_knows_which_attempt_was_alone() -> None:
     assert snapshot is not None
     (event,) = read_snapshot(snapshot)
     assert payload_of(event) == StepStarted(attempt=3, alone=True)
+
+
+def test_a_second_snapshot_numbers_what_came_after_the_first() -> None:
+    """What is inside a finished scope is left out, and what follows has its number in the history."""
+    digest, run = Digest(writes=True), Run(id="it", workflow="w")
+    inside = [
+        to_event(ScopeStarted(), run_id="it", step_name="s"),
+        to_event(StepStarted(attempt=1), run_id="it", step_name="s/a"),
+        to_event(StepCompleted(duration_ns=1), run_id="it", step_name="s/a", output=Raw(b"1")),
+        to_event(ScopeCompleted(output=Raw(b"1")), run_id="it", step_name="s"),
+    ]
+    digest.add(inside)
+    first = digest.snapshot(run, len(inside), EPOCH)
+    digest.add([to_event(StepStarted(attempt=1), run_id="it", step_name="b")])
+    second = digest.snapshot(run, len(inside) + 1, EPOCH)
+    assert first is not None
+    assert second is not None
+    assert [event.sequence for event in read_snapshot(first)] == [1, 4]
+    assert [event.sequence for event in read_snapshot(second)] == [1, 4, 5]

@@ -173,8 +173,8 @@ MUTANTS = [
     Mutant(
         "an append to a log wakes every worker",
         FILE,
-        "(begun.runnable_at is not None or commit.carry_inbox)",
-        "begun is not commit.hold",
+        "(commit.create.runnable_at is not None or commit.carry_inbox)",
+        "commit.create is not commit.hold",
         TESTS,
     ),
     Mutant(

@@ -34,7 +34,7 @@ MUTANTS = [
         DIGEST,
         "        first = last - len(self.events) + 1\n",
         "        first = 1\n",
-        TESTS,
+        ("tests/engine/test_digest.py",),
     ),
     Mutant(
         "a snapshot without sequences is read",

@@ -103,6 +103,7 @@ class Execution:
         self._ended = False
         self._reads_history = False
         self._lineage: Sequence[tuple[str, int]] = ()
+        self._asked: dict[str, tuple[str, Raw]] = {}
         self.started: WorkflowStarted | None = None
 
     # -- history to code ----------------------------------------------------------------------
@@ -170,7 +171,7 @@ class Execution:
                 self.seed = payload.seed or self.uid
                 self.origin = payload.origin or payload.input
                 self.place = payload.place
-                self._lineage = payload.lineage
+                self._lineage, self._asked = payload.lineage, payload.asked
                 self.started = payload
                 self._begin(payload)
             case CancelRequested(reason=reason):
@@ -279,8 +280,8 @@ class Execution:
     def life_of(self, operation: Operation) -> str:
         """The uid of the life in which something was first asked for: a run that is retried has
         what it was doing from an earlier one."""
-        if self.started is not None and operation.key in self.started.asked:
-            uid, input = self.started.asked[operation.key]
+        if operation.key in self._asked:
+            uid, input = self._asked[operation.key]
             if operation.is_call_with(input):
                 return uid
         for uid, last in self._lineage:

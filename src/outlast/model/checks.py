@@ -13,7 +13,7 @@ from outlast.errors import InvalidCommit, InvalidValue, NotSerializable, Payload
 from outlast.model import flow
 from outlast.model.claim import check_ttl
 from outlast.model.commit import Commit, Creation
-from outlast.model.event import Event
+from outlast.model.event import SCHEMA_VERSION, Event
 from outlast.model.fact import Fact, hash_of
 from outlast.model.field_types import check_types, known_shapes
 from outlast.model.ids import SEPARATOR, check_id, check_name, root_of
@@ -26,6 +26,8 @@ MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 PLAIN_BYTES = 1024
 MAX_PLAIN_INTEGER = 2**62
 RAW_OR_NONE = frozenset({Raw, type(None)})
+NONE_YET = 0
+NO_METADATA: dict[str, str] = {}
 MAX_DELAY = 100 * 365 * 86_400.0
 """Seconds. Beyond that a delay is a mistake, and soon no date any more."""
 
@@ -227,12 +229,13 @@ def _is_plain_event(event: Event) -> bool:
         and text.isascii()
         and type(data) in RAW_OR_NONE
         and type(output) in RAW_OR_NONE
-        and type(event.version) is type(event.sequence) is type(event.token) is int
-        and 0 <= event.version + event.sequence + event.token <= MAX_PLAIN_INTEGER
+        # By identity: True is equal to 1, and is not what a store gives back.
+        and event.version is SCHEMA_VERSION
+        and event.sequence is NONE_YET
+        and event.token is NONE_YET
         and type(at) is datetime
         and at.tzinfo is UTC
-        and not event.metadata
-        and type(event.metadata) is dict
+        and event.metadata == NO_METADATA
     )
 
 

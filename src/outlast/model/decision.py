@@ -123,10 +123,11 @@ def news_of(commits: Iterable[Commit]) -> News:
 
 def _news_of(commit: Commit) -> int:
     change, news = commit.change, 0
-    begun = commit.create if commit.hold is None else None
     # A log that a program keeps with the store alone begins like a run, and is none to claim.
     is_free = commit.release or (
-        begun is not None and (begun.runnable_at is not None or commit.carry_inbox)
+        commit.create is not None
+        and commit.hold is None
+        and (commit.create.runnable_at is not None or commit.carry_inbox)
     )
     if change is not None and change.runnable_at is not UNSET:
         is_free = change.runnable_at is not None
