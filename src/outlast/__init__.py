@@ -1,5 +1,7 @@
 """outlast: workflows that outlast the process that runs them."""
 
+import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from outlast.api import (
@@ -80,6 +82,15 @@ __all__ = [
     "wait_for",
     "workflow",
 ]
+
+# Asked when all extensions are loaded: one that is not made for it turns the lock on again.
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    warnings.warn(
+        "outlast is not tested on free-threaded Python: what its threads share is guarded by the global "
+        "interpreter lock. Start Python with PYTHON_GIL=1",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def __getattr__(name: str) -> Any:

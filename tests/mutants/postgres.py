@@ -24,6 +24,13 @@ def _kit(words: str) -> tuple[str, ...]:
 
 MUTANTS = [
     Mutant(
+        "postgres: a server that is too old is opened",
+        "stores/postgres/server.py",
+        "    if number < OLDEST:",
+        "    if number < 0:",
+        ("tests/test_old_servers.py",),
+    ),
+    Mutant(
         "postgres: the fence is dropped",
         COMMIT,
         "                 AND u.token IS DISTINCT FROM coalesce(h.token, 0) THEN 'fenced'",

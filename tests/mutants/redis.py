@@ -17,6 +17,13 @@ DELETION = ("tests/redis/test_deletion.py",)
 
 MUTANTS = [
     Mutant(
+        "redis: of several primaries only the first may be too old",
+        f"{FOLDER}/safety.py",
+        "    for one in found:\n        if _is_too_old",
+        "    for one in found[:1]:\n        if _is_too_old",
+        ("tests/test_old_servers.py",),
+    ),
+    Mutant(
         "redis: what is below a root that is deleted is not marked",
         f"{LUA}/lib/ending.lua",
         "    if tree.mark then\n        set_mark(",

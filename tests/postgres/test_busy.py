@@ -14,6 +14,8 @@ from outlast.stores.postgres import PostgresStore
 from outlast.testing.clock import ManualClock
 from tests.postgres.places import SCHEMA, direct
 
+pytestmark = pytest.mark.server
+
 LOCK = f"SELECT FROM {SCHEMA}.runs WHERE id = 'order' FOR UPDATE"
 
 
