@@ -61,7 +61,8 @@ def test_a_run_that_says_nothing_or_fails_without_a_test_is_a_problem(said: str,
 def test_what_failed_and_what_was_skipped_is_named() -> None:
     """Nothing is left out in silence: a skip is listed with its reason, a failure by its name."""
     said = (
-        "SKIPPED [2] tests/test_a.py:7: no wheel of zstandard\n"
+        "SKIPPED [1] tests/test_a.py:7: no wheel of zstandard\n"
+        "SKIPPED [1] tests/test_a.py:9: no wheel of zstandard\n"
         "FAILED tests/test_b.py::test_c[x] - AssertionError: no\n"
         "ERROR tests/test_d.py::test_e\n1 failed, 4 passed, 2 skipped, 1 error in 1.00s"
     )

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -64,8 +65,16 @@ def run_tests(row: Row, command: Sequence[str], environment: Mapping[str, str]) 
         passed=counts.get("passed", 0), failed=failed, skipped=counts.get("skipped", 0),
         seconds=round(time.monotonic() - began), date=today(), problem=problem,
         failures=sorted(set(FAILED.findall(text)))[:MOST_NAMES],
-        skips=[f"{number} × {reason}" for number, reason in SKIPPED.findall(text)],
+        skips=_reasons(text),
     )  # fmt: skip
+
+
+def _reasons(text: str) -> list[str]:
+    """Why tests were skipped, each reason with the number of tests."""
+    found: Counter[str] = Counter()
+    for number, reason in SKIPPED.findall(text):
+        found[reason] += int(number)
+    return [f"{number} × {reason}" for reason, number in sorted(found.items())]
 
 
 def write(row: Row) -> None:
