@@ -114,7 +114,7 @@ def page(rows: Sequence[Row]) -> str:
         "  every day takes both away). Nothing has been run on Windows itself.",
         "- Free-threaded Python: the distribution has no such build. outlast warns there when it is",
         "  imported.",
-        "- PostgreSQL 13, 14, 16, 17 and 19, Redis 6.2 and 7.2 to 7.4, Valkey 7 and 8: they are accepted,",
+        "- PostgreSQL 13, 14, 16 and 17, Redis 6.2 and 7.2 to 7.4, Valkey 7 and 8: they are accepted,",
         "  and the distribution has no packages of them. Older ones are refused when a store opens.",
     ]
     for title, told in (("Failed", _failures(rows)), ("Skipped", _skips(rows))):
@@ -159,4 +159,4 @@ def _failures(rows: Sequence[Row]) -> list[str]:
 
 
 def _skips(rows: Sequence[Row]) -> list[str]:
-    return [f"- {row.what}, {row.tests}: {reason}" for row in rows for reason in row.skips]
+    return [f"- {row.what}, {row.tests}: {'; '.join(row.skips)}" for row in rows if row.skips]

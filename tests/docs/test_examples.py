@@ -14,6 +14,8 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from inspect import CO_COROUTINE
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -60,7 +62,7 @@ def compile_block(block: Block, page: Path) -> CodeType:
 
 def run_page(page: Path) -> None:
     """Run a page's blocks in order; fail with the page and the line that went wrong."""
-    module = ModuleType("docs_example")  # a real module: types in annotations are looked up there
+    module = module_of(page)
     sys.modules[module.__name__] = module
     try:
         with asyncio.Runner() as runner:
@@ -74,6 +76,14 @@ def run_page(page: Path) -> None:
                     pytest.fail(f"{place}: {''.join(traceback.format_exception(error))}")
     finally:
         del sys.modules[module.__name__]
+
+
+def module_of(page: Path) -> ModuleType:
+    """A real module: types in annotations are looked up there, and tracebacks read lines by its loader."""
+    loader = SourceFileLoader("docs_example", str(page))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    return module_from_spec(spec)
 
 
 def run_block(code: CodeType, module: ModuleType, runner: asyncio.Runner) -> None:
