@@ -191,7 +191,7 @@ FOUND: dict[str, Case] = {
     ),
     # -- stopping -------------------------------------------------------------------------------
     "a graceful stop and a step that may begin once": Case(
-        (Step(seconds=1, at_most_once=True),), acts=(Act("reopen", commits=1),)
+        (Step(seconds=4, at_most_once=True),), acts=(Act("reopen", commits=1),)
     ),
     # -- replay ---------------------------------------------------------------------------------
     "a scope that is over at once, beside a step": Case(
@@ -218,6 +218,16 @@ FOUND: dict[str, Case] = {
     ),
     "a transaction whose COMMIT is not answered, and an undo": Case(
         (Step(transactional=True, undo="ok"), Raise()), faults=(Fault("answer lost", at=2),)
+    ),
+    "a map beside a transaction whose COMMIT is not answered": Case(
+        (Gather(((Step(transactional=True),), (Map(concurrency=1),))),),
+        faults=(Fault("answer lost", at=3),),
+        workers=2,
+    ),
+    "a transaction that failed in a worker that stood still": Case(
+        (Step(raises=1, transactional=True),),
+        faults=(Fault("stands still", at=3, seconds=11),),
+        workers=2,
     ),
     "a transaction of a worker that stood still": Case(
         (Step(transactional=True),), faults=(Fault("stands still", at=2, seconds=25),), workers=2

@@ -80,6 +80,9 @@ class _Model:
             or (kind == "busy" and seconds > SHORT and untold)
             for kind, _, seconds in ledger.faults
         )
+        if any(_writes(node) for node in every_node(case)):
+            # Who does not know whether a COMMIT happened leaves the run, and all that runs of it.
+            self.silences += kinds.count("answer lost") + kinds.count("away")
         self.stills = kinds.count("stands still")
         self.reopens = len(self.acts("reopen"))
         # A queue is not away with its store: what a worker has lost it may get again, and lose again.
@@ -202,10 +205,12 @@ def an_effect_and_its_record_are_one(model: _Model) -> Iterator[str]:
             (run_id, life, path) in effects for life in _lives_of(model, run_id, uid)
         ):
             yield f"{path} of {run_id} is recorded as completed, and has no effect"
-    for seen in model.ledger.seen:
-        own = (seen.run_id, seen.uid, seen.path)
-        if seen.kind == "raised" and seen.value[0] == "StepFailed" and own in effects:
-            yield f"{seen.path} of {seen.run_id} failed ({seen.value[1]}), and has its effect"
+    for event in model.ledger.recorded:
+        if event.type == "step.failed" and not event.copied:
+            failed = json.loads(event.data)
+            path = model.path_of(event, event.key) or ""
+            if not failed["will_retry"] and (event.run_id, event.uid, path) in effects:
+                yield f"{path} of {event.run_id} failed ({failed['error']}), and has its effect"
 
 
 def _lives_of(model: _Model, run_id: str, uid: str) -> list[str]:
@@ -338,9 +343,9 @@ def _may_be_interrupted(model: _Model, node: Step, bodies: list[Body]) -> bool:
             return True  # it ran beside what failed, and the next life does not know how it ended
         if model.acts("fork"):
             return True  # it ran beside the step that was forked from: how it ended came later
-        # A worker that is stopped waits for what is short, if the store takes what it records.
+        # A worker that is stopped waits 5 s for what runs, if the store takes what it records.
         absent = any(kind in ("busy", "away") for kind, _, _ in model.ledger.faults)
-        return cut > 0 or (model.reopens > 0 and (node.seconds > 1 or absent))
+        return cut > 0 or (model.reopens > 0 and (node.seconds > 4 or absent))
     return cut >= MOST_DEATHS
 
 

@@ -16,6 +16,7 @@ FAILS = Case(
     body=(Step(undo="ok"), Gather(((Step(undo="ok"),), (Step(),))), Map(undo="ok"), Raise()),
 )
 WRITES = Case(body=(Step(transactional=True),))
+FAILS_TO_WRITE = Case(body=(Step(transactional=True, raises=1),))
 COMPLETES = Case(
     body=(Signal(), Step(raises=1, attempts=2), Try((Raise(),)), Child((Step(), Sleep(4)))),
     handler=(Step(),),
@@ -110,6 +111,11 @@ def _writes_nothing(evidence: Evidence) -> None:
     evidence.ledger.effects.clear()
 
 
+def _writes_though_it_failed(evidence: Evidence) -> None:
+    body = evidence.ledger.bodies[0]
+    evidence.ledger.effects.append((body.run_id, body.uid, body.path))
+
+
 TAMPERED: list[tuple[Case, Callable[[Evidence], None], str]] = [
     (FAILS, _undoes_in_order, "what_was_done_is_undone"),
     (FAILS, _forgets_to_undo, "what_was_done_is_undone"),
@@ -123,6 +129,7 @@ TAMPERED: list[tuple[Case, Callable[[Evidence], None], str]] = [
     (COMPLETES, _takes_a_signal_that_was_not_sent, "signals_are_taken_once_and_in_order"),
     (WRITES, _writes_twice, "an_effect_and_its_record_are_one"),
     (WRITES, _writes_nothing, "an_effect_and_its_record_are_one"),
+    (FAILS_TO_WRITE, _writes_though_it_failed, "an_effect_and_its_record_are_one"),
     (COMPLETES, _answers_twice, "updates_are_answered"),
     (COMPLETES, _refuses_strangely, "callers_get_plain_answers"),
 ]
