@@ -8,8 +8,8 @@ import time
 from msgspec import Raw
 
 from bench.peers._clock import made_ready
-from outlast.engine.journal import Journal
-from outlast.model import Commit, Event, Hold, Run, new_id
+from outlast.engine.runner.group_commit import CommitBatcher
+from outlast.model import ClaimOnCreate, Commit, Event, Run, new_id
 from outlast.ports.store import Store
 
 
@@ -17,7 +17,7 @@ async def append(store: Store, callers: int, each: int, size: int) -> float:
     """Seconds until every one of so many callers has made its appends, of `size` events each. What
     they commit is made before the clock starts."""
     scripts = [await script(store, each, size) for _ in range(callers)]
-    journal = Journal(store)
+    journal = CommitBatcher(store)
 
     async def call(commits: list[Commit]) -> None:
         for commit in commits:
@@ -32,8 +32,8 @@ async def append(store: Store, callers: int, each: int, size: int) -> float:
 async def script(store: Store, each: int, size: int) -> list[Commit]:
     """A new run under a claim, and what its caller is going to commit."""
     run = Run(id=new_id(), workflow="bench")
-    begin = Commit(run_id=run.id, create=run, hold=Hold("bench", 3600.0))
-    token = (await Journal(store).commit(begin)).token
+    begin = Commit(run_id=run.id, create=run, hold=ClaimOnCreate("bench", 3600.0))
+    token = (await CommitBatcher(store).commit(begin)).token
     return [
         Commit(
             run_id=run.id,

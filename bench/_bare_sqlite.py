@@ -25,9 +25,9 @@ from bench.peers._clock import made_ready
 from outlast.model import Event, new_id
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import configure, connect
-from outlast.stores.sqlite.log import LIMIT
-from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import event_rows
+from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.wal import LIMIT
 
 PAGE = 4096
 INSERT = query("insert_events")

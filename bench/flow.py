@@ -18,7 +18,7 @@ from bench._arena import Arena, Size, compete
 from bench._stores import settings_of, store_at
 from bench._table import Aim, Contest, Entry
 from bench.peers._clock import made_ready
-from outlast.model.flow import Flow, Rate
+from outlast.model.queue_policy import QueuePolicy, Rate
 from outlast.model.task import Task
 from outlast.ports import Store
 
@@ -31,16 +31,16 @@ def _keyed(number: int) -> str:
     return f"tenant-{number % KEYS}"
 
 
-CASES: dict[str, tuple[Flow | None, Callable[[int], str]]] = {
+CASES: dict[str, tuple[QueuePolicy | None, Callable[[int], str]]] = {
     "no rules": (None, lambda number: ""),
-    "a limit for the queue": (Flow(queue="flow", concurrency=500), lambda number: ""),
-    "1,000 keys in turn": (Flow(queue="flow"), _keyed),
+    "a limit for the queue": (QueuePolicy(queue="flow", concurrency=500), lambda number: ""),
+    "1,000 keys in turn": (QueuePolicy(queue="flow"), _keyed),
     "1,000 keys with limits": (
-        Flow(queue="flow", concurrency=500, key_concurrency=5, weights={"tenant-1": 3.0}),
+        QueuePolicy(queue="flow", concurrency=500, key_concurrency=5, weights={"tenant-1": 3.0}),
         _keyed,
     ),
     "1,000 keys with limits and rates": (
-        Flow(queue="flow", concurrency=500, key_concurrency=5, key_rate=Rate(1000, 60.0)),
+        QueuePolicy(queue="flow", concurrency=500, key_concurrency=5, key_rate=Rate(1000, 60.0)),
         _keyed,
     ),
 }

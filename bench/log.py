@@ -10,7 +10,7 @@ limits     what this machine can do at all: fsync, encoding an event
 
     ./dev bench log [--rounds 3] [--only append] [--events 10000] [--alone] [--json FILE] [--plot FOLDER]
 
-A *caller* awaits `Journal(store).commit(commit)` again and again, on a run of its own that it holds a
+A *caller* awaits `CommitBatcher(store).commit(commit)` again and again, on a run of its own that it holds a
 claim on; several callers share a journal, as the runs of a worker do.
 """
 

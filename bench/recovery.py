@@ -40,7 +40,7 @@ NEEDED = 2.0
 """Seconds beyond the lease, where one has to end."""
 
 SETTLED = 12.0
-"""Seconds that a server is up before its word on who is gone is taken: stores/postgres/owners.py."""
+"""Seconds that a server is up before its word on who is gone is taken: stores/postgres/liveness.py."""
 
 
 class Crash(NamedTuple):

@@ -19,7 +19,7 @@ from outlast.ports import Durability
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing import VirtualClock
-from outlast.testing.wrapping import WrappedStore
+from outlast.testkit.wrapped_store import WrappedStore
 from outlast.urls import resolve
 
 

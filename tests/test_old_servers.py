@@ -10,8 +10,8 @@ import pytest
 
 from outlast.errors import StoreFault
 from outlast.stores.postgres import PostgresStore
-from outlast.stores.postgres.sources import Source
-from outlast.stores.redis.link import Command, SingleLink
+from outlast.stores.postgres.connection import Source
+from outlast.stores.redis.connection import Command, SingleLink
 from outlast.stores.redis.safety import QUESTIONS, look_at
 
 

@@ -51,6 +51,7 @@ def check_steps() -> dict[str, list[str]]:
         "format": ["ruff", "format", "--check", "--diff", "--quiet"],
         "lint": ["ruff", "check", "--quiet", "--output-format=concise"],
         "portable": ["python", "tools/portable.py"],
+        "words": ["python", "tools/words.py"],
     }
     if (ROOT / "tools" / "seeds.py").exists():
         steps["docs"] = ["python", "tools/seeds.py", "--check"]

@@ -219,7 +219,7 @@ names of its own. This page lists every contract they name, what it is called he
 prove it. **open** means that no test claims it yet. A test says what it proves by a marker:
 `@pytest.mark.proves("K-08", "I12")`.
 
-Tests in `src/outlast/testing/conformance/` are the conformance kit: they run once for every store
+Tests in `src/outlast/testkit/conformance/` are the conformance kit: they run once for every store
 or queue, ours and yours. See [certify a store](../howto/certify-a-store.md).
 
 Two families look alike: `S-01` with a hyphen is a contract of a seed, `S1` without one is an attack.

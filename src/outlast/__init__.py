@@ -4,14 +4,13 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from outlast.api import (
-    Step,
-    Workflow,
+from outlast.app import App
+from outlast.client import RunHandle
+from outlast.context import (
     branch,
     child,
     connection,
     continue_as_new,
-    get_logger,
     halt,
     heartbeat,
     last_heartbeat,
@@ -26,29 +25,27 @@ from outlast.api import (
     set_attributes,
     sleep,
     sleep_until,
-    step,
     step_info,
     uuid4,
     wait_for,
-    workflow,
 )
-from outlast.app import App
-from outlast.client import RunHandle
-from outlast.engine.operations.region import Stop
-from outlast.engine.retry import Retry
-from outlast.model.flow import Flow, Rate
-from outlast.model.place import InQueue
+from outlast.decorators import Step, Workflow, step, workflow
+from outlast.engine.definitions.retry import Retry
+from outlast.engine.operations.scopes import Stop
+from outlast.model.queue_options import QueueOptions
+from outlast.model.queue_policy import QueuePolicy, Rate
+from outlast.run_logging import get_logger
 from outlast.schedules import Schedule
 
 if TYPE_CHECKING:
-    from outlast.moving import move
+    from outlast.transfer import move
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "App",
-    "Flow",
-    "InQueue",
+    "QueueOptions",
+    "QueuePolicy",
     "Rate",
     "Retry",
     "RunHandle",
@@ -96,7 +93,7 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
 def __getattr__(name: str) -> Any:
     # Loaded when it is used: few programs move runs, and each would pay for it at its start.
     if name == "move":
-        from outlast.moving import move
+        from outlast.transfer import move
 
         return move
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

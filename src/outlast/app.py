@@ -11,43 +11,42 @@ from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from outlast.api import Step, Workflow
-from outlast.api.listed import queued_steps_in, with_children, workflows_in
 from outlast.client import RunHandle
-from outlast.client.beginning import check_start
-from outlast.client.enlisted import Enlisted
-from outlast.client.starting import Starting
+from outlast.client.start import StartMany, check_start
+from outlast.client.transaction import TransactionClient
 from outlast.codecs import JsonCodec
-from outlast.engine.definition import WorkflowDefinition
-from outlast.engine.draining import EMBEDDED_SECONDS, Drain
-from outlast.engine.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
-from outlast.engine.process import loading
-from outlast.engine.residency import USUAL, Residency
-from outlast.engine.retry import is_number
-from outlast.engine.watchdog import MAX_TOLD
-from outlast.engine.watching import Watcher
+from outlast.decorators import Step, Workflow
+from outlast.engine.definitions.definition import WorkflowDefinition
+from outlast.engine.definitions.retry import is_number
+from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
+from outlast.engine.runner.driver_pool import EMBEDDED_DRAIN_S, Drain
+from outlast.engine.runner.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
+from outlast.engine.runner.observers import Watcher
+from outlast.engine.runner.watchdog import MAX_TOLD
+from outlast.engine.steps.subprocess import loading
 from outlast.errors import Closed, InvalidValue, OutlastError, WorkflowMisuse
 from outlast.model.claim import check_ttl
 from outlast.model.commit import Creation
-from outlast.model.flow import Flow, check_flow
 from outlast.model.ids import SCHEDULE_OF, check_id
-from outlast.model.place import STARTS, InQueue
+from outlast.model.queue_options import STARTS, QueueOptions
+from outlast.model.queue_policy import QueuePolicy, check_flow
 from outlast.model.run import Attribute
 from outlast.model.worker import Worker
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
-from outlast.ports.doorbell import Doorbell
+from outlast.ports.notifier import WakeupChannel
 from outlast.ports.store import Store
+from outlast.registry import queued_steps_in, with_children, workflows_in
 from outlast.schedules import Schedule, Schedules
-from outlast.schedules.keeper import keeper_of
+from outlast.schedules.schedule_workflow import keeper_of
 from outlast.urls import resolve_doorbell, store_of
-from outlast.worker import STEPS_AT_ONCE, Doorman, Relay, TaskWorker
-from outlast.worker.presence import Presence
+from outlast.worker import STEPS_AT_ONCE, AdmissionWorker, TaskWorker, WakeupRelay
+from outlast.worker.heartbeat import Heartbeat
 
 R = TypeVar("R")
 
 
-class App(Starting):
+class App(StartMany):
     """Runs workflows in this process, durably, on the store you name.
 
     ``App("sqlite:///shop.db", workflows=[checkout])``. A store that you made yourself is used and
@@ -75,13 +74,13 @@ class App(Starting):
         name: str = "app",
         lease: float = LEASE_SECONDS,
         watchers: Iterable[Watcher] = (),
-        queues: Iterable[str | Flow] = (),
+        queues: Iterable[str | QueuePolicy] = (),
         concurrency: int | None = None,
-        doorbell: str | Doorbell | None = None,
+        doorbell: str | WakeupChannel | None = None,
         schedules: Iterable[Schedule] = (),
         threads: Executor | None = None,
-        residency: Residency = USUAL,
-        drain: float = EMBEDDED_SECONDS,
+        residency: ResidencyPolicy = USUAL,
+        drain: float = EMBEDDED_DRAIN_S,
     ) -> None:
         check_ttl(lease or 0)
         if not is_number(drain) or not 0 <= drain < math.inf:
@@ -128,11 +127,11 @@ class App(Starting):
             threads=threads,
         )
         named = list(queues)
-        self._ruled = [one for one in named if isinstance(one, Flow)]
-        self._flows = [Flow(queue=one) if isinstance(one, str) else one for one in named]
+        self._ruled = [one for one in named if isinstance(one, QueuePolicy)]
+        self._flows = [QueuePolicy(queue=one) if isinstance(one, str) else one for one in named]
         for flow in self._flows:
             check_flow(flow)
-        self._doorman = Doorman(
+        self._doorman = AdmissionWorker(
             opened,
             set(self.queue_names),
             self._engine.workflows,
@@ -142,8 +141,8 @@ class App(Starting):
             named=bool(self._flows),
         )
         self._engine.claiming.on_ticket = self._doorman.want
-        self._presence = Presence(opened, self._word, listed=self._engine.claiming.look_for_parked)
-        self._relay = None if bell is None else Relay(opened, bell, patience=lease / 3)
+        self._presence = Heartbeat(opened, self._word, listed=self._engine.claiming.look_for_parked)
+        self._relay = None if bell is None else WakeupRelay(opened, bell, patience=lease / 3)
         super().__init__(
             opened,
             codec=codec,
@@ -327,7 +326,7 @@ class App(Starting):
         on_conflict: str = "attach",
         attributes: dict[str, Attribute] | None = None,
         here: bool = True,
-        queue: str | InQueue | None = None,
+        queue: str | QueueOptions | None = None,
         **kwargs: Any,
     ) -> RunHandle[R]:
         """Start a run. The id is the idempotency key.
@@ -336,7 +335,7 @@ class App(Starting):
         with the same input, and raises `RunExists` otherwise; ``fail`` always raises; ``replace``
         ends that run and begins anew. With ``here=False`` the run is left to whoever has its code:
         a web server starts it, a worker runs it. With `queue` it waits there for its turn, or for
-        its time: ``queue=InQueue("mail", key=tenant, delay=60)``.
+        its time: ``queue=QueueOptions("mail", key=tenant, delay=60)``.
         """
         check_start(workflow, on_conflict)
         if not self._engine.claiming.is_open:
@@ -364,12 +363,14 @@ class App(Starting):
 
         return await self._begin(definition, args, kwargs, begin, id=id, on_conflict=on_conflict)
 
-    def on(self, transaction: Any) -> Enlisted:
+    def on(self, transaction: Any) -> TransactionClient:
         """This app inside a transaction of yours on the database of its store: what is started, sent
         and queued through it is committed, or not, with your own data. `transaction` is what
         `Store.on` takes: a connection that has begun one or, on SQLAlchemy, a session."""
         workflows = self._engine.workflows
-        return Enlisted(self, self._store.on(transaction), codec=self._codec, workflows=workflows)
+        return TransactionClient(
+            self, self._store.on(transaction), codec=self._codec, workflows=workflows
+        )
 
     def handle(self, run_id: str) -> RunHandle[Any]:
         """The handle of a run that was started earlier or elsewhere."""

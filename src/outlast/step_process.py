@@ -15,11 +15,11 @@ from types import ModuleType
 from typing import Any
 
 from outlast.codecs import JsonCodec
-from outlast.engine.bodies import StepContext, step_context
-from outlast.engine.error_text import told
-from outlast.engine.process import MAIN, Order, Reply, loading
-from outlast.engine.retry import name_of
-from outlast.model.wire import from_json, to_json
+from outlast.engine.definitions.retry import name_of
+from outlast.engine.replay.error_text import told
+from outlast.engine.steps.step_executor import StepContext, step_context
+from outlast.engine.steps.subprocess import MAIN, Order, Reply, loading
+from outlast.model.json import from_json, to_json
 
 
 def main(module: str, name: str, *, is_main: bool) -> None:

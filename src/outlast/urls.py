@@ -8,7 +8,7 @@ from typing import Any
 
 from outlast.errors import InvalidValue, MissingExtra
 from outlast.ports.clock import Clock
-from outlast.ports.doorbell import Doorbell
+from outlast.ports.notifier import WakeupChannel
 from outlast.ports.store import Store
 
 Adapters = Mapping[str, tuple[str, str, str | None]]
@@ -27,7 +27,7 @@ _STORES: Adapters = {
     "rediss+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
 }
 _DOORBELLS: Adapters = dict.fromkeys(
-    ("sqs", "sqs+http", "sqs+https"), ("outlast.queues.sqs", "SqsDoorbell", "sqs")
+    ("sqs", "sqs+http", "sqs+https"), ("outlast.queues.sqs", "SqsWakeups", "sqs")
 )
 
 
@@ -50,9 +50,9 @@ def store_of(given: str | Store, *, clock: Clock | None = None) -> Store:
     return given
 
 
-def resolve_doorbell(url: str) -> Doorbell:
+def resolve_doorbell(url: str) -> WakeupChannel:
     """The doorbell that a URL names: ``sqs://bell?region=eu-central-1``."""
-    doorbell: Doorbell = _adapter(url, _DOORBELLS, "doorbell")[1].at(url)
+    doorbell: WakeupChannel = _adapter(url, _DOORBELLS, "doorbell")[1].at(url)
     return doorbell
 
 

@@ -15,8 +15,8 @@ from bench.profile import pruned
 ROOT = Path(__file__).resolve().parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 STACKS = {
-    ("asyncio|asyncio", "engine|engine.drive: Drive.go"): 6.0,
-    ("asyncio|asyncio", "engine|engine.drive: Drive.go", "codec|codecs.json: <encode>"): 3.0,
+    ("asyncio|asyncio", "engine|engine.drive: RunDriver.go"): 6.0,
+    ("asyncio|asyncio", "engine|engine.drive: RunDriver.go", "codec|codecs.json: <encode>"): 3.0,
     ("asyncio|asyncio", WAITING): 1.0,
 }
 
@@ -24,7 +24,10 @@ STACKS = {
 def test_a_function_belongs_to_the_layer_of_its_file() -> None:
     """Of the package, of the benchmark, of asyncio; others count for whoever has called them."""
     commit = "COMMIT and its sync"
-    assert name_of("/a/src/outlast/engine/drive.py", "Drive.go") == "engine|engine.drive: Drive.go"
+    assert (
+        name_of("/a/src/outlast/engine/drive.py", "RunDriver.go")
+        == "engine|engine.drive: RunDriver.go"
+    )
     assert name_of("/a/outlast/engine/loop.py", "f.<locals>.g") == "workflow loop|engine.loop: f.g"
     assert name_of("/a/bench/_profiled.py", "Named.commit") == f"{commit}|{commit}"
     assert name_of("/usr/lib/python3/asyncio/events.py", "Handle._run") == "asyncio|asyncio"
@@ -80,7 +83,7 @@ def test_stacks_are_drawn_as_wide_as_their_share(tmp_path: Path) -> None:
     }
     assert widths == {
         "asyncio (asyncio): 100.0 %": 935.5,
-        "engine.drive: Drive.go (engine): 90.0 %": 841.9,
+        "engine.drive: RunDriver.go (engine): 90.0 %": 841.9,
         "codecs.json: <encode> (codec): 30.0 %": 280.3,
         "waiting (waiting): 10.0 %": 93.1,
     }

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from outlast.testing.checker import Log, Op
+from outlast.testkit.checker import Log, Op
 
 FRAME = 4
 BEAT = 0.05

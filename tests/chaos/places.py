@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import boto3
 
 from outlast.stores.redis import RedisStore
-from outlast.testing.checker import Dump, dump
+from outlast.testkit.checker import Dump, dump
 from outlast.urls import resolve
 from tests.sqlite_processes.crew import pause_for
 from tools.serving import sqs

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from outlast.testing.checker import Dump, Op
+from outlast.testkit.checker import Dump, Op
 from tests.chaos.ledgers import Fault, read_ops, read_stalls
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.network import Network

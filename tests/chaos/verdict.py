@@ -19,10 +19,10 @@ import msgspec
 
 from outlast.model import Commit, Committed, Status
 from outlast.model.claim import Claim
-from outlast.testing import checker
-from outlast.testing.checker.engine import check_engine
-from outlast.testing.effects import Execution, Ledger
-from outlast.testing.verdicts import Losses
+from outlast.testing.effect_ledger import Execution, Ledger
+from outlast.testkit import checker
+from outlast.testkit.checker.engine import check_engine
+from outlast.testkit.run_checks import Losses
 from tests.chaos.ledgers import Fault
 from tests.chaos.round import Left
 from tests.chaos.workflows import FAR, GRIPPING, LEASE, ONCE, name_of

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import outlast
 from outlast.ports import Store
-from outlast.testing.checker import RecordingStore
-from outlast.testing.residencies import in_turn
+from outlast.testing.residency import in_turn
+from outlast.testkit.checker import RecordingStore
 from outlast.urls import resolve
 from tests.chaos.ledgers import OpLog, Pulse
 from tests.chaos.workflows import ALL_KINDS, LEASE, STEPS

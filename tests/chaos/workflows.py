@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 import outlast
-from outlast.api import Step
+from outlast.decorators import Step
 from outlast.model import Status
 from tests.engine_kills.accompanying import Companion, Talk, say_words
 from tests.engine_kills.ledgers import effect

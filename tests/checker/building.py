@@ -19,9 +19,9 @@ from outlast.model import (
     Send,
     Status,
 )
-from outlast.testing.checker import Dump, Effect, Evidence, Fate, Op
 from outlast.testing.clock import START
-from outlast.testing.dump import RunDump
+from outlast.testkit.checker import Dump, Effect, Evidence, Fate, Op
+from outlast.testkit.dump import RunDump
 
 OK, FAILED, UNKNOWN = Fate.OK, Fate.FAILED, Fate.UNKNOWN
 END = Change(status=Status.COMPLETED)

@@ -11,7 +11,7 @@ from outlast.model.payloads import (
     CompensationFailed,
     StepLost,
 )
-from outlast.testing.checker import Evidence
+from outlast.testkit.checker import Evidence
 from tests.checker.telling import (
     ALL_UNDONE,
     BROKEN,

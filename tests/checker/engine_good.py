@@ -7,7 +7,7 @@ from outlast.model.payloads import (
     CompensationCompleted,
     CompensationFailed,
 )
-from outlast.testing.checker import Evidence, Fate
+from outlast.testkit.checker import Evidence, Fate
 from tests.checker.telling import (
     ALL_UNDONE,
     BROKEN,

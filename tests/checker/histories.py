@@ -8,9 +8,9 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from outlast.model import Creation, Entry, Run, Start, Status, Task, Timer
-from outlast.testing.checker import Evidence
 from outlast.testing.clock import START
-from outlast.testing.dump import RunDump
+from outlast.testkit.checker import Evidence
+from outlast.testkit.dump import RunDump
 from tests.checker.building import (
     END,
     FAILED,

@@ -33,9 +33,9 @@ from outlast.model.payloads import (
     WorkflowFailed,
     WorkflowStarted,
 )
-from outlast.testing.checker import Dump, Effect, Evidence, Fate, Op
 from outlast.testing.clock import START
-from outlast.testing.dump import RunDump
+from outlast.testkit.checker import Dump, Effect, Evidence, Fate, Op
+from outlast.testkit.dump import RunDump
 
 Line = Payload | tuple[Payload, str] | tuple[Payload, str, float]
 """What an event says, under which key, and how many seconds after the start."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.testing.checker import INVARIANTS, check
+from outlast.testkit.checker import INVARIANTS, check
 from tests.checker.histories import BAD, GOOD
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.testing.checker.engine import ENGINE_INVARIANTS, check_engine
+from outlast.testkit.checker.engine import ENGINE_INVARIANTS, check_engine
 from tests.checker.engine_bad import BAD
 from tests.checker.engine_good import GOOD
 

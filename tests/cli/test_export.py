@@ -17,11 +17,11 @@ from outlast.cli.redaction import Redaction
 from outlast.model.commit import Commit
 from outlast.model.event import Event
 from outlast.model.event_data import to_event
-from outlast.model.fact import Fact
 from outlast.model.payloads import MapCompleted, MapStarted, WorkflowStarted
 from outlast.model.run import Run
-from outlast.moving import gather
-from outlast.ports.histories import accepted
+from outlast.model.run_contents import Fact
+from outlast.ports.derived import accepted
+from outlast.transfer import gather
 from outlast.urls import resolve
 from tests.cli.conftest import Invoke
 from tests.cli.stage import records

@@ -17,11 +17,11 @@ from outlast.cli.exports import read, write
 from outlast.cli.redaction import Redaction
 from outlast.errors import Moved
 from outlast.model import Commit, Item, Run, RunQuery, Send, Status, Task
-from outlast.moving import Cargo, gather, move_runs, restore
 from outlast.ports.store import Store
 from outlast.query import parse
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
+from outlast.transfer import Bundle, gather, move_runs, restore
 from tests.moving.family import furnish, look, owned_by
 from tests.moving.killing import Countdown, Mortal
 from tests.moving.places import clear, new_place, store_at
@@ -36,7 +36,7 @@ async def filed(store: Store, run_id: str, *names: str) -> bytes:
     return file.getvalue()
 
 
-def unfiled(file: bytes) -> list[Cargo]:
+def unfiled(file: bytes) -> list[Bundle]:
     """The family in a file."""
     return read(io.BytesIO(file), "file")[1]
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from outlast.cli.checkup import findings
-from outlast.cli.checkup.life import life_of
+from outlast.cli import health_checks
 from outlast.cli.codes import Exit
+from outlast.cli.health_checks import life_of
 from outlast.model import Commit, Committed, Creation, Run, Task, Worker
-from outlast.moving.sealing import sealing
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import ManualClock
+from outlast.transfer.tombstone import sealing
 from outlast.urls import resolve
 from tests.cli.conftest import Invoke
 from tests.cli.stage import records
@@ -340,7 +340,7 @@ def test_doctor_where_the_package_is_not_installed(
     def version(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(findings, "version", version)
+    monkeypatch.setattr(health_checks, "version", version)
     done = outlast("doctor")
     assert done.exit_code == 0
     assert "outlast (not installed: run from its source), Python" in done.stdout

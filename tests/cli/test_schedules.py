@@ -63,7 +63,7 @@ def test_schedules_from_outside(place: Path) -> None:
         ("nightly", "active"),
         ("often", "active"),
     ]
-    assert told(place, "pause", "nightly", "--note", "moving")[0]["did"] == "paused"
+    assert told(place, "pause", "nightly", "--note", "transfer")[0]["did"] == "paused"
     (triggered,) = told(place, "trigger", "nightly")
     days = ["2026-10-24T00:00Z", "2026-10-27T00:00Z"]
     (filled,) = told(place, "backfill", "nightly", *days)
@@ -77,7 +77,7 @@ def test_schedules_from_outside(place: Path) -> None:
     assert [one["what"] for one in changes] == [
         "paused", f"triggered {triggered['run']}", "backfilled 3", "resumed",
     ]  # fmt: skip
-    assert changes[0]["note"] == "moving"
+    assert changes[0]["note"] == "transfer"
     assert changes[0]["by"]
     assert told(place, "rm", "often", "--yes")[0]["did"] == "removed"
     assert [one["name"] for one in told(place, "ls")] == ["nightly"]

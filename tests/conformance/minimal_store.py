@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from outlast.errors import DuplicateEvent, StoreClosed
 from outlast.model import Claim, Commit, Committed, Event, Outcome, Run
-from outlast.model.checks import check_after
 from outlast.model.claim import ClaimedRun, check_ttl
-from outlast.model.decision import Head, again, parks, refusal
+from outlast.model.commit_rules import Head, again, parks, refusal
 from outlast.model.ids import check_id, check_name
 from outlast.model.query import check_limit
 from outlast.model.run import CHANGEABLE
 from outlast.model.times import EPOCH
+from outlast.model.validation import check_after
 from outlast.ports import Clock, Store
 
 

@@ -13,10 +13,10 @@ import pytest
 from outlast.errors import StoreClosed
 from outlast.model import Page, Run, RunQuery
 from outlast.ports import Capability
-from outlast.testing import conformance
-from outlast.testing.conformance import PARTS, StoreConformance
-from outlast.testing.conformance.contract import StoreContract, needs_of
-from outlast.testing.conformance.undeclared import CALLS, check_unsupported
+from outlast.testkit import conformance
+from outlast.testkit.conformance import PARTS, StoreConformance
+from outlast.testkit.conformance.contract import StoreContract, needs_of
+from outlast.testkit.conformance.undeclared import CALLS, check_unsupported
 from tests.conformance.minimal_store import MinimalStore
 
 Test = Callable[..., object]

@@ -10,8 +10,8 @@ import pytest
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance import StoreConformance
-from outlast.testing.conformance.scenario import events
+from outlast.testkit.conformance import StoreConformance
+from outlast.testkit.conformance.scenario import events
 
 
 class TestMemoryStore(StoreConformance):

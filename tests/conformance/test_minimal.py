@@ -15,8 +15,8 @@ from outlast.model import Run, Status
 from outlast.ports import Store
 from outlast.ports.core import StoreCore
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance import StoreConformance
-from outlast.testing.conformance.scenario import event, events
+from outlast.testkit.conformance import StoreConformance
+from outlast.testkit.conformance.scenario import event, events
 from tests.conformance.minimal_store import MinimalStore
 
 ROOT = Path(__file__).parent.parent.parent

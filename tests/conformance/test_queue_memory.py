@@ -13,7 +13,7 @@ from outlast.model.task import Delivery, Task
 from outlast.ports.queue import Queue
 from outlast.stores.memory import MemoryQueue, MemoryStore
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.queue import QueueConformance
+from outlast.testkit.conformance.queue import QueueConformance
 
 
 class TestMemoryQueue(QueueConformance):

@@ -10,8 +10,8 @@ import pytest
 from outlast.ports import Queue, Store
 from outlast.stores.sqlite import SqliteQueue, SqliteStore
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance import StoreConformance
-from outlast.testing.conformance.queue import QueueConformance
+from outlast.testkit.conformance import StoreConformance
+from outlast.testkit.conformance.queue import QueueConformance
 
 
 class TestSqliteStore(StoreConformance):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from outlast.api import Workflow
+from outlast.decorators import Workflow
 from outlast.model import Event
 from outlast.model.event import EventType
 from outlast.model.event_data import payload_of

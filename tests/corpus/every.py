@@ -8,7 +8,7 @@ from pathlib import Path
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.virtual import VirtualClock
+from outlast.testing.virtual_clock import VirtualClock
 from tests.corpus import (
     branches,
     children,

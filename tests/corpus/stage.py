@@ -21,19 +21,19 @@ from typing import Any, NamedTuple, TypeVar
 import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
-from outlast.engine.residency import USUAL, Residency
+from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
 from outlast.errors import NotFound, RunCancelled, RunFailed
 from outlast.model import Event, Run
 from outlast.model.query import RunQuery
 from outlast.ports.store import Store
-from outlast.testing.checker import RecordingStore
-from outlast.testing.dump import dump
-from outlast.testing.effects import Execution, Ledger
-from outlast.testing.faults import FaultyStore, Never, Plan, again
-from outlast.testing.mortal import Crash, Process
-from outlast.testing.verdicts import violations
-from outlast.testing.virtual import VirtualClock
-from outlast.testing.wrapping import WrappedStore
+from outlast.testing.crashable_process import Crash, Process
+from outlast.testing.effect_ledger import Execution, Ledger
+from outlast.testing.virtual_clock import VirtualClock
+from outlast.testkit.checker import RecordingStore
+from outlast.testkit.dump import dump
+from outlast.testkit.faults import FaultyStore, Never, Plan, again
+from outlast.testkit.run_checks import violations
+from outlast.testkit.wrapped_store import WrappedStore
 from tests.corpus.case import RUN, Cancelled, Case, Failed
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ REAL_SECONDS = 20
 """A case that takes longer than this hangs: where it stands is told."""
 
 
-class Doom(NamedTuple):
+class CrashPoint(NamedTuple):
     """Which call of the store, from 1 on, goes wrong, and how."""
 
     at: int
@@ -197,11 +197,11 @@ async def takes(seconds: float) -> None:
 async def play(
     case: Case,
     make_store: Callable[[VirtualClock], Store],
-    doom: Doom | None = None,
+    doom: CrashPoint | None = None,
     *,
     faults: Plan | None = None,
     freeze: int = 0,
-    residency: Residency = USUAL,
+    residency: ResidencyPolicy = USUAL,
 ) -> Ending:
     """Play a case to its end, through a death and faults of the store if need be. With `freeze`
     the first process stands still from that call on, as if its machine had gone to sleep, and goes
@@ -236,10 +236,10 @@ async def _processes(
     stage: Stage,
     world: asyncio.Task[None],
     processes: list[Process],
-    doom: Doom | None,
+    doom: CrashPoint | None,
     faults: Plan,
     freeze: int,
-    residency: Residency,
+    residency: ResidencyPolicy,
 ) -> None:
     """One process after the other, until the world has seen the end."""
     store = FaultyStore(stage.store, faults)

@@ -10,7 +10,7 @@ from outlast.model import Event
 from outlast.model.event import EventType
 from outlast.model.event_data import payload_of
 from outlast.model.payloads import MapProgress
-from outlast.testing.replaying import replay
+from outlast.testing.history_replay import replay
 from tests.corpus.case import RUN, Case, lines, told
 from tests.corpus.every import BY_ID, CASES, MakeStore, in_files, in_memory
 from tests.corpus.stage import Ending, play

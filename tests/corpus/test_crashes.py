@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from outlast.testing.faults import Fault, Nth
-from outlast.testing.mortal import Crash
-from outlast.testing.residencies import USUAL, Residency
+from outlast.testing.crashable_process import Crash
+from outlast.testing.residency import USUAL, ResidencyPolicy
+from outlast.testkit.faults import Fault, Nth
 from tests.corpus.case import RUN, Case, matching, without_repeats
 from tests.corpus.every import BY_ID, CASES, MakeStore, in_files, in_memory
-from tests.corpus.stage import Doom, Ending, play
+from tests.corpus.stage import CrashPoint, Ending, play
 
 LARGE, SAMPLE = 150, 12
 """A case with more events or attempts than this is crashed at a sample of the places."""
@@ -33,11 +33,11 @@ SWEPT_IN_FILES = {
 WRITES = ("commit", "claim_runs", "renew", "release", "send")
 
 
-def places(calm: Ending, sample: int | None = None) -> list[Doom]:
+def places(calm: Ending, sample: int | None = None) -> list[CrashPoint]:
     """Every call with everything that can become of it. Whether a process dies before or after it
     has read makes no difference to anybody."""
     found = [
-        Doom(number, crash)
+        CrashPoint(number, crash)
         for number, site in enumerate(calm.sites, 1)
         for crash in Crash
         if crash is not Crash.AFTER or site.startswith(WRITES)
@@ -50,7 +50,11 @@ def places(calm: Ending, sample: int | None = None) -> list[Doom]:
 
 
 async def check(
-    case: Case, calm: Ending, make_store: MakeStore, doom: Doom, residency: Residency = USUAL
+    case: Case,
+    calm: Ending,
+    make_store: MakeStore,
+    doom: CrashPoint,
+    residency: ResidencyPolicy = USUAL,
 ) -> None:
     """Crash once, and compare."""
     crashed = await play(case, make_store, doom, residency=residency)

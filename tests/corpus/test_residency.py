@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.testing.residencies import EVICTIONS, HARSH, SNAPSHOTS, Residency
+from outlast.testing.residency import EVICTIONS, HARSH, SNAPSHOTS, ResidencyPolicy
 from tests.corpus.case import RUN, Case, lines, told
 from tests.corpus.every import CASES, MakeStore, in_files, in_memory
 from tests.corpus.stage import play
@@ -33,7 +33,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
 @residencies
 @cases
 async def test_a_case_in_any_residency(
-    case: Case, residency: Residency, make_store: MakeStore
+    case: Case, residency: ResidencyPolicy, make_store: MakeStore
 ) -> None:
     """Outcome, histories up to attempts and the number of bodies that ran are the same. A snapshot
     leaves no trace in a history at all."""
@@ -50,7 +50,9 @@ async def test_a_case_in_any_residency(
 @pytest.mark.sampled(3)
 @residencies
 @cases
-async def test_a_crash_changes_nothing_in_any_residency(case: Case, residency: Residency) -> None:
+async def test_a_crash_changes_nothing_in_any_residency(
+    case: Case, residency: ResidencyPolicy
+) -> None:
     """Neither does a crash at a sample of the calls."""
     usual = await play(case, in_memory)
     calm = await play(case, in_memory, residency=residency)

@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
 
-from outlast.stores.sqlite.prefix import tables as sqlite_tables
+from outlast.stores.sqlite.connection import tables as sqlite_tables
 from tests.postgres.places import TABLES, direct
 
 SQLITE, POSTGRES = "default", "postgres"

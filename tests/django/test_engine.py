@@ -9,7 +9,7 @@ import pytest
 from outlast.contrib.django.postgres import DjangoPostgresStore
 from outlast.contrib.django.sqlite import DjangoSqliteStore
 from outlast.ports import Store
-from outlast.testing.virtual import VirtualClock
+from outlast.testing.virtual_clock import VirtualClock
 from tests.corpus.case import RUN, Case, lines, told
 from tests.corpus.every import CASES
 from tests.corpus.stage import play

@@ -10,7 +10,7 @@ from django.db import connections, transaction
 
 from outlast.contrib.django.conf import read_settings
 from outlast.contrib.django.store import worker_store
-from outlast.stores.sqlite.log import LIMIT
+from outlast.stores.sqlite.wal import LIMIT
 from tests.django.places import another, use
 from tests.django.settings import on_sqlite
 from tests.django.shop.models import Order

@@ -11,8 +11,8 @@ from outlast.contrib.django.conf import read_settings
 from outlast.contrib.django.store import worker_store
 from outlast.ports import Queue, Store
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance import StoreConformance
-from outlast.testing.conformance.queue import QueueConformance
+from outlast.testkit.conformance import StoreConformance
+from outlast.testkit.conformance.queue import QueueConformance
 from tests.django.places import POSTGRES, SQLITE, use, wipe_and_leave
 
 

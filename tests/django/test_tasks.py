@@ -11,7 +11,7 @@ from django.db import transaction
 from django.test import override_settings
 from django.utils import timezone
 
-from outlast import Flow
+from outlast import QueuePolicy
 from outlast.contrib.django import runs
 from outlast.contrib.django.models import Run
 from outlast.contrib.django.tasks import TaskResultDoesNotExist, TaskResultStatus
@@ -81,7 +81,7 @@ def test_the_larger_priority_goes_first(alias: str) -> None:
     """Among those that wait in a queue."""
     for priority in (-5, 100, 0):
         add.using(priority=priority).enqueue(priority)
-    with use(alias, QUEUES=[Flow(queue="default", concurrency=1)]):
+    with use(alias, QUEUES=[QueuePolicy(queue="default", concurrency=1)]):
         run_all()
     assert done == [100, 0, -5]
 

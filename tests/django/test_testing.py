@@ -12,7 +12,7 @@ from django.test import TestCase, TransactionTestCase
 from outlast.contrib.django import runs, testing
 from outlast.contrib.django.models import Run
 from outlast.contrib.django.testing import RunsMixin
-from outlast.engine.claiming import Claiming
+from outlast.engine.runner.claimer import Claimer
 from outlast.errors import Closed, StoreFault
 from tests.django.places import SQLITE, made, wipe
 from tests.django.shop.models import Payment
@@ -68,7 +68,7 @@ class RunsInATestCase(RunsMixin, TestCase):
                 raise error
 
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(Claiming, "claim", fails)
+                patched.setattr(Claimer, "claim", fails)
                 with pytest.raises(type(error), match=str(error)):
                     self.run_all()
         self.run_all()

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import outlast
-from outlast.engine import asyncio_internals
-from outlast.engine.asyncio_internals import drop_silently, running_loop
-from outlast.engine.loop import RunLoop
+from outlast.engine.replay import asyncio_internals
+from outlast.engine.replay.asyncio_internals import drop_silently, running_loop
+from outlast.engine.replay.event_loop import RunLoop
 
 SOURCE = Path(outlast.__file__).parent
 

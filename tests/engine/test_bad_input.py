@@ -287,7 +287,7 @@ async def test_a_foreign_future_in_workflow_code() -> None:
 async def test_code_that_never_comes_to_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that polls blocks everything else: a start is refused, a run that gets there later
     is parked, and both say what to await instead."""
-    monkeypatch.setattr("outlast.engine.loop.MAX_CALLBACKS", 10_000)
+    monkeypatch.setattr("outlast.engine.replay.event_loop.MAX_CALLBACKS", 10_000)
 
     @outlast.workflow
     async def polls(pause: bool) -> None:

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from outlast.engine.bell import Bell
+from outlast.engine.steps.wake_event import WakeEvent
 
 
 async def test_a_ring_before_the_wait_counts_once() -> None:
     """Two rings are one: whoever hears them looks at all that has come."""
-    bell = Bell()
+    bell = WakeEvent()
     bell.ring()
     bell.ring()
     await bell.wait()
@@ -25,7 +25,7 @@ async def test_a_ring_before_the_wait_counts_once() -> None:
 @pytest.mark.proves("I24")
 async def test_a_ring_for_one_who_is_cancelled_is_kept() -> None:
     """It may come just when nobody waits any more: the next one hears it."""
-    bell = Bell()
+    bell = WakeEvent()
     waiting = asyncio.create_task(bell.wait())
     await asyncio.sleep(0)
     bell.ring()
@@ -39,7 +39,7 @@ async def test_a_ring_for_one_who_is_cancelled_is_kept() -> None:
 @pytest.mark.proves("I24")
 async def test_one_who_was_cancelled_does_not_take_the_bell_from_the_next() -> None:
     """It may get to run only when the next one waits already."""
-    bell = Bell()
+    bell = WakeEvent()
     before = asyncio.create_task(bell.wait())
     await asyncio.sleep(0)
     before.cancel()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import outlast
-from outlast.engine.closing import MAX_CALLS
+from outlast.engine.replay.closing import MAX_CALLS
 from outlast.errors import RunCancelled, RunEnding, RunFailed, UpdateFailed
 from outlast.model.event import EventType
 from outlast.model.event_data import payload_of

@@ -19,7 +19,7 @@ async def waits() -> str:
 @pytest.mark.proves("I17")
 @pytest.mark.parametrize("act", ["cancel", "terminate", "delete"])
 async def test_a_damaged_run_harms_nobody_and_can_be_ended(tmp_path: Path, act: str) -> None:
-    """Claiming skips it; cancel, terminate and delete work on it."""
+    """Claimer skips it; cancel, terminate and delete work on it."""
     url = f"sqlite:///{tmp_path}/store.db"
     async with outlast.App(url, workflows=[waits]) as opened:
         for id in ("damaged", "sound"):

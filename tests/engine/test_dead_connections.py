@@ -12,7 +12,7 @@ import outlast
 from outlast.errors import TimedOut
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
-from outlast.testing.wrapping import WrappedStore
+from outlast.testkit.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 LEASE = 30.0

@@ -7,8 +7,8 @@ import pytest
 from msgspec import Raw
 
 import outlast
-from outlast.engine.digest import Digest, read_snapshot
-from outlast.engine.residency import SNAPSHOT_AFTER
+from outlast.engine.replay.eviction import SNAPSHOT_AFTER
+from outlast.engine.replay.replay_log import ReplayLog, read_snapshot
 from outlast.model.event_data import payload_of, to_event
 from outlast.model.payloads import ScopeCompleted, ScopeStarted, StepCompleted, StepStarted
 from outlast.model.run import Run
@@ -152,7 +152,7 @@ def test_a_snapshot_knows_which_attempt_was_alone() -> None:
     """Of the attempts of a step it keeps all but the input: one that died alone is the cause of the death,
     also for a process that has read the snapshot."""
     begun = StepStarted(attempt=3, alone=True, input=Raw(b'{"large":1}'))
-    digest = Digest([to_event(begun, run_id="r", step_name="poison", timestamp=EPOCH)])
+    digest = ReplayLog([to_event(begun, run_id="r", step_name="poison", timestamp=EPOCH)])
     snapshot = digest.snapshot(Run(id="r", workflow="w"), 1, EPOCH)
     assert snapshot is not None
     (event,) = read_snapshot(snapshot)
@@ -161,7 +161,7 @@ def test_a_snapshot_knows_which_attempt_was_alone() -> None:
 
 def test_a_second_snapshot_numbers_what_came_after_the_first() -> None:
     """What is inside a finished scope is left out, and what follows has its number in the history."""
-    digest, run = Digest(writes=True), Run(id="it", workflow="w")
+    digest, run = ReplayLog(writes=True), Run(id="it", workflow="w")
     inside = [
         to_event(ScopeStarted(), run_id="it", step_name="s"),
         to_event(StepStarted(attempt=1), run_id="it", step_name="s/a"),

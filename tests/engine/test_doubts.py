@@ -12,7 +12,7 @@ from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.faults import FaultyStore, Outage
+from outlast.testkit.faults import FaultyStore, Outage
 
 LEASE = 30.0
 seen: list[list[str]] = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from outlast.engine.journal import ATTEMPTS, MANY, Journal
+from outlast.engine.runner.group_commit import ATTEMPTS, MANY, CommitBatcher
 from outlast.errors import Busy, Closed, NotFound, UnknownOutcome
 from outlast.model import Commit, Committed, Creation, Event, Item, Outcome, Run, Send, Start
 from outlast.stores.memory import MemoryStore
@@ -53,7 +53,7 @@ def start(run_id: str) -> Commit:
     return Commit(run_id=run_id, create=Run(id=run_id), events=(event,))
 
 
-async def all_of(journal: Journal, *commits: Commit) -> list[Committed | BaseException]:
+async def all_of(journal: CommitBatcher, *commits: Commit) -> list[Committed | BaseException]:
     calls = [journal.commit(commit, patience=30) for commit in commits]
     async with asyncio.timeout(20):
         return await asyncio.gather(*calls, return_exceptions=True)
@@ -63,7 +63,7 @@ async def all_of(journal: Journal, *commits: Commit) -> list[Committed | BaseExc
 async def test_commits_that_are_ready_go_together() -> None:
     """Ten callers at once are one write; two commits of one run are two, in order."""
     store = Sick()
-    journal = Journal(store)
+    journal = CommitBatcher(store)
     outcomes = await all_of(journal, *[start(f"r{n}") for n in range(10)])
     assert all(isinstance(outcome, Committed) for outcome in outcomes)
     assert len(store.calls) == 1
@@ -75,7 +75,7 @@ async def test_a_large_commit_has_more_time() -> None:
     """A run that begins thousands of children would be cut off at every try; a small one is not kept
     waiting for a store that does not answer."""
     store = Timed()
-    journal = Journal(store, timeout=1.0)
+    journal = CommitBatcher(store, timeout=1.0)
     await journal.commit(start("p"))
     assert store.timeout == pytest.approx(1.0, abs=0.01)
     children = tuple(Start(run=Run(id=f"p~{n}", parent="p")) for n in range(5000))
@@ -87,7 +87,7 @@ async def test_a_large_commit_has_more_time() -> None:
 @pytest.mark.parametrize("error", [RuntimeError("a driver's own"), KeyError("x"), OSError("gone")])
 async def test_a_poison_commit_harms_only_itself(error: Exception) -> None:
     """Whatever the store raises for one run, the others are written and its caller is told."""
-    journal = Journal(Sick(bad=error))
+    journal = CommitBatcher(Sick(bad=error))
     good, bad, fine = await all_of(journal, start("a"), start("bad"), start("z"))
     assert isinstance(good, Committed)
     assert isinstance(fine, Committed)
@@ -99,7 +99,7 @@ async def test_a_poison_commit_harms_only_itself(error: Exception) -> None:
 async def test_a_lost_answer_is_settled() -> None:
     """A batch whose answer was lost is found written, and nothing is written twice."""
     store = Sick(b=1)
-    journal = Journal(store)
+    journal = CommitBatcher(store)
     outcomes = await all_of(journal, start("a"), start("b"))
     assert [isinstance(o, Committed) and o.again for o in outcomes] == [True, True]
     assert await store.last_sequence("b") == 1
@@ -109,7 +109,7 @@ async def test_a_lost_answer_is_settled() -> None:
 async def test_a_lost_answer_to_one_commit_is_settled() -> None:
     """So is one that was alone: its caller hears what became of it, not that nobody knows."""
     store = Sick(a=2)
-    (outcome,) = await all_of(Journal(store), start("a"))
+    (outcome,) = await all_of(CommitBatcher(store), start("a"))
     assert isinstance(outcome, Committed)
     assert outcome.again
     assert store.calls == [["a"], ["a"], ["a"]]
@@ -136,7 +136,7 @@ async def test_a_locked_run_keeps_only_itself_waiting() -> None:
             ]
 
     store = Locked()
-    journal = Journal(store)
+    journal = CommitBatcher(store)
     held = asyncio.create_task(journal.commit(start("held")))
     assert isinstance(await journal.commit(start("a")), Committed)
     assert isinstance(await journal.commit(start("b")), Committed)
@@ -148,7 +148,7 @@ async def test_a_locked_run_keeps_only_itself_waiting() -> None:
 async def test_a_refusal_is_raised() -> None:
     """A refused commit raises where it was made."""
     with pytest.raises(NotFound):
-        await Journal(MemoryStore()).commit(Commit(run_id="nobody", fired=("t",)))
+        await CommitBatcher(MemoryStore()).commit(Commit(run_id="nobody", fired=("t",)))
 
 
 @pytest.mark.proves("I12")
@@ -161,7 +161,7 @@ async def test_too_few_answers_are_an_error() -> None:
         ) -> list[Outcome]:
             return (await super().commit(commits, atomic=atomic))[:-1]
 
-    outcomes = await all_of(Journal(Forgetful()), start("a"), start("b"))
+    outcomes = await all_of(CommitBatcher(Forgetful()), start("a"), start("b"))
     assert all(isinstance(outcome, Exception) for outcome in outcomes)
 
 
@@ -188,7 +188,7 @@ async def test_a_store_that_does_not_answer_keeps_nobody_who_is_to_end() -> None
     """More commits than are settled at once, and none is answered: whoever closes goes, and every
     caller hears of it, also one whose commit waits behind another of its run."""
     store = Mute()
-    journal = Journal(store)
+    journal = CommitBatcher(store)
     calls = [asyncio.create_task(journal.commit(start(f"r{n}"))) for n in range(20)]
     await store.is_silent.wait()
     behind = asyncio.create_task(journal.commit(Commit(run_id="r0")))
@@ -235,7 +235,7 @@ def touched(commit: Commit) -> set[str]:
 async def test_many_commits_are_two_batches_on_their_way() -> None:
     """Each has half of the runs; few go as one."""
     store = Server()
-    journal = Journal(store)
+    journal = CommitBatcher(store)
     await all_of(journal, *[start(f"r{n}") for n in range(MANY)])
     assert [len(call) for call in store.calls] == [MANY // 2, MANY // 2]
     assert store.most_flying == 2
@@ -253,7 +253,7 @@ def writes(run: str, to: str) -> Commit:
 async def test_batches_on_their_way_never_touch_the_same_run() -> None:
     """A run's commits stay in order, and what is sent to a run waits for that run."""
     store = Server()
-    journal = Journal(store)
+    journal = CommitBatcher(store)
     runs = [f"r{n}" for n in range(2 * MANY)]
     await all_of(journal, start("to"), *[start(run) for run in runs])
     commits = [*(writes(run, "to") for run in runs), *(writes(run, run) for run in runs)]
@@ -267,7 +267,7 @@ async def test_batches_on_their_way_never_touch_the_same_run() -> None:
 async def test_what_replaces_a_tree_meets_nothing(place: int) -> None:
     """Neither what came before it nor what comes after is on its way meanwhile."""
     store = Server()
-    journal = Journal(store)
+    journal = CommitBatcher(store)
     runs = [f"r{n}" for n in range(3 * MANY)]
     await all_of(journal, *[start(run) for run in runs])
     commits = [writes(run, run) for run in runs[1:]]
@@ -297,7 +297,7 @@ class Contended(Sick):
 async def test_commits_that_met_the_same_lock_are_written_together() -> None:
     """Children of one parent would lock each other out if each were retried alone."""
     store = Contended()
-    journal = Journal(store)
+    journal = CommitBatcher(store)
     runs = [f"r{n}" for n in range(9)]
     await all_of(journal, start("to"), start("too"), *[start(run) for run in runs])
     store.calls.clear()
@@ -310,7 +310,7 @@ async def test_commits_that_met_the_same_lock_are_written_together() -> None:
 async def test_a_commit_is_retried_as_long_as_its_caller_waits() -> None:
     """An owner waits until its claim is superseded; a caller outside for a few tries."""
     store = Sick(a=OSError("gone"))
-    journal = Journal(store)
+    journal = CommitBatcher(store)
     waiting = asyncio.create_task(journal.commit(start("a")))
     while len(store.calls) <= ATTEMPTS:  # noqa: ASYNC110 - each is a try
         await asyncio.sleep(0.01)

@@ -13,8 +13,8 @@ import pytest
 
 import outlast
 from outlast.codecs import JsonCodec
-from outlast.engine.bodies import Bodies, StepContext
-from outlast.engine.leases import Leases
+from outlast.engine.runner.leases import Leases
+from outlast.engine.steps.step_executor import StepContext, StepExecutor
 from outlast.errors import StoreClosed, TryAgain
 from outlast.model import Claim
 from outlast.stores.memory import MemoryStore
@@ -148,7 +148,7 @@ async def test_nothing_begins_under_a_lease_that_has_run_out(store: Deaf) -> Non
         held=lambda: leases.is_held(lease),
     )
     attempt = asyncio.create_task(
-        Bodies(JsonCodec(), clock).attempt(short.definition, context, (), {})
+        StepExecutor(JsonCodec(), clock).attempt(short.definition, context, (), {})
     )
     await clock.sleep(5)
     assert not ended

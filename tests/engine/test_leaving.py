@@ -14,7 +14,7 @@ import pytest
 import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
-from outlast.engine.draining import EMBEDDED_SECONDS
+from outlast.engine.runner.driver_pool import EMBEDDED_DRAIN_S
 from outlast.model.inbox import Item
 from outlast.model.run import Status
 from outlast.stores.memory import MemoryStore
@@ -164,7 +164,7 @@ async def test_an_app_that_closes_hands_its_runs_back() -> None:
     async with app(waits_for_it, store=store, clock=clock) as testing:
         assert await testing.handle("it").result() == "done"
     assert (clock.now() - begun).total_seconds() == 600
-    assert begun == START + timedelta(seconds=EMBEDDED_SECONDS)
+    assert begun == START + timedelta(seconds=EMBEDDED_DRAIN_S)
 
 
 @pytest.mark.proves("I30")

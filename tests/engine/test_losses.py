@@ -9,20 +9,20 @@ import pytest
 from msgspec import Raw
 
 import outlast
-from outlast.engine.losses import LOST, LossReport
-from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST
+from outlast.engine.definitions.retry import MAX_INTERRUPTIONS, MAX_LOST
+from outlast.engine.runner.lease_loss import LOST, LeaseLossReport
 from outlast.errors import RunFailed, TryAgain
-from outlast.model import Claim, Commit, Hold
+from outlast.model import Claim, ClaimOnCreate, Commit
 from outlast.model.event_data import payload_of
 from outlast.model.inbox import Item, Send
+from outlast.model.json import to_json
 from outlast.model.payloads import StepLost, StepStarted
-from outlast.model.wire import to_json
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.effects import Ledger
-from outlast.testing.mortal import Process
+from outlast.testing.crashable_process import Process
+from outlast.testing.effect_ledger import Ledger
 
 LEASE = 30.0
 tries: list[int] = []
@@ -137,7 +137,7 @@ class Late(MemoryStore):
         for one in commits:
             if self.late and any(event.type == "step.started" for event in one.events):
                 self.late -= 1
-                taken = Commit(run_id="r", force=True, hold=Hold("other", 3 * LEASE))
+                taken = Commit(run_id="r", force=True, hold=ClaimOnCreate("other", 3 * LEASE))
                 await super().commit([taken])
                 await self.clock.sleep(2 * LEASE)
         return answers
@@ -165,7 +165,7 @@ async def test_a_report_about_another_attempt_does_not_stop_one_that_runs(store:
     async with opened(store) as virtual:
         run = await virtual.start(works_once, id="r")
         await virtual.clock.sleep(1)
-        report = Raw(to_json(LossReport(attempts={}, not_begun={"once": 1})))
+        report = Raw(to_json(LeaseLossReport(attempts={}, not_begun={"once": 1})))
         await store.send([Send(run_id="r", item=Item(kind=LOST, data=report))])
         assert await run.result() == "done"
     assert tries == [1]
@@ -272,5 +272,5 @@ async def _lives(dying: outlast.App, workflow: Any) -> None:
 async def _loss_of(store: Store) -> Send:
     """What a process says whose second attempts were lost."""
     keys = {event.step_name for event in await store.history("r") if event.type == "step.started"}
-    report = LossReport(attempts=dict.fromkeys(keys, 2))
+    report = LeaseLossReport(attempts=dict.fromkeys(keys, 2))
     return Send(run_id="r", item=Item(kind=LOST, id="lost", data=Raw(to_json(report))))

@@ -15,7 +15,7 @@ from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.wrapping import WrappedStore
+from outlast.testkit.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 ran: list[int] = []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import outlast
-from outlast.engine.error_text import AROUND, LONGEST, text_of
+from outlast.engine.replay.error_text import AROUND, LONGEST, text_of
 from outlast.errors import MapFailed, RunFailed, UpdateFailed
 from outlast.testing import app
 

@@ -21,9 +21,9 @@ from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.faults import Fault, FaultyStore, Outage
-from outlast.testing.simulation import Subject, simulate
-from outlast.testing.weather import OUTAGES
+from outlast.testkit.fault_schedule import OUTAGES
+from outlast.testkit.faults import Fault, FaultyStore, Outage
+from outlast.testkit.simulation import Subject, simulate
 
 LEASE = 30.0
 WRITES = {"commit", "send"}

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast.api import Workflow
-from outlast.engine.interruptions import QUIET_SECONDS
+from outlast.decorators import Workflow
+from outlast.engine.steps.crash_isolation import QUIET_SECONDS
 from outlast.errors import RunFailed, StepFailed
 from outlast.model import Event, Status
 from outlast.model.commit import Outcome
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.effects import Ledger
-from outlast.testing.mortal import Process
-from outlast.testing.virtual import VirtualClock as Clock
+from outlast.testing.crashable_process import Process
+from outlast.testing.effect_ledger import Ledger
+from outlast.testing.virtual_clock import VirtualClock as Clock
 
 ran: list[str] = []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.engine.threads import DaemonThreads
+from outlast.engine.steps.step_executor import DaemonThreads
 from outlast.stores.sqlite import SqliteStore
 
 PROGRAM = """

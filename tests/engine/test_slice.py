@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast.engine.engine import LEASE_SECONDS
+from outlast.engine.runner.engine import LEASE_SECONDS
 from outlast.errors import RunFailed, StepFailed
 from outlast.model import Commit, Event, Outcome, Status
 from outlast.stores.memory import MemoryStore

@@ -12,20 +12,20 @@ import msgspec
 import pytest
 
 import outlast
-from outlast.engine.digest import CODEC, Digest, read_snapshot
+from outlast.engine.replay.replay_log import CODEC, ReplayLog, read_snapshot
 from outlast.errors import PayloadTooLarge
-from outlast.model.checks import MAX_PAYLOAD_BYTES
 from outlast.model.commit import Commit, Outcome
 from outlast.model.run import Run
 from outlast.model.snapshot import Snapshot
+from outlast.model.validation import MAX_PAYLOAD_BYTES
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.effects import Ledger
-from outlast.testing.mortal import Process
-from outlast.testing.residencies import SNAPSHOTS, Residency
+from outlast.testing.crashable_process import Process
+from outlast.testing.effect_ledger import Ledger
+from outlast.testing.residency import SNAPSHOTS, ResidencyPolicy
 
 PATIENCE = 7200
 """In virtual seconds: a run that takes longer hangs."""
@@ -43,7 +43,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
 
 @asynccontextmanager
 async def dying(
-    store: Store, clock: VirtualClock, *workflows: Any, residency: Residency = SNAPSHOTS
+    store: Store, clock: VirtualClock, *workflows: Any, residency: ResidencyPolicy = SNAPSHOTS
 ) -> AsyncIterator[outlast.App]:
     """A process that dies, as by ``kill -9``, where the block ends."""
     process = Process(store, clock, Ledger())
@@ -198,7 +198,7 @@ async def test_a_snapshot_that_is_too_large_is_left_out(make_store: MakeStore) -
 
 def test_after_one_that_is_too_large_the_next_is_tried_when_it_has_doubled() -> None:
     """To encode it costs time: it is not tried again with each commit."""
-    digest = Digest(writes=True, residency=Residency(snapshot_after=4))
+    digest = ReplayLog(writes=True, residency=ResidencyPolicy(snapshot_after=4))
     event = outlast.model.Event(
         type="step.completed", run_id="it", output=msgspec.Raw(b'"' + b"x" * LARGE * 5 + b'"')
     )
@@ -229,7 +229,7 @@ async def test_a_store_that_refuses_a_snapshot_gets_none() -> None:
     """The commit is written without it: a cache is never the reason that a run stops."""
     clock = VirtualClock()
     store = Choosy(clock=clock)
-    often = Residency(snapshot_after=4, growth=0)
+    often = ResidencyPolicy(snapshot_after=4, growth=0)
     async with app(step_beside_steps, store=store, clock=clock, residency=often) as testing:
         run = await testing.start(step_beside_steps, id="it")
         assert await run.result() == [1, 10]
@@ -248,7 +248,7 @@ async def test_who_saves_a_snapshot_that_is_too_large_is_told(make_store: MakeSt
 def test_an_impossible_residency(wrong: dict[str, Any]) -> None:
     """It is refused where it is written."""
     with pytest.raises(outlast.errors.InvalidValue, match="snapshot_after ≥ 1"):
-        Residency(**wrong)
+        ResidencyPolicy(**wrong)
 
 
 # -- loops ----------------------------------------------------------------------------------------
@@ -309,10 +309,10 @@ async def undoes_late_in_scopes(fails: bool) -> int:
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("workflow", [undoes_late, undoes_late_in_scopes])
-@pytest.mark.parametrize("residency", [SNAPSHOTS, Residency()], ids=["often", "usual"])
+@pytest.mark.parametrize("residency", [SNAPSHOTS, ResidencyPolicy()], ids=["often", "usual"])
 @pytest.mark.proves("I13", "I20")
 async def test_a_loop_that_becomes_undoable_late_goes_on(
-    workflow: Any, residency: Residency, fails: bool, make_store: MakeStore
+    workflow: Any, residency: ResidencyPolicy, fails: bool, make_store: MakeStore
 ) -> None:
     """What a snapshot has left out of a loop is never needed again: a replay begins before the
     first iteration that could be undone, and undoes what comes from there."""

@@ -14,8 +14,8 @@ import outlast.sync
 from outlast.errors import NotFound, RunCancelled, UpdateFailed, WorkflowMisuse
 from outlast.model import Event, EventType, Status
 from outlast.model.event_data import payload_of
+from outlast.model.json import from_json
 from outlast.model.payloads import UpdateCompleted, WorkflowStarted
-from outlast.model.wire import from_json
 from outlast.testing import app, crash_everywhere
 from outlast.testing import sleep as takes
 
@@ -66,10 +66,13 @@ async def test_an_update_is_answered() -> None:
     """With what its handler returns, after the steps that it calls; all of it is history."""
     async with app(delivery) as virtual:
         run = await virtual.start(delivery, Address("High Street", 1), id="parcel")
-        assert await run.update("redirect", Address("Mill Lane", 7)) == "High Street → Mill Lane"
-        assert await run.update("where", type=Address) == Address("Mill Lane", 7)
+        assert (
+            await run.update("redirect", Address("Mill ConnectionWorker", 7))
+            == "High Street → Mill ConnectionWorker"
+        )
+        assert await run.update("where", type=Address) == Address("Mill ConnectionWorker", 7)
         await run.signal("go")
-        assert await run.result() == "delivered to Mill Lane 7"
+        assert await run.result() == "delivered to Mill ConnectionWorker 7"
         assert told(await virtual.history("parcel")) == [
             "workflow.started",
             "signal.waiting signal:go",
@@ -102,15 +105,17 @@ async def test_with_a_key_it_is_done_once_and_answered_always() -> None:
     async with app(delivery) as virtual:
         run = await virtual.start(delivery, Address("High Street", 1))
         for _ in range(3):
-            answer = await run.update("redirect", Address("Mill Lane", 7), dedup="form 12")
-            assert answer == "High Street → Mill Lane"
-        assert ran == ["Mill Lane"]
+            answer = await run.update(
+                "redirect", Address("Mill ConnectionWorker", 7), dedup="form 12"
+            )
+            assert answer == "High Street → Mill ConnectionWorker"
+        assert ran == ["Mill ConnectionWorker"]
         await run.signal("go")
         await run.result()
-        again = await run.update("redirect", Address("Mill Lane", 7), dedup="form 12")
-        assert again == "High Street → Mill Lane"
+        again = await run.update("redirect", Address("Mill ConnectionWorker", 7), dedup="form 12")
+        assert again == "High Street → Mill ConnectionWorker"
         with pytest.raises(UpdateFailed, match="completed and has not answered"):
-            await run.update("redirect", Address("Mill Lane", 7))
+            await run.update("redirect", Address("Mill ConnectionWorker", 7))
 
 
 @outlast.workflow
@@ -243,8 +248,8 @@ async def test_updates_survive_a_crash_anywhere() -> None:
     """At every call of the store: same outcome, same answer."""
 
     async def redirect(run: outlast.RunHandle[Any]) -> None:
-        answer = await run.update("redirect", Address("Mill Lane", 7), dedup="a")
-        assert answer == "High Street → Mill Lane"
+        answer = await run.update("redirect", Address("Mill ConnectionWorker", 7), dedup="a")
+        assert answer == "High Street → Mill ConnectionWorker"
 
     async def go(run: outlast.RunHandle[Any]) -> None:
         await run.signal("go", dedup="b")
@@ -252,5 +257,5 @@ async def test_updates_survive_a_crash_anywhere() -> None:
     sweep = await crash_everywhere(
         delivery, Address("High Street", 1), actions=[redirect, go], setup=ran.clear
     )
-    assert sweep.ending.runs["run"].result == '"delivered to Mill Lane 7"'
+    assert sweep.ending.runs["run"].result == '"delivered to Mill ConnectionWorker 7"'
     assert sweep.crashes > 10

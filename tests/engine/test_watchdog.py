@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast.cli.checkup.life import life_of
+from outlast.cli.health_checks import life_of
 from outlast.errors import Unavailable
 from outlast.model import Event, Item, Run, Status
 from outlast.model.worker import Worker
-from outlast.query.waits import reasons
+from outlast.query.why import reasons
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualApp, VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.faults import FaultyStore, Outage
+from outlast.testkit.faults import FaultyStore, Outage
 
 
 @outlast.step
@@ -53,8 +53,8 @@ async def busy() -> str:
 def forget(testing: VirtualApp, key: str) -> None:
     """What a fault of the engine would do: a body ends, and its end reaches nobody."""
     [drive] = testing._engine.drives._drives.values()
-    body = drive.under_way._running.pop(key)
-    drive.under_way._cut[key] = False
+    body = drive.in_flight._running.pop(key)
+    drive.in_flight._cut[key] = False
     body.cancel()
 
 
@@ -84,7 +84,7 @@ async def test_a_map_for_which_nothing_is_done_is_reported() -> None:
         await testing.start(maps, id="r")
         await testing.clock.sleep(30)
         [drive] = testing._engine.drives._drives.values()
-        [mapping] = drive.under_way._maps.values()
+        [mapping] = drive.in_flight._maps.values()
         mapping._todo.clear()
         await testing.clock.sleep(300)
         assert list(testing.troubles) == ["r"]

@@ -28,8 +28,8 @@ from typing import NamedTuple
 import outlast
 from outlast.errors import RunClosed, RunFailed
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.checker import Dump, dump
-from outlast.testing.residencies import in_turn
+from outlast.testing.residency import in_turn
+from outlast.testkit.checker import Dump, dump
 from tests.engine_kills.ledgers import Effect, Ledger, Told, keep_effects, read
 from tests.engine_kills.workflows import KINDS, SIGNALS, Kind, id_of, kind_of, listens
 from tests.sqlite_processes.crew import Member

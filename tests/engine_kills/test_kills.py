@@ -9,7 +9,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from outlast.model import Run, Status
-from outlast.testing.dump import RunDump
+from outlast.testkit.dump import RunDump
 from tests.engine_kills.killing import Evidence, kill_again_and_again
 from tests.engine_kills.ledgers import Effect
 from tests.engine_kills.verdict import executions, judge

@@ -8,7 +8,7 @@ What is promised, whenever and however often the process was killed:
 - a step is tried no more often than its policy and the kills allow;
 - signals are taken once each, in the order in which they were sent;
 - what was done is undone in exact reverse order;
-- histories are what `outlast.testing.checker` wants them to be, and the file is sound.
+- histories are what `outlast.testkit.checker` wants them to be, and the file is sound.
 
 A step counts as the cause and fails if its process died three times while it ran, the last time while
 it ran alone. That is right only if its history shows three processes that began it.
@@ -35,8 +35,8 @@ from outlast.model.payloads import (
     StepLost,
     StepStarted,
 )
-from outlast.testing import checker
-from outlast.testing.dump import RunDump
+from outlast.testkit import checker
+from outlast.testkit.dump import RunDump
 from tests.engine_kills.killing import Evidence
 from tests.engine_kills.ledgers import Effect
 from tests.engine_kills.workflows import RETRY, SIGNALS, kind_of
@@ -237,7 +237,7 @@ def _undone(event: Event) -> list[str]:
 
 
 def _begun(evidence: Evidence) -> Iterator[tuple[Effect, RunDump]]:
-    """Bodies that began, with the run they belong to; those of an earlier life of it are over."""
+    """StepExecutor that began, with the run they belong to; those of an earlier life of it are over."""
     for effect in evidence.effects:
         dumped = evidence.final.runs.get(effect.run_id)
         if effect.what == "begun" and dumped is not None and dumped.run.uid == effect.uid:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import outlast
 from outlast import sync
-from outlast.api import Workflow
-from outlast.engine.retry import MAX_INTERRUPTIONS
+from outlast.decorators import Workflow
+from outlast.engine.definitions.retry import MAX_INTERRUPTIONS
 from outlast.model import Status
 from tests.engine_kills.ledgers import effect
 

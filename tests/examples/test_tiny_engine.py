@@ -17,9 +17,9 @@ from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import ManualClock
-from outlast.testing.faults import Fault, FaultyStore, Never, Nth
-from outlast.testing.faults import Plan as FaultPlan
-from outlast.testing.wrapping import WrappedStore
+from outlast.testkit.faults import Fault, FaultyStore, Never, Nth
+from outlast.testkit.faults import Plan as FaultPlan
+from outlast.testkit.wrapped_store import WrappedStore
 from tests.conformance.minimal_store import MinimalStore
 
 T = TypeVar("T")

@@ -34,8 +34,8 @@ from outlast.model import (
 from outlast.model.times import NOW
 from outlast.ports import Store
 from outlast.testing.clock import ManualClock
-from outlast.testing.dump import Dump, dump
-from outlast.testing.faults import again, persist
+from outlast.testkit.dump import Dump, dump
+from outlast.testkit.faults import again, persist
 
 TTL = 30.0
 FACT = Fact.of(b"a large value")

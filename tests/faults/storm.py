@@ -30,9 +30,9 @@ from outlast.model import (
 from outlast.model.claim import ClaimedRun
 from outlast.model.times import NOW
 from outlast.ports import Store
-from outlast.testing.checker import Evidence, Log, RecordingStore, dump
 from outlast.testing.clock import ManualClock
-from outlast.testing.faults import (
+from outlast.testkit.checker import Evidence, Log, RecordingStore, dump
+from outlast.testkit.faults import (
     Fault,
     FaultyStore,
     Random,

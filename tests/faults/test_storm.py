@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from outlast.model import Commit, Committed, Outcome
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
-from outlast.testing.checker import check
 from outlast.testing.clock import ManualClock
-from outlast.testing.wrapping import WrappedStore
+from outlast.testkit.checker import check
+from outlast.testkit.wrapped_store import WrappedStore
 from tests.faults.storm import Storm
 from tests.machine.stores import memory_store, sqlite_store
 

@@ -14,10 +14,10 @@ from outlast.ports.core import StoreCore
 from outlast.ports.optional import OptionalMethods
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
-from outlast.testing.comparing import Pairing, differences
-from outlast.testing.dump import Dump
-from outlast.testing.faults import Fault, FaultyStore, Never, Nth, Plan, Random, persist, sweep
-from outlast.testing.wrapping import WrappedStore
+from outlast.testkit.dump import Dump
+from outlast.testkit.faults import Fault, FaultyStore, Never, Nth, Plan, Random, persist, sweep
+from outlast.testkit.value_diff import Pairing, differences
+from outlast.testkit.wrapped_store import WrappedStore
 from tests.faults.scenario import state, tell
 from tests.machine.stores import memory_store, sqlite_store
 

@@ -11,13 +11,13 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
 import outlast
-from outlast.model.flow import Flow
+from outlast.model.queue_policy import QueuePolicy
 from outlast.ports.store import Store
 from tests.flow.crew import Place
 from tests.sqlite_processes.crew import Member
 
 LEASE = 1.0
-RULES = Flow(queue="jobs", concurrency=3, key_concurrency=1)
+RULES = QueuePolicy(queue="jobs", concurrency=3, key_concurrency=1)
 _ledger = -1
 
 

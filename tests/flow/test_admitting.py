@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import outlast
-from outlast.model.place import InQueue
 from outlast.model.query import RunQuery
+from outlast.model.queue_options import QueueOptions
 from outlast.model.run import Run, Status
 from tests.flow.crew import Interval, Place, most_at_once
 from tests.flow.doormen import LEASE, RULES, Doormen, job, store_of
@@ -21,10 +21,10 @@ PROCESSES, RUNS = 4, 32
 KEYS = ("", "a", "b", "c")
 
 
-def place_in_queue(run_id: str) -> InQueue:
+def place_in_queue(run_id: str) -> QueueOptions:
     """Keys and priorities in turn."""
     number = int(run_id.removeprefix("job"))
-    return InQueue(RULES.queue, key=KEYS[number % len(KEYS)], priority=number % 3)
+    return QueueOptions(RULES.queue, key=KEYS[number % len(KEYS)], priority=number % 3)
 
 
 async def start(place: Place) -> list[str]:

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from outlast.model import Task
-from outlast.model.flow import Flow, Rate
 from outlast.model.ids import new_id
+from outlast.model.queue_policy import QueuePolicy, Rate
 from tests.flow.crew import QUEUES, Crew, Interval, Place, most_at_once
 from tests.postgres import places as postgres
 from tests.redis import servers as redis
 
 WORKERS, KILLS, TASKS = 8, 8, 160
 KEYS = ("", "a", "b", "c", "d")
-RULES = Flow(queue="gpu", concurrency=3, key_concurrency=1, rate=Rate(20, 0.25))
+RULES = QueuePolicy(queue="gpu", concurrency=3, key_concurrency=1, rate=Rate(20, 0.25))
 KINDS = [
     "sqlite",
     pytest.param("postgres", marks=pytest.mark.server),

@@ -81,7 +81,9 @@ async def waits_for_a_word(customer: str) -> str:
 @outlast.workflow
 async def bills_all(customers: list[str]) -> list[str]:
     children = [
-        asyncio.create_task(outlast.child(billing, one, queue=outlast.InQueue("bills", key=one[0])))
+        asyncio.create_task(
+            outlast.child(billing, one, queue=outlast.QueueOptions("bills", key=one[0]))
+        )
         for one in customers
     ]
     return list(await asyncio.gather(*children))
@@ -98,8 +100,8 @@ async def bills_for_ever(customer: str, left: int) -> str:
 WORKFLOWS = (billing, waits_for_a_word, bills_all, bills_for_ever)
 
 
-def flow(**rules: Any) -> outlast.Flow:
-    return outlast.Flow(queue="bills", **rules)
+def flow(**rules: Any) -> outlast.QueuePolicy:
+    return outlast.QueuePolicy(queue="bills", **rules)
 
 
 @pytest.mark.proves("I22")
@@ -109,7 +111,9 @@ async def test_no_more_runs_than_allowed(store: str) -> None:
     names = [f"{customer}{number}" for number in range(4) for customer in "abcd"]
     async with app(*WORKFLOWS, store=store, queues=[rules]) as testing:
         runs = [
-            await testing.start(billing, name, id=name, queue=outlast.InQueue("bills", key=name[0]))
+            await testing.start(
+                billing, name, id=name, queue=outlast.QueueOptions("bills", key=name[0])
+            )
             for name in names
         ]
         assert [await run.result() for run in runs] == [f"billed {name}" for name in names]
@@ -201,7 +205,7 @@ async def test_a_retry_takes_its_turn_again(store: str) -> None:
     """A failed run that is retried waits like any other, with its old key."""
     broken.add("a1")
     async with app(*WORKFLOWS, store=store, queues=[flow(key_concurrency=1)]) as testing:
-        place = outlast.InQueue("bills", key="a")
+        place = outlast.QueueOptions("bills", key="a")
         await testing.start(billing, "a1", id="first", queue=place)
         await testing.clock.sleep(90)
         broken.clear()
@@ -239,8 +243,8 @@ async def test_a_run_begins_at_its_time(store: str) -> None:
     async with app(*WORKFLOWS, store=store, queues=["bills"]) as testing:
         runs = []
         for place in (
-            outlast.InQueue(delay=timedelta(hours=5)),
-            outlast.InQueue("bills", at=START + timedelta(days=2)),
+            outlast.QueueOptions(delay=timedelta(hours=5)),
+            outlast.QueueOptions("bills", at=START + timedelta(days=2)),
         ):
             run = await testing.start(waits_for_a_word, "a1", queue=place)
             await run.signal("word", "early")
@@ -304,8 +308,8 @@ async def test_many_at_once(store: str) -> None:
     names = [f"c{number}" for number in range(1200)]
     async with app(*WORKFLOWS, store=store, queues=[flow(paused=True)]) as testing:
 
-        def place(name: str) -> outlast.InQueue:
-            return outlast.InQueue("bills", key=name[-1])
+        def place(name: str) -> outlast.QueueOptions:
+            return outlast.QueueOptions("bills", key=name[-1])
 
         first = await testing.start_many(billing, names, id=str, queue=place)
         again = await testing.start_many(billing, names, id=str, queue=place)
@@ -317,14 +321,14 @@ async def test_many_at_once(store: str) -> None:
 WRONG: dict[str, tuple[type[UsageError], Any]] = {
     "no name": (InvalidId, ""),
     "a slash": (InvalidValue, "bills/now"),
-    "a negative delay": (InvalidValue, outlast.InQueue("bills", delay=-1)),
-    "delay and time": (InvalidValue, outlast.InQueue("bills", delay=1, at=START)),
-    "no zone": (InvalidValue, outlast.InQueue("bills", at=START.replace(tzinfo=None))),
-    "a long key": (InvalidValue, outlast.InQueue("bills", key="k" * 10_000_000)),
-    "a priority that is no number": (InvalidValue, outlast.InQueue("bills", priority="x")),  # type: ignore[arg-type]
-    "half a priority": (InvalidValue, outlast.InQueue("bills", priority=1.5)),  # type: ignore[arg-type]
-    "a delay in words": (InvalidValue, outlast.InQueue("bills", delay="5")),  # type: ignore[arg-type]
-    "a time in words": (InvalidValue, outlast.InQueue("bills", at="noon")),  # type: ignore[arg-type]
+    "a negative delay": (InvalidValue, outlast.QueueOptions("bills", delay=-1)),
+    "delay and time": (InvalidValue, outlast.QueueOptions("bills", delay=1, at=START)),
+    "no zone": (InvalidValue, outlast.QueueOptions("bills", at=START.replace(tzinfo=None))),
+    "a long key": (InvalidValue, outlast.QueueOptions("bills", key="k" * 10_000_000)),
+    "a priority that is no number": (InvalidValue, outlast.QueueOptions("bills", priority="x")),  # type: ignore[arg-type]
+    "half a priority": (InvalidValue, outlast.QueueOptions("bills", priority=1.5)),  # type: ignore[arg-type]
+    "a delay in words": (InvalidValue, outlast.QueueOptions("bills", delay="5")),  # type: ignore[arg-type]
+    "a time in words": (InvalidValue, outlast.QueueOptions("bills", at="noon")),  # type: ignore[arg-type]
     "a number": (InvalidValue, 3),
 }
 
@@ -377,7 +381,7 @@ async def renders(customers: list[str]) -> list[str]:
 @pytest.mark.proves("I22")
 async def test_steps_of_a_queue_take_turns(store: str) -> None:
     """Steps are limited over all runs, share by key, and the urgent ones of a key go first."""
-    rules = outlast.Flow(queue="gpu", concurrency=2, key_concurrency=1)
+    rules = outlast.QueuePolicy(queue="gpu", concurrency=2, key_concurrency=1)
     async with app(renders, store=store, steps=[render], queues=[rules]) as testing:
         many = await testing.start(renders, ["a", "a", "a", "a!"])
         await testing.clock.sleep(1)

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.errors import UsageError
-from outlast.model.flow import Flow, Line, Rate, allocate, check_flow, scope_of, urgency
+from outlast.model.queue_policy import (
+    Line,
+    QueuePolicy,
+    Rate,
+    allocate,
+    check_flow,
+    scope_of,
+    urgency,
+)
 
 KEYS = st.sampled_from(["", "a", "b", "c", "d"])
 LINES = st.dictionaries(
@@ -19,7 +27,7 @@ LINES = st.dictionaries(
 )
 LIMITS = st.none() | st.integers(1, 8)
 FLOWS = st.builds(
-    Flow,
+    QueuePolicy,
     queue=st.just("q"),
     concurrency=LIMITS,
     key_concurrency=LIMITS,
@@ -47,7 +55,7 @@ def lines_of(given: dict[str, tuple[int, int, int, int]]) -> list[Line]:
     st.integers(0, 5_000_000),
 )
 def test_no_limit_is_exceeded_and_nothing_is_left_lying(
-    flow: Flow, found: dict[str, tuple[int, int, int, int]], room: int, in_flight: int, started: int,
+    flow: QueuePolicy, found: dict[str, tuple[int, int, int, int]], room: int, in_flight: int, started: int,
     present: int,
 ) -> None:  # fmt: skip
     """Whatever waits, no rule is broken; and what is not handed out, a rule or the room forbids."""
@@ -79,7 +87,7 @@ def test_no_limit_is_exceeded_and_nothing_is_left_lying(
 @given(st.dictionaries(KEYS.filter(bool), st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=2))
 def test_shares_over_a_window_are_the_weights(weights: dict[str, float]) -> None:
     """Where everybody has enough, what each gets differs from its share by one turn at most."""
-    flow = Flow(queue="q", weights=weights)
+    flow = QueuePolicy(queue="q", weights=weights)
     lines = [Line(key=key, passed=0, ready=10_000) for key in weights]
     present, got = 0, Counter[str]()
     for _ in range(50):
@@ -99,10 +107,10 @@ def test_a_newcomer_waits_for_one_round(
 ) -> None:
     """Whoever comes when others have waited long is served before anybody is served twice."""
     lines = [*lines_of(found), Line(key="new", passed=0, ready=1)]
-    shares = allocate(Flow(queue="q"), lines, len(lines) + room, present=present)
+    shares = allocate(QueuePolicy(queue="q"), lines, len(lines) + room, present=present)
     assert shares.given["new"] == 1
     first = allocate(
-        Flow(queue="q"),
+        QueuePolicy(queue="q"),
         [*lines_of(found), Line(key="new", passed=0, ready=1)],
         len(lines),
         present=present,
@@ -117,7 +125,7 @@ def test_a_newcomer_waits_for_one_round(
 )
 def test_ageing_keeps_its_order(ageing: float, tasks: list[tuple[int, int]], later: int) -> None:
     """Who waits longer overtakes who is more urgent, exactly when a level's worth has passed."""
-    flow = Flow(queue="q", ageing=ageing)
+    flow = QueuePolicy(queue="q", ageing=ageing)
     (priority, ready), (other, since) = tasks
     if priority < other:
         worth = (other - priority) * ageing * 1_000_000
@@ -130,7 +138,7 @@ def test_ageing_keeps_its_order(ageing: float, tasks: list[tuple[int, int]], lat
 def test_a_limit_of_nothing_is_refused(limit: int, name: str) -> None:
     """Zero or below is no limit: the message says what to write instead."""
     with pytest.raises(UsageError, match="paused=True"):
-        check_flow(Flow(queue="q", **{name: limit}))  # type: ignore[arg-type]
+        check_flow(QueuePolicy(queue="q", **{name: limit}))  # type: ignore[arg-type]
 
 
 def test_scopes() -> None:

@@ -15,7 +15,7 @@ from outlast.errors import ChildFailed, NotFound, RunsOpen, Unavailable
 from outlast.model import Status
 from outlast.ports import Store
 from outlast.testing import VirtualClock, app
-from outlast.testing.wrapping import WrappedStore
+from outlast.testkit.wrapped_store import WrappedStore
 from tests.lives.stories import (
     LONG,
     STORIES,

@@ -16,7 +16,7 @@ from outlast.model import Run, Status
 from outlast.ports import Store
 from outlast.testing import VirtualApp, VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.wrapping import WrappedStore
+from outlast.testkit.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 Story = Callable[[Store, VirtualClock], Awaitable[None]]

@@ -11,7 +11,7 @@ from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import ManualClock
-from outlast.testing.machine import MakeStore
+from outlast.testkit.stateful import MakeStore
 
 # In memory if there is a folder for that: these tests are about answers, not about the disk.
 SHM = Path("/dev/shm")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase
 
 from outlast.stores.memory import MemoryStore
-from outlast.testing.machine import store_machine
+from outlast.testkit.stateful import store_machine
 from tests.machine.sick import SICK
 from tests.machine.stores import ON_TRIAL
 

@@ -10,7 +10,7 @@ import pytest
 from outlast.errors import InvalidValue
 from outlast.model import Claim, Commit, Fact, Receipt, Task
 from outlast.model.claim import MAX_LEASE, check_ttl
-from outlast.model.fact import hash_of
+from outlast.model.run_contents import hash_of
 from outlast.model.times import EPOCH
 
 LEASE = timedelta(seconds=30)

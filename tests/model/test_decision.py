@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from outlast.errors import Conflict, Fenced, NotFound, RunClosed, RunExists
-from outlast.model import Change, Commit, Creation, Entry, Event, Hold, Run, Status, Task
+from outlast.model import Change, ClaimOnCreate, Commit, Creation, Entry, Event, Run, Status, Task
 from outlast.model.commit import Refusal
-from outlast.model.decision import Head, News, again, news_of, parks, refusal
+from outlast.model.commit_rules import Head, WakeupKind, again, news_of, parks, refusal
 from outlast.model.inbox import Item, Send
 from outlast.model.times import EPOCH, NOW
 
@@ -188,7 +188,7 @@ def test_the_last_commit_made_again() -> None:
         (Commit(run_id="r", change=Change()), True),
         (Commit(run_id="r", folds=(1,)), True),
         (Commit(run_id="r", fired=("t",)), True),
-        (Commit(run_id="r", create=RUN, hold=Hold("w", 1)), True),
+        (Commit(run_id="r", create=RUN, hold=ClaimOnCreate("w", 1)), True),
         (Commit(run_id="r", entries=(Entry(run_id="r", step_id="s", action="a"),)), False),
     ],
 )
@@ -215,19 +215,19 @@ def test_what_parks_a_run(change: Change | None, parked: bool) -> None:
 @pytest.mark.parametrize(
     ("commit", "news"),
     [
-        (Commit(run_id="r", events=(EVENT,), token=1), News(0)),
-        (Commit(run_id="r", tasks=(Task(id="t", run_id="r"),)), News.TASKS),
-        (Commit(run_id="r", sends=(Send(run_id="s", item=Item(kind="signal")),)), News.RUNS),
-        (Commit(run_id="r", create=Run(id="r", runnable_at=NOW)), News.RUNS),
-        (Commit(run_id="r", create=Run(id="r")), News(0)),  # a log, which nothing can claim
-        (Commit(run_id="r", create=Run(id="r"), hold=Hold("w", 30)), News(0)),
-        (Commit(run_id="r", change=Change(status=Status.COMPLETED)), News.ENDS),
-        (Commit(run_id="r", change=Change(runnable_at=None), release=True), News.ENDS),
-        (Commit(run_id="r", change=Change(runnable_at=EPOCH)), News.RUNS | News.ENDS),
-        (Commit(run_id="r", release=True), News.RUNS | News.ENDS),
+        (Commit(run_id="r", events=(EVENT,), token=1), WakeupKind(0)),
+        (Commit(run_id="r", tasks=(Task(id="t", run_id="r"),)), WakeupKind.TASKS),
+        (Commit(run_id="r", sends=(Send(run_id="s", item=Item(kind="signal")),)), WakeupKind.RUNS),
+        (Commit(run_id="r", create=Run(id="r", runnable_at=NOW)), WakeupKind.RUNS),
+        (Commit(run_id="r", create=Run(id="r")), WakeupKind(0)),  # a log, which nothing can claim
+        (Commit(run_id="r", create=Run(id="r"), hold=ClaimOnCreate("w", 30)), WakeupKind(0)),
+        (Commit(run_id="r", change=Change(status=Status.COMPLETED)), WakeupKind.ENDS),
+        (Commit(run_id="r", change=Change(runnable_at=None), release=True), WakeupKind.ENDS),
+        (Commit(run_id="r", change=Change(runnable_at=EPOCH)), WakeupKind.RUNS | WakeupKind.ENDS),
+        (Commit(run_id="r", release=True), WakeupKind.RUNS | WakeupKind.ENDS),
     ],
-    ids=lambda value: str(value) if isinstance(value, News) else "",
+    ids=lambda value: str(value) if isinstance(value, WakeupKind) else "",
 )
-def test_what_is_news_to_others(commit: Commit, news: News) -> None:
+def test_what_is_news_to_others(commit: Commit, news: WakeupKind) -> None:
     """A commit that only carries its run on is none; else those are rung for whom it concerns."""
     assert news_of([commit]) == news

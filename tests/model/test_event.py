@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from outlast.model import Event, EventType
-from outlast.model.wire import from_json, to_json
+from outlast.model.json import from_json, to_json
 
 SEED_TYPES = [
     "workflow.started",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from outlast.errors import Undecodable
-from outlast.ports.gathering import MOST, Gathering
+from outlast.ports.read_batcher import MOST, Gathering
 
 
 class Shelf:

@@ -8,9 +8,9 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from outlast.moving import Moves, move
 from outlast.ports.store import Store
-from outlast.testing.wrapping import WrappedStore
+from outlast.testkit.wrapped_store import WrappedStore
+from outlast.transfer import Moves, move
 from tests.moving.places import store_at
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import outlast
-from outlast.moving import move
+from outlast.transfer import move
 from tests.moving.places import store_at
 
 LEDGER = ""
@@ -79,7 +79,7 @@ def expected(stops: int) -> list[list[int]]:
 
 
 async def work(place: str) -> None:
-    """Drive runs and do tasks until SIGTERM."""
+    """RunDriver runs and do tasks until SIGTERM."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     async with (

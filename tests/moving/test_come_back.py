@@ -13,11 +13,11 @@ import pytest
 import outlast
 from outlast.errors import Moved, RunCancelled
 from outlast.model import EventType, Status
-from outlast.moving import move_runs
 from outlast.ports.store import Store
 from outlast.query import parse
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
+from outlast.transfer import move_runs
 from tests.moving.test_disturbed import Disturbed
 
 Before = Callable[[str, tuple[Any, ...]], bool]

@@ -11,12 +11,12 @@ import pytest
 import outlast
 from outlast.errors import InvalidValue
 from outlast.model import Commit, Creation, Status
-from outlast.moving import move_runs
 from outlast.ports.store import Store
 from outlast.query import parse
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.wrapping import WrappedStore
+from outlast.testkit.wrapped_store import WrappedStore
+from outlast.transfer import move_runs
 from tests.moving.family import WORKFLOWS, furnish, look, short
 
 T = TypeVar("T")

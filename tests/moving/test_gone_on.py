@@ -14,11 +14,11 @@ import pytest
 import outlast
 from outlast.model import Change, Commit, Run, RunQuery, Status
 from outlast.model.times import NOW
-from outlast.moving import move_runs
-from outlast.moving.holding import is_held
 from outlast.query import parse
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import ManualClock
+from outlast.transfer import move_runs
+from outlast.transfer.importer import is_held
 from tests.moving.family import furnish, look
 from tests.moving.killing import killed, move_whole
 from tests.moving.places import store_at

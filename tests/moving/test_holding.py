@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import pytest
 
 from outlast.model import Commit, Run, RunQuery, Status
-from outlast.moving import move_runs
 from outlast.query import parse
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
-from outlast.testing.wrapping import WrappedStore
+from outlast.testkit.wrapped_store import WrappedStore
+from outlast.transfer import move_runs
 from tests.moving.test_disturbed import Disturbed, Killed, die
 
 T = TypeVar("T")

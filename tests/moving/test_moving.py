@@ -14,10 +14,10 @@ import pytest
 import outlast
 from outlast.errors import InvalidValue, Moved, NotFound, Unsupported
 from outlast.model import Commit, Run, RunQuery, Status
-from outlast.moving import address_of, move_runs
 from outlast.query import parse
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
+from outlast.transfer import address_of, move_runs
 from tests.moving.family import LANDED, WORKFLOWS, finish, furnish, look, short
 from tests.moving.killing import killed, move_mortally, move_whole
 from tests.moving.places import clear, new_place, store_at

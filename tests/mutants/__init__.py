@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "outlast"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from outlast.testing.mutation import Mutant, Report, Verdict, hunt
+from outlast.testkit.mutation import Mutant, Report, Verdict, hunt
 from tests.mutants import ROOT, every
 from tools.serving import SERVERS
 from tools.serving.system import stop_all

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 from tests.mutants._engine import DRIVE, MAPPING, STEP, UNDER_WAY, UNDO, cases
 
-CLOSING = "engine/closing.py"
+CLOSING = "engine/replay/closing.py"
 CODE = "tests/engine/test_closing.py"
 STOP = "tests/engine/test_draining.py"
 
 MUTANTS = [
     Mutant(
         "a queued step that may run once is taken back",
-        "engine/operations/remote.py",
+        "engine/operations/queued_step.py",
         "        return (self.is_undoable or self.step.at_most_once) and super().may_run",
         "        return self.is_undoable and super().may_run",
         (CODE, "-k", "may_run_once"),
@@ -62,7 +62,7 @@ MUTANTS = [
     ),
     Mutant(
         "code that will not end holds up its undoing",
-        "engine/operations/signal.py",
+        "engine/operations/waits.py",
         '    wait_kind = "signal"\n',
         '    wait_kind = "signal"\n    ends_by_itself = True\n',
         cases("a_branch_will_not_end"),
@@ -147,7 +147,7 @@ MUTANTS = [
     Mutant(
         "a stop cuts off what runs",
         DRIVE,
-        "self._leaving and (self._drained or not self.under_way.is_running)\n",
+        "self._leaving and (self._drained or not self.in_flight.is_running)\n",
         "self._leaving\n",
         (STOP,),
     ),
@@ -167,7 +167,7 @@ MUTANTS = [
     ),
     Mutant(
         "leases are not kept alive while a process stops",
-        "engine/engine.py",
+        "engine/runner/engine.py",
         "        await self.claiming.close()\n        await self.drives.drain(limit)\n",
         "        await self.claiming.close()\n        await self.leases.close()\n"
         "        await self.drives.drain(limit)\n",

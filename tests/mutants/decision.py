@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 
-FILE = "model/decision.py"
-CHECKS = "model/checks.py"
+FILE = "model/commit_rules.py"
+CHECKS = "model/validation.py"
 TESTS = ("tests/conformance/test_memory.py",)
 
 MUTANTS = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 
 THREADS = "contrib/django/threads.py"
 TESTS = "tests/django/test_threads.py"
@@ -46,7 +46,7 @@ MUTANTS = [
     ),
     Mutant(
         "a claim that failed and succeeds is an error for good",
-        "engine/claiming.py",
+        "engine/runner/claimer.py",
         "                self.error = None\n",
         "",
         ("tests/test_app.py", "-k", "claim_error"),

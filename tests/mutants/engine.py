@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 from tests.mutants._engine import (
     ARRIVALS,
     CLAIMING,
@@ -32,7 +32,7 @@ MUTANTS = [
         "a body begins before its intent is durable",
         DRIVE,
         "                while await self._turn():\n",
-        "                while self.under_way.begin(paused=self._paused) is None and await self._turn():\n",
+        "                while self.in_flight.begin(paused=self._paused) is None and await self._turn():\n",
         cases("one_after_the_other", "gathers"),
     ),
     Mutant(
@@ -157,8 +157,9 @@ MUTANTS = [
     Mutant(
         "a signal is received and stays in the inbox",
         MAILBOX,
+        "        if not items:\n            del self._items[kind, name]\n"
         "        execution.draft.folds.append(item.number)\n",
-        "",
+        "        if not items:\n            del self._items[kind, name]\n",
         cases("hears_in_order"),
     ),
     Mutant(
@@ -238,7 +239,7 @@ MUTANTS = [
     ),
     Mutant(
         "a key does not say in which branch",
-        "engine/scope.py",
+        "engine/replay/scope.py",
         '        return f"{self.path}{name}" if count == 1 else f"{self.path}{name}#{count}"',
         '        return name if count == 1 else f"{name}#{count}"',
         cases("gathers"),

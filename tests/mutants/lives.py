@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 
 CHILD = "engine/operations/child.py"
-TURN = "engine/turn.py"
-RETRYING = "client/retrying.py"
-UPDATES = "engine/updates.py"
-ARRIVALS = "engine/arrivals.py"
-TERMINATING = "client/terminating.py"
+TURN = "engine/replay/commit_builder.py"
+RETRYING = "client/history_reset.py"
+UPDATES = "engine/replay/updates.py"
+ARRIVALS = "engine/runner/inbox_reader.py"
+TERMINATING = "client/terminate.py"
 DELETING = "client/deleting.py"
-BEGINNING = "client/beginning.py"
-REPLANTING = "engine/replanting.py"
-REPLANT = "client/replant.py"
+BEGINNING = "client/start.py"
+REPLANTING = "engine/replay/history_reset.py"
+REPLANT = "client/history_reset.py"
 LUA = "stores/redis/lua"
 PG = "stores/postgres/migrations"
 SQLITE_KIT = "tests/conformance/test_sqlite.py::TestSqliteStore"
@@ -137,7 +137,7 @@ MUTANTS = [
     ),
     Mutant(
         "a later life names its children like the first",
-        "engine/execution.py",
+        "engine/replay/execution.py",
         'return child_id(self.run_id, key, self.uid if later else "")',
         "return child_id(self.run_id, key)",
         story("continue_as_new_cancels"),
@@ -281,7 +281,7 @@ MUTANTS = [
         DELETING,
         "                    open_at[open], sends[open] = await _seen(store, run_id, open)\n",
         "                    open_at[open], sends[open] = await _seen(store, run_id, open)\n"
-        "                    from outlast.client.terminating import terminated\n"
+        "                    from outlast.client.terminate import terminated\n"
         '                    await terminated(store, open, "deleted", attempt)\n',
         story("crash_before"),
     ),
@@ -309,63 +309,63 @@ MUTANTS = [
     # -- the stores ---------------------------------------------------------------------------
     Mutant(
         "memory: a replaced life takes all descendants along",
-        "stores/memory/committing.py",
+        "stores/memory/commit.py",
         "        tables.forget(commit.run_id, spare=_spared(tables, commit))\n",
         "        tables.forget(commit.run_id)\n",
         kit(GOES_ON),
     ),
     Mutant(
         "memory: receipts are carried for ever",
-        "stores/memory/committing.py",
+        "stores/memory/commit.py",
         "                if number > last - RECEIPTS_CARRIED or number in life.inbox\n",
         "                if number\n",
         kit("receipts_do_not_grow"),
     ),
     Mutant(
         "sqlite: a replaced life takes all descendants along",
-        "stores/sqlite/committing.py",
+        "stores/sqlite/commit.py",
         "    gone = forget_tree(book.connection, commit.run_id, spare=spared)",
         "    gone = forget_tree(book.connection, commit.run_id)",
         kit(GOES_ON, SQLITE_KIT),
     ),
     Mutant(
         "sqlite: who goes on loses the facts",
-        "stores/sqlite/deleting.py",
+        "stores/sqlite/delete.py",
         "    if run_id in ids and not spare:",
         "    if run_id in ids:",
         kit(GOES_ON, SQLITE_KIT),
     ),
     Mutant(
         "sqlite: a tree that runs is deleted",
-        "stores/sqlite/deleting.py",
+        "stores/sqlite/delete.py",
         "    open = find_open(connection, run_id) if only_ended else []",
         "    open: list[str] = []",
         kit("not_ended", SQLITE_KIT),
     ),
     Mutant(
         "memory: a deletion takes an open run that went on",
-        "stores/memory/details.py",
+        "stores/memory/optional.py",
         "not in (tables.lives[id].run.commit_id, None)\n",
         '== "unseen"\n',
         kit(AS_SEEN),
     ),
     Mutant(
         "memory: a deletion delivers nothing",
-        "stores/memory/details.py",
+        "stores/memory/optional.py",
         "            for send in sends:\n                deliver(tables, send, now)\n",
         "",
         kit(AS_SEEN),
     ),
     Mutant(
         "sqlite: a deletion takes an open run that went on",
-        "stores/sqlite/deleting.py",
+        "stores/sqlite/delete.py",
         "    return seen is None or (row is not None and row.commit_id == seen)\n",
         "    return True\n",
         kit(AS_SEEN, SQLITE_KIT),
     ),
     Mutant(
         "sqlite: a deletion delivers nothing",
-        "stores/sqlite/deleting.py",
+        "stores/sqlite/delete.py",
         "        deliver(book, send)\n    book.write()\n",
         "        deliver(book, send)\n",
         kit(AS_SEEN, SQLITE_KIT),
@@ -437,7 +437,7 @@ MUTANTS = [
     ),
     Mutant(
         "redis: a deletion of a large tree takes an open run that went on",
-        "stores/redis/deletions.py",
+        "stores/redis/delete.py",
         'and open_at.get(id, "unseen") not in ((commit or b"").decode(), None)',
         "and id not in open_at",
         kit(AS_SEEN, "tests/redis/test_deletion.py::TestPortions"),

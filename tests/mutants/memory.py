@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 
-COMMIT = "stores/memory/committing.py"
+COMMIT = "stores/memory/commit.py"
 TABLES = "stores/memory/tables.py"
 STORE = "stores/memory/store.py"
-DETAILS = "stores/memory/details.py"
+DETAILS = "stores/memory/optional.py"
 TESTS = ("tests/conformance/test_memory.py",)
 
 MUTANTS = [

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 
-MOVER = "moving/mover.py"
-LANDING = "moving/landing.py"
-MOVES = "moving/moves.py"
-CARGO = "moving/cargo.py"
-SEALING = "moving/sealing.py"
+MOVER = "transfer/mover.py"
+LANDING = "transfer/importer.py"
+MOVES = "transfer/move_runs.py"
+CARGO = "transfer/bundle.py"
+SEALING = "transfer/tombstone.py"
 MOVING = tuple(
     f"tests/moving/test_moving.py::test_{name}"
     for name in (
@@ -25,176 +25,176 @@ DISTURBED = ("tests/moving/test_disturbed.py",)
 
 MUTANTS = [
     Mutant(
-        "moving: a store is moved onto itself",
+        "transfer: a store is moved onto itself",
         MOVES,
         '    if await source.recall("move", mark) is not None:',
         "    if False:",
         DISTURBED,
     ),
     Mutant(
-        "moving: a life that was not moved is forgotten",
+        "transfer: a life that was not moved is forgotten",
         MOVER,
         "            if run.uid != brought.uid:",
         "            if False:",
         DISTURBED,
     ),
     Mutant(
-        "moving: two lives are mixed",
+        "transfer: two lives are mixed",
         MOVER,
         "            if [one and one.uid for one in now] == [run.uid for run in family]:",
         "            if now is not None:",
         DISTURBED,
     ),
     Mutant(
-        "moving: a run goes back to where it is sealed",
+        "transfer: a run goes back to where it is sealed",
         LANDING,
         "    if there is not None and is_sealed(there):",
         "    if False:",
         DISTURBED,
     ),
     Mutant(
-        "moving: what is sealed for elsewhere is brought here too",
+        "transfer: what is sealed for elsewhere is brought here too",
         MOVER,
         "                if run is not None and is_sealed(run):",
         "                if False:",
         DISTURBED,
     ),
     Mutant(
-        "moving: what has arrived is brought again",
+        "transfer: what has arrived is brought again",
         LANDING,
         "            if there is not None and there.uid == run.uid:",
         "            if there is not None and there.uid == run.uid and False:",
         MOVING,
     ),
     Mutant(
-        "moving: an id that is taken is taken all the same",
+        "transfer: an id that is taken is taken all the same",
         MOVER,
         "            if there is not None and there.uid != run.uid and there.moved_to is None:",
         "            if False:",
         MOVING,
     ),
     Mutant(
-        "moving: what another mover has left is not settled",
+        "transfer: what another mover has left is not settled",
         LANDING,
         "            if there is None or there.uid != cargo.run.uid or not is_held(there):",
         "            if True:",
         MOVING,
     ),
     Mutant(
-        "moving: what came and has gone on is brought again",
+        "transfer: what came and has gone on is brought again",
         MOVER,
         "        if await self._source.recall(ARRIVED, first.uid) is None:",
         "        if True:",
         GONE_ON,
     ),
     Mutant(
-        "moving: a family that is not all there is moved on",
+        "transfer: a family that is not all there is moved on",
         MOVER,
         "        if is_held(run) and run.claimed_until and run.claimed_until > await self._source.now():",
         "        if False:",
         GONE_ON,
     ),
     Mutant(
-        "moving: what was moved on comes again",
+        "transfer: what was moved on comes again",
         MOVER,
         "            if known.get(root) != uid and await self._life_in(root) == lives[root]",
         "            if False",
         GONE_ON,
     ),
     Mutant(
-        "moving: what has come is not held on",
-        "moving/holding.py",
+        "transfer: what has come is not held on",
+        "transfer/importer.py",
         "        if since >= seconds / 3 or await self._is_old(new, seconds):",
         "        if False:",
         ("tests/moving/test_holding.py",),
     ),
     Mutant(
-        "moving: a dead task comes alive",
+        "transfer: a dead task comes alive",
         CARGO,
         "            dead=() if ended else tuple(self.dead),",
         "            dead=(),",
         MOVING,
     ),
     Mutant(
-        "moving: what is begun is not finished first",
+        "transfer: what is begun is not finished first",
         MOVES,
         "            if run.moved_to is None or is_sealed(run):",
         "            if run.moved_to is None:",
         MOVING,
     ),
     Mutant(
-        "moving: the seal is brought along",
+        "transfer: the seal is brought along",
         CARGO,
         "    cargo.events = cargo.events[:-1]",
         "    cargo.events = list(cargo.events)",
         MOVING,
     ),
     Mutant(
-        "moving: what was consumed can be sent again",
+        "transfer: what was consumed can be sent again",
         CARGO,
         "            for id in (() if ended else self.receipts)",
         "            for id in (() if ended else self.receipts) if id in numbered",
         MOVING,
     ),
     Mutant(
-        "moving: tasks stay behind",
+        "transfer: tasks stay behind",
         SEALING,
         "        tasks=tuple(Raw(to_json(task)) for task in owned.tasks),",
         "        tasks=(),",
         MOVING,
     ),
     Mutant(
-        "moving: timers stay behind",
+        "transfer: timers stay behind",
         SEALING,
         "        timers=tuple(timers),",
         "        timers=(),",
         MOVING,
     ),
     Mutant(
-        "moving: facts stay behind",
+        "transfer: facts stay behind",
         CARGO,
         "        fact = None if hash in seals else await store.find_fact(hash, root=root)",
         "        fact = None",
         MOVING,
     ),
     Mutant(
-        "moving: whoever asks is not told where",
-        "client/moves.py",
+        "transfer: whoever asks is not told where",
+        "client/moved_runs.py",
         "    if run.moved_to is not None:\n        raise Moved(run_id, run.moved_to)\n    return run",
         "    return run",
         MOVING,
     ),
     Mutant(
-        "moving: what refuses in place of a run that is back is taken for the run",
-        "client/moves.py",
+        "transfer: what refuses in place of a run that is back is taken for the run",
+        "client/moved_runs.py",
         "        if not await has_come(store, run_id, refusal):\n            raise refusal",
         "        raise refusal",
         ("tests/moving/test_come_back.py",),
     ),
     Mutant(
         "counts: a run that turns is counted twice",
-        "stores/sqlite/book.py",
+        "stores/sqlite/unit_of_work.py",
         "        self._count(row, -1)\n        row.workflow, row.status = workflow, status",
         "        row.workflow, row.status = workflow, status",
         COUNTS,
     ),
     Mutant(
         "counts: what is deleted is counted on",
-        "stores/sqlite/deleting.py",
+        "stores/sqlite/delete.py",
         "    add_counts(connection, {pair: -number for pair, number in gone.items()})",
         "    add_counts(connection, {})",
         COUNTS,
     ),
     Mutant(
         "a life that came, ended and was deleted comes again",
-        "moving/landing.py",
+        "transfer/importer.py",
         "        return await self._target.recall(LANDED, cargo.landing_key) is not None",
         "        return False",
         ("tests/moving/test_gone_on.py",),
     ),
     Mutant(
         "what has come may go on before that is on record",
-        "moving/landing.py",
+        "transfer/importer.py",
         "                within = UNMARKED_SECONDS if self._once else ttl",
         "                within = ttl",
         ("tests/moving/test_gone_on.py",),

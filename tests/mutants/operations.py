@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 from tests.mutants._engine import (
     CHILD,
     CONTROL,
@@ -34,7 +34,7 @@ MUTANTS = [
     ),
     Mutant(
         "a generator is closed by the program's own loop",
-        "engine/asyncio_internals.py",
+        "engine/replay/asyncio_internals.py",
         "            sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_generator)\n",
         "",
         cases("a_generator_cleans_up"),
@@ -55,7 +55,7 @@ MUTANTS = [
     ),
     Mutant(
         "a plain workflow acts when it is thrown out",
-        "engine/bridge.py",
+        "engine/replay/sync_workflow.py",
         "            request.close()\n            raise self.execution.eviction()\n",
         "            request.close()\n            return None\n",
         cases("an_eviction_does_not_act_sync"),
@@ -91,14 +91,14 @@ MUTANTS = [
     ),
     Mutant(
         "a step that raises KeyboardInterrupt ends its process",
-        "engine/bodies.py",
+        "engine/steps/step_executor.py",
         "    except (SystemExit, KeyboardInterrupt) as exit:",
         "    except SystemExit as exit:",
         ("tests/engine/test_interrupts.py",),
     ),
     Mutant(
         "each attempt has a key of its own",
-        "engine/bodies.py",
+        "engine/steps/step_executor.py",
         '        return f"{self.life or self.uid}/{self.key}"',
         '        return f"{self.life or self.uid}/{self.key}/{self.attempt}"',
         cases("keeps_its_key"),
@@ -215,7 +215,7 @@ MUTANTS = [
     ),
     Mutant(
         "a cancel cuts the undoing short",
-        "engine/closing.py",
+        "engine/replay/closing.py",
         "        if main is None or self.over:\n",
         "        if main is None:\n",
         cases("is_cancelled_while_it_undoes"),
@@ -244,35 +244,35 @@ MUTANTS = [
     ),
     Mutant(
         "a retry does again what was done",
-        "engine/replanting.py",
+        "engine/replay/history_reset.py",
         "    kept = before_step(history, None)\n    if failed is None:\n        return kept\n",
         "    kept = before_step(history, failed)\n    if failed is not None:\n        return kept\n",
         (f"{CONTROL}::test_a_retry_keeps_what_other_branches_have_done", CONTROL),
     ),
     Mutant(
         "a retry takes what was undone for done",
-        "engine/replanting.py",
+        "engine/replay/history_reset.py",
         "    undone = _undone(history)\n    if undone:",
         "    undone = _undone(history)\n    if not history:",
         (CONTROL,),
     ),
     Mutant(
         "a step that never began counts as interrupted",
-        "engine/arrivals.py",
+        "engine/runner/inbox_reader.py",
         "        return self.takes_over and is_open and call not in self._execution.launches\n",
         "        return False\n",
         ("tests/engine/test_losses.py", "-k", "never_began_is_not"),
     ),
     Mutant(
         "a step that waits for the lease is not reported",
-        "engine/under_way.py",
+        "engine/steps/in_flight.py",
         "        self._held_back = self._durable_launches() if in_doubt else {}\n",
         "        self._held_back = {}\n",
         ("tests/engine/test_losses.py", "-k", "never_began_is_not"),
     ),
     Mutant(
         "a step that runs is made again because of a report",
-        "engine/arrivals.py",
+        "engine/runner/inbox_reader.py",
         "        return self.takes_over and is_open and call not in self._execution.launches\n",
         "        return call.attempt == attempt\n",
         ("tests/engine/test_losses.py", "-k", "does_not_stop_one_that_runs"),

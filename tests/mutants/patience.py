@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 from tests.mutants._engine import CUT_OFF, DRIVE, DRIVES, JOURNAL, UNDER_WAY
 
 TESTS = ("tests/engine/test_patience.py", "-k", "not through_outages")
 ADOPTION = ("tests/engine/test_adoption.py",)
-LEASES = "engine/leases.py"
+LEASES = "engine/runner/leases.py"
 SERVER = ("tests/postgres/test_patience.py",)
 
 MUTANTS = [
@@ -56,7 +56,7 @@ MUTANTS = [
     Mutant(
         "a run that is dropped counts as a death",
         DRIVES,
-        "        await self._losses.told(drive.claim, drive.under_way.losses())\n",
+        "        await self._losses.told(drive.claim, drive.in_flight.losses())\n",
         "",
         TESTS,
     ),
@@ -69,21 +69,21 @@ MUTANTS = [
     ),
     Mutant(
         "a start takes the claim of another worker",
-        "engine/engine.py",
+        "engine/runner/engine.py",
         "        elif committed.again and not await self._still_holds(claim, asked):\n",
         "        elif False:\n",
         ("tests/engine/test_start_again.py",),
     ),
     Mutant(
         "whoever waits for a result is told of an outage",
-        "client/waiting.py",
+        "client/results.py",
         "            if deadline is not None and clock.monotonic() + pause >= deadline:\n",
         "            if True:\n",
         TESTS,
     ),
     Mutant(
         "who acts on a locked run does not wait",
-        "client/moves.py",
+        "client/moved_runs.py",
         "            if left <= 0:\n                raise locked(",
         "            if True:\n                raise locked(",
         TESTS,
@@ -104,7 +104,7 @@ MUTANTS = [
     ),
     Mutant(
         "a task is taken while its report waits",
-        "worker/tasks.py",
+        "worker/task_worker.py",
         "        while any(self._leases.is_late(self._working[one]) for one in self._reporting):\n",
         "        while False:\n",
         TESTS,
@@ -119,7 +119,7 @@ MUTANTS = [
     Mutant(
         "the transaction of a step keeps its run from a newer claim",
         DRIVE,
-        "run.revision == max(self._revision, self.under_way.revision) or is_written\n",
+        "run.revision == max(self._revision, self.in_flight.revision) or is_written\n",
         "run.revision == self._revision or is_written\n",
         ADOPTION,
     ),
@@ -168,7 +168,7 @@ MUTANTS = [
     ),
     Mutant(
         "postgres: a transactional step does not wait for its run",
-        "engine/transactions.py",
+        "engine/steps/transactions.py",
         "        [answer] = await store.commit_when_free([commit], patience=LOCK_PATIENCE_S)\n",
         "        [answer] = await store.commit_when_free([commit], patience=4)\n"
         "        if isinstance(answer, Busy):\n            raise TryAgain('locked')\n",
@@ -176,7 +176,7 @@ MUTANTS = [
     ),
     Mutant(
         "postgres: a transactional step never gives way",
-        "engine/transactions.py",
+        "engine/steps/transactions.py",
         "            raise _Locked(answer)\n",
         "            continue\n",
         ("tests/postgres/test_transactional_steps.py", "-k", "gives_way"),

@@ -6,7 +6,7 @@ never meet.
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 
 FOLDER = "stores/postgres/migrations"
 COMMIT = f"{FOLDER}/0003_commits.sql"
@@ -169,21 +169,21 @@ MUTANTS = [
     ),
     Mutant(
         "postgres: the session of a step is given back as it is",
-        "stores/postgres/sources.py",
+        "stores/postgres/connection.py",
         '        return "DISCARD ALL"\n',
         '        return ""\n',
         (STEPS, "-k", "ends_with_the_step"),
     ),
     Mutant(
         "postgres: codecs of a step are left to the next one",
-        "stores/postgres/sources.py",
+        "stores/postgres/connection.py",
         "            if not connection.is_closed() and connection.has_codecs():\n",
         "            if False:\n",
         (STEPS, "-k", "codecs"),
     ),
     Mutant(
         "postgres: a connection that cannot be reset fails its step",
-        "stores/postgres/sources.py",
+        "stores/postgres/connection.py",
         "        except Exception as error:  # noqa: BLE001 - of a connection that is not used again\n",
         "        except ArithmeticError as error:\n",
         (STEPS, "-k", "cannot_be_reset"),
@@ -211,14 +211,14 @@ MUTANTS = [
     ),
     Mutant(
         "postgres: steps hold the whole pool of the user",
-        "stores/postgres/sources.py",
+        "stores/postgres/connection.py",
         "            half = self._pool.get_max_size() // 2\n",
         "            half = self._pool.get_max_size()\n",
         (STEPS, "-k", "half_of_a_pool"),
     ),
     Mutant(
         "postgres: a step that waits for a connection gives its run up",
-        "engine/transactions.py",
+        "engine/steps/transactions.py",
         '            _logger.warning("step %r waits for a transaction: %s", call.step.name, error)\n',
         "            raise error\n",
         (STEPS, "-k", "costs_no_attempt"),

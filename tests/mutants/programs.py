@@ -3,11 +3,11 @@ program that shows it has to notice."""
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 from tests.mutants._engine import DRIVE, DRIVES, EXECUTION, JOURNAL, TURN
 
-CLOSING = "engine/closing.py"
-RETRYING = "client/retrying.py"
+CLOSING = "engine/replay/closing.py"
+RETRYING = "client/history_reset.py"
 
 
 def program(name: str) -> tuple[str, ...]:
@@ -20,7 +20,7 @@ MUTANTS = [
     Mutant(
         "programs: a paused run that was stopped has nothing under way",
         DRIVE,
-        "            paused = self._paused and not (leaves and self.under_way.is_end_unknown)\n",
+        "            paused = self._paused and not (leaves and self.in_flight.is_end_unknown)\n",
         "            paused = self._paused\n",
         program("a paused run that is stopped in a step that must not be repeated"),
     ),
@@ -55,14 +55,14 @@ MUTANTS = [
     ),
     Mutant(
         "programs: the call that is retried counts as a death of its process",
-        "engine/interruptions.py",
+        "engine/steps/crash_isolation.py",
         "            execution.deliver(forgiven, now, key=key)\n",
         "",
         program("a retry of a step under which two workers die"),
     ),
     Mutant(
         "programs: a scope whose code has raised is done again as a whole",
-        "engine/replanting.py",
+        "engine/replay/history_reset.py",
         "    return before_step(kept, failed) if position is None else kept[:position]\n",
         "    return before_step(kept, failed)\n",
         program("a retry of a scope whose code has raised"),
@@ -92,7 +92,7 @@ MUTANTS = [
     ),
     Mutant(
         "programs: a queued step is handed out though its code has gone",
-        "engine/operations/remote.py",
+        "engine/operations/queued_step.py",
         "            self.take_back(execution)\n",
         "            execution.draft.drops.append(self._task_id(execution))\n",
         program("a cancel while a queued step is asked for"),
@@ -107,7 +107,7 @@ MUTANTS = [
     # -- children and messages ------------------------------------------------------------------
     Mutant(
         "programs: children that run are deleted with a life of their parent",
-        "stores/memory/committing.py",
+        "stores/memory/commit.py",
         "    return below(commit.run_id)\n",
         "    return [] if below(commit.run_id) else []\n",
         program("a child that outlives a life"),

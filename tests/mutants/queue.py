@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 
 FILE = "stores/memory/queue.py"
 TABLES = "stores/memory/tables.py"
 PORT = "ports/queue.py"
-FLOW = "model/flow.py"
-ADMISSION = "engine/admission.py"
+FLOW = "model/queue_policy.py"
+ADMISSION = "engine/runner/admission.py"
 TESTS = ("tests/conformance/test_queue_memory.py",)
 SHARES = ("tests/flow/test_shares.py",)
 RUNS = ("tests/flow/test_runs.py",)
@@ -329,14 +329,14 @@ MUTANTS = [
     ),
     Mutant(
         "a run that is parked keeps its place in its queue",
-        "engine/admission.py",
+        "engine/runner/admission.py",
         "    return msgspec.structs.replace(commit, drops=(TICKET,), folds=folds)",
         "    return commit",
         ("tests/flow/test_runs.py",),
     ),
     Mutant(
         "a run that was parked goes on without a place",
-        "engine/admission.py",
+        "engine/runner/admission.py",
         "    may_wait = run.status is Status.PENDING or was_parked",
         "    may_wait = run.status is Status.PENDING",
         ("tests/flow/test_runs.py",),

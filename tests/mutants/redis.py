@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 
 FOLDER = "stores/redis"
 LUA = f"{FOLDER}/lua"
@@ -53,14 +53,14 @@ MUTANTS = [
     ),
     Mutant(
         "redis: a read shows a run that is being deleted",
-        f"{FOLDER}/reading.py",
+        f"{FOLDER}/reads.py",
         "        if any(found[: len(parts)]):",
         "        if False:",
         DELETION,
     ),
     Mutant(
         "redis: a search shows runs that are being deleted",
-        f"{FOLDER}/finding.py",
+        f"{FOLDER}/find.py",
         "        None if id in hidden else to_run(id, reply)",
         "        to_run(id, reply)",
         DELETION,
@@ -88,8 +88,8 @@ MUTANTS = [
     ),
     Mutant(
         "redis: a worker leaves a deletion that a dead process has begun",
-        f"{FOLDER}/details.py",
-        "            await deletions.finish_all(server, timeout=timeout)\n            posted = ",
+        f"{FOLDER}/optional.py",
+        "            await delete.finish_all(server, timeout=timeout)\n            posted = ",
         "            posted = ",
         DELETION,
     ),
@@ -212,14 +212,14 @@ MUTANTS = [
     ),
     Mutant(
         "redis: a slot on its way is asked for as if it had arrived",
-        f"{FOLDER}/link.py",
+        f"{FOLDER}/connection.py",
         "                    asking.add(n)",
         "                    pass",
         ("tests/redis/test_moving.py",),
     ),
     Mutant(
         "redis: what cannot be found again is asked for twice",
-        f"{FOLDER}/link.py",
+        f"{FOLDER}/connection.py",
         "        attempt.sent = True\n        await connection.send_packed_command(",
         "        await connection.send_packed_command(packed, check_health=False)\n"
         "        await connection.read_response(disable_decoding=True)\n"
@@ -235,14 +235,14 @@ MUTANTS = [
     ),
     Mutant(
         "redis: nobody notices that Redis went back",
-        f"{FOLDER}/watch.py",
+        f"{FOLDER}/failover_guard.py",
         "told.uid != run.uid or told.revision <= run.revision:",
         "told.uid != run.uid or told.revision >= 0:",
         UPKEEP,
     ),
     Mutant(
         "redis: a run that comes back is taken for one that was set back",
-        f"{FOLDER}/watch.py",
+        f"{FOLDER}/failover_guard.py",
         "            elif await self._has_come(server, run.id, told, timeout):",
         "            elif False:",
         UPKEEP,

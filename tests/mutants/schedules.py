@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 
-RELAY = "worker/relay.py"
-KEEPER = "schedules/keeper.py"
+RELAY = "worker/wakeup_relay.py"
+KEEPER = "schedules/schedule_workflow.py"
 TIMING = "schedules/timing.py"
 RINGING = ("tests/worker/test_relay.py",)
 KEEPING = ("tests/schedules/test_keeping.py",)
@@ -42,7 +42,7 @@ MUTANTS = [
     ),
     Mutant(
         "a run left to others asks for its first step twice",
-        "engine/interruptions.py",
+        "engine/steps/crash_isolation.py",
         "operation in execution.launches or not operation.is_inherited",
         "operation in execution.launches or not operation.recorded",
         ("tests/worker/test_remote_steps.py",),
@@ -58,7 +58,7 @@ MUTANTS = [
         "what fell into a pause is made up",
         KEEPER,
         "                # What fell into the pause was not wanted.\n"
-        "                state.cursor = max(state.cursor, outlast.now())\n",
+        "                state.cursor = max(state.cursor, context.now())\n",
         "                pass\n",
         KEEPING,
     ),
@@ -113,7 +113,7 @@ MUTANTS = [
     ),
     Mutant(
         "a schedule that is paused without a worker looks active",
-        "schedules/schedules.py",
+        "schedules/client.py",
         "                paused = wish.paused\n",
         "                pass\n",
         ("tests/schedules/test_keeping.py",),

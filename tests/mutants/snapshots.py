@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 from tests.mutants._engine import DIGEST, DRIVE, EXECUTION, LOOP, PAST, REGION
 
 TESTS = ("tests/engine/test_snapshots.py",)
@@ -81,7 +81,7 @@ MUTANTS = [
     ),
     Mutant(
         "a life's last event stays where it was when others are left out",
-        "engine/replanting.py",
+        "engine/replay/history_reset.py",
         "_kept_until(events, last)) for",
         "min(last, len(events))) for",
         ("tests/engine/test_lineage.py",),
@@ -95,7 +95,7 @@ MUTANTS = [
     ),
     Mutant(
         "every process of a sweep draws the same random numbers",
-        "testing/conducting.py",
+        "testing/scenario_runner.py",
         'random.seed(f"{self._luck}, {name}" if len(self._processes) > 1 else 0)',
         "random.seed(0)",
         (

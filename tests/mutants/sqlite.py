@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 
-COMMIT = "stores/sqlite/committing.py"
-BOOK = "stores/sqlite/book.py"
+COMMIT = "stores/sqlite/commit.py"
+BOOK = "stores/sqlite/unit_of_work.py"
 CLAIMS = "stores/sqlite/claims.py"
-DELETING = "stores/sqlite/deleting.py"
-INBOXES = "stores/sqlite/inboxes.py"
+DELETING = "stores/sqlite/delete.py"
+INBOXES = "stores/sqlite/inbox.py"
 WRITER = "stores/sqlite/writer.py"
-SHARING = "stores/sqlite/sharing.py"
+SHARING = "stores/sqlite/write_batching.py"
 SQL = "stores/sqlite/sql"
 STORE = ("tests/conformance/test_sqlite.py::TestSqliteStore",)
 BOTH = ("tests/conformance/test_sqlite.py",)

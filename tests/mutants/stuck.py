@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from outlast.testing.mutation import Mutant
+from outlast.testkit.mutation import Mutant
 
-REJECTIONS = "engine/rejections.py"
-CLAIMING = "engine/claiming.py"
+REJECTIONS = "engine/runner/rejections.py"
+CLAIMING = "engine/runner/claimer.py"
 TESTS = ("tests/engine/test_rejections.py",)
 CODE = "test_code_that_has_rejected_a_run_is_not_handed_it_again"
 WATCHDOG = ("tests/engine/test_watchdog.py",)
@@ -56,7 +56,7 @@ MUTANTS = [
     ),
     Mutant(
         "code is not told apart by the constants that it reads",
-        "engine/code_hash.py",
+        "engine/definitions/code_hash.py",
         '        parts.append(f"{name}={value!r}" if isinstance(value, PLAIN) else name)\n',
         "        parts.append(name)\n",
         TESTS,
@@ -114,14 +114,14 @@ MUTANTS = [
     ),
     Mutant(
         "suspects begin one after the other",
-        "engine/interruptions.py",
+        "engine/steps/crash_isolation.py",
         "            size *= 2\n",
         "            size *= 1\n",
         ("tests/engine_kills/test_suspects.py",),
     ),
     Mutant(
         "a runaway step keeps its process from ending",
-        "engine/threads.py",
+        "engine/steps/step_executor.py",
         "name=self._name, daemon=True)",
         "name=self._name)",
         ("tests/engine/test_runaways.py",),
@@ -150,7 +150,7 @@ MUTANTS = [
     ),
     Mutant(
         "a worker speaks for ever of a run that it failed on",
-        "engine/failures.py",
+        "engine/runner/rejections.py",
         "            if often >= times and at >= since\n",
         "            if often >= times\n",
         WATCHDOG,
@@ -158,28 +158,28 @@ MUTANTS = [
     # -- the watchdog ----------------------------------------------------------------------------
     Mutant(
         "a step for which nothing is done is not found",
-        "engine/under_way.py",
+        "engine/steps/in_flight.py",
         "        return [\n            key\n            for key, operation in self._execution.open.items()\n",
         "        return [\n            key\n            for key, operation in ()\n",
         WATCHDOG,
     ),
     Mutant(
         "a map for which nothing is done is not found",
-        "engine/under_way.py",
+        "engine/steps/in_flight.py",
         "            and (key not in self._maps or self._maps[key].is_forgotten)\n",
         "            and key not in self._maps\n",
         WATCHDOG,
     ),
     Mutant(
         "a run that is dropped again and again is not reported",
-        "engine/driving.py",
+        "engine/runner/driver_pool.py",
         "            times = self.dropped.add(run_id, repr(task.exception()))\n",
         "            times = 1\n",
         WATCHDOG,
     ),
     Mutant(
         "takeovers that fail are not counted",
-        "engine/failures.py",
+        "engine/runner/rejections.py",
         "        times = 1 if now - at > self._kept_for else times + 1\n",
         "        times = 1\n",
         WATCHDOG,

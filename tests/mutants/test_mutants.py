@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from outlast.testing.mutation import Mutant, Verdict, applies, run
+from outlast.testkit.mutation import Mutant, Verdict, applies, run
 from tests.mutants import PACKAGE, ROOT, every
 
 KIT = "tests/conformance/test_queue_memory.py"

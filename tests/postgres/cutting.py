@@ -9,7 +9,7 @@ from contextlib import suppress
 from outlast.errors import Unavailable, UnknownOutcome
 from outlast.model import Change, Commit, Committed, Event, Run, Task
 from outlast.stores.postgres import PostgresStore
-from outlast.testing.conformance.scenario import commit_patiently
+from outlast.testkit.conformance.scenario import commit_patiently
 from tests.faults.proxy import Proxy
 
 

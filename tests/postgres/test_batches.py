@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from outlast.errors import Busy, RunExists
 from outlast.model import Change, Commit, Committed, Event, Item, Run, RunQuery, Send, Start, Status
-from outlast.model.claim import Hold
+from outlast.model.claim import ClaimOnCreate
 from outlast.model.times import NOW
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
@@ -25,7 +25,7 @@ def begin(id: str, change: Change | None = None, *, release: bool = False) -> Co
     return Commit(
         run_id=id,
         create=Run(id=id, uid=f"{id}-1", workflow="w", runnable_at=NOW, attributes={"a": 1}),
-        hold=Hold("w-1", 30),
+        hold=ClaimOnCreate("w-1", 30),
         events=(Event(type="workflow.started", run_id=id),),
         change=change,
         release=release,

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from outlast.errors import TimedOut
-from outlast.stores.postgres import sources
-from outlast.stores.postgres.sources import IN_HAND, OwnPool
+from outlast.stores.postgres import connection
+from outlast.stores.postgres.connection import IN_HAND, OwnPool
 from tests.postgres.places import FreshStore, ask
 
 pytestmark = pytest.mark.server
@@ -82,7 +82,7 @@ async def test_a_connection_that_was_idle_for_long_is_not_used(
         await store.now()
         [(kept, _)] = pool_of(store).in_hand
         pid = kept.get_server_pid()
-        monkeypatch.setattr(sources, "IDLE_SECONDS", -1.0)
+        monkeypatch.setattr(connection, "IDLE_SECONDS", -1.0)
         await store.now()
         monkeypatch.undo()
         [(fresh, _)] = pool_of(store).in_hand

@@ -23,7 +23,7 @@ from outlast.errors import (
 )
 from outlast.model import Commit, Committed, Event, Run
 from outlast.stores.postgres import PostgresStore
-from outlast.stores.postgres.faults import translate
+from outlast.stores.postgres.driver_errors import translate
 from tests.postgres.conftest import MakeRole
 from tests.postgres.places import SCHEMA, ask, direct
 

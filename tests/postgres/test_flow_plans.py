@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from outlast.model.flow import Flow, Rate
+from outlast.model.queue_policy import QueuePolicy, Rate
 from outlast.model.task import Delivery, Task
 from outlast.stores.postgres import PostgresQueue
 from outlast.testing.clock import ManualClock
@@ -18,7 +18,7 @@ from tests.postgres.places import direct
 pytestmark = pytest.mark.server
 
 QUEUES = ("gpu/render", "gpu/train")
-RULES = Flow(
+RULES = QueuePolicy(
     queue="gpu",
     concurrency=5000,
     key_concurrency=2,

@@ -8,10 +8,10 @@ import asyncpg
 import pytest
 
 import outlast
-from outlast.engine.admission import admission
+from outlast.engine.runner.admission import admission
 from outlast.errors import Fenced
 from outlast.model import Task
-from outlast.model.flow import Flow
+from outlast.model.queue_policy import QueuePolicy
 from outlast.ports import SystemClock
 from outlast.stores.postgres import PostgresStore
 from tests.postgres.places import SCHEMA, FreshStore, direct
@@ -36,7 +36,7 @@ async def test_a_lease_that_is_extended_at_its_end_keeps_its_place() -> None:
     that is committed."""
     clock = SystemClock()
     async with FreshStore() as store, store.queue() as queue:
-        await queue.set_flow(Flow(queue="mail", concurrency=1), by="test")
+        await queue.set_flow(QueuePolicy(queue="mail", concurrency=1), by="test")
         tasks = [Task(id=id, queue="mail", kind="step", name="send") for id in ("a", "b")]
         await queue.enqueue("mail", tasks)
         held = await queue.take("mail", owner="ann", visibility=1.0)
@@ -63,7 +63,7 @@ async def test_a_line_with_a_task_never_sleeps_for_good(ready: int) -> None:
     """What kept a task from being taken has gone between two looks, and its ring was heard before the
     line was put to sleep: somebody looks again."""
     async with FreshStore() as store, store.queue() as queue:
-        await queue.set_flow(Flow(queue="mail", key_concurrency=1), by="test")
+        await queue.set_flow(QueuePolicy(queue="mail", key_concurrency=1), by="test")
         tasks = [Task(id=id, queue="mail", kind="step", name="send", key="k") for id in ("a", "b")]
         await queue.enqueue("mail", tasks)
         held = await queue.take("mail", owner="ann", visibility=30.0)

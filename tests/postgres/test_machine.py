@@ -6,11 +6,10 @@ import pytest
 
 from outlast.ports import Store
 from outlast.stores.postgres import PostgresStore
-from outlast.testing.checker import RecordingStore, check
 from outlast.testing.clock import ManualClock
-from outlast.testing.comparing import Pairing, differences
-from outlast.testing.dump import Dump
-from outlast.testing.faults import (
+from outlast.testkit.checker import RecordingStore, check
+from outlast.testkit.dump import Dump
+from outlast.testkit.faults import (
     Fault,
     FaultyStore,
     Never,
@@ -20,7 +19,8 @@ from outlast.testing.faults import (
     let_others_go_first,
     sweep,
 )
-from outlast.testing.machine import store_machine
+from outlast.testkit.stateful import store_machine
+from outlast.testkit.value_diff import Pairing, differences
 from tests.faults.scenario import state, tell
 from tests.faults.storm import RATES, Storm
 from tests.postgres.places import FreshStore, direct

@@ -12,7 +12,7 @@ import pytest
 from outlast.model import Claim, Commit, Run, Task
 from outlast.model.times import NOW
 from outlast.ports import SystemClock
-from outlast.stores.postgres import PostgresStore, owners
+from outlast.stores.postgres import PostgresStore, liveness
 from tests.postgres.places import SCHEMA, FreshStore, ask, direct, pooled
 from tests.sqlite_processes.crew import Member
 
@@ -96,7 +96,7 @@ async def test_who_begins_looks_at_once(
     here: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who takes the place of one that has died need not wait for its turn to look."""
-    monkeypatch.setattr("outlast.stores.postgres.owners.LOOK", HOUR)
+    monkeypatch.setattr("outlast.stores.postgres.liveness.LOOK", HOUR)
     member = await asyncio.to_thread(Member, claim_and_wait, (direct(), SCHEMA))
     assert await asyncio.to_thread(member.pipe.recv) == "claimed"
     await asyncio.to_thread(member.kill)
@@ -111,18 +111,18 @@ async def test_after_a_restart_of_the_server_nobody_is_judged_for_a_while(
     here: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All have lost their sessions then, and come back one by one; who is dead is found out later."""
-    monkeypatch.setattr("outlast.stores.postgres.owners.SETTLE", 100 * 365 * 86_400.0)
+    monkeypatch.setattr("outlast.stores.postgres.liveness.SETTLE", 100 * 365 * 86_400.0)
     member = await asyncio.to_thread(Member, claim_and_wait, (direct(), SCHEMA))
     assert await asyncio.to_thread(member.pipe.recv) == "claimed"
     await asyncio.to_thread(member.kill)
     judge = here.database._end_leases
     seen: list[bool] = []
     while len(seen) < 3 and not any(seen):  # its session may end a moment after it
-        found = await judge(timedelta(0), timedelta(seconds=owners.SETTLE))
+        found = await judge(timedelta(0), timedelta(seconds=liveness.SETTLE))
         seen += [gone for name, gone in found if name == "doomed"]
     assert not any(seen)
     assert await here.claim_runs("heir", HOUR) == []
-    monkeypatch.setattr("outlast.stores.postgres.owners.SETTLE", 0.0)
+    monkeypatch.setattr("outlast.stores.postgres.liveness.SETTLE", 0.0)
     run, task = await claimed_by(here, "heir")
     assert (run.owner, task.owner) == ("heir", "heir")
 

@@ -15,7 +15,7 @@ import outlast
 from outlast.errors import InvalidValue, TimedOut
 from outlast.model import Commit, EventType, Run
 from outlast.stores.postgres import database
-from outlast.stores.postgres.sources import StepConnection
+from outlast.stores.postgres.connection import StepConnection
 from tests.postgres.places import FreshStore, ask, direct, pooled
 
 pytestmark = pytest.mark.server
@@ -159,7 +159,7 @@ async def test_to_wait_for_another_step_costs_no_attempt(
 ) -> None:
     """However often the wait is over in vain: the step has not begun, and its run stays where it is."""
     monkeypatch.setattr(database, "STEP_WAIT_SECONDS", 0.01)
-    monkeypatch.setattr("outlast.engine.transactions.WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("outlast.engine.steps.transactions.WAIT_SECONDS", 0.01)
     may_end.clear()
     async with outlast.App(one, workflows=[takes_turns]) as app, asyncio.timeout(30):
         runs = [await app.start(takes_turns, name, id=name) for name in ("a", "b")]

@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 
 import outlast
-from outlast.engine import transactions
+from outlast.engine.steps import transactions
 from outlast.errors import RunFailed, WorkflowMisuse
 from outlast.model import Claim, EventType
 from outlast.model.commit import Commit, Committed

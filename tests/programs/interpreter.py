@@ -15,10 +15,10 @@ from functools import cache
 from typing import Any
 
 import outlast
-from outlast.api.inside import workflow_here
+from outlast.context import workflow_here
 from outlast.errors import SignalTimeout, StepFailed
-from outlast.testing.virtual import sleep as step_sleep
-from tests.programs.ledger import Body, Ledger, Seen
+from outlast.testing.virtual_clock import sleep as step_sleep
+from tests.programs.ledger import Body, ExpectedPolicy, Ledger
 from tests.programs.program import (
     Block,
     Branch,
@@ -246,7 +246,7 @@ def _see(path: str, kind: str, value: Any) -> None:
     ledger = stage().ledger
     run = workflow_here()
     if run is not None and not ledger.closed:
-        ledger.seen.append(Seen(ledger.tick(), run.run_id, run.uid, path, kind, value))
+        ledger.seen.append(ExpectedPolicy(ledger.tick(), run.run_id, run.uid, path, kind, value))
 
 
 async def _block(block: Block, path: str, waiting: Waiting) -> list[Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from outlast.ports.clock import SteadyClock
 from outlast.ports.store import Store
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.virtual import VirtualClock
+from outlast.testing.virtual_clock import VirtualClock
 from tests.programs.model import violations
 from tests.programs.program import Case
 from tests.programs.runner import Evidence, Hangs, MakeStore, in_memory, on_loop, run_case

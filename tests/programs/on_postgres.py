@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from outlast.ports.store import Store
 from outlast.stores.postgres import PostgresStore
-from outlast.testing.virtual import VirtualClock
+from outlast.testing.virtual_clock import VirtualClock
 from tests.postgres.places import FreshStore, wipe
 from tests.programs.runner import ServerTime, new_clock
 from tests.programs.transactions import Effect

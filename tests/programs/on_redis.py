@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 
 from outlast.ports.store import Store
 from outlast.stores.redis import RedisStore
-from outlast.testing.virtual import VirtualClock
+from outlast.testing.virtual_clock import VirtualClock
 from tests.programs.runner import ServerTime
 from tests.redis.servers import SINGLE, own_prefix, url_of
 

@@ -1,6 +1,6 @@
 """The runner: one case from its start until every run has ended, in virtual time.
 
-Workers are processes that can die (`outlast.testing.mortal`). The n-th commit of theirs, or the n-th
+Workers are processes that can die (`outlast.testing.crashable_process`). The n-th commit of theirs, or the n-th
 call of the store, goes wrong as the case says; acts from outside come after so many commits, after
 so many seconds, or when everything rests. What runs still wait for then is supplied: signals,
 answers, a resume. A run that does not end after that is stuck.
@@ -26,8 +26,8 @@ import msgspec
 import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
-from outlast.engine import drive
-from outlast.engine.residency import USUAL, Residency
+from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
+from outlast.engine.runner import run_driver
 from outlast.errors import Busy, Closed, NotFound, OutlastError, TryAgain, Unavailable
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import seeded
@@ -35,11 +35,11 @@ from outlast.model.query import RunQuery
 from outlast.ports.clock import Clock, SteadyClock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
-from outlast.testing.effects import Ledger as Executions
-from outlast.testing.inplace import InPlace
-from outlast.testing.mortal import Crash, MortalClock, Process
-from outlast.testing.virtual import VirtualClock
-from outlast.testing.wrapping import WrappedStore
+from outlast.testing.crashable_process import Crash, CrashingClock, Process
+from outlast.testing.effect_ledger import Ledger as Executions
+from outlast.testing.virtual_clock import VirtualClock
+from outlast.testkit.simulation import InPlace
+from outlast.testkit.wrapped_store import WrappedStore
 from tests.programs.interpreter import NOTHING, OTHER, ROOT, Stage, enter, program, queued_steps
 from tests.programs.ledger import Begun, FinalRun, Ledger, Recorded, Told
 from tests.programs.program import LEASE, Act, Case, Child, Fault, Signal, every_node
@@ -54,7 +54,7 @@ LOOK_AGAIN = 2 * LEASE
 ROUNDS = 5
 """How often what runs wait for is supplied in vain before they count as stuck."""
 MOST_LEAPS = 5000
-OFTEN = Residency(snapshot_after=2, growth=0)
+OFTEN = ResidencyPolicy(snapshot_after=2, growth=0)
 REAL_SECONDS = 20
 """A case that takes longer than this hangs: it waits for something that is not on the clock."""
 MICROSECOND = 1e-6
@@ -135,13 +135,13 @@ def on_loop(work: Coroutine[Any, Any, T]) -> T:
 @contextmanager
 def _settings(case: Case) -> Iterator[None]:
     """The engine as the case wants it."""
-    before = drive.LINGER
+    before = run_driver.LINGER
     if case.evicts:
-        drive.LINGER = timedelta(0)
+        run_driver.LINGER = timedelta(0)
     try:
         yield
     finally:
-        drive.LINGER = before
+        run_driver.LINGER = before
 
 
 class _World:
@@ -488,7 +488,7 @@ class Witness(WrappedStore):
             )
 
 
-class _Clock(MortalClock):
+class _Clock(CrashingClock):
     """The clock of a worker: the present is that of its store, whatever the machine says."""
 
     def __init__(self, process: Process, clock: VirtualClock, present: Clock) -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_ch
 from outlast.errors import Busy, Unavailable, UnknownOutcome
 from outlast.model.commit import Commit, Committed, Outcome
 from outlast.ports.store import Store
-from outlast.testing.mortal import Crash
-from outlast.testing.wrapping import WrappedStore
+from outlast.testing.crashable_process import Crash
+from outlast.testkit.wrapped_store import WrappedStore
 
 if TYPE_CHECKING:
     from tests.programs.runner import Worker

@@ -22,7 +22,7 @@ from pathlib import Path
 import outlast
 from outlast.model import Status
 from outlast.stores.redis import RedisStore
-from outlast.testing.checker import dump
+from outlast.testkit.checker import dump
 from outlast.urls import resolve
 from tests.engine_kills.accompanying import Companion
 from tests.engine_kills.killing import Evidence

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from outlast.testing.machine import Rules, store_machine
+from outlast.testkit.stateful import Rules, store_machine
 from tests.machine.stores import ON_TRIAL
 
 STATE = Path(__file__).parents[2] / ".cache" / "prove" / "machine.json"

@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 
 from outlast.stores.postgres import PostgresStore
-from outlast.testing.checker import dump
+from outlast.testkit.checker import dump
 from tests.engine_kills.killing import Evidence
 from tests.engine_kills.ledgers import Effect, Told, read
 from tests.engine_kills.verdict import judge

@@ -31,7 +31,7 @@ import apsw
 import msgspec
 
 from outlast.stores.sqlite.connection import Synchronous
-from outlast.testing.checker import Op
+from outlast.testkit.checker import Op
 from tests.sqlite_processes.disk import Image, write_image
 from tests.sqlite_processes.lives import Life
 

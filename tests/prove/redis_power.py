@@ -29,7 +29,7 @@ import msgspec
 from outlast.errors import OutlastError
 from outlast.model import Commit, Committed
 from outlast.stores.redis import RedisStore
-from outlast.testing.conformance.scenario import begin, events
+from outlast.testkit.conformance.scenario import begin, events
 from tools.serving.redis import start_own
 
 SHUTDOWN, NO_FLUSH = 0x8004587D, 2  # EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH

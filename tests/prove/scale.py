@@ -31,10 +31,10 @@ import asyncpg
 
 import outlast
 from outlast.model import Claim, Commit, Run, Status, Task
-from outlast.model.flow import Flow, Rate
+from outlast.model.queue_policy import QueuePolicy, Rate
 from outlast.ports import Store
 from outlast.stores.postgres import PostgresStore
-from outlast.stores.postgres.sources import OwnConnection
+from outlast.stores.postgres.connection import OwnConnection
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import Connection, Cursor, connect
 from tools.serving.postgres import Cluster
@@ -46,7 +46,7 @@ CALLS = 10
 AT_ONCE = 10
 FLAT = 2.0
 KEYS = 1000
-RULES = Flow(
+RULES = QueuePolicy(
     queue="shared", concurrency=100_000, key_concurrency=50, rate=Rate(100_000, 60.0), ageing=60.0
 )
 SLACK = 20

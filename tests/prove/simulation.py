@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from outlast.testing.simulation import Simulated
+from outlast.testkit.simulation import Simulated
 from tests.testing.storm import case_of, cases, residency_of, storm
 
 STATE = Path(__file__).parents[2] / ".cache" / "prove" / "simulation.json"

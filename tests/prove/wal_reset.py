@@ -36,9 +36,9 @@ import msgspec
 from outlast.model import Commit, Committed, Event, Run
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import Connection, configure, connect
-from outlast.stores.sqlite.faults import is_busy
-from outlast.stores.sqlite.lane import pauses
-from outlast.stores.sqlite.log import LIMIT, Log, has_reset_race
+from outlast.stores.sqlite.connection_worker import pauses
+from outlast.stores.sqlite.driver_errors import is_busy
+from outlast.stores.sqlite.wal import LIMIT, Log, has_reset_race
 from tests.sqlite_processes.crew import Crew, pause_for
 
 STATE = Path(__file__).parents[2] / ".cache" / "prove" / "wal_reset.json"

@@ -23,7 +23,7 @@ from outlast.query import count, parse, search
 from outlast.stores.redis.keys import framed, sortable
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.crowd import NOW
+from outlast.testkit.conformance.crowd import NOW
 from tests.postgres.places import FreshStore, rows_read
 from tests.postgres.places import ask as ask_server
 from tests.redis.servers import single

@@ -14,7 +14,7 @@ from outlast.model.event_data import to_event
 from outlast.model.payloads import Payload
 from outlast.model.run import Run, Status
 from outlast.query.outline import Part, outline
-from outlast.query.waits import reasons
+from outlast.query.why import reasons
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

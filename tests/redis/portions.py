@@ -9,10 +9,10 @@ from msgspec import Raw
 
 from outlast.model import Commit, Fact, Item, Run, Send, Start, Task, Timer
 from outlast.model.times import NOW
-from outlast.stores.redis import RedisStore, ageing, scripts
+from outlast.stores.redis import RedisStore, delete, scripts
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call
-from outlast.testing.conformance.scenario import begin, done, events
+from outlast.testkit.conformance.scenario import begin, done, events
 
 FACT = Fact.of(b"a fact of the tree")
 
@@ -62,7 +62,7 @@ async def plant(store: RedisStore, root: str, children: int) -> list[str]:
 async def delete_and_die(store: RedisStore, root: str, *, portions: int = 0) -> None:
     """Delete a large tree, and die after so many portions."""
     server = await store._session.server()
-    call = ageing._call(server, root, {"id": root, "nonce": "n"})
+    call = delete._call(server, root, {"id": root, "nonce": "n"})
     answer = await server.call(call, timeout=None)
     assert answer[0] == b"marked"
     await remove(store, root, portions)

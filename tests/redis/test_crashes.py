@@ -11,7 +11,7 @@ import pytest
 from outlast.errors import OutlastError, TryAgain
 from outlast.model import Commit, Committed
 from outlast.stores.redis import RedisStore
-from outlast.testing.conformance.scenario import begin, events
+from outlast.testkit.conformance.scenario import begin, events
 from tools.serving.redis import start_own
 
 pytestmark = pytest.mark.server

@@ -12,16 +12,16 @@ import pytest
 
 from outlast.errors import NotFound, RunsOpen
 from outlast.model import Change, Commit, Creation, Run, RunQuery, Start, Status, Task
-from outlast.model.flow import Flow
+from outlast.model.queue_policy import QueuePolicy
 from outlast.model.times import NOW
-from outlast.moving import move_runs
 from outlast.ports import Store
 from outlast.query import parse
 from outlast.stores.memory import MemoryStore
-from outlast.stores.redis import RedisStore, ageing, deletions
+from outlast.stores.redis import RedisStore, delete
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance import Counts, Deletion, Families, Moves, Replacement, Retention
-from outlast.testing.conformance.scenario import begin, done, events, finish, outcome_of, signal
+from outlast.testkit.conformance import Counts, Deletion, Families, Moves, Replacement, Retention
+from outlast.testkit.conformance.scenario import begin, done, events, finish, outcome_of, signal
+from outlast.transfer import move_runs
 from tests.redis.portions import (
     FACT,
     delete_and_die,
@@ -151,7 +151,7 @@ async def test_ids_of_a_tree_that_is_being_deleted_begin_fresh(on: Any, clock: M
         await delete_and_die(store, "r", portions=1)
         await begin(store, "r")
         await done(store, Commit(run_id="r", starts=(Start(Run(id=ids[-1], parent="r")),)))
-        await deletions.finish_all(await store._session.server(), timeout=None)
+        await delete.finish_all(await store._session.server(), timeout=None)
         assert [run.id for run in (await store.find(RunQuery())).items] == [ids[-1], "r"]
         assert await store.history(ids[-1]) == []
         assert await store.inbox(ids[-1]) == []
@@ -284,7 +284,7 @@ async def test_a_run_that_begins_while_its_tree_is_checked_is_seen(
     ids = await plant(store, "r", CHILDREN)
     for id in (*ids, *(f"{id}~x" for id in ids if id[-1] in "02468"), "r"):
         await finish(store, id)
-    check, late = deletions.open_below, f"{ids[0]}~late"
+    check, late = delete.open_below, f"{ids[0]}~late"
 
     async def beaten(*args: Any, **options: Any) -> list[str]:
         found = await check(*args, **options)
@@ -292,7 +292,7 @@ async def test_a_run_that_begins_while_its_tree_is_checked_is_seen(
             await begin(store, late, parent=ids[0])
         return found
 
-    monkeypatch.setattr(ageing, "open_below", beaten)
+    monkeypatch.setattr(delete, "open_below", beaten)
     with pytest.raises(RunsOpen):
         await store.delete("r", only_ended=True)
     assert await store.exists(late)
@@ -319,7 +319,7 @@ async def test_a_life_that_replaces_a_large_tree_leaves_what_is_open(
             pass
 
         with monkeypatch.context() as patch:
-            patch.setattr("outlast.stores.redis.committing.finish_or_leave", dies)
+            patch.setattr("outlast.stores.redis.commit.finish_or_leave", dies)
             new = Run(id="r", uid="another")
             await done(store, Commit(run_id="r", create=new, creation=Creation.REPLACE))
         assert len(await marks_of(store)) == 1
@@ -387,7 +387,7 @@ async def test_a_queue_hands_out_no_task_of_a_deleted_run(
         await done(store, Commit(run_id="another", tasks=(Task(id="task", run_id="another"),)))
         queue = store.queue()
         if has_rules:
-            await queue.set_flow(Flow(queue="default", concurrency=100), by="test")
+            await queue.set_flow(QueuePolicy(queue="default", concurrency=100), by="test")
         await delete_and_die(store, "r")
         taken = await queue.take_many(["default"], owner="w", visibility=30, limit=100)
         taken += await queue.take_many(["default"], owner="w", visibility=30, limit=100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outlast.ports import Store
-from outlast.testing.virtual import VirtualClock
+from outlast.testing.virtual_clock import VirtualClock
 from tests.corpus.case import RUN, Case, lines, told
 from tests.corpus.every import CASES
 from tests.corpus.stage import play

@@ -26,9 +26,9 @@ from outlast.errors import (
 from outlast.model import Commit, Committed, Run
 from outlast.model.times import NOW
 from outlast.stores.redis import RedisStore
-from outlast.stores.redis.faults import translate
+from outlast.stores.redis.driver_errors import translate
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.scenario import begin, event, events, signal
+from outlast.testkit.conformance.scenario import begin, event, events, signal
 from tests.redis.servers import SINGLE, own_prefix, url_of
 
 pytestmark = pytest.mark.server

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from outlast.model import Change, Commit, Run, RunQuery, Status
 from outlast.stores.redis import RedisStore
-from outlast.testing.conformance.scenario import begin, done
+from outlast.testkit.conformance.scenario import begin, done
 from tests.redis.servers import again, clustered, single
 
 pytestmark = pytest.mark.server

@@ -11,16 +11,16 @@ import pytest
 
 from outlast.errors import Fenced
 from outlast.model import Change, Claim, Commit, Status, Task
-from outlast.model.flow import Flow
+from outlast.model.queue_policy import QueuePolicy
 from outlast.model.task import Delivery
 from outlast.stores.redis import RedisClusterStore, RedisStore
+from outlast.stores.redis.concurrency_slots import Wanted, extend, force
 from outlast.stores.redis.keys import FLOW, TASKS, of_run
 from outlast.stores.redis.packing import pack, pack_claim
 from outlast.stores.redis.session import Call, Server
-from outlast.stores.redis.slots import Wanted, extend, force
 from outlast.stores.redis.tasks import task_field
 from outlast.testing.clock import START, ManualClock
-from outlast.testing.conformance.scenario import begin, done
+from outlast.testkit.conformance.scenario import begin, done
 from tests.redis.servers import clustered, single
 
 pytestmark = pytest.mark.server
@@ -41,7 +41,7 @@ async def rule(
     store: RedisStore, *, concurrency: int | None = None, key_concurrency: int | None = None
 ) -> None:
     """Give the queue rules."""
-    flow = Flow(queue="gpu", concurrency=concurrency, key_concurrency=key_concurrency)
+    flow = QueuePolicy(queue="gpu", concurrency=concurrency, key_concurrency=key_concurrency)
     await store.queue().set_flow(flow, by="test")
 
 

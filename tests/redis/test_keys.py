@@ -23,8 +23,8 @@ from outlast.stores.redis.keys import (
     timer_name,
 )
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.possessions import furnish
-from outlast.testing.conformance.scenario import begin, done, events, finish
+from outlast.testkit.conformance.possessions import furnish
+from outlast.testkit.conformance.scenario import begin, done, events, finish
 from tests.redis.servers import CLUSTER, clustered, single, url_of
 
 pytestmark = pytest.mark.server

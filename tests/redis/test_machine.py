@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from outlast.ports import Store
-from outlast.testing.checker import check
 from outlast.testing.clock import ManualClock
-from outlast.testing.comparing import Pairing, differences
-from outlast.testing.dump import Dump
-from outlast.testing.faults import Fault, FaultyStore, Never, Nth, Plan, sweep
-from outlast.testing.machine import store_machine
+from outlast.testkit.checker import check
+from outlast.testkit.dump import Dump
+from outlast.testkit.faults import Fault, FaultyStore, Never, Nth, Plan, sweep
+from outlast.testkit.stateful import store_machine
+from outlast.testkit.value_diff import Pairing, differences
 from tests.faults.scenario import state, tell
 from tests.faults.storm import Storm
 from tests.redis.servers import clustered, single

@@ -14,7 +14,7 @@ from outlast.errors import TryAgain
 from outlast.model import Commit, Committed
 from outlast.stores.redis import RedisClusterStore
 from outlast.stores.redis.keys import Layout
-from outlast.testing.conformance.scenario import begin, events
+from outlast.testkit.conformance.scenario import begin, events
 from tests.redis.nodes import Nodes
 from tests.redis.servers import CLUSTER, clustered, url_of
 
@@ -62,12 +62,12 @@ async def test_keys_that_move_under_a_writer_are_neither_lost_nor_written_twice(
     async with clustered(partitions=20) as store:
         for id in RUNS:
             await begin(store, id)
-        moving = asyncio.create_task(asyncio.to_thread(nodes.move, slot, random.Random(2)))
+        transfer = asyncio.create_task(asyncio.to_thread(nodes.move, slot, random.Random(2)))
         made = 0
-        while not moving.done() or made < 3:
+        while not transfer.done() or made < 3:
             await written_once(store, after=made)
             made += 1
-        assert await moving > 0
+        assert await transfer > 0
         for id in RUNS:
             assert [one.sequence for one in await store.history(id)] == list(range(1, made + 1))
 

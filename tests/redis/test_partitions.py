@@ -12,10 +12,10 @@ from outlast.errors import NotFound, RunClosed
 from outlast.model import Commit, Committed, Item, Run, Send, Start
 from outlast.model.inbox import Receipt
 from outlast.stores.redis import RedisClusterStore
-from outlast.stores.redis.committing import commit_all
-from outlast.stores.redis.relay import relay, waiting
+from outlast.stores.redis.commit import commit_all
+from outlast.stores.redis.outbox import relay, waiting
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.scenario import begin, done, events, finish, outcome_of, signal
+from outlast.testkit.conformance.scenario import begin, done, events, finish, outcome_of, signal
 from tests.redis.servers import again
 
 pytestmark = pytest.mark.server

@@ -9,7 +9,7 @@ import pytest
 from outlast.ports import Queue
 from outlast.stores.redis import RedisQueue
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.queue import QueueConformance
+from outlast.testkit.conformance.queue import QueueConformance
 from tests.redis.servers import CLUSTER, SINGLE, clustered, own_prefix, single, url_of
 
 pytestmark = pytest.mark.server

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.errors import OutlastError
 from outlast.stores.redis import RedisStore
-from outlast.testing.conformance.scenario import begin, events
+from outlast.testkit.conformance.scenario import begin, events
 from tests.sqlite_processes.crew import pause_for
 from tools.serving.redis import Watched, start_with_tls
 

@@ -10,8 +10,8 @@ from outlast.ports import Store
 from outlast.stores.redis import RedisStore
 from outlast.stores.redis.claims import TRIED
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance import StoreConformance
-from outlast.testing.conformance.scenario import begin_runnable
+from outlast.testkit.conformance import StoreConformance
+from outlast.testkit.conformance.scenario import begin_runnable
 from tests.redis.servers import again, clustered, single
 
 pytestmark = pytest.mark.server

@@ -12,15 +12,15 @@ from redis.asyncio import Redis
 
 from outlast.errors import Fenced, InvalidValue
 from outlast.model import Change, Commit, RunQuery, Status
-from outlast.moving import move_runs
 from outlast.ports import Store
 from outlast.query import parse
 from outlast.stores.memory import MemoryStore
 from outlast.stores.redis import RedisClusterStore, RedisStore
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance import Claims, Leases, Runnable, Tasks, Timers
-from outlast.testing.conformance.possessions import furnish
-from outlast.testing.conformance.scenario import begin, begin_runnable, done, events, finish, take
+from outlast.testkit.conformance import Claims, Leases, Runnable, Tasks, Timers
+from outlast.testkit.conformance.possessions import furnish
+from outlast.testkit.conformance.scenario import begin, begin_runnable, done, events, finish, take
+from outlast.transfer import move_runs
 from tests.redis.servers import single
 
 pytestmark = pytest.mark.server

@@ -52,9 +52,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "catch up": ({"catch_up": "some"}, "none, last, all"),
     "limit": ({"catch_up_limit": 0}, "catch_up_limit"),
     "limit too large": ({"catch_up_limit": 10**6}, "catch_up_limit"),
-    "queue": ({"queue": 3}, "InQueue"),
+    "queue": ({"queue": 3}, "QueueOptions"),
     "queue with a slash": ({"queue": "a/b"}, "slash"),
-    "queue with a delay": ({"queue": outlast.InQueue("a", delay=5)}, "says when"),
+    "queue with a delay": ({"queue": outlast.QueueOptions("a", delay=5)}, "says when"),
     "no zone": ({"starts_at": NAIVE}, "no time zone"),
     "no time left": (
         {"starts_at": datetime(2026, 1, 1, 3, tzinfo=UTC),

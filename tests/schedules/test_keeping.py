@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import outlast
 import outlast.sync
 from outlast.errors import NotFound, RunCancelled, RunExists, UpdateFailed, WorkflowMisuse
-from outlast.schedules import keeper
+from outlast.schedules import schedule_workflow
 from outlast.schedules.timing import stamp
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualApp, VirtualClock
@@ -96,7 +96,7 @@ async def test_it_fires_when_it_says(world: World) -> None:
 
 async def test_it_goes_on_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It continues as new now and then, so that its history stays short; nothing is lost by it."""
-    monkeypatch.setattr(keeper, "TURNS", 5)
+    monkeypatch.setattr(schedule_workflow, "TURNS", 5)
     async with world.process(hourly(overlap="allow")) as app:
         await world.clock.sleep(16.5 * HOUR)
         assert ran == [world.at(number + 1) for number in range(16)]
@@ -443,8 +443,8 @@ async def test_what_has_come_to_its_end_is_not_revived(world: World) -> None:
 
 async def test_runs_of_a_schedule_wait_in_a_queue(world: World) -> None:
     """With its key and priority, and under its rules."""
-    place = outlast.InQueue("reports", key="acme", priority=3)
-    flow = outlast.Flow(queue="reports", concurrency=1)
+    place = outlast.QueueOptions("reports", key="acme", priority=3)
+    flow = outlast.QueuePolicy(queue="reports", concurrency=1)
     schedule = hourly(2.5 * HOUR, overlap="allow", queue=place)
     async with world.process(schedule, queues=[flow]) as app:
         await world.clock.sleep(2.25 * HOUR)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outlast.schedules.plan import Plan
+from outlast.schedules.schedule import Plan
 from outlast.schedules.timing import due, firings, jitter, stamp
 from tests.schedules.model import fires
 

@@ -11,7 +11,7 @@ import pytest
 
 from outlast.ports import Queue, Store
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance import (
+from outlast.testkit.conformance import (
     BadInput,
     Commits,
     Concurrency,
@@ -19,7 +19,7 @@ from outlast.testing.conformance import (
     Lifecycle,
     StoreConformance,
 )
-from outlast.testing.conformance.queue import QueueConformance
+from outlast.testkit.conformance.queue import QueueConformance
 from tests.sqlalchemy.places import NAMES, again, fresh
 
 

@@ -15,7 +15,7 @@ from outlast.contrib.sqlalchemy.postgres import SqlAlchemyPostgresStore
 from outlast.model.run import Status
 from outlast.ports import Store
 from outlast.stores.postgres import PostgresStore
-from outlast.testing.virtual import VirtualClock
+from outlast.testing.virtual_clock import VirtualClock
 from tests.corpus.case import RUN, Case, lines, told
 from tests.corpus.every import CASES
 from tests.corpus.stage import play

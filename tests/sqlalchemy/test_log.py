@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from outlast.contrib.sqlalchemy import store_of
-from outlast.stores.sqlite.log import LIMIT
+from outlast.stores.sqlite.wal import LIMIT
 from tests.sqlalchemy.places import dispose, engine_of
 
 MEGABYTE = "x" * 1024 * 1024

@@ -97,7 +97,7 @@ class Other:
         self.connection.execute("ROLLBACK")
 
     def begin_reading(self) -> None:
-        """Hold on to what the database is now."""
+        """ClaimOnCreate on to what the database is now."""
         self.connection.execute("BEGIN")
         self.ask("SELECT count(*) FROM runs")
 

@@ -15,7 +15,7 @@ from outlast.ports.clock import SteadyClock, SystemClock
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.scenario import begin_runnable, claimed_ids
+from outlast.testkit.conformance.scenario import begin_runnable, claimed_ids
 
 TTL = 60.0
 HOUR, YEAR = timedelta(hours=1), timedelta(days=365)

@@ -19,8 +19,8 @@ from outlast.model import Task
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite import writer as writing
 from outlast.stores.sqlite.connection import Connection
-from outlast.stores.sqlite.crowds import SMALL
-from outlast.stores.sqlite.lane import AwaitedJob
+from outlast.stores.sqlite.connection_worker import AwaitedJob
+from outlast.stores.sqlite.write_batching import SMALL
 from tests.sqlite.probes import Other, Probe, event
 from tests.sqlite.test_faults import error_of
 from tests.sqlite.test_lanes import until

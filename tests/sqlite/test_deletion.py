@@ -27,7 +27,7 @@ from outlast.model import (
     Task,
     Timer,
 )
-from outlast.model.flow import Flow, Rate
+from outlast.model.queue_policy import QueuePolicy, Rate
 from outlast.model.times import NOW
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import START
@@ -59,7 +59,7 @@ async def fill(store: SqliteStore, *run_ids: str) -> None:
     """Runs that have something in every table, a dead task included."""
     queue = store.queue()
     for run_id in run_ids:
-        await queue.set_flow(Flow(queue=run_id, rate=Rate(9, 9.0)), by="test")
+        await queue.set_flow(QueuePolicy(queue=run_id, rate=Rate(9, 9.0)), by="test")
         await store.commit([full(run_id)])
         await store.send([Send(run_id=run_id, item=Item(kind="signal")) for _ in range(2)])
         await store.remember("start", f"key-{run_id}", run_id, run_id=run_id)

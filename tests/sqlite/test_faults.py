@@ -27,7 +27,7 @@ from outlast.errors import (
 )
 from outlast.model import Committed, Fact
 from outlast.stores.sqlite import SqliteStore
-from outlast.stores.sqlite.faults import Collision, translate
+from outlast.stores.sqlite.driver_errors import Collision, translate
 from tests.sqlite.probes import Other, Probe, event
 
 FILE = Path("/nowhere/runs.db")

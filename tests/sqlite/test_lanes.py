@@ -13,7 +13,7 @@ from outlast.errors import StoreClosed, TimedOut, UnknownOutcome
 from outlast.model import RunQuery, Status
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite import writer as writing
-from outlast.stores.sqlite.crowds import SMALL
+from outlast.stores.sqlite.write_batching import SMALL
 from outlast.testing.clock import ManualClock
 from tests.sqlite.probes import Other, Probe, event
 

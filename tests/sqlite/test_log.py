@@ -14,7 +14,7 @@ import pytest
 from outlast.errors import TimedOut
 from outlast.model import Fact, RunQuery, Task
 from outlast.stores.sqlite import SqliteStore
-from outlast.stores.sqlite.log import has_reset_race
+from outlast.stores.sqlite.wal import has_reset_race
 from tests.sqlite.probes import Other, Probe, event
 
 LIMIT = 100_000

@@ -12,8 +12,8 @@ import pytest
 
 from outlast.model import Change, Commit, Run, RunQuery, Status, Task
 from outlast.model.times import NOW
-from outlast.stores.sqlite import SqliteStore, queries, schema
-from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite import SqliteStore, schema
+from outlast.stores.sqlite.schema import query
 from outlast.testing.clock import ManualClock
 from tests.sqlite.probes import Probe
 
@@ -115,7 +115,7 @@ def test_every_query_is_used() -> None:
     computed = {"set_", "delete_"}
     unused = [
         name
-        for name in queries._queries()
+        for name in schema._queries()
         if f'"{name}"' not in code and not name.startswith(tuple(computed))
     ]
     assert unused == []

@@ -12,9 +12,8 @@ import pytest
 from outlast.errors import Busy, InvalidValue, NotAStore, RunExists, WorkflowMisuse
 from outlast.model import Commit, Committed, Event, Item, Receipt, Run, Send, Task
 from outlast.stores.sqlite import SqliteStore
-from outlast.stores.sqlite.prefix import prefixed
-from outlast.stores.sqlite.queries import _queries
-from outlast.stores.sqlite.schema import latest
+from outlast.stores.sqlite.connection import prefixed
+from outlast.stores.sqlite.schema import _queries, latest
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 _context = get_context("forkserver")
-_context.set_forkserver_preload(["outlast.app", "outlast.stores.sqlite", "outlast.testing.checker"])
+_context.set_forkserver_preload(["outlast.app", "outlast.stores.sqlite", "outlast.testkit.checker"])
 
 
 class Member:

@@ -29,13 +29,13 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from outlast.engine.journal import Journal
+from outlast.engine.runner.group_commit import CommitBatcher
 from outlast.errors import Refused
 from outlast.model import Claim, Commit, Committed, Event, Run
 from outlast.model.claim import ClaimedRun
 from outlast.model.times import NOW
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.checker import Dump, Evidence, Fate, Op, check, dump
+from outlast.testkit.checker import Dump, Evidence, Fate, Op, check, dump
 from tests.sqlite_processes.crew import Member
 
 LEASE = 0.5
@@ -115,7 +115,7 @@ class _Writer:
     def __init__(self, pipe: Pipe, path: str, folder: str, writer: int) -> None:
         self._pipe = pipe
         self._store = SqliteStore(path)
-        self._journal = Journal(self._store)
+        self._journal = CommitBatcher(self._store)
         self._name = f"w{writer}"
         self._count = 0
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND

@@ -20,14 +20,14 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from outlast.engine.journal import Journal
+from outlast.engine.runner.group_commit import CommitBatcher
 from outlast.errors import OutlastError
 from outlast.model import Commit, Creation, Entry, Event, Run, Snapshot
 from outlast.ports import Store
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import Synchronous
-from outlast.testing.checker import Evidence, Fate, Log, Op, RecordingStore, check, dump
 from outlast.testing.clock import ManualClock
+from outlast.testkit.checker import Evidence, Fate, Log, Op, RecordingStore, check, dump
 from tests.faults.storm import Storm
 from tests.sqlite_processes.disk import Did, Disk, Image, write_image
 
@@ -137,7 +137,7 @@ class _Clients(Storm):
         return f"{super()._fresh(kind)}-{self._life}"
 
     async def _append(self, store: Store) -> None:
-        journal = Journal(store)
+        journal = CommitBatcher(store)
         for _ in range(8):
             await asyncio.gather(
                 *(

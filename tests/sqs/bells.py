@@ -9,7 +9,7 @@ from typing import Any
 
 import outlast
 from outlast.ports.clock import Clock, SystemClock
-from outlast.queues.sqs import SqsDoorbell
+from outlast.queues.sqs import SqsWakeups
 from outlast.queues.sqs.client import SqsClient
 from outlast.stores.sqlite import SqliteStore
 from tests.sqs.places import client
@@ -25,7 +25,7 @@ async def process(
     **options: Any,
 ) -> AsyncIterator[outlast.App]:
     """What a process of its own would have: a store, a doorbell, an app."""
-    bell = SqsDoorbell(queue, client or _client(), create=True)
+    bell = SqsWakeups(queue, client or _client(), create=True)
     async with (
         SqliteStore(path, clock=clock or SystemClock()) as store,
         outlast.App(store, doorbell=bell, **options) as app,

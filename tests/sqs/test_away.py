@@ -15,7 +15,7 @@ from botocore.exceptions import EndpointConnectionError
 
 import outlast
 from outlast.errors import UnknownOutcome
-from outlast.queues.sqs import SqsDoorbell, doorbell
+from outlast.queues.sqs import SqsWakeups, wakeups
 from outlast.queues.sqs.calls import Calls
 from tests.sqlite_processes.crew import Crew
 from tests.sqs.bells import process, send
@@ -45,7 +45,7 @@ async def test_a_worker_begins_though_sqs_is_away(
 ) -> None:
     """Its runs are found by looking; that nothing is heard is told once; when SQS is there, its
     doorbell finds its queue and hears."""
-    monkeypatch.setattr(doorbell, "LONGEST_RETRY", 0.1)
+    monkeypatch.setattr(wakeups, "LONGEST_RETRY", 0.1)
     queue, away = f"{own_prefix()}bell", Away(client())
     with caplog.at_level(logging.WARNING, "outlast.sqs"):
         async with process(tmp_path / "o.db", queue, client=away, workflows=[other]) as app:
@@ -80,7 +80,7 @@ def leave(pipe: Pipe, path: str) -> str:
     hanging = Hanging()
 
     async def live() -> None:
-        bell = SqsDoorbell(url="http://127.0.0.1:9/1/bell", client=hanging)
+        bell = SqsWakeups(url="http://127.0.0.1:9/1/bell", client=hanging)
         async with outlast.App(f"sqlite:///{path}", doorbell=bell) as app:
             await app.start(other, here=False)  # so there is something to ring for
             await asyncio.to_thread(hanging.asked.wait)

@@ -14,8 +14,8 @@ import pytest
 import outlast
 from outlast.errors import InvalidId, InvalidValue, NotFound
 from outlast.model import RunQuery, Status
-from outlast.queues.sqs import SqsDoorbell
-from outlast.queues.sqs.doorbell import MOST_TURNS
+from outlast.queues.sqs import SqsWakeups
+from outlast.queues.sqs.wakeups import MOST_TURNS
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
 from tests.sqs.bells import process, send, waiting
@@ -251,8 +251,8 @@ def test_a_url_that_names_no_doorbell_is_refused(url: str) -> None:
 async def test_a_queue_that_cannot_ring_is_refused(queue: str) -> None:
     """One that is not there, or FIFO: said when the app is opened."""
     for bell, error in (
-        (SqsDoorbell(queue, client()), NotFound),
-        (SqsDoorbell(url="http://127.0.0.1:9/1/bell.fifo", client=client()), InvalidValue),
+        (SqsWakeups(queue, client()), NotFound),
+        (SqsWakeups(url="http://127.0.0.1:9/1/bell.fifo", client=client()), InvalidValue),
     ):
         with pytest.raises(error):
             await outlast.App(MemoryStore(), doorbell=bell).open()

@@ -7,7 +7,7 @@ import pytest
 from outlast.model.task import Task
 from outlast.queues.sqs import SqsQueue
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.queue_base import drain, pull, put
+from outlast.testkit.conformance.queue_base import drain, pull, put
 from tests.sqs.places import Recording
 
 pytestmark = pytest.mark.server

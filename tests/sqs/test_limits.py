@@ -12,7 +12,7 @@ from outlast.model.task import Task
 from outlast.queues.sqs import SqsQueue
 from outlast.queues.sqs.message import MAX_SENT
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.queue_base import drain, pull, put
+from outlast.testkit.conformance.queue_base import drain, pull, put
 from tests.sqs.places import Recording, own_queue
 
 pytestmark = pytest.mark.server

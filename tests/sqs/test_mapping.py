@@ -11,7 +11,7 @@ from outlast.errors import Unsupported
 from outlast.model.task import Task
 from outlast.queues.sqs import SqsQueue
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.queue_base import pull, put
+from outlast.testkit.conformance.queue_base import pull, put
 from tests.sqs.places import Recording, client, own_prefix, own_queue
 
 pytestmark = pytest.mark.server

@@ -12,7 +12,7 @@ import pytest
 from outlast.errors import QueueClosed, TimedOut
 from outlast.ports.clock import SystemClock
 from outlast.queues.sqs import SqsQueue
-from outlast.testing.conformance.queue_base import pull, put
+from outlast.testkit.conformance.queue_base import pull, put
 from tests.sqs.places import Recording, client, own_queue
 
 pytestmark = pytest.mark.server

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import outlast
-from outlast.queues.sqs import SqsDoorbell
+from outlast.queues.sqs import SqsWakeups
 from outlast.stores.postgres import PostgresStore
 from tests.postgres.places import SCHEMA, FreshStore, direct
 from tests.sqlite_processes.crew import Crew
@@ -62,7 +62,7 @@ def work(pipe: Pipe, folder: str, queue: str, seed: int) -> dict[str, int]:
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         store = PostgresStore(direct(), schema=SCHEMA, notify=False)
-        bell = SqsDoorbell(queue, road)
+        bell = SqsWakeups(queue, road)
         async with store, outlast.App(store, workflows=[job], steps=[heavy], doorbell=bell):
             pipe.send("ready")
             await stop.wait()
@@ -78,7 +78,7 @@ async def test_two_workers_on_a_rough_road(tmp_path: Path) -> None:
     (tmp_path / "ledger").touch()
     queue, crew = f"{own_prefix()}bell", Crew()
     async with FreshStore() as store:
-        bell = SqsDoorbell(queue, Rough(client(), seed=0, loses=True), create=True)
+        bell = SqsWakeups(queue, Rough(client(), seed=0, loses=True), create=True)
         async with outlast.App(store, name="client", doorbell=bell) as server:
             workers = [crew.hire(work, str(tmp_path), queue, seed) for seed in (1, 2)]
             for worker in workers:

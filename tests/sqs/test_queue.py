@@ -8,7 +8,7 @@ import pytest
 
 from outlast.ports.queue import Queue
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.queue import QueueConformance
+from outlast.testkit.conformance.queue import QueueConformance
 from tests.sqs.places import own_queue
 
 pytestmark = pytest.mark.server

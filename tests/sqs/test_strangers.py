@@ -10,10 +10,10 @@ import pytest
 
 from outlast.errors import NotFound, Unavailable
 from outlast.model.task import Task
-from outlast.queues.sqs import SqsQueue, mail, message
+from outlast.queues.sqs import SqsQueue, message, sender
 from outlast.queues.sqs.message import letter_of
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.queue_base import pull, put
+from outlast.testkit.conformance.queue_base import pull, put
 from tests.sqs.places import Recording, client, own_prefix, own_queue
 from tests.sqs.test_trouble import Failing, _said
 
@@ -106,7 +106,7 @@ async def test_a_message_that_nobody_knows_is_dead_at_last(
     clock: ManualClock, calls: Recording, is_fifo: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After it was left to others for days; a person can look at it then."""
-    monkeypatch.setattr(mail, "MOST_PASSES", 3)
+    monkeypatch.setattr(sender, "MOST_PASSES", 3)
     async with own_queue(clock, client=calls, fifo=is_fifo) as queue:
         await send_newer(queue, calls, "new", is_fifo)
         for _ in range(3):

@@ -24,8 +24,8 @@ from outlast.errors import (
 from outlast.model.task import Task
 from outlast.queues.sqs import SqsQueue
 from outlast.testing.clock import ManualClock
-from outlast.testing.conformance.queue_base import drain, pull, put
-from outlast.testing.conformance.queue_leases import act
+from outlast.testkit.conformance.queue_base import drain, pull, put
+from outlast.testkit.conformance.queue_leases import act
 from tests.sqs.places import Recording, client, endpoint, own_queue
 from tests.sqs.rough import Rough
 

@@ -13,12 +13,12 @@ from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, sleep
-from outlast.testing.checker import RecordingStore
-from outlast.testing.effects import Ledger
-from outlast.testing.endings import Ending
-from outlast.testing.residencies import USUAL, Residency, in_turn
-from outlast.testing.simulation import Outside, Simulated, Subject, simulate
-from outlast.testing.weather import CALM, STORM, Climate
+from outlast.testing.effect_ledger import Ledger
+from outlast.testing.residency import USUAL, ResidencyPolicy, in_turn
+from outlast.testing.scenario_result import Ending
+from outlast.testkit.checker import RecordingStore
+from outlast.testkit.fault_schedule import CALM, STORM, FaultRates
+from outlast.testkit.simulation import Outside, Simulated, Subject, simulate
 from tests.corpus import stage as staging
 from tests.corpus.case import RUN, Case, Failed
 
@@ -69,13 +69,13 @@ def case_of(seed: int) -> str:
     return names[seed % len(names)]
 
 
-def residency_of(seed: int) -> Residency:
+def residency_of(seed: int) -> ResidencyPolicy:
     """Each residency in turn, for each case."""
     return in_turn(seed // (len(cases()) - len(TOO_LONG)))
 
 
 def storm(
-    name: str, seed: int, climate: Climate = STORM, residency: Residency = USUAL
+    name: str, seed: int, climate: FaultRates = STORM, residency: ResidencyPolicy = USUAL
 ) -> Simulated:
     """One case in the weather of one seed, compared with how it ends when it is calm."""
     simulated = simulate(

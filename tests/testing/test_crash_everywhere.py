@@ -23,7 +23,7 @@ from outlast.testing import (
     At,
     Crash,
     CrashesDiffer,
-    Residency,
+    ResidencyPolicy,
     crash_everywhere,
 )
 
@@ -183,7 +183,7 @@ async def test_a_workflow_that_tosses_a_coin_is_found() -> None:
 
 
 @pytest.mark.parametrize("residency", RESIDENCIES.values(), ids=RESIDENCIES)
-async def test_what_was_found_by_chance_is_found_again(residency: Residency) -> None:
+async def test_what_was_found_by_chance_is_found_again(residency: ResidencyPolicy) -> None:
     """The random numbers of a process follow from the crash: a sweep repeats to the letter."""
     found = []
     for _ in range(2):
@@ -204,7 +204,7 @@ async def test_an_eviction_shows_what_a_crash_would() -> None:
         await book(1)
         return await book(2) + len(seen)
 
-    with pytest.raises(CrashesDiffer, match="without any crash, with Residency"):
+    with pytest.raises(CrashesDiffer, match="without any crash, with ResidencyPolicy"):
         await crash_everywhere(remembers, setup=seen.clear, crashes=[])
 
 

@@ -16,7 +16,7 @@ from outlast.errors import UnknownOutcome
 from outlast.model import Status
 from outlast.stores.memory import MemoryStore
 from outlast.testing import At, VirtualClock, crash_everywhere
-from outlast.testing.wrapping import WrappedStore
+from outlast.testkit.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 ran: list[str] = []

@@ -21,9 +21,9 @@ from outlast.model import Commit, Outcome
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
-from outlast.testing.residencies import RESIDENCIES
-from outlast.testing.simulation import Outside, Simulated, Subject, simulate
-from outlast.testing.weather import CALM
+from outlast.testing.residency import RESIDENCIES
+from outlast.testkit.fault_schedule import CALM
+from outlast.testkit.simulation import Outside, Simulated, Subject, simulate
 from tests.prove import simulation as campaign
 from tests.testing.storm import case_of, storm
 
@@ -190,7 +190,7 @@ def test_a_broken_store_is_found(
     store: Callable[[Clock], Store], promise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that breaks a promise is found in a few seeds, and the promise is named."""
-    monkeypatch.setattr("outlast.testing.simulation.MAX_LEAPS", 2_000)
+    monkeypatch.setattr("outlast.testkit.simulation.MAX_LEAPS", 2_000)
     expected = simulate(0, SUBJECT, climate=CALM).ending
     told: list[str] = []
     for seed in range(60):

@@ -6,13 +6,13 @@ import asyncio
 import threading
 
 from outlast.errors import Closed
-from outlast.worker.background import Background
+from outlast.worker.loop_thread import BackgroundLoop
 
 
 def test_what_is_left_when_it_ends_is_cancelled_and_who_waits_is_told() -> None:
     """Calls that wait for something else than the app's own end: they would wait for ever, and their
     ``finally`` would never run."""
-    background = Background()
+    background = BackgroundLoop()
     begun, told = threading.Event(), list[str]()
 
     async def waits() -> None:

@@ -11,11 +11,11 @@ import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.errors import RunCancelled
-from outlast.model.decision import News
+from outlast.model.commit_rules import WakeupKind
 from outlast.ports.clock import SystemClock
 from outlast.ports.notifier import MOST_BYTES, from_message, hears_all, to_message
 from outlast.stores.memory import MemoryStore
-from outlast.worker.looking import look_for_ever
+from outlast.worker.task_poller import look_for_ever
 from tests.worker.places import KINDS, place_of
 
 LEASE = 3600.0
@@ -59,7 +59,7 @@ async def test_a_run_that_works_hears_a_cancel_from_another_process(
         ending = asyncio.ensure_future(run.result())
         while not ending.done():
             # It may not listen yet, and a ring that is lost does no harm.
-            elsewhere.notifier.ring(News.RUNS, runs=["r"])
+            elsewhere.notifier.ring(WakeupKind.RUNS, runs=["r"])
             await asyncio.wait([ending], timeout=0.1)
         with pytest.raises(RunCancelled):
             await ending
@@ -83,14 +83,16 @@ async def test_a_ring_for_tasks_that_comes_during_the_first_look_is_heard() -> N
             nonlocal looks
             looks += 1
             if looks == 1:
-                store.notifier.ring(News.TASKS)
+                store.notifier.ring(WakeupKind.TASKS)
             else:
                 again.set()
             return False
 
-        before = store.notifier.rings_for(News.ANY) - store.notifier.rings_for(News.TASKS)
+        before = store.notifier.rings_for(WakeupKind.ANY) - store.notifier.rings_for(
+            WakeupKind.TASKS
+        )
         for _ in range(1 - before):
-            store.notifier.ring(News.RUNS)
+            store.notifier.ring(WakeupKind.RUNS)
         looking = asyncio.create_task(look_for_ever(store, queue, ["q"], look, patience=1.0))
         try:
             async with asyncio.timeout(30):
@@ -109,26 +111,26 @@ async def test_who_sends_something_and_ends_is_heard(kind: str, tmp_path: Path) 
         bell = here.notifier
         while not hears_all(bell):
             await bell.wait(SystemClock(), 0.05, since=bell.rings)
-        rings = bell.rings_for(News.RUNS)
+        rings = bell.rings_for(WakeupKind.RUNS)
         async with place.store() as elsewhere:
             await outlast.App(elsewhere, workflows=[works]).submit("works", b"{}", id="r")
         async with asyncio.timeout(30):
-            assert await bell.wait(Patient(), 1.0, since=rings, news=News.RUNS)
+            assert await bell.wait(Patient(), 1.0, since=rings, news=WakeupKind.RUNS)
 
 
 @pytest.mark.parametrize("runs", [[], ["r"], ['odd "id" ☃', "b~c/d"]])
 def test_a_ring_travels_as_text(runs: list[str]) -> None:
     """Who rang, what for, and which runs it is about."""
-    message = to_message("me", News.RUNS | News.ENDS, runs)
+    message = to_message("me", WakeupKind.RUNS | WakeupKind.ENDS, runs)
     sender, news, named = from_message(message)
-    assert (sender, news, sorted(named)) == ("me", News.RUNS | News.ENDS, sorted(runs))
+    assert (sender, news, sorted(named)) == ("me", WakeupKind.RUNS | WakeupKind.ENDS, sorted(runs))
 
 
 def test_a_ring_for_very_many_names_none() -> None:
     """It would be too long; their holders look by themselves after a while."""
-    message = to_message("me", News.RUNS, [f"run-{n}" for n in range(10_000)])
+    message = to_message("me", WakeupKind.RUNS, [f"run-{n}" for n in range(10_000)])
     assert len(message.encode()) < MOST_BYTES
-    assert from_message(message) == ("me", News.RUNS, [])
+    assert from_message(message) == ("me", WakeupKind.RUNS, [])
 
 
 @pytest.mark.parametrize("message", ["", "me", "me x", "me 1 [1]", "me 1 {", "me 99999"])

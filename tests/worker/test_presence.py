@@ -11,7 +11,7 @@ from outlast.errors import Unavailable
 from outlast.model import Worker
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
-from outlast.worker.presence import PATIENCE, PERIOD
+from outlast.worker.heartbeat import PATIENCE, PERIOD
 
 
 @outlast.step(queue="far")

@@ -10,13 +10,20 @@ import pytest
 import outlast
 from outlast.errors import Unavailable
 from outlast.model.task import Task
-from outlast.ports.doorbell import Doorbell
+from outlast.ports.notifier import WakeupChannel
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
-from outlast.worker.relay import FIRST_AGAIN, LONGEST_AGAIN, NOTHING, Insistence, Left, Relay
+from outlast.worker.wakeup_relay import (
+    FIRST_AGAIN,
+    LONGEST_AGAIN,
+    NOTHING,
+    Left,
+    RepeatedWakeups,
+    WakeupRelay,
+)
 
 
-class Bell(Doorbell):
+class Bell(WakeupChannel):
     """A doorbell whose messages the test sends and counts."""
 
     def __init__(self) -> None:
@@ -220,7 +227,7 @@ async def test_what_is_handed_back_at_the_end_is_rung_for(store: MemoryStore, be
 
 async def test_opening_and_closing_twice_does_nothing(store: MemoryStore, bell: Bell) -> None:
     """A relay is a daemon like others."""
-    relay = Relay(store, bell)
+    relay = WakeupRelay(store, bell)
     for act in (relay.open, relay.open, relay.close, relay.close):
         await act()
     assert not bell.is_listening
@@ -230,7 +237,7 @@ async def test_opening_and_closing_twice_does_nothing(store: MemoryStore, bell: 
 def test_insistence_grows_weary() -> None:
     """What is new is rung for at once, what stays ever more rarely, and after nothing anew."""
     left: Left = (None, "t")
-    insistence = Insistence()
+    insistence = RepeatedWakeups()
     times = [now for now in range(400) if insistence.wants(left, float(now))]
     assert times == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303, 363]
     assert (FIRST_AGAIN, LONGEST_AGAIN) == (1, 60)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast.api import Step
+from outlast.decorators import Step
 from outlast.errors import InvalidValue, RunCancelled, RunFailed
 from outlast.model import Event, Status
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualApp, VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.effects import Ledger
-from outlast.testing.mortal import Process
+from outlast.testing.crashable_process import Process
+from outlast.testing.effect_ledger import Ledger
 
 ran: list[str] = []
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast.engine.daemon import Daemon
+from outlast.engine.runner.poll_loop import PollLoop
 from outlast.errors import StoreClosed, TimedOut, TryAgain, Unavailable
 from outlast.model import Claim
-from outlast.ports.doorbell import Doorbell
+from outlast.ports.notifier import WakeupChannel
 from outlast.stores.memory import MemoryStore
 from outlast.stores.memory.queue import MemoryQueue
 
@@ -32,7 +32,7 @@ class Hanging(MemoryStore):
         return await super().send(*args, timeout=timeout, **options)
 
 
-class Bell(Doorbell):
+class Bell(WakeupChannel):
     """A doorbell that knows whether it is open."""
 
     is_open = False
@@ -154,15 +154,15 @@ class Answering(MemoryStore):
     async def stop_in_between(self, app: outlast.App) -> None:
         """Close an app while an answer is on its way to it."""
         await self.took.wait()
-        stop = Daemon.stop
+        stop = PollLoop.stop
 
-        async def stop_then_answer(daemon: Daemon) -> None:
+        async def stop_then_answer(daemon: PollLoop) -> None:
             if daemon.is_taking:
                 asyncio.get_running_loop().call_soon(self.lets.set)
             await stop(daemon)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Daemon, "stop", stop_then_answer)
+            patch.setattr(PollLoop, "stop", stop_then_answer)
             async with asyncio.timeout(60):
                 await app.close()
         assert self.lets.is_set()

@@ -18,8 +18,8 @@ import click
 
 from outlast import sync
 from outlast.app import App
-from outlast.cli.neutral import neutral
 from outlast.cli.place import find_place, settings_here
+from outlast.cli.text import neutral
 
 
 def load_app(named: str | None, store: str | None = None) -> App:

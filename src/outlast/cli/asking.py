@@ -13,7 +13,7 @@ import sys
 import click
 
 from outlast.cli.codes import Exit
-from outlast.cli.neutral import neutral
+from outlast.cli.text import neutral
 
 
 async def confirm(question: str, otherwise: str) -> None:

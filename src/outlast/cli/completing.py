@@ -10,8 +10,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from outlast.cli.neutral import neutral
 from outlast.cli.place import check_exists, find_place
+from outlast.cli.text import neutral
 from outlast.errors import OutlastError
 from outlast.model.query import RunQuery
 from outlast.ports.store import Store

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from outlast.cli.moments import length
-from outlast.cli.neutral import neutral, shortened, width_of
 from outlast.cli.output import STATUS_COLOURS, Output
 from outlast.cli.records import as_text
+from outlast.cli.text import length, neutral, shortened, width_of
 from outlast.model.run import Run
 from outlast.query.outline import Part
 

@@ -25,19 +25,15 @@ from msgspec import Raw, Struct
 
 from outlast.cli.redaction import Redaction
 from outlast.errors import StoreFault, Undecodable
-from outlast.model.activity import Activity
-from outlast.model.belongings import BoundKey
-from outlast.model.entry import Entry
 from outlast.model.event import Event
-from outlast.model.fact import Fact, hash_of
 from outlast.model.inbox import Item
+from outlast.model.json import DAMAGE, from_json, to_json
 from outlast.model.run import Run
+from outlast.model.run_contents import Activity, BoundKey, Entry, Fact, Timer, hash_of
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import DeadTask, Task
-from outlast.model.timer import Timer
-from outlast.model.wire import DAMAGE, from_json, to_json
-from outlast.moving import Cargo
-from outlast.moving.sealing import Buried
+from outlast.transfer import Bundle
+from outlast.transfer.tombstone import Tombstone
 
 VERSION = 1
 LISTS: dict[str, tuple[str, type[Struct]]] = {
@@ -66,7 +62,7 @@ class Head(Struct, frozen=True, kw_only=True):
     redacted: list[str] = []
 
 
-def write(file: BinaryIO, family: list[Cargo], redaction: Redaction, made_at: datetime) -> None:
+def write(file: BinaryIO, family: list[Bundle], redaction: Redaction, made_at: datetime) -> None:
     """Write a family, its head first."""
     digest, lines = hashlib.sha256(), 0
     head = Head(
@@ -85,7 +81,7 @@ def write(file: BinaryIO, family: list[Cargo], redaction: Redaction, made_at: da
     file.write(msgspec.json.encode({"end": end}) + b"\n")
 
 
-def _lines(head: Head, family: list[Cargo], redaction: Redaction) -> Iterator[bytes]:
+def _lines(head: Head, family: list[Bundle], redaction: Redaction) -> Iterator[bytes]:
     yield msgspec.json.encode(head)
     # Facts that are blotted out have another name: whoever refers to them has to know it.
     facts = [[redaction.fact(fact) for fact in one.facts] for one in family]
@@ -109,7 +105,7 @@ def _lines(head: Head, family: list[Cargo], redaction: Redaction) -> Iterator[by
         yield from _many("task", map(redaction.value, one.tasks))
         for dead in one.dead:
             task = redaction.value(dead.task)
-            yield _line("dead", Buried.of(DeadTask(task, dead.reason, dead.died_at)))
+            yield _line("dead", Tombstone.of(DeadTask(task, dead.reason, dead.died_at)))
         for key in one.keys:
             yield msgspec.json.encode({"key": key._asdict()})
         yield from _many("entry", map(redaction.value, one.entries))
@@ -124,9 +120,9 @@ def _many(kind: str, values: Iterable[Struct]) -> Iterator[bytes]:
 
 def read(
     file: BinaryIO, name: str, progress: Callable[[int], None] | None = None
-) -> tuple[Head, list[Cargo]]:
+) -> tuple[Head, list[Bundle]]:
     """Read a file; one that is not whole, not unchanged, or newer than this is refused."""
-    digest, runs = hashlib.sha256(), list[Cargo]()
+    digest, runs = hashlib.sha256(), list[Bundle]()
     head: Head | None = None
     for lines, line in enumerate(file):
         where = f"line {lines + 1} of {name}"
@@ -180,18 +176,18 @@ def _check_end(line: bytes, lines: int, digest: str, name: str) -> None:
         )
 
 
-def _add(runs: list[Cargo], line: bytes, where: str) -> None:
+def _add(runs: list[Bundle], line: bytes, where: str) -> None:
     try:
         [(kind, raw)] = msgspec.json.decode(line, type=dict[str, Raw]).items()
         if kind == "run":
-            runs.append(Cargo(from_json(raw, Run, where=where), []))
+            runs.append(Bundle(from_json(raw, Run, where=where), []))
         else:
             _give(runs[-1], kind, raw, where)
     except (*DAMAGE, ValueError, TypeError, KeyError, IndexError) as error:
         raise Undecodable(f"{where} cannot be read: the file was cut off or changed") from error
 
 
-def _give(cargo: Cargo, kind: str, raw: Raw, where: str) -> None:
+def _give(cargo: Bundle, kind: str, raw: Raw, where: str) -> None:
     if kind == "fact":
         fact = msgspec.json.decode(raw, type=Fact)
         if hash_of(fact.data) != fact.hash:
@@ -200,7 +196,7 @@ def _give(cargo: Cargo, kind: str, raw: Raw, where: str) -> None:
     elif kind == "receipts":
         cargo.receipts = msgspec.json.decode(raw, type=tuple[str, ...])
     elif kind == "dead":
-        cargo.dead.append(from_json(raw, Buried, where=where).read())
+        cargo.dead.append(from_json(raw, Tombstone, where=where).read())
     elif kind == "key":
         cargo.keys += (BoundKey(**msgspec.json.decode(raw, type=dict[str, str])),)
     elif kind == "snapshot":

@@ -6,12 +6,12 @@ from difflib import get_close_matches
 
 import click
 
-from outlast.cli.neutral import neutral
+from outlast.cli.text import neutral
 from outlast.errors import InvalidId, NotFound
 from outlast.model.ids import SEPARATOR, check_id
 from outlast.model.query import RunQuery
 from outlast.model.run import Run
-from outlast.ports.capability import Capability
+from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store
 
 LOOKED_AT = 20_000

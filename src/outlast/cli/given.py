@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from outlast.cli.neutral import neutral
+from outlast.cli.text import neutral
 from outlast.model.run import Attribute
 from outlast.query.values import attributes_like
 

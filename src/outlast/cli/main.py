@@ -13,7 +13,7 @@ import click
 
 from outlast import __version__
 from outlast.cli.codes import Exit, code_of
-from outlast.cli.neutral import neutral_lines
+from outlast.cli.text import neutral_lines
 from outlast.errors import OutlastError
 
 # Name → module in `commands/`, loaded when it is asked for.

@@ -15,9 +15,8 @@ from typing import Any
 
 import click
 
-from outlast.cli.moments import ago, iso
-from outlast.cli.neutral import neutral, neutral_lines, shortened, to_json
 from outlast.cli.table import Cell, Column, fitted
+from outlast.cli.text import ago, iso, neutral, neutral_lines, shortened, to_json
 from outlast.model.run import Status
 
 STATUS_COLOURS = {

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import click
 
-from outlast.moving.address import address_of
+from outlast.transfer.tombstone import address_of
 
 DEFAULT_FILE = "outlast.db"
 # In the head of a SQLite file, at byte 68, stands whose it is.
 _MAGIC, _OURS = b"SQLite format 3\0", b"outl"
 
 
-class Place(NamedTuple):
+class StoreChoice(NamedTuple):
     """A store's URL, and who named it."""
 
     url: str
@@ -29,18 +29,18 @@ class Place(NamedTuple):
         return address_of(self.url)
 
 
-def find_place(option: str | None) -> Place:
+def find_place(option: str | None) -> StoreChoice:
     """The store that is meant."""
     if option:
-        return Place(option, "--store")
+        return StoreChoice(option, "--store")
     if from_environment := os.environ.get("OUTLAST_STORE"):
-        return Place(from_environment, "OUTLAST_STORE")
+        return StoreChoice(from_environment, "OUTLAST_STORE")
     settings, file = settings_here()
     if store := settings.get("store"):
         if not isinstance(store, str) or file is None:
             raise click.UsageError(f"store in [tool.outlast] of {file} is not text: write a URL")
-        return Place(_beside(store, file.parent), str(file))
-    return Place(f"sqlite:///{_file_here()}", "the file of this folder")
+        return StoreChoice(_beside(store, file.parent), str(file))
+    return StoreChoice(f"sqlite:///{_file_here()}", "the file of this folder")
 
 
 def settings_here() -> tuple[dict[str, Any], Path | None]:
@@ -58,7 +58,7 @@ def settings_here() -> tuple[dict[str, Any], Path | None]:
     return {}, None
 
 
-def check_exists(place: Place) -> None:
+def check_exists(place: StoreChoice) -> None:
     """Refuse a SQLite file that is not there: reading must not make one."""
     if not place.url.startswith("sqlite:///"):
         return

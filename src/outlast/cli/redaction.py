@@ -11,9 +11,9 @@ from msgspec import Raw, Struct
 from outlast.errors import Undecodable
 from outlast.model.event import Event
 from outlast.model.event_data import payload_of
-from outlast.model.fact import Fact
+from outlast.model.json import to_json
 from outlast.model.run import Run
-from outlast.model.wire import to_json
+from outlast.model.run_contents import Fact
 
 S = TypeVar("S", bound=Struct)
 BLOT = "[redacted]"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from outlast.app import App
 from outlast.cli.codes import Exit
-from outlast.engine.bodies import in_threads
+from outlast.engine.steps.step_executor import in_threads
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """SIGHUP is the end of a terminal, or of the connection to it."""
@@ -71,7 +71,7 @@ def _heard() -> list[signal.Signals]:
 
 
 def leave(stop: Stop) -> None:
-    """End a command that was told to stop. Bodies in threads cannot be stopped, and Python would
+    """End a command that was told to stop. StepExecutor in threads cannot be stopped, and Python would
     wait for them at its end: their runs are handed back, so the process ends without them."""
     code = Exit.INTERRUPTED if stop.by is signal.SIGINT else Exit.OK
     if in_threads:

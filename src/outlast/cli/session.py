@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from outlast.cli.output import Output
-from outlast.cli.place import Place, check_exists, find_place
+from outlast.cli.place import StoreChoice, check_exists, find_place
 from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.errors import Unavailable
@@ -32,7 +32,7 @@ class Session:
         self.out = output
 
     @property
-    def place(self) -> Place:
+    def place(self) -> StoreChoice:
         """The store that is meant."""
         return find_place(self._option)
 
@@ -49,7 +49,9 @@ class Session:
         return f"{typed} --store {quote(self.place.shown)}{remark}{why}"
 
     @asynccontextmanager
-    async def store(self, *, create: bool = False, at: Place | None = None) -> AsyncIterator[Store]:
+    async def store(
+        self, *, create: bool = False, at: StoreChoice | None = None
+    ) -> AsyncIterator[Store]:
         """The store that is meant, or another, open. One that is not there is only made with
         `create`."""
         place = at or self.place

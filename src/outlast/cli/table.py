@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from outlast.cli.neutral import shortened, width_of
+from outlast.cli.text import shortened, width_of
 
 GAP = 2
 

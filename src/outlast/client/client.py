@@ -16,7 +16,8 @@ from msgspec import Raw
 
 from outlast.client.deleting import delete_tree
 from outlast.client.handle import RunHandle
-from outlast.client.moves import (
+from outlast.client.history_reset import edited_input, forked, retrial
+from outlast.client.moved_runs import (
     TRIES,
     coming_and_going,
     find_here,
@@ -25,15 +26,13 @@ from outlast.client.moves import (
     unless_moved,
 )
 from outlast.client.queues import Queues
-from outlast.client.replant import edited_input, forked
-from outlast.client.retrying import retrial
-from outlast.client.terminating import terminated
-from outlast.client.waiting import answer_in, answered, ended
-from outlast.engine.audit import activities_of, entries_of
-from outlast.engine.definition import WorkflowDefinition
-from outlast.engine.execution import current_execution
-from outlast.engine.replanting import before_step
-from outlast.engine.signature import type_of_value
+from outlast.client.results import answer_in, answered, ended
+from outlast.client.terminate import terminated
+from outlast.engine.definitions.definition import WorkflowDefinition
+from outlast.engine.definitions.signature import type_of_value
+from outlast.engine.replay.audit import activities_of, entries_of
+from outlast.engine.replay.execution import current_execution
+from outlast.engine.replay.history_reset import before_step
 from outlast.errors import (
     CodeMissing,
     Fenced,
@@ -47,20 +46,18 @@ from outlast.errors import (
     UpdateFailed,
     WorkflowMisuse,
 )
-from outlast.model.activity import Activity
-from outlast.model.checks import check_reason
 from outlast.model.commit import Commit, Committed, Outcome
-from outlast.model.entry import Entry
 from outlast.model.event import Event, EventType
 from outlast.model.ids import SCHEDULE_OF, check_id, check_name, new_id
 from outlast.model.inbox import Item
 from outlast.model.query import RunQuery
 from outlast.model.run import MOVING, Run, Status
+from outlast.model.run_contents import Activity, Entry
 from outlast.model.stats import QueueStats
-from outlast.ports.capability import Capability
+from outlast.model.validation import check_reason
+from outlast.ports.capabilities import Capability
 from outlast.ports.codec import Codec
-from outlast.ports.histories import accepted
-from outlast.ports.locks import LOCK_PATIENCE_S
+from outlast.ports.derived import LOCK_PATIENCE_S, accepted
 from outlast.ports.store import Store
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from collections import Counter
 from contextlib import suppress
 from functools import partial
 
-from outlast.client.moves import find_here, when_free
-from outlast.client.terminating import RACES, Attempt, hold_up, told_of_end
+from outlast.client.moved_runs import find_here, when_free
+from outlast.client.terminate import RACES, Attempt, hold_up, told_of_end
 from outlast.errors import NotFound, RunsOpen, Undecodable
 from outlast.model.ids import SEPARATOR
 from outlast.model.inbox import Send

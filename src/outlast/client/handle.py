@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from outlast.model.run import Status
-from outlast.ports.locks import LOCK_PATIENCE_S
+from outlast.ports.derived import LOCK_PATIENCE_S
 
 if TYPE_CHECKING:
     from outlast.client.client import Client

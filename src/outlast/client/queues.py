@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.model.flow import Flow, FlowChange, check_queue, scope_of
+from outlast.model.queue_policy import PolicyChange, QueuePolicy, check_queue, scope_of
 from outlast.model.stats import QueueStats
 from outlast.ports.queue import Queue
 from outlast.ports.store import Store
@@ -23,24 +23,24 @@ class Queues:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def get(self, queue: str) -> Flow:
+    async def get(self, queue: str) -> QueuePolicy:
         """The rules of a queue; one that has none has no limits."""
         check_queue(queue)
         async with self._queue() as found:
             flows = {flow.queue: flow for flow in await found.flows()}
-        return flows.get(queue, Flow(queue=queue))
+        return flows.get(queue, QueuePolicy(queue=queue))
 
-    async def all(self) -> list[Flow]:
+    async def all(self) -> list[QueuePolicy]:
         """The rules of all queues that have any."""
         async with self._queue() as found:
             return await found.flows()
 
-    async def set(self, flow: Flow, *, by: str = SOMEBODY) -> None:
+    async def set(self, flow: QueuePolicy, *, by: str = SOMEBODY) -> None:
         """Give a queue these rules instead of those it has."""
         async with self._queue() as found:
             await found.set_flow(flow, by=by)
 
-    async def change(self, queue: str, *, by: str = SOMEBODY, **rules: Any) -> Flow:
+    async def change(self, queue: str, *, by: str = SOMEBODY, **rules: Any) -> QueuePolicy:
         """Change some rules of a queue and leave the others: ``change("mail", concurrency=5)``."""
         async with self._queue() as found:
             return await found.change_flow(
@@ -60,7 +60,7 @@ class Queues:
         """Let a paused queue go on."""
         await self.change(queue, by=by, paused=False)
 
-    async def changes(self, queue: str, *, limit: int = 100) -> list[FlowChange]:
+    async def changes(self, queue: str, *, limit: int = 100) -> list[PolicyChange]:
         """Who changed the rules of a queue, the last change first."""
         async with self._queue() as found:
             return await found.flow_changes(queue, limit=limit)

@@ -50,7 +50,7 @@ class ClaimedRun(Struct, frozen=True):
     run: Run
 
 
-class Hold(Struct, frozen=True):
+class ClaimOnCreate(Struct, frozen=True):
     """A wish to hold the run that a commit creates: owner, and lease in seconds."""
 
     owner: str

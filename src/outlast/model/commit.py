@@ -1,7 +1,7 @@
 """Commit: everything that must become durable together, as one value. The only way to write a run.
 
-What a store may answer is decided in `outlast.model.decision`, what it must refuse unseen in
-`outlast.model.checks`.
+What a store may answer is decided in `outlast.model.commit_rules`, what it must refuse unseen in
+`outlast.model.validation`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ import msgspec
 from msgspec import Struct
 
 from outlast.errors import Busy, Refused
-from outlast.model.activity import Activity
-from outlast.model.claim import Claim, Hold
-from outlast.model.entry import Entry
+from outlast.model.claim import Claim, ClaimOnCreate
 from outlast.model.event import Event
-from outlast.model.fact import Fact
 from outlast.model.ids import new_id
 from outlast.model.inbox import Send
 from outlast.model.run import Change, Run
+from outlast.model.run_contents import Activity, Entry, Fact, Timer
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import DeadTask, Task
-from outlast.model.timer import Timer
 
 
 class Creation(StrEnum):
@@ -87,7 +84,7 @@ class Commit(Struct, frozen=True, kw_only=True, gc=False):
     creation: Creation = Creation.NEW
     carry_inbox: bool = False
     carry_tree: bool = False
-    hold: Hold | None = None
+    hold: ClaimOnCreate | None = None
     events: tuple[Event, ...] = ()
     change: Change | None = None
     folds: tuple[int, ...] = ()

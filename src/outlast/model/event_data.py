@@ -10,9 +10,9 @@ from msgspec import Raw
 from outlast.errors import Undecodable
 from outlast.model import payloads
 from outlast.model.event import Event, EventType
+from outlast.model.json import DAMAGE, reader, to_json
 from outlast.model.payloads import Payload
 from outlast.model.times import EPOCH
-from outlast.model.wire import DAMAGE, reader, to_json
 
 PAYLOADS: dict[str, type[Payload]] = {
     EventType.WORKFLOW_STARTED: payloads.WorkflowStarted,

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from msgspec import Raw, Struct
 
-from outlast.model.place import InQueue
+from outlast.model.queue_options import QueueOptions
 
 NULL = Raw(b"null")
 
@@ -33,7 +33,7 @@ class WorkflowStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     # Of a run that is retried: the uids of its earlier lives, each with the last event from there.
     lineage: list[tuple[str, int]] = []
     # Where the run waits for its turn before it begins, if it was started in a queue.
-    place: InQueue | None = None
+    place: QueueOptions | None = None
     # Whether an earlier life had this id: then the ids of its children name the life.
     later: bool = False
     # Of a child: the uid of the life that asked for it.
@@ -112,7 +112,7 @@ class ChildSpawned(Payload, frozen=True, kw_only=True, omit_defaults=True):
     input: Raw = NULL
     # What becomes of it when its parent ends first; empty for cancel.
     parent_close: str = ""
-    place: InQueue | None = None
+    place: QueueOptions | None = None
 
 
 class ChildCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):

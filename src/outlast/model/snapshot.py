@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from outlast.errors import Undecodable
+from outlast.model.json import from_json, to_json
 from outlast.model.times import EPOCH
-from outlast.model.wire import from_json, to_json
 
 MAGIC = b"OLS1"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from outlast.model.flow import Flow
+from outlast.model.queue_policy import QueuePolicy
 
 COUNTED = 10_000
 """A store that has to count what it is asked for counts no further."""
@@ -46,7 +46,7 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     in_flight: int
     dead: int
     oldest: datetime | None = None
-    flow: Flow | None = None
+    flow: QueuePolicy | None = None
     blocked_by: str | None = None
     keys: tuple[KeyStats, ...] = ()
     at_least: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def capped(most: int, **counts: int) -> dict[str, Any]:
 
 def counted_stats(
     queue: str,
-    flow: Flow | None,
+    flow: QueuePolicy | None,
     keys: Sequence[Sequence[Any]],
     most: int,
     *,
@@ -80,7 +80,7 @@ def counted_stats(
 ) -> QueueStats:
     """How a queue stands, of numbers that were counted to `most` + 1: its own, and for each key what is
     ready, in flight, and was started of late. Without `all_seen`, something may be older than `oldest`."""
-    rules = flow or Flow(queue=queue)
+    rules = flow or QueuePolicy(queue=queue)
     counts = capped(most, ready=ready, delayed=delayed, in_flight=in_flight, dead=dead)
     not_all = {"oldest": not all_seen, "keys": len(keys) > KEYS_SHOWN}
     counts["at_least"] += tuple(name for name, is_true in not_all.items() if is_true)
@@ -105,7 +105,7 @@ def _said(stats: KeyStats | QueueStats, count: str) -> str:
     return f"{getattr(stats, count)}{'+' if count in stats.at_least else ''}"
 
 
-def blocked_by(flow: Flow, *, in_flight: int, started: int) -> str | None:
+def blocked_by(flow: QueuePolicy, *, in_flight: int, started: int) -> str | None:
     """The rule of the whole queue that lets nothing begin now."""
     if flow.paused:
         return "paused"
@@ -116,7 +116,7 @@ def blocked_by(flow: Flow, *, in_flight: int, started: int) -> str | None:
     return None
 
 
-def key_blocked_by(flow: Flow, key: str, *, in_flight: int, started: int) -> str | None:
+def key_blocked_by(flow: QueuePolicy, key: str, *, in_flight: int, started: int) -> str | None:
     """The rule of its key that lets nothing of a line begin now."""
     if key and flow.key_concurrency is not None and in_flight >= flow.key_concurrency:
         return "key_concurrency"

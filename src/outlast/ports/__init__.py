@@ -1,10 +1,9 @@
 """Ports: the contracts between outlast and the world. Their docstrings are the specification."""
 
-from outlast.ports.capability import Capability, Durability
+from outlast.ports.capabilities import Capability, Durability
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.codec import Codec, Transform
-from outlast.ports.doorbell import Doorbell
-from outlast.ports.notifier import LocalNotifier, Notifier
+from outlast.ports.notifier import LocalNotifier, Notifier, WakeupChannel
 from outlast.ports.queue import Queue
 from outlast.ports.store import Store
 
@@ -12,7 +11,6 @@ __all__ = [
     "Capability",
     "Clock",
     "Codec",
-    "Doorbell",
     "Durability",
     "LocalNotifier",
     "Notifier",
@@ -20,4 +18,5 @@ __all__ = [
     "Store",
     "SystemClock",
     "Transform",
+    "WakeupChannel",
 ]

@@ -24,13 +24,13 @@ from types import TracebackType
 from typing import ClassVar, NoReturn, Self
 
 from outlast.errors import Unsupported
-from outlast.model.checks import check_batch
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Committed, Creation, Outcome
-from outlast.model.decision import news_of
+from outlast.model.commit_rules import news_of
 from outlast.model.event import Event
 from outlast.model.run import Run
-from outlast.ports.capability import COMMIT_CAPABILITIES, Capability, Durability
+from outlast.model.validation import check_batch
+from outlast.ports.capabilities import COMMIT_CAPABILITIES, Capability, Durability
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
 
@@ -86,7 +86,7 @@ class StoreCore(ABC):
         - At most one commit per run and batch (`InvalidCommit`).
         - Runs are locked so that no two batches wait for each other: in the order of their ids, or
           without waiting at all. Every refusal is decided under the lock before anything is written,
-          as `outlast.model.decision` has it. A refusal is a value, and does not touch the other
+          as `outlast.model.commit_rules` has it. A refusal is a value, and does not touch the other
           commits of the batch. A run that is locked by somebody else may be answered with `Busy`.
         - A commit whose id is the run's last one has happened: ``Committed(again=True)``.
         - Events are numbered from the run's last sequence on, without gaps, and stamped with the

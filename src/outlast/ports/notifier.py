@@ -1,20 +1,34 @@
 """Notifier: a doorbell. It says that looking may be worth it, never what will be found.
 
 A ring may be lost, doubled or late: whoever waits looks again after a while all the same.
+
+WakeupChannel: how processes tell each other, past the store, that looking may be worth it.
+
+A doorbell is something outside the store: a queue of a cloud, a broker that is there already. It
+carries no work and knows of none. A message says "look"; what there is to do, the store says. So a
+message may be lost, doubled, late, stale or overtaken, and nothing but time is lost.
+
+::
+
+    somebody's commit ──▶ store ◀── is there something due that nobody has? ── relay
+                                                                  yes: ring ──▶ one of the others
+    relay ◀── heard ── doorbell         wakes those who look here, then asks the store again:
+          ── settle(left=False) ──▶     nothing is left to do: the message is done with
+          ── settle(left=True)  ──▶     something is: the message goes on to another process
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import Protocol
 
 import msgspec
 
-from outlast.model.decision import News
+from outlast.model.commit_rules import WakeupKind
 from outlast.ports.clock import Clock
-from outlast.ports.doorbell import Doorbell
 
 Heard = Callable[[Collection[str] | None], object]
 """Called with the ids of runs; with None if it may be any."""
@@ -23,8 +37,8 @@ Heard = Callable[[Collection[str] | None], object]
 class Notifier(Protocol):
     """Wakes those who wait for work."""
 
-    doorbell: Doorbell | None
-    """By what else this process hears others, if it does: an app's `Doorbell`."""
+    doorbell: WakeupChannel | None
+    """By what else this process hears others, if it does: an app's `WakeupChannel`."""
 
     rung: int
     """How often `ring` was called."""
@@ -34,16 +48,16 @@ class Notifier(Protocol):
         """How often it has rung: read it before you look, and pass it to `wait`."""
         ...
 
-    def rings_for(self, news: News) -> int:
+    def rings_for(self, news: WakeupKind) -> int:
         """How often it has rung for that: for those whom nothing else concerns."""
         ...
 
-    def ring(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
+    def ring(self, news: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
         """Wake everybody who waits for such news; `runs` have something in their inbox, which is
         for whoever holds them. Never blocks and never fails."""
         ...
 
-    def wake(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
+    def wake(self, news: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
         """Wake those who wait in this process, and nobody else."""
         ...
 
@@ -53,7 +67,7 @@ class Notifier(Protocol):
         ...
 
     async def wait(
-        self, clock: Clock, seconds: float, *, since: int, news: News | None = None
+        self, clock: Clock, seconds: float, *, since: int, news: WakeupKind | None = None
     ) -> bool:
         """Return True at a ring after `since`, or False after `seconds` on `clock`. With `news`
         only such a ring counts, and `since` is what `rings_for` gave."""
@@ -73,11 +87,13 @@ class LocalNotifier:
     """A doorbell within one process; it may be rung and waited for from several threads."""
 
     def __init__(self) -> None:
-        self.doorbell: Doorbell | None = None
+        self.doorbell: WakeupChannel | None = None
         self.rung = 0
         self._lock = threading.Lock()
         self._rings = 0
-        self._rings_for = dict.fromkeys(map(int, News), 0)  # plain numbers: they are compared often
+        self._rings_for = dict.fromkeys(
+            map(int, WakeupKind), 0
+        )  # plain numbers: they are compared often
         self._listeners: list[tuple[asyncio.AbstractEventLoop, Heard]] = []
         # Woken in the order in which they came, so that a simulation can be repeated.
         self._waiting: dict[_Ticket, int] = {}
@@ -86,11 +102,11 @@ class LocalNotifier:
     def rings(self) -> int:
         return self._rings
 
-    def rings_for(self, news: News) -> int:
+    def rings_for(self, news: WakeupKind) -> int:
         wanted = int(news)
         return sum(count for kind, count in self._rings_for.items() if kind & wanted)
 
-    def ring(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
+    def ring(self, news: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
         self.rung += 1  # threads may lose a count to each other, never the last
         self.wake(news, runs=runs)
 
@@ -103,7 +119,7 @@ class LocalNotifier:
 
         return end
 
-    def wake(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
+    def wake(self, news: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
         if runs:
             self._tell_listeners(runs)
         told = int(news)
@@ -130,7 +146,7 @@ class LocalNotifier:
                 loop.call_soon_threadsafe(heard, runs)
 
     async def wait(
-        self, clock: Clock, seconds: float, *, since: int, news: News | None = None
+        self, clock: Clock, seconds: float, *, since: int, news: WakeupKind | None = None
     ) -> bool:
         loop = asyncio.get_running_loop()
         rung: asyncio.Future[bool] = loop.create_future()
@@ -138,7 +154,7 @@ class LocalNotifier:
         with self._lock:
             if (self._rings if news is None else self.rings_for(news)) != since:
                 return True
-            self._waiting[ticket] = int(News.ANY if news is None else news)
+            self._waiting[ticket] = int(WakeupKind.ANY if news is None else news)
         pause = asyncio.ensure_future(clock.sleep(seconds))
         try:
             await asyncio.wait((rung, pause), return_when=asyncio.FIRST_COMPLETED)
@@ -161,7 +177,7 @@ MOST_BYTES = 7_000
 """Of a message: PostgreSQL takes 8,000."""
 
 
-def to_message(sender: str, news: News, runs: Collection[str]) -> str:
+def to_message(sender: str, news: WakeupKind, runs: Collection[str]) -> str:
     """A ring, for those who carry it to other processes. Too many runs are left out: their holders
     look by themselves after a while."""
     message = f"{sender} {news:d}"
@@ -169,12 +185,44 @@ def to_message(sender: str, news: News, runs: Collection[str]) -> str:
     return named if len(named.encode()) <= MOST_BYTES else message
 
 
-def from_message(message: str) -> tuple[str, News, Collection[str]]:
+def from_message(message: str) -> tuple[str, WakeupKind, Collection[str]]:
     """Who rang, what for, and which runs it named. Of a message that is none of these, anything."""
     sender, _, rest = message.partition(" ")
     news, _, runs = rest.partition(" ")
     try:
         named = msgspec.json.decode(runs, type=list[str]) if runs else []
-        return sender, News(int(news)) & News.ANY, named
+        return sender, WakeupKind(int(news)) & WakeupKind.ANY, named
     except (ValueError, msgspec.MsgspecError):
-        return sender, News.ANY, ()
+        return sender, WakeupKind.ANY, ()
+
+
+class WakeupChannel(ABC):
+    """A bell between processes. It serves one app, which opens and closes it."""
+
+    is_listening: bool = False
+    """Whether messages of others are heard now. While they are, stores are looked at more rarely."""
+
+    heard: int = 0
+    """How many messages were heard: read it before you look, and pass it to `settle`."""
+
+    @abstractmethod
+    async def open(self, wake: Callable[[], None]) -> None:
+        """Begin to listen, and call `wake` when a message has come."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop. What was heard and not settled is left to others. Closing twice is fine."""
+
+    @abstractmethod
+    async def ring(self) -> None:
+        """Tell one of the processes that listen. Any `OutlastError` means: perhaps nobody knows."""
+
+    @abstractmethod
+    async def settle(self, heard: int, *, left: bool) -> int:
+        """The store was looked at after the first `heard` messages had come. If something is
+        `left` that nobody has taken, they go on to others; else they are done with. Returns how
+        many went on. What is never settled comes to somebody again. Never fails."""
+
+    async def describe(self) -> dict[str, str]:
+        """What there is to know of it for whoever checks its settings, in words of its own kind."""
+        return {}

@@ -9,20 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from outlast.model.activity import Activity
-from outlast.model.belongings import Belongings
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
-from outlast.model.entry import Entry
-from outlast.model.fact import Fact
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.query import Page, RunQuery
 from outlast.model.run import Run, Status
+from outlast.model.run_contents import Activity, Entry, Fact, RunContents, Timer
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import Task
-from outlast.model.timer import Timer
 from outlast.model.worker import Worker
-from outlast.ports.capability import Capability
+from outlast.ports.capabilities import Capability
 from outlast.ports.core import StoreCore
 
 
@@ -223,9 +219,9 @@ class OptionalMethods(StoreCore):
         one that is being moved, and the child of one, is never touched (capability RETENTION)."""
         self._unsupported(Capability.RETENTION)
 
-    # -- moving to another store --------------------------------------------------------------
+    # -- transfer to another store --------------------------------------------------------------
 
-    async def belongings(self, run_id: str, *, timeout: float | None = None) -> Belongings:
+    async def belongings(self, run_id: str, *, timeout: float | None = None) -> RunContents:
         """What a run owns that no other method reads; empty for an unknown run
         (capability MOVE)."""
         self._unsupported(Capability.MOVE)

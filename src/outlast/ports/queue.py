@@ -22,13 +22,19 @@ from typing import Self
 import msgspec
 
 from outlast.errors import InvalidValue, Unsupported
-from outlast.model.checks import check_delay, check_task
 from outlast.model.claim import Claim, check_ttl
-from outlast.model.flow import Flow, FlowChange, Seen, check_flow, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
+from outlast.model.queue_policy import (
+    ExpectedPolicy,
+    PolicyChange,
+    QueuePolicy,
+    check_flow,
+    check_queue,
+)
 from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
+from outlast.model.validation import check_delay, check_task
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
 
@@ -187,7 +193,7 @@ class Queue(ABC):
 
     # -- flow ---------------------------------------------------------------------------------
 
-    async def set_flow(self, flow: Flow, *, by: str, timeout: float | None = None) -> None:
+    async def set_flow(self, flow: QueuePolicy, *, by: str, timeout: float | None = None) -> None:
         """Give a queue these rules instead of those it has, for all workers at once. `by` is who
         did it, for the audit."""
         name = check_flow(flow).queue
@@ -196,17 +202,17 @@ class Queue(ABC):
     async def change_flow(
         self,
         queue: str,
-        change: Callable[[Flow], Flow],
+        change: Callable[[QueuePolicy], QueuePolicy],
         *,
         by: str,
         timeout: float | None = None,
-    ) -> Flow:
+    ) -> QueuePolicy:
         """Give a queue what `change` makes of its rules; those. Of several who change the rules of one
         queue at once, each sees what the others have done: `change` may be called again."""
         check_queue(queue)
         while True:
             seen = await self._seen(queue, timeout)
-            flow = check_flow(change(seen.flow or Flow(queue=queue)))
+            flow = check_flow(change(seen.flow or QueuePolicy(queue=queue)))
             if flow.queue != queue:
                 raise InvalidValue(f"rules of {queue!r} cannot become those of {flow.queue!r}")
             if await self._write_flow(
@@ -220,7 +226,7 @@ class Queue(ABC):
         await self._write_flow(name, None, declared=None, seen=None, by=by, timeout=timeout)
 
     async def declare_flow(
-        self, flow: Flow, *, by: str = "code", timeout: float | None = None
+        self, flow: QueuePolicy, *, by: str = "code", timeout: float | None = None
     ) -> None:
         """What a process says at its start. If the code says the same as last time, the rules stay
         as they are: somebody may have changed them since, and a restart must not undo that. New code
@@ -235,17 +241,17 @@ class Queue(ABC):
             ):
                 return
 
-    async def _seen(self, queue: str, timeout: float | None) -> Seen:
+    async def _seen(self, queue: str, timeout: float | None) -> ExpectedPolicy:
         flows = {flow.queue: flow for flow in await self.flows(timeout=timeout)}
-        return Seen(flows.get(queue))
+        return ExpectedPolicy(flows.get(queue))
 
     async def _write_flow(
         self,
         queue: str,
-        flow: Flow | None,
+        flow: QueuePolicy | None,
         *,
-        declared: Flow | None,
-        seen: Seen | None,
+        declared: QueuePolicy | None,
+        seen: ExpectedPolicy | None,
         by: str,
         timeout: float | None,
     ) -> bool:
@@ -254,13 +260,13 @@ class Queue(ABC):
         answer is False, if the rules are others by now."""
         raise Unsupported(_NO_FLOW.format(type(self).__name__))
 
-    async def flows(self, *, timeout: float | None = None) -> list[Flow]:
+    async def flows(self, *, timeout: float | None = None) -> list[QueuePolicy]:
         """The rules of all queues that have any, by name."""
         raise Unsupported(_NO_FLOW.format(type(self).__name__))
 
     async def flow_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
-    ) -> list[FlowChange]:
+    ) -> list[PolicyChange]:
         """Who changed the rules of a queue, the last change first."""
         raise Unsupported(_NO_FLOW.format(type(self).__name__))
 

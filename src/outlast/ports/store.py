@@ -6,10 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from outlast.errors import Unsupported
-from outlast.ports.details import DetailMethods
-from outlast.ports.histories import HistoryMethods
+from outlast.ports.derived import DetailMethods, HistoryMethods, RecordMethods
 from outlast.ports.queue import Queue
-from outlast.ports.records import RecordMethods
 
 
 class Store(HistoryMethods, RecordMethods, DetailMethods):
@@ -17,7 +15,7 @@ class Store(HistoryMethods, RecordMethods, DetailMethods):
 
     Implement the abstract methods of `outlast.ports.core` and you have one; declare in
     `capabilities` what you implement of `outlast.ports.optional`. Certify it with
-    `outlast.testing.conformance`.
+    `outlast.testkit.conformance`.
     """
 
     plain_transactions: bool = False

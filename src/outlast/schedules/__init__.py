@@ -10,7 +10,7 @@ firing starts one run, whoever fires it, because the run's id is made of the sch
          └── pause, resume, change, trigger, backfill: updates in its inbox
 """
 
-from outlast.schedules.plan import Schedule
-from outlast.schedules.schedules import Schedules, ScheduleState
+from outlast.schedules.client import Schedules, ScheduleState
+from outlast.schedules.schedule import Schedule
 
 __all__ = ["Schedule", "ScheduleState", "Schedules"]

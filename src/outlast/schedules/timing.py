@@ -25,7 +25,7 @@ from outlast.errors import InvalidValue
 if TYPE_CHECKING:
     from cronsim import CronSim
 
-    from outlast.schedules.plan import Plan
+    from outlast.schedules.schedule import Plan
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_CRON_CHARACTERS = 250

@@ -5,12 +5,9 @@ in a web framework without async, and inside a running loop such as a notebook's
 workflow, steps are called as they are and the functions below block until they are answered.
 """
 
-from outlast.api import (
-    Step,
-    Workflow,
+from outlast.context import (
     branch,
     continue_as_new,
-    get_logger,
     heartbeat,
     last_heartbeat,
     now,
@@ -21,10 +18,11 @@ from outlast.api import (
     set_attributes,
     step_info,
     uuid4,
-    workflow,
 )
-from outlast.engine.operations.region import Stop
-from outlast.engine.retry import Retry
+from outlast.decorators import Step, Workflow, workflow
+from outlast.engine.definitions.retry import Retry
+from outlast.engine.operations.scopes import Stop
+from outlast.run_logging import get_logger
 from outlast.schedules import Schedule
 from outlast.sync.app import App
 from outlast.sync.handles import RunHandle

@@ -6,19 +6,18 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from outlast.api import Workflow
 from outlast.app import App as AsyncApp
-from outlast.engine.bridge import current_bridge
+from outlast.decorators import Workflow
+from outlast.engine.replay.sync_workflow import current_sync_workflow
 from outlast.errors import Closed, InvalidValue, WorkflowMisuse
-from outlast.model.activity import Activity
-from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.run import Run
-from outlast.ports.locks import LOCK_PATIENCE_S
+from outlast.model.run_contents import Activity, Entry
+from outlast.ports.derived import LOCK_PATIENCE_S
 from outlast.ports.store import Store
-from outlast.sync.handles import Enlisted, RunHandle
+from outlast.sync.handles import RunHandle, TransactionClient
 from outlast.sync.schedules import Schedules
-from outlast.worker.background import Background
+from outlast.worker.loop_thread import BackgroundLoop
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -32,7 +31,7 @@ class App:
     def __init__(self, store: str | Store, **options: Any) -> None:
         self._store = store
         self._options = options
-        self._background: Background | None = None
+        self._background: BackgroundLoop | None = None
         self._app: AsyncApp | None = None
 
     def to_async(self) -> AsyncApp:
@@ -43,7 +42,7 @@ class App:
         """Open the store and go on with what is unfinished."""
         if self._is_open:
             return
-        self._background = Background()
+        self._background = BackgroundLoop()
         try:
             self._app = self.to_async()
             self._call(self._app.open())
@@ -85,9 +84,9 @@ class App:
         """Start a run; see `outlast.App.start`."""
         return RunHandle(self._call, self._call(self._opened.start(workflow, *args, **options)))
 
-    def on(self, transaction: Any) -> Enlisted:
+    def on(self, transaction: Any) -> TransactionClient:
         """This app inside a transaction of yours; see `outlast.App.on`."""
-        return Enlisted(self._call, self._opened.on(transaction))
+        return TransactionClient(self._call, self._opened.on(transaction))
 
     def handle(self, run_id: str) -> RunHandle[Any]:
         """The handle of a run that was started earlier or elsewhere."""
@@ -157,7 +156,7 @@ class App:
         return self._app
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        if current_bridge() is not None:
+        if current_sync_workflow() is not None:
             work.close()
             raise WorkflowMisuse(
                 "workflow code called its app: what that does would be done again in every replay. "

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
-from outlast.api import Workflow
 from outlast.client import RunHandle as AsyncRunHandle
-from outlast.client.enlisted import Enlisted as AsyncEnlisted
+from outlast.client.transaction import TransactionClient as AsyncEnlisted
+from outlast.decorators import Workflow
 from outlast.model.run import Status
-from outlast.ports.locks import LOCK_PATIENCE_S
+from outlast.ports.derived import LOCK_PATIENCE_S
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class RunHandle(Generic[T]):
         return self._call(self._run.update(name, value, type, **options))
 
 
-class Enlisted:
+class TransactionClient:
     """What `App.on` gives: the app inside a transaction of yours, as `outlast.App.on` does it."""
 
     def __init__(self, call: Call, enlisted: AsyncEnlisted) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
-from outlast import api
-from outlast.api import Step, Workflow
-from outlast.engine.bridge import current_bridge
-from outlast.engine.definition import StepDefinition
-from outlast.engine.operations.region import Stop
+from outlast import context, decorators
+from outlast.decorators import Step, Workflow
+from outlast.engine.definitions.definition import StepDefinition
+from outlast.engine.operations.scopes import Stop
+from outlast.engine.replay.sync_workflow import current_sync_workflow
 from outlast.errors import WorkflowMisuse
 
 P = ParamSpec("P")
@@ -54,7 +54,7 @@ def step(function: Callable[P, R], /) -> PlainStep[P, R]: ...
 def step(**options: Any) -> DeclareStep: ...
 def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Declare a step for plain workflows; see `outlast.step`."""
-    declare: Any = api.step
+    declare: Any = decorators.step
     return declare(**options) if function is None else declare(function)
 
 
@@ -62,13 +62,13 @@ def sleep(seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: flo
     """Sleep durably: the run leaves memory, and the process may end meanwhile. With `math.inf` it sleeps
     until it is cancelled."""
     _plain("sleep")
-    cast("None", api.sleep(seconds, minutes=minutes, hours=hours, days=days))
+    cast("None", context.sleep(seconds, minutes=minutes, hours=hours, days=days))
 
 
 def sleep_until(moment: datetime) -> None:
     """Sleep durably until a moment, which must have a time zone."""
     _plain("sleep_until")
-    cast("None", api.sleep_until(moment))
+    cast("None", context.sleep_until(moment))
 
 
 @overload
@@ -78,7 +78,7 @@ def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None 
 def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None = None) -> Any:
     """Wait for a signal by name; `SignalTimeout` when it does not come in time."""
     _plain("wait_for")
-    return api.wait_for(signal, type, timeout=timeout)
+    return context.wait_for(signal, type, timeout=timeout)
 
 
 @overload
@@ -88,36 +88,36 @@ def halt(data: Any = None, type: Any = Any) -> Any: ...
 def halt(data: Any = None, type: Any = Any) -> Any:
     """Wait for a person, showing `data`, until somebody resumes the run with a value."""
     _plain("halt")
-    return api.halt(data, type)
+    return context.halt(data, type)
 
 
 def child(workflow: Workflow[P, R], *args: Any, **options: Any) -> R:
     """Run another workflow as a child and wait for its result."""
     _plain("child")
-    return cast("R", api.child(workflow, *args, **options))
+    return cast("R", context.child(workflow, *args, **options))
 
 
 def map(step: Step[[T], R] | PlainStep[[T], R], items: Iterable[T], **options: Any) -> list[R]:
     """Call a step for each item, several at once; the results in the order of the items."""
     _plain("map")
-    return cast("list[R]", api.map(cast("Step[[T], R]", step), items, **options))
+    return cast("list[R]", context.map(cast("Step[[T], R]", step), items, **options))
 
 
 def scope(body: Callable[..., R], *args: Any, name: str | None = None, **kwargs: Any) -> R:
     """Run part of a workflow so that, once it is finished, only its result is kept in replay."""
     _plain("scope")
-    return cast("R", api.scope(cast("Any", body), *args, name=name, **kwargs))
+    return cast("R", context.scope(cast("Any", body), *args, name=name, **kwargs))
 
 
 def loop(body: Callable[[T], T | Stop[R]], state: T, *, name: str | None = None) -> R:
     """Call `body` with a state, again and again with the state it returns, until it returns
     ``Stop(result)``. A replay begins at the last iteration."""
     _plain("loop")
-    return cast("R", api.loop(cast("Any", body), state, name=name))
+    return cast("R", context.loop(cast("Any", body), state, name=name))
 
 
 def _plain(name: str) -> None:
-    if current_bridge() is None:
+    if current_sync_workflow() is None:
         raise WorkflowMisuse(
             f"outlast.sync.{name}() works in a plain `def` workflow: in an `async def` one use "
             f"`await outlast.{name}(…)`"

@@ -3,13 +3,13 @@ histories; and for authors of stores and queues a clock that stands still, fault
 conformance kit."""
 
 from outlast.testing.clock import ManualClock
-from outlast.testing.conducting import At
-from outlast.testing.crash import CrashesDiffer, Sweep, crash_everywhere
-from outlast.testing.embedded import Stuck, VirtualApp, app
-from outlast.testing.mortal import Crash
-from outlast.testing.replaying import Replayed, assert_replays, replay
-from outlast.testing.residencies import RESIDENCIES, Residency
-from outlast.testing.virtual import VirtualClock, sleep
+from outlast.testing.crash_sweep import CrashesDiffer, Sweep, crash_everywhere
+from outlast.testing.crashable_process import Crash
+from outlast.testing.history_replay import Replayed, assert_replays, replay
+from outlast.testing.residency import RESIDENCIES, ResidencyPolicy
+from outlast.testing.scenario_runner import At
+from outlast.testing.virtual_app import Stuck, VirtualApp, app
+from outlast.testing.virtual_clock import VirtualClock, sleep
 
 __all__ = [
     "RESIDENCIES",
@@ -18,7 +18,7 @@ __all__ = [
     "CrashesDiffer",
     "ManualClock",
     "Replayed",
-    "Residency",
+    "ResidencyPolicy",
     "Stuck",
     "Sweep",
     "VirtualApp",

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from outlast.api import Workflow
+    from outlast.decorators import Workflow
     from outlast.ports.store import Store
-    from outlast.testing.embedded import VirtualApp
-    from outlast.testing.virtual import VirtualClock
+    from outlast.testing.virtual_app import VirtualApp
+    from outlast.testing.virtual_clock import VirtualClock
 
 
 class AppFactory(Protocol):
@@ -36,7 +36,7 @@ class AppFactory(Protocol):
 def virtual_clock() -> VirtualClock:
     """A clock that leaps to the next sleeper when all is idle."""
     # Imported late: the plugin is loaded in every pytest run on a machine that has outlast.
-    from outlast.testing.virtual import VirtualClock
+    from outlast.testing.virtual_clock import VirtualClock
 
     return VirtualClock()
 
@@ -44,7 +44,7 @@ def virtual_clock() -> VirtualClock:
 @pytest.fixture
 def outlast_app(virtual_clock: VirtualClock) -> AppFactory:
     """Make apps on fresh memory stores, or on the `store` you name, with `virtual_clock`."""
-    from outlast.testing.embedded import app
+    from outlast.testing.virtual_app import app
 
     def make(
         *workflows: Workflow[..., Any], store: str | Store = "memory:", **options: Any

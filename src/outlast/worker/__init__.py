@@ -1,7 +1,7 @@
 """What a process does for runs that others drive."""
 
-from outlast.worker.doorman import Doorman
-from outlast.worker.relay import Relay
-from outlast.worker.tasks import STEPS_AT_ONCE, TaskWorker
+from outlast.worker.admission_worker import AdmissionWorker
+from outlast.worker.task_worker import STEPS_AT_ONCE, TaskWorker
+from outlast.worker.wakeup_relay import WakeupRelay
 
-__all__ = ["STEPS_AT_ONCE", "Doorman", "Relay", "TaskWorker"]
+__all__ = ["STEPS_AT_ONCE", "AdmissionWorker", "TaskWorker", "WakeupRelay"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from outlast.cli.asking import confirm
-from outlast.cli.neutral import neutral
 from outlast.cli.session import Session, with_session
 from outlast.cli.table import Cell, Column
-from outlast.model.flow import scope_of
+from outlast.cli.text import neutral
 from outlast.model.query import check_limit
+from outlast.model.queue_policy import scope_of
 from outlast.ports.queue import Queue
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import click
 
-from outlast.cli.checkup.findings import Finding, versions
-from outlast.cli.checkup.life import life_of
-from outlast.cli.checkup.settings import doorbell_of, settings_of
 from outlast.cli.codes import Exit
-from outlast.cli.neutral import neutral
+from outlast.cli.health_checks import Finding, doorbell_of, life_of, settings_of, versions
 from outlast.cli.place import settings_here
 from outlast.cli.session import Session, with_session
+from outlast.cli.text import neutral
 from outlast.errors import OutlastError
 
 

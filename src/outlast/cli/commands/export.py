@@ -12,11 +12,11 @@ import click
 from outlast.cli.completing import RUN
 from outlast.cli.exports import write
 from outlast.cli.finding import find_run
-from outlast.cli.neutral import neutral
 from outlast.cli.progress import Progress
 from outlast.cli.redaction import Redaction
 from outlast.cli.session import Session, with_session
-from outlast.moving import gather
+from outlast.cli.text import neutral
+from outlast.transfer import gather
 
 
 @click.command("export")

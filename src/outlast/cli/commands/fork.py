@@ -9,8 +9,8 @@ from outlast.cli.apps import load_app
 from outlast.cli.completing import RUN, STEP
 from outlast.cli.finding import find_run
 from outlast.cli.given import json_of
-from outlast.cli.neutral import neutral
 from outlast.cli.session import Session, client_of, with_session
+from outlast.cli.text import neutral
 from outlast.client import Client, RunHandle
 from outlast.errors import NotFound
 from outlast.ports.store import Store

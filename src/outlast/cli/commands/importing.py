@@ -8,10 +8,10 @@ from shlex import quote
 import click
 
 from outlast.cli.exports import read
-from outlast.cli.neutral import neutral
 from outlast.cli.progress import Progress
 from outlast.cli.session import Session, with_session
-from outlast.moving import Restored, restore
+from outlast.cli.text import neutral
+from outlast.transfer import Restored, restore
 
 
 @click.command("import")

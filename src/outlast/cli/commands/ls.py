@@ -7,13 +7,12 @@ from shlex import quote
 
 import click
 
-from outlast.cli.moments import length
-from outlast.cli.neutral import neutral
 from outlast.cli.output import Output
 from outlast.cli.progress import Progress
 from outlast.cli.records import run_record
 from outlast.cli.session import Session, with_session
 from outlast.cli.table import Cell, Column
+from outlast.cli.text import length, neutral
 from outlast.model.query import Order, check_limit, order_of
 from outlast.model.run import Run
 from outlast.ports.store import Store

@@ -6,15 +6,15 @@ import click
 
 from outlast.cli.asking import confirm
 from outlast.cli.codes import Exit
-from outlast.cli.neutral import neutral
 from outlast.cli.output import Output
-from outlast.cli.place import Place
+from outlast.cli.place import StoreChoice
 from outlast.cli.progress import Progress
 from outlast.cli.session import Session, with_session
+from outlast.cli.text import neutral
 from outlast.model.run import MOVED
-from outlast.moving import Moves, address_of, move_runs
 from outlast.ports.store import Store
 from outlast.query import Filter, all_matching, count, parse
+from outlast.transfer import Moves, address_of, move_runs
 from outlast.urls import resolve
 
 
@@ -45,8 +45,8 @@ async def move_command(
       outlast move --from sqlite:///shop.db --to redis://localhost/0 'workflow:checkout status:open'
     """
     wanted, out = parse(" ".join(query)), session.out
-    here = Place(source, "--from") if source else session.place
-    there = Place(target, "--to")
+    here = StoreChoice(source, "--from") if source else session.place
+    there = StoreChoice(target, "--to")
     if here.shown == there.shown:
         raise click.UsageError(f"--from and --to are both {here.shown}: name another store")
     if dry_run:
@@ -91,7 +91,7 @@ async def _dry(store: Store, out: Output, wanted: Filter) -> None:
     out.note(f"{number:,} in all; nothing was changed")
 
 
-def _tell(session: Session, moves: Moves, there: Place) -> None:
+def _tell(session: Session, moves: Moves, there: StoreChoice) -> None:
     out = session.out
     for run_id, reason in moves.refused.items():
         out.note(f"{neutral(run_id)} stays: {reason}")

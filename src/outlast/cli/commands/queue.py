@@ -12,7 +12,7 @@ from outlast.cli.session import Session, with_session
 from outlast.cli.table import Cell, Column
 from outlast.client.queues import Queues
 from outlast.errors import InvalidValue
-from outlast.model.flow import Flow, Rate
+from outlast.model.queue_policy import QueuePolicy, Rate
 
 
 @click.group("queue")
@@ -43,7 +43,7 @@ async def queue_show(session: Session, *, name: str) -> None:
         out.line(f"the one that waits longest is ready since {out.moment(stats.oldest)}")
     if stats.blocked_by is not None:
         out.line(f"nothing begins now: {stats.blocked_by}", "yellow")
-    for name_, value in _rules(stats.flow or Flow(queue=name)).items():
+    for name_, value in _rules(stats.flow or QueuePolicy(queue=name)).items():
         out.line(f"{name_:<16} {value}")
     if stats.keys:
         columns = [Column("KEY", 8), Column("READY"), Column("IN FLIGHT"), Column("BLOCKED BY", 4)]
@@ -128,7 +128,7 @@ async def queue_drop(session: Session, *, name: str) -> None:
     """
     async with session.store() as store:
         await Queues(store).drop(name, by=_who())
-    _told(session, Flow(queue=name))
+    _told(session, QueuePolicy(queue=name))
 
 
 @queue_command.command("log")
@@ -162,14 +162,14 @@ async def queue_log(session: Session, *, name: str, limit: int) -> None:
     )
 
 
-def _told(session: Session, flow: Flow) -> None:
+def _told(session: Session, flow: QueuePolicy) -> None:
     if session.out.json:
         session.out.value(flow)
     else:
         session.out.line(f"{flow.queue}: {_in_a_line(flow)}")
 
 
-def _rules(flow: Flow) -> dict[str, str]:
+def _rules(flow: QueuePolicy) -> dict[str, str]:
     """The rules that a queue has, as people write them."""
     found = {
         "concurrency": flow.concurrency,
@@ -183,7 +183,7 @@ def _rules(flow: Flow) -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
-def _in_a_line(flow: Flow) -> str:
+def _in_a_line(flow: QueuePolicy) -> str:
     return ", ".join(f"{name} {value}" for name, value in _rules(flow).items()) or "no limits"
 
 

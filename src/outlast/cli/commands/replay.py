@@ -14,20 +14,20 @@ from types import FrameType
 
 import click
 
-from outlast.api import Workflow
 from outlast.app import App
 from outlast.cli.apps import load_app
 from outlast.cli.exports import read
-from outlast.cli.neutral import neutral
 from outlast.cli.session import Session, with_session
+from outlast.cli.text import neutral
 from outlast.codecs import JsonCodec
-from outlast.engine.definition import WorkflowDefinition
-from outlast.engine.execution import ENDINGS, Execution
+from outlast.decorators import Workflow
+from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.operations.operation import Operation
-from outlast.engine.places import frame_of_code, place_of
+from outlast.engine.replay.execution import ENDINGS, Execution
+from outlast.engine.replay.source_location import frame_of_code, place_of
 from outlast.errors import NotFound
-from outlast.moving import Cargo
-from outlast.testing.replaying import replay
+from outlast.testing.history_replay import replay
+from outlast.transfer import Bundle
 
 
 @click.command("replay")
@@ -73,14 +73,14 @@ async def replay_command(
             )
 
 
-def _definition(app: App, one: Cargo) -> WorkflowDefinition:
+def _definition(app: App, one: Bundle) -> WorkflowDefinition:
     definition = app.definition(one.run.workflow)
     if definition is None:
         raise NotFound("workflow", one.run.workflow)
     return definition
 
 
-def _debug(definition: WorkflowDefinition, one: Cargo, step: str) -> None:
+def _debug(definition: WorkflowDefinition, one: Bundle, step: str) -> None:
     if not any(event.step_name == step for event in one.events):
         names = dict.fromkeys(event.step_name for event in one.events if event.step_name)
         raise click.UsageError(

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from outlast.cli.asking import confirm
-from outlast.cli.neutral import neutral
 from outlast.cli.session import Session, client_of, with_session
 from outlast.cli.table import Cell, Column
+from outlast.cli.text import neutral
 from outlast.codecs import JsonCodec
 from outlast.errors import InvalidValue, NotFound
 from outlast.schedules import Schedules, ScheduleState

@@ -7,8 +7,8 @@ import click
 from outlast.cli.completing import RUN
 from outlast.cli.finding import find_run
 from outlast.cli.given import json_of
-from outlast.cli.neutral import neutral, to_json
 from outlast.cli.session import Session, client_of, with_session
+from outlast.cli.text import neutral, to_json
 
 
 @click.command("signal")

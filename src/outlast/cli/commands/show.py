@@ -10,11 +10,10 @@ from msgspec import Raw
 from outlast.cli.completing import RUN
 from outlast.cli.drawing import draw_tree
 from outlast.cli.finding import find_run
-from outlast.cli.moments import length
-from outlast.cli.neutral import neutral, neutral_lines
 from outlast.cli.output import STATUS_COLOURS, Output
 from outlast.cli.records import as_text, event_record, part_record, run_record
 from outlast.cli.session import Session, with_session
+from outlast.cli.text import length, neutral, neutral_lines
 from outlast.model.run import Run
 from outlast.ports.store import Store
 from outlast.query.outline import Part, outline

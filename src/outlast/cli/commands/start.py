@@ -11,9 +11,9 @@ from outlast.cli.apps import load_app
 from outlast.cli.codes import Exit
 from outlast.cli.completing import WORKFLOW
 from outlast.cli.given import attributes_of, json_of
-from outlast.cli.neutral import neutral, neutral_lines
 from outlast.cli.output import Output
 from outlast.cli.session import Session, with_session
+from outlast.cli.text import neutral, neutral_lines
 from outlast.errors import RunFailed
 
 

@@ -11,11 +11,10 @@ import click
 from outlast.cli.codes import Exit
 from outlast.cli.completing import RUN
 from outlast.cli.finding import find_run
-from outlast.cli.moments import iso
-from outlast.cli.neutral import neutral
 from outlast.cli.output import Output
 from outlast.cli.records import as_text, event_record, run_record
 from outlast.cli.session import Session, with_session
+from outlast.cli.text import iso, neutral
 from outlast.errors import Moved
 from outlast.model.event import Event
 from outlast.model.query import Order, cursor_at

@@ -10,18 +10,16 @@ from msgspec.structs import replace
 from outlast.cli.commands.workers import workers_of
 from outlast.cli.completing import RUN
 from outlast.cli.finding import find_run
-from outlast.cli.moments import iso
-from outlast.cli.neutral import neutral, neutral_lines
 from outlast.cli.output import Output
 from outlast.cli.session import Session, with_session
+from outlast.cli.text import iso, neutral, neutral_lines
 from outlast.client.queues import Queues
-from outlast.model.flow import scope_of
+from outlast.model.queue_policy import scope_of
 from outlast.model.run import Run
-from outlast.ports.capability import Capability
+from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store
 from outlast.query.outline import outline
-from outlast.query.queued import QueuedStep
-from outlast.query.waits import reasons
+from outlast.query.why import QueuedStep, reasons
 
 
 @click.command("why")

@@ -9,7 +9,7 @@ import click
 from outlast.cli.session import Session, with_session
 from outlast.cli.table import Cell, Column
 from outlast.model.worker import Worker
-from outlast.ports.capability import Capability
+from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from outlast.model.decision import News
+from outlast.model.commit_rules import WakeupKind
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier
 
@@ -44,7 +44,7 @@ class BlockingNotifier(LocalNotifier):
     LOOK_AGAIN = 0.1
 
     async def wait(
-        self, clock: Clock, seconds: float, *, since: int, news: News | None = None
+        self, clock: Clock, seconds: float, *, since: int, news: WakeupKind | None = None
     ) -> bool:
         await clock.sleep(min(seconds, self.LOOK_AGAIN))
         return False

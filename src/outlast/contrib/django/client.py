@@ -20,14 +20,14 @@ from typing import Any, TypeVar
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from outlast.api import Workflow
 from outlast.client import RunHandle as AsyncRunHandle
-from outlast.client.starting import Starting
+from outlast.client.start import StartMany
 from outlast.contrib.django.blocking import run_blocking
 from outlast.contrib.django.conf import read_settings
 from outlast.contrib.django.discovery import found_here
 from outlast.contrib.django.rings import ring_with_commit
 from outlast.contrib.django.store import store_here
+from outlast.decorators import Workflow
 from outlast.errors import WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.ids import check_id
@@ -153,14 +153,14 @@ class Runs:
 
     # -- how ----------------------------------------------------------------------------------
 
-    def _call(self, act: Callable[[Starting], Coroutine[Any, Any, T]]) -> T:
+    def _call(self, act: Callable[[StartMany], Coroutine[Any, Any, T]]) -> T:
         return run_blocking(act(client_here()))
 
     def _handle(self, run_id: str) -> RunHandle[Any]:
         return RunHandle(run_blocking, AsyncRunHandle(client_here(), check_id(run_id, child=True)))
 
 
-class ClientHere(Starting):
+class ClientHere(StartMany):
     """A client on the connection that the calling thread has. It waits for nothing that cannot
     come."""
 

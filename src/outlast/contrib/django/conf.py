@@ -4,7 +4,7 @@
         "DATABASE": "default",     # the alias in DATABASES whose transactions runs are part of
         "SCHEMA": "public",        # where the tables are made (PostgreSQL)
         "WORKFLOWS": ["shop.workflows"],  # modules; without it, `workflows` of every installed app
-        "QUEUES": ["mail"],        # queues that the worker serves: names, or `outlast.Flow`s
+        "QUEUES": ["mail"],        # queues that the worker serves: names, or `outlast.QueuePolicy`s
         "CONCURRENCY": 100,        # runs at once, and queued steps at once, of one worker
         "LEASE": 30.0,             # seconds after which a silent worker is taken for dead
         "CODEC": "shop.codecs.codec",     # a codec, or what makes one
@@ -24,11 +24,11 @@ from django.utils.module_loading import import_string
 from msgspec import Struct
 
 from outlast.codecs import JsonCodec
-from outlast.engine.engine import LEASE_SECONDS
+from outlast.engine.runner.engine import LEASE_SECONDS
 from outlast.errors import InvalidValue, OutlastError
 from outlast.model.claim import check_ttl
-from outlast.model.flow import Flow, check_flow
 from outlast.model.ids import check_name
+from outlast.model.queue_policy import QueuePolicy, check_flow
 from outlast.ports.codec import Codec
 
 
@@ -38,7 +38,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     database: str = DEFAULT_DB_ALIAS
     schema: str = "public"
     workflows: tuple[str, ...] | None = None
-    queues: tuple[str | Flow, ...] = ()
+    queues: tuple[str | QueuePolicy, ...] = ()
     concurrency: int | None = None
     lease: float = LEASE_SECONDS
     codec: Codec
@@ -81,12 +81,12 @@ def _modules(value: object) -> tuple[str, ...]:
     return tuple(map(_text, value))
 
 
-def _queues(value: object) -> tuple[str | Flow, ...]:
+def _queues(value: object) -> tuple[str | QueuePolicy, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InvalidValue("write a list of names or Flows")
     found = tuple(value)
     for one in found:
-        if isinstance(one, Flow):
+        if isinstance(one, QueuePolicy):
             check_flow(one)
         else:
             check_name(_text(one), "queue")

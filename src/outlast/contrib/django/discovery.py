@@ -12,8 +12,8 @@ from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 from msgspec import Struct
 
-from outlast.api import Step, Workflow
 from outlast.contrib.django.conf import Settings
+from outlast.decorators import Step, Workflow
 from outlast.schedules import Schedule
 
 MODULE = "workflows"

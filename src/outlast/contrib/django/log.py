@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from outlast.stores.sqlite.keeping import Keeper
+from outlast.stores.sqlite.wal import WalKeeper
 
 
 def keep(connection: Any) -> None:
@@ -21,7 +21,7 @@ def keep(connection: Any) -> None:
 class _Look:
     """Before what begins a transaction, or is one, the log is looked at."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: WalKeeper) -> None:
         self._keeper = keeper
 
     def __call__(
@@ -38,5 +38,5 @@ def _path(connection: Any) -> str:
 
 
 @lru_cache
-def _keeper(path: str) -> Keeper:
-    return Keeper(path)
+def _keeper(path: str) -> WalKeeper:
+    return WalKeeper(path)

@@ -17,10 +17,10 @@ from outlast.contrib.django.threads import HeldTransaction, Threads
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.postgres import PostgresStore
-from outlast.stores.postgres.borrowed import BorrowedStore
+from outlast.stores.postgres.connection import Source
 from outlast.stores.postgres.psycopg import ThreadedPsycopgLink, rows_of, run_script
 from outlast.stores.postgres.rows import Row
-from outlast.stores.postgres.sources import Source
+from outlast.stores.postgres.transaction import BorrowedStore
 
 PREFIX = "outlast_"
 THREADS = 10

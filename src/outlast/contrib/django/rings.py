@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connections, transaction
 
 from outlast.model.commit import Commit, Outcome, Refusal
-from outlast.model.decision import News
+from outlast.model.commit_rules import WakeupKind
 from outlast.model.inbox import Receipt, Send
 from outlast.ports.notifier import Notifier
 from outlast.ports.store import Store
@@ -23,7 +23,7 @@ def listen(notifier: Notifier) -> None:
     _listening.add(notifier)
 
 
-def ring_with_commit(alias: str, news: News = News.ANY) -> None:
+def ring_with_commit(alias: str, news: WakeupKind = WakeupKind.ANY) -> None:
     """Wake the workers of this process when the transaction that is under way has been committed,
     or now if there is none."""
     own = connections[alias]
@@ -32,7 +32,7 @@ def ring_with_commit(alias: str, news: News = News.ANY) -> None:
         transaction.on_commit(partial(_ring, news), using=alias, robust=True)
 
 
-def _ring(news: News) -> None:
+def _ring(news: WakeupKind) -> None:
     for notifier in list(_listening):
         notifier.wake(news)  # type: ignore[attr-defined]
 

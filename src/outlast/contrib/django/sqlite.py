@@ -16,10 +16,10 @@ from outlast.errors import InvalidValue
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.sqlite import SqliteStore
-from outlast.stores.sqlite.borrowed import BorrowedStore
-from outlast.stores.sqlite.lane import Work
-from outlast.stores.sqlite.prefix import PREFIX, prefixed
-from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.connection import PREFIX, prefixed
+from outlast.stores.sqlite.connection_worker import Work
+from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.transaction import BorrowedStore
 
 T = TypeVar("T")
 

@@ -68,15 +68,14 @@ def drop_tables(_: Any, schema_editor: Any) -> None:
 
 def _on_postgres(alias: str, schema: str) -> None:
     from outlast.contrib.django.postgres import PREFIX, HereLink
-    from outlast.stores.postgres.queries import queries_of
-    from outlast.stores.postgres.schema import migrate
+    from outlast.stores.postgres.schema import migrate, queries_of
 
     where = f"Django's database {alias!r}"
     run_blocking(migrate(HereLink(alias), queries_of(schema, PREFIX), where))
 
 
 def _on_sqlite(connection: Any) -> None:
-    from outlast.stores.sqlite.prefix import PREFIX, PrefixedConnection
+    from outlast.stores.sqlite.connection import PREFIX, PrefixedConnection
     from outlast.stores.sqlite.schema import apply_missing
 
     apply_missing(PrefixedConnection(connection, PREFIX), prefix=PREFIX)
@@ -84,7 +83,7 @@ def _on_sqlite(connection: Any) -> None:
 
 def _drops(vendor: str, schema: str, cursor: Any) -> list[str]:
     if vendor == "sqlite":
-        from outlast.stores.sqlite.prefix import PREFIX, tables
+        from outlast.stores.sqlite.connection import PREFIX, tables
 
         return [f"DROP TABLE IF EXISTS {PREFIX}{name}" for name in tables()]
     from outlast.contrib.django.postgres import PREFIX

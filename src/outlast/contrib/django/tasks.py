@@ -23,7 +23,7 @@ from outlast.contrib.django.client import runs
 from outlast.errors import InvalidValue, NotFound, OutlastError, UsageError
 from outlast.model.event import Event, EventType
 from outlast.model.ids import new_id
-from outlast.model.place import InQueue
+from outlast.model.queue_options import QueueOptions
 from outlast.model.run import Run, Status
 
 try:
@@ -65,7 +65,7 @@ class OutlastBackend(BaseTaskBackend):
             id=f"task-{new_id()}",
             attributes={"task": task.module_path},
             # With us the smallest number goes first.
-            queue=InQueue(task.queue_name, priority=-task.priority, at=task.run_after),
+            queue=QueueOptions(task.queue_name, priority=-task.priority, at=task.run_after),
         )
         result = self._result(runs.get(run.id), [], task)
         task_enqueued.send(type(self), task_result=result)

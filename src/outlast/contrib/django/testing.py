@@ -41,10 +41,10 @@ from outlast.contrib.django.conf import Settings, read_settings
 from outlast.contrib.django.models import Run
 from outlast.contrib.django.threads import HeldTransaction
 from outlast.contrib.django.worker import app
-from outlast.engine.admission import ticket_queue
+from outlast.engine.runner.admission import ticket_queue
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
-from outlast.testing.virtual import VirtualClock
+from outlast.testing.virtual_clock import VirtualClock
 
 T = TypeVar("T")
 
@@ -183,7 +183,7 @@ def _store_in(hands: _Hands, settings: Settings, clock: Clock) -> Store:
     if connections[alias].vendor == "postgresql":
         from outlast.contrib.django.postgres import PREFIX, HeldSource, HereSource
         from outlast.stores.postgres import PostgresStore
-        from outlast.stores.postgres.borrowed import BorrowedStore as PostgresBorrowed
+        from outlast.stores.postgres.transaction import BorrowedStore as PostgresBorrowed
 
         class OnPostgres(_Transactions, PostgresBorrowed):
             pass
@@ -194,7 +194,7 @@ def _store_in(hands: _Hands, settings: Settings, clock: Clock) -> Store:
         store: Any = OnPostgres(lender, HeldSource(HeldTransaction(alias, hands)))
     else:
         from outlast.contrib.django.sqlite import lender_of, on_connection
-        from outlast.stores.sqlite.borrowed import BorrowedStore as SqliteBorrowed
+        from outlast.stores.sqlite.transaction import BorrowedStore as SqliteBorrowed
 
         class OnSqlite(_Transactions, SqliteBorrowed):
             pass

@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 from django.db import IntegrityError, close_old_connections, connections, transaction
 
-from outlast.engine.bodies import MAX_THREADS
-from outlast.engine.threads import DaemonThreads
+from outlast.engine.steps.step_executor import MAX_THREADS, DaemonThreads
 from outlast.errors import InvalidValue
 
 T = TypeVar("T")

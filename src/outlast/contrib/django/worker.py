@@ -6,11 +6,11 @@ from typing import Any
 
 from django.conf import settings as django_settings
 
-from outlast.api import Workflow
 from outlast.app import App
 from outlast.contrib.django.conf import Settings, read_settings
 from outlast.contrib.django.discovery import found_here
 from outlast.contrib.django.threads import StepThreads
+from outlast.decorators import Workflow
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 

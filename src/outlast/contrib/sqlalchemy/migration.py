@@ -28,7 +28,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
 
 from outlast.contrib.sqlalchemy.models import make_tables
 from outlast.model.projection import Projection
-from outlast.stores.sqlite.prefix import PREFIX, check_prefix
+from outlast.stores.sqlite.connection import PREFIX, check_prefix
 
 TRIGGERS = [
     "runs_turn",
@@ -61,7 +61,7 @@ def downgrade(
 ) -> None:
     """Drop what writes to the tables, then the tables. Stop workers that have a projection first."""
     if op.get_context().dialect.name == "postgresql":
-        from outlast.stores.postgres.queries import queries_of  # it needs a driver
+        from outlast.stores.postgres.schema import queries_of  # it needs a driver
 
         named = queries_of(schema, prefix or "")
         op.execute(named.render("DROP FUNCTION IF EXISTS @project_1() CASCADE"))

@@ -9,8 +9,8 @@ from outlast.errors import ReadOnlyStore
 from outlast.model.projection import Projection
 from outlast.ports.clock import Clock
 from outlast.stores.postgres import PostgresStore
-from outlast.stores.postgres.borrowed import BorrowedStore
-from outlast.stores.postgres.projecting import install
+from outlast.stores.postgres.projection import install
+from outlast.stores.postgres.transaction import BorrowedStore
 
 
 class SqlAlchemyPostgresStore(JoiningStore[BorrowedStore], PostgresStore):

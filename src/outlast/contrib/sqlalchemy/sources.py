@@ -23,8 +23,8 @@ from outlast.contrib.sqlalchemy.binding import (
 )
 from outlast.contrib.sqlalchemy.transactions import connection_of
 from outlast.errors import InvalidValue
-from outlast.stores.postgres.faults import translate
-from outlast.stores.postgres.sources import Link, Source
+from outlast.stores.postgres.connection import Link, Source
+from outlast.stores.postgres.driver_errors import translate
 
 THREADS = 8
 EACH_ITS_OWN = {"isolation_level": "AUTOCOMMIT"}

@@ -32,13 +32,12 @@ from outlast.errors import InvalidValue
 from outlast.model.projection import Projection
 from outlast.ports.clock import Clock
 from outlast.stores.sqlite import SqliteStore
-from outlast.stores.sqlite.borrowed import Borrow, BorrowedStore
-from outlast.stores.sqlite.connection import Connection, connect
+from outlast.stores.sqlite.connection import PREFIX, Connection, connect
+from outlast.stores.sqlite.connection_worker import Work
 from outlast.stores.sqlite.database import MANY
-from outlast.stores.sqlite.keeping import Keeper
-from outlast.stores.sqlite.lane import Work
-from outlast.stores.sqlite.prefix import PREFIX
-from outlast.stores.sqlite.projecting import install
+from outlast.stores.sqlite.projection import install
+from outlast.stores.sqlite.transaction import Borrow, BorrowedStore
+from outlast.stores.sqlite.wal import WalKeeper
 
 T = TypeVar("T")
 
@@ -197,7 +196,7 @@ _kept: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 def _keep_the_log(engine: Engine, path: str, *, in_loop: bool) -> None:
     """Let the engine's connections leave the log to us, and look at it before each transaction."""
-    keeper = Keeper(path)
+    keeper = WalKeeper(path)
 
     def look(driver: Any) -> None:
         if driver.in_transaction or not keeper.is_due():

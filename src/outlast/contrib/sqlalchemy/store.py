@@ -37,7 +37,7 @@ def store_of(
     projected = projection_of(projection)
     if binding.dialect == "sqlite":
         from outlast.contrib.sqlalchemy.sqlite import SqlAlchemySqliteStore
-        from outlast.stores.sqlite.prefix import PREFIX
+        from outlast.stores.sqlite.connection import PREFIX
 
         return SqlAlchemySqliteStore(
             binding,

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from outlast.errors import WorkflowMisuse
-from outlast.model.checks import check_value
 from outlast.model.ids import check_name
 from outlast.model.payloads import BranchEvaluated
+from outlast.model.validation import check_value
 
 if TYPE_CHECKING:
-    from outlast.engine.execution import Execution
+    from outlast.engine.replay.execution import Execution
 
 Choice = TypeVar("Choice", bound=str | bool)
 

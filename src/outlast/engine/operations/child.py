@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
-from outlast.engine.definition import WorkflowDefinition
+from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.operations.operation import Operation
 from outlast.errors import ChildFailed, OutlastError
 from outlast.model.commit import Start
@@ -34,12 +34,12 @@ from outlast.model.payloads import (
     WorkflowStarted,
 )
 from outlast.model.payloads import ChildFailed as Failed
-from outlast.model.place import InQueue
+from outlast.model.queue_options import QueueOptions
 from outlast.model.run import Run, Status
 from outlast.model.times import NOW
 
 if TYPE_CHECKING:
-    from outlast.engine.execution import Execution
+    from outlast.engine.replay.execution import Execution
 
 
 class ParentClose(StrEnum):
@@ -69,7 +69,7 @@ class ChildRun(Operation):
         kwargs: Any,
         id: str | None,
         parent_close: ParentClose,
-        place: InQueue | None = None,
+        place: QueueOptions | None = None,
     ) -> None:
         self.name = f"child:{workflow.name}"
         self.parent_close = parent_close

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from outlast.engine.operations.remote import step_call
+from outlast.engine.operations.queued_step import step_call
 from outlast.errors import ContinueAsNew, OutlastError, StepFailed
 from outlast.model.payloads import (
     CompensationCompleted,
@@ -26,9 +26,9 @@ from outlast.model.payloads import (
 )
 
 if TYPE_CHECKING:
-    from outlast.engine.definition import StepDefinition
-    from outlast.engine.execution import Execution
+    from outlast.engine.definitions.definition import StepDefinition
     from outlast.engine.operations.operation import Operation
+    from outlast.engine.replay.execution import Execution
 
 UNDO = "undo/"
 """The scope of all undoing."""

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from outlast.engine.definition import StepDefinition
+from outlast.engine.definitions.definition import StepDefinition
+from outlast.engine.definitions.retry import MAX_LOST, SUSPECT_AFTER
 from outlast.engine.operations.operation import Operation
 from outlast.engine.operations.step import is_cause, silence_of
-from outlast.engine.retry import MAX_LOST, SUSPECT_AFTER
 from outlast.errors import InvalidValue, MapFailed, StepFailed, WorkflowMisuse
 from outlast.model.event import Event
-from outlast.model.fact import Fact
 from outlast.model.payloads import (
     MapCompleted,
     MapProgress,
@@ -29,16 +28,17 @@ from outlast.model.payloads import (
     StepLost,
 )
 from outlast.model.payloads import MapFailed as Failed
+from outlast.model.run_contents import Fact
 
 if TYPE_CHECKING:
-    from outlast.engine.execution import Execution
+    from outlast.engine.replay.execution import Execution
 
 SEGMENT_ITEMS = 1000
 INLINE_BYTES = 256 * 1024
 PORTION_BYTES = 4 * 1024 * 1024
 """Results that go into one record, which has a limit: items may be large, and come together."""
 AHEAD = 4
-"""Bodies may begin this many times the concurrency beyond what has been reported, so that one
+"""StepExecutor may begin this many times the concurrency beyond what has been reported, so that one
 commit announces many of them."""
 
 

@@ -15,7 +15,7 @@ from outlast.model.payloads import Payload
 from outlast.ports.codec import Codec
 
 if TYPE_CHECKING:
-    from outlast.engine.execution import Execution
+    from outlast.engine.replay.execution import Execution
 
 
 class Operation(ABC):

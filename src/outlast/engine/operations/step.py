@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from outlast.engine.definition import StepDefinition
-from outlast.engine.error_text import text_of
+from outlast.engine.definitions.definition import StepDefinition
+from outlast.engine.definitions.retry import MAX_INTERRUPTIONS, MAX_LOST, MAX_SHARED, SUSPECT_AFTER
 from outlast.engine.operations.operation import Operation
-from outlast.engine.places import frames_of
-from outlast.engine.retry import MAX_INTERRUPTIONS, MAX_LOST, MAX_SHARED, SUSPECT_AFTER
+from outlast.engine.replay.error_text import text_of
+from outlast.engine.replay.source_location import frames_of
 from outlast.errors import OutlastError, StepFailed
 from outlast.model.event import Event
 from outlast.model.payloads import Payload, StepCompleted, StepLost, StepProgress, StepStarted
 from outlast.model.payloads import StepFailed as Failed
 
 if TYPE_CHECKING:
-    from outlast.engine.execution import Execution
+    from outlast.engine.replay.execution import Execution
 
 INTERRUPTED = "Interrupted"
 LEASE_LOST = "LeaseLost"
@@ -38,7 +38,7 @@ class StepCall(Operation):
     needs nobody meanwhile."""
 
     ends_by_itself = True
-    under_way: str | None = None
+    in_flight: str | None = None
     """The kind of wait that an attempt is."""
     attempt = failures = stops = 0
     alone = False
@@ -88,7 +88,7 @@ class StepCall(Operation):
                 self.attempt = attempt
                 self._was_stopped = False
                 self.due = None
-                self.wait_kind = self.under_way
+                self.wait_kind = self.in_flight
                 self._execution.launches.append(self)
             case StepProgress(details=details):
                 self.progress = details

@@ -1,6 +1,6 @@
 """SQS: a queue of its own, or the doorbell of workers that share a store (extra `sqs`)."""
 
-from outlast.queues.sqs.doorbell import SqsDoorbell
 from outlast.queues.sqs.queue import SqsQueue
+from outlast.queues.sqs.wakeups import SqsWakeups
 
-__all__ = ["SqsDoorbell", "SqsQueue"]
+__all__ = ["SqsQueue", "SqsWakeups"]

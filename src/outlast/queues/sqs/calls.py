@@ -3,19 +3,25 @@
 Each has a thread of its own, which nobody waits for when the process ends; there are only so many short
 calls at a time. A message that comes for somebody who has gone (cancelled, or the queue was closed) is
 given back at once, so that others need not wait until its visibility ends.
+
+Blocking calls in threads that nobody waits for when the process ends.
+
+A call of SQS that hangs may do so for minutes, and Python joins the threads of its own executors before
+it exits: a worker that was told to stop would not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from outlast.errors import OutlastError, QueueClosed, TimedOut, Unavailable, UnknownOutcome
 from outlast.queues.sqs.client import FOREIGN, Answer, SqsClient, make_client, raise_ours
 from outlast.queues.sqs.message import ATTRIBUTES, NOTE, Message, received
-from outlast.queues.sqs.threads import begin, in_thread
 
 AT_ONCE = 16
 BATCH = 10
@@ -24,7 +30,7 @@ _READS = ("get_queue_url", "get_queue_attributes", "create_queue")
 Entry = dict[str, Any]
 
 
-class Place(NamedTuple):
+class SqsAddress(NamedTuple):
     """An SQS queue: its name for messages, and its URL."""
 
     name: str
@@ -85,7 +91,12 @@ class Calls:
             raise (TimedOut(text) if operation in _READS else UnknownOutcome(text)) from None
 
     async def batch(
-        self, operation: str, place: Place, entries: list[Entry], *, timeout: float | None = None
+        self,
+        operation: str,
+        place: SqsAddress,
+        entries: list[Entry],
+        *,
+        timeout: float | None = None,
     ) -> list[Entry]:
         """Call a batch operation, ten entries at a time, and return the entries that failed."""
         failed: list[Entry] = []
@@ -102,7 +113,7 @@ class Calls:
 
     async def receive(
         self,
-        place: Place,
+        place: SqsAddress,
         *,
         seconds: int,
         wait: int = 0,
@@ -149,7 +160,7 @@ class Calls:
 
     def _poll(
         self,
-        place: Place,
+        place: SqsAddress,
         parameters: dict[str, Any],
         loop: asyncio.AbstractEventLoop,
         answer: asyncio.Future[list[Message]],
@@ -176,12 +187,12 @@ class Calls:
         except RuntimeError:  # the loop has ended
             self._return(place, messages)
 
-    def _return_later(self, place: Place, messages: list[Message]) -> None:
+    def _return_later(self, place: SqsAddress, messages: list[Message]) -> None:
         if messages:
             with suppress(Unavailable):  # they come back when their visibility ends
                 begin(partial(self._return, place, messages))
 
-    def _return(self, place: Place, messages: list[Message]) -> None:
+    def _return(self, place: SqsAddress, messages: list[Message]) -> None:
         # If it fails they come back when their visibility ends.
         for message in messages:
             with suppress(OutlastError):
@@ -195,3 +206,42 @@ class Calls:
 
 def _closed() -> QueueClosed:
     return QueueClosed("this queue is closed: open it again, or close it later")
+
+
+T = TypeVar("T")
+
+
+def begin(work: Callable[[], object]) -> None:
+    """Do something in a thread of its own, and forget it. `Unavailable` if there is no room for one."""
+    try:
+        threading.Thread(target=work, name="outlast-sqs", daemon=True).start()
+    except RuntimeError as error:
+        raise Unavailable(
+            f"there is no room for another thread, nothing was begun: {error}"
+        ) from None
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """What a function returns that blocks. Who is cancelled leaves it alone there."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def hand_over(value: T | None, error: BaseException | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(value)  # type: ignore[arg-type]
+
+    def run() -> None:
+        value, error = None, None
+        try:
+            value = work()
+        except BaseException as failure:  # noqa: BLE001 - whoever waits must not wait for ever
+            error = failure
+        with suppress(RuntimeError):  # the loop has ended: nobody waits
+            loop.call_soon_threadsafe(hand_over, value, error)
+
+    begin(run)
+    return await answer

@@ -46,7 +46,7 @@ class Form(Struct, frozen=True):
     outlast: int
 
 
-class Letter(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class TaskMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What the text of a message says."""
 
     outlast: int
@@ -70,7 +70,7 @@ class Message(Struct, frozen=True):
     first_received_ms: int
     note: str | None
 
-    def attempt(self, letter: Letter) -> int:
+    def attempt(self, letter: TaskMessage) -> int:
         """The number of this delivery. One that came before the task was due is not counted."""
         due_ms = self.sent_ms + letter.held_back * 1000
         was_early = letter.held_back > 0 and self.first_received_ms < due_ms
@@ -90,9 +90,9 @@ NOTE = "outlast"
 """The message attribute that says why a dead letter is dead."""
 
 
-def letter_of(task: Task) -> Letter:
+def letter_of(task: Task) -> TaskMessage:
     """The letter that carries a task."""
-    letter = Letter(outlast=VERSION, task=replace(task, input=None, attempt=0))
+    letter = TaskMessage(outlast=VERSION, task=replace(task, input=None, attempt=0))
     if task.input is None:
         return letter
     data = bytes(task.input)
@@ -102,29 +102,29 @@ def letter_of(task: Task) -> Letter:
     return replace(letter, input64=base64.b64encode(data).decode())
 
 
-def body_of(letter: Letter) -> str:
+def body_of(letter: TaskMessage) -> str:
     """The letter as the text of a message."""
     return json.dumps(msgspec.to_builtins(letter), separators=(",", ":"))
 
 
-def check_size(letter: Letter) -> None:
+def check_size(letter: TaskMessage) -> None:
     """Refuse a letter that SQS would not take, or of which it would not take a copy."""
     size = len(body_of(letter))
     if size > MAX_SENT:
         raise PayloadTooLarge(
             f"task {letter.task.id!r} makes a message of {size:,} bytes, SQS takes "
             f"{MAX_SENT:,}: keep its input in a store and send what names it, or let the engine "
-            "do that: @step(queue=…) with a store, and SqsDoorbell to wake the workers"
+            "do that: @step(queue=…) with a store, and SqsWakeups to wake the workers"
         )
 
 
-def read(body: str) -> Letter:
+def read(body: str) -> TaskMessage:
     """The letter in the text of a message; `NotOurs` if there is none."""
     try:
         form = msgspec.json.decode(body, type=Form).outlast
         if form > VERSION:
             raise Newer(f"a message of a newer outlast (form {form})")
-        letter = msgspec.json.decode(body, type=Letter)
+        letter = msgspec.json.decode(body, type=TaskMessage)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise NotOurs("not a message of outlast") from None
     if form < 1 or not letter.task.id:
@@ -132,7 +132,7 @@ def read(body: str) -> Letter:
     return letter
 
 
-def task_of(letter: Letter, *, queue: str, attempt: int) -> Task:
+def task_of(letter: TaskMessage, *, queue: str, attempt: int) -> Task:
     """The task that a letter carries; `NotOurs` if its input is damaged."""
     input = None if letter.input is None else Raw(letter.input.encode())
     if letter.input64 is not None:

@@ -21,10 +21,10 @@ from datetime import timedelta
 import msgspec
 
 from outlast.errors import InvalidValue
-from outlast.model.checks import check_delay
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.query import check_limit
 from outlast.model.task import DeadTask, Delivery, Task
+from outlast.model.validation import check_delay
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import (
@@ -35,15 +35,14 @@ from outlast.ports.queue import (
     addressed,
     check_taking,
 )
-from outlast.queues.sqs import dead as letters
+from outlast.queues.sqs import dead_letters as letters
 from outlast.queues.sqs.calls import BATCH, Calls
 from outlast.queues.sqs.client import SqsClient
-from outlast.queues.sqs.held import Holdings
-from outlast.queues.sqs.keeping import Keeper
-from outlast.queues.sqs.mail import Mail
 from outlast.queues.sqs.message import check_size, letter_of
-from outlast.queues.sqs.places import Places
-from outlast.queues.sqs.taking import Taker
+from outlast.queues.sqs.queue_urls import QueueUrls
+from outlast.queues.sqs.receiver import Receiver
+from outlast.queues.sqs.sender import Sender
+from outlast.queues.sqs.visibility import Holdings, VisibilityKeeper
 
 LONGEST_POLL = 20
 
@@ -83,13 +82,13 @@ class SqsQueue(Queue):
             raise InvalidValue("dead_suffix is empty: dead letters need a queue of their own")
         self._long_poll = int(long_poll)
         self._calls = Calls(client, region, endpoint)
-        self._places = Places(
+        self._places = QueueUrls(
             self._calls, prefix=prefix, urls=urls, fifo=fifo, create=create, dead_suffix=dead_suffix
         )
         self._holdings = Holdings()
-        self._mail = Mail(self._calls, self._places, self.clock)
-        self._keeper = Keeper(self._calls, self._mail, self._holdings, self.clock)
-        self._taker = Taker(
+        self._mail = Sender(self._calls, self._places, self.clock)
+        self._keeper = VisibilityKeeper(self._calls, self._mail, self._holdings, self.clock)
+        self._taker = Receiver(
             calls=self._calls,
             places=self._places,
             mail=self._mail,

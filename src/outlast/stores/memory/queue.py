@@ -9,17 +9,23 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay
 from outlast.model.claim import Claim, check_ttl
-from outlast.model.flow import KEPT_CHANGES, Flow, FlowChange, Seen, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
+from outlast.model.queue_policy import (
+    KEPT_CHANGES,
+    ExpectedPolicy,
+    PolicyChange,
+    QueuePolicy,
+    check_queue,
+)
 from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
+from outlast.model.validation import check_delay
 from outlast.ports.clock import Clock, steady
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
-from outlast.stores.memory.flowing import next_ready_at, next_tasks, stats_of
+from outlast.stores.memory.fair_queue import next_ready_at, next_tasks, stats_of
 from outlast.stores.memory.tables import QueuedTask, Tables
 
 
@@ -173,10 +179,10 @@ class MemoryQueue(Queue):
     async def _write_flow(
         self,
         queue: str,
-        flow: Flow | None,
+        flow: QueuePolicy | None,
         *,
-        declared: Flow | None,
-        seen: Seen | None,
+        declared: QueuePolicy | None,
+        seen: ExpectedPolicy | None,
         by: str,
         timeout: float | None,
     ) -> bool:
@@ -190,20 +196,20 @@ class MemoryQueue(Queue):
             tables.flows.pop(queue, None)
             if flow is not None:
                 tables.flows[queue] = flow
-            change = FlowChange(queue=queue, at=self.clock.now(), by=by, flow=flow)
+            change = PolicyChange(queue=queue, at=self.clock.now(), by=by, flow=flow)
             changes = tables.flow_changes.setdefault(queue, [])
             changes.append(change)
             del changes[:-KEPT_CHANGES]
         self.notifier.ring()
         return True
 
-    async def flows(self, *, timeout: float | None = None) -> list[Flow]:
+    async def flows(self, *, timeout: float | None = None) -> list[QueuePolicy]:
         with self._locked() as tables:
             return [flow for _, flow in sorted(tables.flows.items())]
 
     async def flow_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
-    ) -> list[FlowChange]:
+    ) -> list[PolicyChange]:
         check_limit(limit)
         with self._locked() as tables:
             return tables.flow_changes.get(queue, [])[::-1][:limit]

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from outlast.model.checks import check_after
 from outlast.model.claim import Claim, ClaimedRun, check_ttl
 from outlast.model.commit import Commit, Outcome
 from outlast.model.event import Event
@@ -17,14 +16,15 @@ from outlast.model.ids import check_id, check_name
 from outlast.model.query import Page, RunQuery, check_limit, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
 from outlast.model.times import EPOCH
-from outlast.ports.capability import ALL_CAPABILITIES, Capability, Durability
-from outlast.stores.memory.committing import commit_all
-from outlast.stores.memory.details import MemoryDetails
+from outlast.model.validation import check_after
+from outlast.ports.capabilities import ALL_CAPABILITIES, Capability, Durability
+from outlast.stores.memory.commit import commit_all
+from outlast.stores.memory.optional import MemoryOptional
 from outlast.stores.memory.queue import MemoryQueue
 from outlast.stores.memory.tables import Life, Tables, private
 
 
-class MemoryStore(MemoryDetails):
+class MemoryStore(MemoryOptional):
     """Everything in this process, gone with it. Thread-safe."""
 
     capabilities = ALL_CAPABILITIES - {Capability.OWNER_GONE}

@@ -11,19 +11,16 @@ from typing import TypeVar, get_type_hints
 
 import msgspec
 
-from outlast.model.activity import Activity
 from outlast.model.claim import Claim
-from outlast.model.decision import Head
-from outlast.model.entry import Entry
+from outlast.model.commit_rules import Head
 from outlast.model.event import Event
-from outlast.model.fact import Fact
-from outlast.model.flow import Flow, FlowChange, counts_places, scope_of
 from outlast.model.ids import SEPARATOR
 from outlast.model.inbox import Item
+from outlast.model.queue_policy import PolicyChange, QueuePolicy, counts_places, scope_of
 from outlast.model.run import Run
+from outlast.model.run_contents import Activity, Entry, Fact, Timer
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import DeadTask, Task
-from outlast.model.timer import Timer
 from outlast.model.times import EPOCH
 from outlast.model.worker import Worker
 
@@ -102,9 +99,9 @@ class Tables:
     dead: dict[TaskKey, DeadTask] = field(default_factory=dict)
     facts: dict[tuple[str, str], Fact] = field(default_factory=dict)
     keys: dict[tuple[str, str], tuple[str, str | None]] = field(default_factory=dict)
-    flows: dict[str, Flow] = field(default_factory=dict)
-    declared: dict[str, Flow] = field(default_factory=dict)
-    flow_changes: dict[str, list[FlowChange]] = field(default_factory=dict)
+    flows: dict[str, QueuePolicy] = field(default_factory=dict)
+    declared: dict[str, QueuePolicy] = field(default_factory=dict)
+    flow_changes: dict[str, list[PolicyChange]] = field(default_factory=dict)
     passes: dict[tuple[str, str], int] = field(default_factory=dict)
     presents: dict[str, int] = field(default_factory=dict)
     starts: dict[str, list[tuple[datetime, str]]] = field(default_factory=dict)

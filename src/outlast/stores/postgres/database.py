@@ -23,13 +23,7 @@ import asyncpg
 
 from outlast.errors import StoreClosed, TimedOut
 from outlast.stores.postgres import schema
-from outlast.stores.postgres.faults import is_lost, translate
-from outlast.stores.postgres.notifier import PostgresNotifier
-from outlast.stores.postgres.owners import MOST, Owners
-from outlast.stores.postgres.queries import queries_of
-from outlast.stores.postgres.rows import Row
-from outlast.stores.postgres.server import Server, check_pool_size, read_server
-from outlast.stores.postgres.sources import (
+from outlast.stores.postgres.connection import (
     CLOSE_SECONDS,
     Link,
     OneSource,
@@ -43,6 +37,12 @@ from outlast.stores.postgres.sources import (
     StepPool,
     shown,
 )
+from outlast.stores.postgres.driver_errors import is_lost, translate
+from outlast.stores.postgres.liveness import MOST, Owners
+from outlast.stores.postgres.notifier import PostgresNotifier
+from outlast.stores.postgres.rows import Row
+from outlast.stores.postgres.schema import queries_of
+from outlast.stores.postgres.server import Server, check_pool_size, read_server
 
 CONNECT_SECONDS = 30
 POOL_SIZE = 10

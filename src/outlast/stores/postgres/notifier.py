@@ -25,10 +25,10 @@ from typing import Any
 
 import asyncpg
 
-from outlast.model.decision import News
+from outlast.model.commit_rules import WakeupKind
 from outlast.model.ids import new_id
 from outlast.ports.notifier import LocalNotifier, from_message, to_message
-from outlast.stores.postgres.owners import LAST_SECONDS, Owners, end
+from outlast.stores.postgres.liveness import LAST_SECONDS, Owners, end
 
 _logger = logging.getLogger("outlast.postgres")
 
@@ -52,19 +52,19 @@ class PostgresNotifier(LocalNotifier):
         self.is_listening = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wanted = asyncio.Event()
-        self._news = News(0)
+        self._news = WakeupKind(0)
         self._runs: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._notify: Notify | None = None
 
-    def ring(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
+    def ring(self, news: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
         super().ring(news, runs=runs)
         loop = self._loop
         if loop is not None and not loop.is_closed():
             with suppress(RuntimeError):  # it may be closed by now
                 loop.call_soon_threadsafe(self._want, news, runs)
 
-    def _want(self, news: News, runs: Collection[str]) -> None:
+    def _want(self, news: WakeupKind, runs: Collection[str]) -> None:
         self._news |= news
         self._runs.update(runs)
         self._wanted.set()
@@ -111,7 +111,7 @@ class PostgresNotifier(LocalNotifier):
     async def _tell(self, notify: Notify) -> None:
         """Pass on what is owed. If that is cut off, it is owed still: twice does no harm."""
         news, runs = self._news, self._runs
-        self._news, self._runs = News(0), set()
+        self._news, self._runs = WakeupKind(0), set()
         try:
             await notify(to_message(self.name, news, runs))
         except Exception as error:  # noqa: BLE001 - who rings never fails, and rings again

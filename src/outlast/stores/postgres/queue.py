@@ -8,29 +8,34 @@ from datetime import datetime
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay
 from outlast.model.claim import Claim, check_ttl
-from outlast.model.flow import Flow, FlowChange, Seen, check_queue, decode_flow
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
+from outlast.model.queue_policy import (
+    ExpectedPolicy,
+    PolicyChange,
+    QueuePolicy,
+    check_queue,
+    decode_flow,
+)
 from outlast.model.stats import COUNTED, KEYS_SHOWN, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros
+from outlast.model.validation import check_delay
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
+from outlast.stores.postgres.commit import pack_tasks
+from outlast.stores.postgres.connection import Place
 from outlast.stores.postgres.database import POOL_SIZE, Database
-from outlast.stores.postgres.flowing import (
+from outlast.stores.postgres.fair_queue import (
     pack_flow,
     to_flow_change,
     to_stats,
 )
-from outlast.stores.postgres.packing import pack_tasks
-from outlast.stores.postgres.parts import place_of
-from outlast.stores.postgres.rows import moment, quote, to_dead_task, unquote
+from outlast.stores.postgres.rows import delivery_of, moment, quote, to_dead_task, unquote
+from outlast.stores.postgres.run_details import place_of
 from outlast.stores.postgres.session import Session
-from outlast.stores.postgres.sources import Place
-from outlast.stores.postgres.tasks import delivery_of
 
 
 class PostgresQueue(Queue):
@@ -169,10 +174,10 @@ class PostgresQueue(Queue):
     async def _write_flow(
         self,
         queue: str,
-        flow: Flow | None,
+        flow: QueuePolicy | None,
         *,
-        declared: Flow | None,
-        seen: Seen | None,
+        declared: QueuePolicy | None,
+        seen: ExpectedPolicy | None,
         by: str,
         timeout: float | None,
     ) -> bool:
@@ -185,13 +190,13 @@ class PostgresQueue(Queue):
         self.notifier.ring()
         return bool(written)
 
-    async def flows(self, *, timeout: float | None = None) -> list[Flow]:
+    async def flows(self, *, timeout: float | None = None) -> list[QueuePolicy]:
         found = await self._session.read("load_flows", timeout=timeout)
         return [decode_flow(rules) for (rules,) in found]
 
     async def flow_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
-    ) -> list[FlowChange]:
+    ) -> list[PolicyChange]:
         check_limit(limit)
         found = await self._session.read("load_flow_changes", quote(queue), limit, timeout=timeout)
         return [to_flow_change(queue, row) for row in found]

@@ -2,27 +2,27 @@
 
 PostgreSQL's text has no NUL. Where one is allowed (an error's message, a step's name) it is written
 as U+001A and '0', and U+001A itself as U+001A and '1': all other text stays as it is.
+
+Claims on tasks, as rows tell them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from outlast.errors import Undecodable
-from outlast.model.activity import Activity
-from outlast.model.belongings import Holding
-from outlast.model.entry import Entry
+from outlast.model.claim import Claim
 from outlast.model.event import Event
 from outlast.model.inbox import Item
 from outlast.model.run import Attribute, Run, Status
+from outlast.model.run_contents import Activity, Entry, HeldKey, Timer
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import DeadTask, Task
-from outlast.model.timer import Timer
+from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import EPOCH, from_micros
 
 Row = Sequence[Any]
@@ -215,11 +215,11 @@ def to_task(row: Row) -> Task:
     )
 
 
-def to_holding(row: Row) -> Holding | None:
+def to_holding(row: Row) -> HeldKey | None:
     """Who has the task of a row of `tasks`, or had it last."""
     task = to_task(row)
     owner, claimed_until = tuple(row)[18:20]
-    return None if owner is None else Holding(task.id, task.queue, owner, moment(claimed_until))
+    return None if owner is None else HeldKey(task.id, task.queue, owner, moment(claimed_until))
 
 
 def to_dead_task(row: Row) -> DeadTask:
@@ -248,3 +248,32 @@ def _unpack_ctx(packed: bytes) -> dict[str, Raw]:
 
 def _metadata_of(stored: str | None) -> dict[str, str]:
     return {} if stored is None else _metadata.decode(stored)
+
+
+def claim_of(row: Row, span: int | None, claimed_at: datetime | None = None) -> Claim:
+    """The claim on a row of `tasks` that was just taken for `span` microseconds, or for good."""
+    return _claim_on(to_task(row), row, span, claimed_at)
+
+
+def delivery_of(row: Row, span: int) -> Delivery:
+    """The same, with the task."""
+    task = to_task(row)
+    return Delivery(task, _claim_on(task, row, span, None))
+
+
+def _claim_on(task: Task, row: Row, span: int | None, claimed_at: datetime | None) -> Claim:
+    token, owner, claimed_until = tuple(row)[17:20]
+    until = moment(claimed_until)
+    if until is not None and span is not None:
+        claimed_at = until - timedelta(microseconds=span)
+    assert claimed_at is not None, "a claim without a lease says when it was taken"
+    return Claim(
+        owner=owner,
+        token=token,
+        claimed_at=claimed_at,
+        expires_at=until,
+        run_id=task.run_id,
+        uid=task.uid,
+        task_id=task.id,
+        queue=task.queue,
+    )

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from outlast.errors import InvalidValue, StoreFault
-from outlast.ports.capability import Durability
+from outlast.ports.capabilities import Durability
 from outlast.stores.postgres.rows import Row
 
 _logger = logging.getLogger("outlast.postgres")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from outlast.model.checks import check_after
 from outlast.model.claim import Claim, ClaimedRun, check_ttl
 from outlast.model.commit import Commit, Outcome
 from outlast.model.event import Event
@@ -19,18 +18,18 @@ from outlast.model.ids import check_id, check_name
 from outlast.model.query import Order, Page, RunQuery, check_limit, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
 from outlast.model.times import EPOCH, from_micros
-from outlast.ports.capability import ALL_CAPABILITIES
-from outlast.ports.claiming import readable
+from outlast.model.validation import check_after
+from outlast.ports.capabilities import ALL_CAPABILITIES
+from outlast.ports.derived import readable
 from outlast.ports.store import Store
-from outlast.stores.postgres.company import PostgresCompany
-from outlast.stores.postgres.outcomes import outcome_of
-from outlast.stores.postgres.packing import pack_claims, pack_commits
-from outlast.stores.postgres.parts import mark_of, place_of
+from outlast.stores.postgres.commit import outcome_of, pack_claims, pack_commits
 from outlast.stores.postgres.queue import PostgresQueue
+from outlast.stores.postgres.registry import PostgresRegistry
 from outlast.stores.postgres.rows import moment, quote, quote_or_none, to_events, to_run
+from outlast.stores.postgres.run_details import mark_of, place_of
 
 if TYPE_CHECKING:
-    from outlast.stores.postgres.borrowed import BorrowedStore
+    from outlast.stores.postgres.transaction import BorrowedStore
 
 START_OF_TIME, END_OF_TIME = (-(2**63), ""), (2**63 - 1, "\U0010ffff")
 EVERYTHING = 2**62
@@ -42,7 +41,7 @@ LONGEST_LOCK_WAIT_S = 1.0
 _lock_wait: ContextVar[float] = ContextVar("outlast_lock_wait", default=0.0)
 
 
-class PostgresStore(PostgresCompany):
+class PostgresStore(PostgresRegistry):
     """Everything in one schema of a database: ``PostgresStore("postgresql://…/orders")``.
 
     `place` is a URL, or an asyncpg pool or connection of yours, which is used and never closed.
@@ -79,7 +78,7 @@ class PostgresStore(PostgresCompany):
     def on(self, connection: Any) -> BorrowedStore:
         """This store inside a transaction of yours on an asyncpg connection: starts, signals and
         tasks are committed, or not, with your own data. Use it before your transaction ends."""
-        from outlast.stores.postgres.borrowed import BorrowedStore
+        from outlast.stores.postgres.transaction import BorrowedStore
 
         return BorrowedStore(self, connection)
 

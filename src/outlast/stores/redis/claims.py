@@ -17,11 +17,11 @@ import msgspec
 from outlast.errors import TryAgain
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.times import from_micros, to_micros
-from outlast.ports.claiming import readable
+from outlast.ports.derived import readable
+from outlast.stores.redis.concurrency_slots import Wanted, carry_soon, extend, to_wanted
 from outlast.stores.redis.keys import SHELVES, TASKS, framed, of_run, sortable
 from outlast.stores.redis.packing import lease, pack, pack_claim
 from outlast.stores.redis.session import Call, Server
-from outlast.stores.redis.slots import Wanted, carry_soon, extend, to_wanted
 from outlast.stores.redis.unpacking import to_run
 
 LOOKS = 20
@@ -29,7 +29,7 @@ TRIED = 200
 DUE = 21  # digits of `sortable`
 
 
-class Wish(NamedTuple):
+class ClaimRequest(NamedTuple):
     """Which runs a claimer wants."""
 
     owner: str
@@ -47,7 +47,9 @@ class Candidate(NamedTuple):
     id: str
 
 
-async def claim_runs(server: Server, wish: Wish, *, timeout: float | None) -> list[ClaimedRun]:
+async def claim_runs(
+    server: Server, wish: ClaimRequest, *, timeout: float | None
+) -> list[ClaimedRun]:
     """Claim up to `limit` runs, those due longest first. The time is for all of it: whoever stops
     waits for an answer that is on its way."""
     clock = asyncio.get_running_loop().time
@@ -95,7 +97,9 @@ async def _by_name(server: Server, run_ids: Collection[str], timeout: float | No
     return [id for _, id in sorted((int(at or 0), id) for at, id in zip(due, ids, strict=False))]
 
 
-async def _look(server: Server, wish: Wish, limit: int, timeout: float | None) -> list[Candidate]:
+async def _look(
+    server: Server, wish: ClaimRequest, limit: int, timeout: float | None
+) -> list[Candidate]:
     """What is on the shelves: of each workflow those due longest, and all whose lease ran out."""
     layout = server.layout
     now = to_micros(await server.now(timeout=timeout))
@@ -150,7 +154,7 @@ async def frames_of(
 
 
 async def _claim(
-    server: Server, wish: Wish, ids: Sequence[str], limit: int, timeout: float | None
+    server: Server, wish: ClaimRequest, ids: Sequence[str], limit: int, timeout: float | None
 ) -> list[ClaimedRun]:
     by_part: dict[int, list[str]] = {}
     for id in ids:
@@ -178,7 +182,7 @@ async def _claim(
     return [claimed[id] for id in ids if id in claimed]
 
 
-def _claim_call(wish: Wish, part: int, ids: Sequence[str], limit: int) -> Call:
+def _claim_call(wish: ClaimRequest, part: int, ids: Sequence[str], limit: int) -> Call:
     packed: dict[str, Any] = {
         "ids": list(ids),
         "owner": wish.owner,
@@ -194,7 +198,7 @@ def _claim_call(wish: Wish, part: int, ids: Sequence[str], limit: int) -> Call:
     return Call("claim_runs", part, names, [pack(packed)])
 
 
-def _claimed(wish: Wish, answer: list[Any]) -> dict[str, ClaimedRun]:
+def _claimed(wish: ClaimRequest, answer: list[Any]) -> dict[str, ClaimedRun]:
     _, now, found = answer
     claimed = {}
     for raw_id, record in found:

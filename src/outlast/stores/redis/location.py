@@ -22,7 +22,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from outlast.errors import InvalidValue
-from outlast.stores.redis.link import ClusterLink, Link, SingleLink
+from outlast.stores.redis.connection import ClusterLink, Link, SingleLink
 
 CONNECTIONS = 32
 OURS = ("prefix", "partitions", "retention")

@@ -3,6 +3,8 @@
 Pub/sub is a hint and no more: a message that is lost costs the time until the next look. So nothing
 here fails, and nothing is sent before somebody in this process has begun to listen or to ring. A process
 that only sends something and ends still rings: what it owes is passed on as it closes.
+
+PubSubConnection: the pub/sub side of the doorbell, on connections of its own.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from contextlib import suppress
 from redis.exceptions import RedisError
 
 from outlast.errors import OutlastError
-from outlast.model.decision import News
+from outlast.model.commit_rules import WakeupKind
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import LocalNotifier, from_message, to_message
+from outlast.stores.redis.session import Server
 
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +46,7 @@ class RedisNotifier(LocalNotifier):
         self._called: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
-        self._owed = News(0)
+        self._owed = WakeupKind(0)
         self._runs: frozenset[str] = frozenset()
         self._is_awaited = False
         self.is_listening = False
@@ -73,14 +76,14 @@ class RedisNotifier(LocalNotifier):
                     async with asyncio.timeout(LAST_SECONDS):
                         await self._tell()
 
-    def ring(self, news: News = News.ANY, *, runs: Collection[str] = ()) -> None:
+    def ring(self, news: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
         super().ring(news, runs=runs)
         self._owed |= news
         self._runs = self._runs.union(runs)
         self._call()
 
     async def wait(
-        self, clock: Clock, seconds: float, *, since: int, news: News | None = None
+        self, clock: Clock, seconds: float, *, since: int, news: WakeupKind | None = None
     ) -> bool:
         if not self._is_awaited:
             self._is_awaited = True
@@ -110,7 +113,7 @@ class RedisNotifier(LocalNotifier):
     async def _tell(self) -> None:
         """Pass on what is owed. If that is cut off, it is owed still: twice does no harm."""
         news, runs = self._owed, self._runs
-        self._owed, self._runs = News(0), frozenset()
+        self._owed, self._runs = WakeupKind(0), frozenset()
         try:
             await self._publish(to_message(self._name, news, runs).encode())
         except Exception as error:  # noqa: BLE001 - who rings never fails, and rings again
@@ -144,3 +147,19 @@ async def _end(task: asyncio.Task[None]) -> None:
     while not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=0.05)
+
+
+class PubSubConnection:
+    """Publishes to, and listens on, the channel of a store."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def publish(self, name: bytes) -> None:
+        """Ring elsewhere. A cluster spreads it to all its nodes."""
+        channel = self._server.layout.channel.encode()
+        await self._server.commands([(0, (b"PUBLISH", channel, name))], timeout=5, writes=False)
+
+    async def listen(self, heard: Callable[[bytes], None]) -> None:
+        """Call back at each ring, until this is cancelled or the connection breaks."""
+        await self._server.subscribe(self._server.layout.channel.encode(), heard)

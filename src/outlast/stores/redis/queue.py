@@ -9,26 +9,25 @@ from typing import Any
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay
 from outlast.model.claim import Claim, check_ttl
-from outlast.model.flow import Flow, FlowChange, Seen, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
+from outlast.model.queue_policy import ExpectedPolicy, PolicyChange, QueuePolicy, check_queue
 from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros, to_micros
+from outlast.model.validation import check_delay
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
-from outlast.stores.redis import choosing, flowing, taking
-from outlast.stores.redis.bell import Bell
+from outlast.stores.redis import fair_queue, queue_stats
 from outlast.stores.redis.claims import frames_of
+from outlast.stores.redis.concurrency_slots import carry_soon, extend, to_wanted
 from outlast.stores.redis.keys import TASKS, Layout, framed, of_run
 from outlast.stores.redis.location import Location
-from outlast.stores.redis.notifier import RedisNotifier
+from outlast.stores.redis.notifier import PubSubConnection, RedisNotifier
 from outlast.stores.redis.packing import lease, pack, pack_claim, pack_task
 from outlast.stores.redis.session import Call, Server, Session
-from outlast.stores.redis.slots import carry_soon, extend, to_wanted
 from outlast.stores.redis.tasks import count_available
 from outlast.stores.redis.unpacking import to_dead, to_state
 
@@ -64,7 +63,7 @@ class RedisQueue(Queue):
             server = Server(place, layout, clock=clock, allow_eviction=allow_eviction)
         self._bell: RedisNotifier | None = None
         if notifier is None:
-            bell = Bell(server)
+            bell = PubSubConnection(server)
             notifier = self._bell = RedisNotifier(bell.publish, bell.listen)
         super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
         self._session = Session(server, QueueClosed, borrowed=is_borrowed)
@@ -109,9 +108,9 @@ class RedisQueue(Queue):
     ) -> list[Delivery]:
         check_taking(queues, owner, visibility, limit)
         server = await self._session.server()
-        wish = choosing.Wish(list(queues), owner, visibility, self.max_attempts)
+        wish = fair_queue.TakeRequest(list(queues), owner, visibility, self.max_attempts)
         at = to_micros(self.clock.now())
-        return await taking.take(server, wish, limit, at=at, timeout=timeout)
+        return await fair_queue.take(server, wish, limit, at=at, timeout=timeout)
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._settle(claim, {"verb": "ack"}, timeout)
@@ -210,31 +209,31 @@ class RedisQueue(Queue):
     async def _write_flow(
         self,
         queue: str,
-        flow: Flow | None,
+        flow: QueuePolicy | None,
         *,
-        declared: Flow | None,
-        seen: Seen | None,
+        declared: QueuePolicy | None,
+        seen: ExpectedPolicy | None,
         by: str,
         timeout: float | None,
     ) -> bool:
         check_name(by, "by")
         server = await self._session.server()
-        written = await flowing.write_flow(
+        written = await queue_stats.write_flow(
             server, queue, flow, declared, seen, by=by, timeout=timeout
         )
         self.notifier.ring()
         return written
 
-    async def flows(self, *, timeout: float | None = None) -> list[Flow]:
-        return await flowing.load_flows(await self._session.server(), timeout=timeout)
+    async def flows(self, *, timeout: float | None = None) -> list[QueuePolicy]:
+        return await queue_stats.load_flows(await self._session.server(), timeout=timeout)
 
     async def flow_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
-    ) -> list[FlowChange]:
+    ) -> list[PolicyChange]:
         check_queue(queue)
         check_limit(limit)
         server = await self._session.server()
-        return await flowing.load_changes(server, queue, limit, timeout=timeout)
+        return await queue_stats.load_changes(server, queue, limit, timeout=timeout)
 
     async def stats(
         self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
@@ -242,13 +241,13 @@ class RedisQueue(Queue):
         check_queue(queue)
         check_limit(counted)
         server = await self._session.server()
-        return await flowing.load_stats(server, queue, counted, timeout=timeout)
+        return await queue_stats.load_stats(server, queue, counted, timeout=timeout)
 
     async def next_ready_at(
         self, queues: Sequence[str], *, timeout: float | None = None
     ) -> datetime | None:
         server = await self._session.server()
-        return await flowing.next_ready_at(server, queues, timeout=timeout)
+        return await queue_stats.next_ready_at(server, queues, timeout=timeout)
 
     async def _settle(
         self,

@@ -7,8 +7,8 @@ import re
 from typing import Any, NamedTuple
 
 from outlast.errors import InvalidValue, StoreFault, UnsafeStorage
-from outlast.ports.capability import Durability
-from outlast.stores.redis.link import Command, Link, SingleLink
+from outlast.ports.capabilities import Durability
+from outlast.stores.redis.connection import Command, Link, SingleLink
 
 _logger = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from redis.exceptions import NoScriptError, RedisError
 from outlast.errors import Busy, Closed, NotAStore, SchemaTooNew, StoreClosed
 from outlast.model.ids import new_id
 from outlast.model.times import from_micros, to_micros
-from outlast.ports.capability import Durability
+from outlast.ports.capabilities import Durability
 from outlast.ports.clock import Clock
-from outlast.stores.redis.faults import translate
+from outlast.stores.redis.connection import Attempt, Command, Link, Request
+from outlast.stores.redis.driver_errors import translate
 from outlast.stores.redis.keys import Layout
-from outlast.stores.redis.link import Attempt, Command, Link, Request
 from outlast.stores.redis.location import Location, link_of
 from outlast.stores.redis.safety import Safety, look_at
 from outlast.stores.redis.scripts import Script, all_scripts, script

@@ -8,30 +8,30 @@ from datetime import datetime
 import msgspec
 
 from outlast.errors import TryAgain, UnknownOutcome
-from outlast.model.checks import check_after
 from outlast.model.claim import Claim, ClaimedRun, check_ttl
 from outlast.model.commit import Commit, Committed, Outcome
 from outlast.model.event import Event
 from outlast.model.ids import check_id, check_name
 from outlast.model.query import Page, RunQuery, check_limit
 from outlast.model.run import Run
-from outlast.ports.capability import ALL_CAPABILITIES, Capability
+from outlast.model.validation import check_after
+from outlast.ports.capabilities import ALL_CAPABILITIES, Capability
 from outlast.stores.redis import claims as claiming
-from outlast.stores.redis import finding
-from outlast.stores.redis.activities import forget_elsewhere
-from outlast.stores.redis.committing import commit_all, saved_activities
-from outlast.stores.redis.company import RedisCompany
-from outlast.stores.redis.deletions import hidden_among
+from outlast.stores.redis import find
+from outlast.stores.redis.commit import commit_all, saved_activities
+from outlast.stores.redis.delete import hidden_among
 from outlast.stores.redis.keys import of_run
 from outlast.stores.redis.location import Location
+from outlast.stores.redis.outbox import relay
 from outlast.stores.redis.queue import RedisQueue
-from outlast.stores.redis.relay import relay
+from outlast.stores.redis.registry import RedisRegistry
+from outlast.stores.redis.run_details import forget_elsewhere
 from outlast.stores.redis.unpacking import to_event, to_run
 
 PARTITIONS = 16
 
 
-class RedisStore(RedisCompany):
+class RedisStore(RedisRegistry):
     """Everything under one prefix of a Redis: ``RedisStore("redis://localhost:6379/0")``.
 
     With a client of your own (`redis.asyncio.Redis`, also from Sentinel) it is used and never closed.
@@ -162,7 +162,7 @@ class RedisStore(RedisCompany):
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
         query.check()
-        return await finding.find(await self._session.server(), query, timeout=timeout)
+        return await find.find(await self._session.server(), query, timeout=timeout)
 
     # -- claims -------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class RedisStore(RedisCompany):
         check_ttl(ttl)
         check_limit(limit)
         server = await self._session.server()
-        wish = claiming.Wish(owner, ttl, limit, workflows, run_ids, code)
+        wish = claiming.ClaimRequest(owner, ttl, limit, workflows, run_ids, code)
         claimed = await claiming.claim_runs(server, wish, timeout=timeout)
         await self._tidy_up(server, timeout)
         return await self._watch.claimed(server, claimed, timeout=timeout)

@@ -9,10 +9,7 @@ import msgspec
 
 from outlast.model.claim import Claim
 from outlast.model.task import Task
-from outlast.stores.redis.keys import TASKS, framed, of_run
-from outlast.stores.redis.packing import lease, pack
-from outlast.stores.redis.session import Call, Server
-from outlast.stores.redis.slots import (
+from outlast.stores.redis.concurrency_slots import (
     BRIEFLY,
     Return,
     force,
@@ -21,6 +18,9 @@ from outlast.stores.redis.slots import (
     new_ticket,
     to_wanted,
 )
+from outlast.stores.redis.keys import TASKS, framed, of_run
+from outlast.stores.redis.packing import lease, pack
+from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.unpacking import to_claim, to_state, to_task
 
 LOOK = ("task:data", "task:state", "task:free", "task:lined", "task:held")

@@ -10,15 +10,13 @@ import msgspec
 from msgspec import Raw
 
 from outlast.errors import Undecodable
-from outlast.model.activity import Activity
 from outlast.model.claim import Claim
-from outlast.model.entry import Entry
 from outlast.model.event import Event
 from outlast.model.inbox import Item
 from outlast.model.run import Attribute, Run, Status
+from outlast.model.run_contents import Activity, Entry, Timer
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import DeadTask, Task
-from outlast.model.timer import Timer
 from outlast.model.times import EPOCH, from_micros
 
 unpack = msgspec.msgpack.decode

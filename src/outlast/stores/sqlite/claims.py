@@ -10,12 +10,12 @@ import msgspec
 
 from outlast.model.claim import MAX_LEASE, Claim, ClaimedRun
 from outlast.model.times import from_micros, to_micros
-from outlast.ports.claiming import readable
-from outlast.stores.sqlite.book import LOAD_RUN, Counters
+from outlast.ports.derived import readable
 from outlast.stores.sqlite.connection import Connection, scalar
-from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import RunRow, text, to_run
+from outlast.stores.sqlite.schema import query
 from outlast.stores.sqlite.tasks import find_alive, find_held
+from outlast.stores.sqlite.unit_of_work import LOAD_RUN, Counters
 
 FIND_SHELVES = query("find_shelves")
 FIND_RUNNABLE = query("find_runnable")
@@ -34,7 +34,7 @@ END_IMPOSSIBLE_CLAIMS = query("end_impossible_claims")
 END_IMPOSSIBLE_TASK_CLAIMS = query("end_impossible_task_claims")
 
 
-class Wish(msgspec.Struct, frozen=True):
+class ClaimRequest(msgspec.Struct, frozen=True):
     """Which runs somebody wants to claim."""
 
     limit: int
@@ -56,7 +56,7 @@ def end_impossible_claims(connection: Connection, now: datetime) -> None:
     connection.execute(WRITE_CLOCK, (to_micros(now),))
 
 
-def find_claimable(connection: Connection, wish: Wish, now: datetime) -> list[int]:
+def find_claimable(connection: Connection, wish: ClaimRequest, now: datetime) -> list[int]:
     """The keys of the runs to claim, those due longest first."""
     if wish.run_ids is None:
         found = _runnable(connection, wish, to_micros(now))
@@ -70,7 +70,7 @@ def find_claimable(connection: Connection, wish: Wish, now: datetime) -> list[in
     return [key for _, _, key in sorted(found)[: wish.limit]]
 
 
-def _runnable(connection: Connection, wish: Wish, now: int) -> list[tuple[int, str, int]]:
+def _runnable(connection: Connection, wish: ClaimRequest, now: int) -> list[tuple[int, str, int]]:
     found = [
         (due, id, key)
         for due, id, key, workflow in (
@@ -86,7 +86,7 @@ def _runnable(connection: Connection, wish: Wish, now: int) -> list[tuple[int, s
 
 
 def claim_runs(
-    connection: Connection, wish: Wish, owner: str, ttl: float, now: datetime
+    connection: Connection, wish: ClaimRequest, owner: str, ttl: float, now: datetime
 ) -> list[ClaimedRun]:
     """Claim what `find_claimable` finds, under the writer's lock."""
     keys = find_claimable(connection, wish, now)

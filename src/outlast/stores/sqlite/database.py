@@ -21,13 +21,15 @@ from outlast.stores.sqlite import schema
 from outlast.stores.sqlite.connection import (
     Connect,
     Connection,
+    PrefixedConnection,
     Synchronous,
+    check_prefix,
     configure,
     connect,
     scalar,
 )
-from outlast.stores.sqlite.faults import is_busy, translate
-from outlast.stores.sqlite.lane import Lane, Work, pauses
+from outlast.stores.sqlite.connection_worker import ConnectionWorker, Work, pauses
+from outlast.stores.sqlite.driver_errors import is_busy, translate
 from outlast.stores.sqlite.location import (
     check_leftover_log,
     check_storage,
@@ -36,8 +38,7 @@ from outlast.stores.sqlite.location import (
     prepare_file,
     read_mounts,
 )
-from outlast.stores.sqlite.log import HARD_LIMIT, LIMIT, Log, has_reset_race
-from outlast.stores.sqlite.prefix import PrefixedConnection, check_prefix
+from outlast.stores.sqlite.wal import HARD_LIMIT, LIMIT, Log, has_reset_race
 from outlast.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -52,8 +53,8 @@ OLDEST = (3, 24)  # upsert
 
 class _Open(NamedTuple):
     writer: Writer
-    reader: Lane
-    searcher: Lane
+    reader: ConnectionWorker
+    searcher: ConnectionWorker
     log: Log
     sqlite: str
     pid: int
@@ -221,8 +222,8 @@ class Database:
         log = Log(self.path, folder, limit=limit, hard_limit=hard_limit)
         return _Open(
             Writer(writer, self.path, log),
-            Lane(reader, self.path, "reader"),
-            Lane(searcher, self.path, "searcher"),
+            ConnectionWorker(reader, self.path, "reader"),
+            ConnectionWorker(searcher, self.path, "searcher"),
             log,
             sqlite,
             os.getpid(),

@@ -17,7 +17,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from outlast.model.decision import News
+from outlast.model.commit_rules import WakeupKind
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier
 
@@ -49,7 +49,7 @@ class SqliteNotifier(LocalNotifier):
         return self._loop is not None and time.monotonic() - self._looked_at < MISSED
 
     async def wait(
-        self, clock: Clock, seconds: float, *, since: int, news: News | None = None
+        self, clock: Clock, seconds: float, *, since: int, news: WakeupKind | None = None
     ) -> bool:
         if not isinstance(clock, SystemClock):
             return await super().wait(clock, seconds, since=since, news=news)

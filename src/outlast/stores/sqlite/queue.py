@@ -9,23 +9,23 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.checks import check_delay
 from outlast.model.claim import Claim, check_ttl
-from outlast.model.flow import Flow, FlowChange, Seen, check_queue
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
+from outlast.model.queue_policy import ExpectedPolicy, PolicyChange, QueuePolicy, check_queue
 from outlast.model.stats import COUNTED, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros, to_micros
+from outlast.model.validation import check_delay
 from outlast.ports.clock import Clock, steady
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
-from outlast.stores.sqlite import flowing, seeing
+from outlast.stores.sqlite import fair_queue, queue_stats
 from outlast.stores.sqlite.connection import Connect, Connection, Synchronous, connect, scalar
 from outlast.stores.sqlite.database import MANY, Database
-from outlast.stores.sqlite.flowing import next_tasks
+from outlast.stores.sqlite.fair_queue import next_tasks
 from outlast.stores.sqlite.notifier import SqliteNotifier
-from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.schema import query
 from outlast.stores.sqlite.session import Session
 from outlast.stores.sqlite.tasks import (
     DeadTaskRow,
@@ -236,30 +236,30 @@ class SqliteQueue(Queue):
     async def _write_flow(
         self,
         queue: str,
-        flow: Flow | None,
+        flow: QueuePolicy | None,
         *,
-        declared: Flow | None,
-        seen: Seen | None,
+        declared: QueuePolicy | None,
+        seen: ExpectedPolicy | None,
         by: str,
         timeout: float | None,
     ) -> bool:
         def work(db: Connection) -> bool:
             now = self.clock.now()
-            return flowing.write_flow(db, queue, flow, declared, seen, by=by, now=now)
+            return fair_queue.write_flow(db, queue, flow, declared, seen, by=by, now=now)
 
         written = await self._session.write(work, rows=MANY, timeout=timeout)
         self.notifier.ring()
         return written
 
-    async def flows(self, *, timeout: float | None = None) -> list[Flow]:
-        return await self._session.read(flowing.load_flows, timeout=timeout, small=False)
+    async def flows(self, *, timeout: float | None = None) -> list[QueuePolicy]:
+        return await self._session.read(fair_queue.load_flows, timeout=timeout, small=False)
 
     async def flow_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
-    ) -> list[FlowChange]:
+    ) -> list[PolicyChange]:
         check_limit(limit)
         return await self._session.read_page(
-            lambda db, limit: flowing.load_flow_changes(db, queue, limit),
+            lambda db, limit: fair_queue.load_flow_changes(db, queue, limit),
             limit=limit,
             timeout=timeout,
         )
@@ -270,7 +270,7 @@ class SqliteQueue(Queue):
         check_queue(queue)
         check_limit(counted)
         return await self._session.read(
-            lambda db: seeing.stats_of(db, queue, self.clock.now(), counted),
+            lambda db: queue_stats.stats_of(db, queue, self.clock.now(), counted),
             timeout=timeout,
             small=False,
         )
@@ -279,7 +279,7 @@ class SqliteQueue(Queue):
         self, queues: Sequence[str], *, timeout: float | None = None
     ) -> datetime | None:
         return await self._session.read(
-            lambda db: seeing.next_ready_at(db, queues, self.clock.now()), timeout=timeout
+            lambda db: queue_stats.next_ready_at(db, queues, self.clock.now()), timeout=timeout
         )
 
     async def _with_task(

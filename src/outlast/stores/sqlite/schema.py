@@ -6,10 +6,13 @@ is changed, once more under the writer's lock: several processes may open a new 
 
 In a file that is somebody else's, where our tables have a prefix, both numbers are theirs. There a
 table `migrations` of ours says how far we are.
+
+SQL by name: each `-- name:` in sql/*.sql is one statement.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -126,3 +129,21 @@ def _split(script: str) -> tuple[str, ...]:
     # Statements end at a line's end: migrations keep to that, so that no parser is needed here.
     code = "\n".join(line for line in script.splitlines() if not line.lstrip().startswith("--"))
     return tuple(part.strip() for part in code.split(";\n") if part.strip())
+
+
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
+
+def query(name: str) -> str:
+    """The statement of that name."""
+    return _queries()[name]
+
+
+@cache
+def _queries() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in files("outlast.stores.sqlite").joinpath("sql").iterdir():
+        # Before the first name stands what the file is about.
+        _, *parts = _NAME.split(file.read_text(encoding="utf-8"))
+        found.update(zip(parts[::2], map(str.strip, parts[1::2]), strict=True))
+    return found

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from outlast.errors import Closed, StoreClosed
 from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.connection_worker import Work
 from outlast.stores.sqlite.database import Database
-from outlast.stores.sqlite.lane import Work
 
 T = TypeVar("T")
 

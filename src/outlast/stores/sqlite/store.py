@@ -8,28 +8,28 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from outlast.errors import StoreClosed
-from outlast.model.checks import check_after
 from outlast.model.claim import Claim, ClaimedRun, check_ttl
 from outlast.model.commit import Commit, Outcome
 from outlast.model.event import Event
 from outlast.model.ids import check_id, check_name
 from outlast.model.query import Page, RunQuery, check_limit
 from outlast.model.run import Run
-from outlast.ports.capability import ALL_CAPABILITIES, Capability
+from outlast.model.validation import check_after
+from outlast.ports.capabilities import ALL_CAPABILITIES, Capability
 from outlast.ports.clock import SteadyClock
 from outlast.stores.sqlite import claims as claiming
-from outlast.stores.sqlite import finding
-from outlast.stores.sqlite.committing import commit_all, rows_of
-from outlast.stores.sqlite.company import SqliteCompany
+from outlast.stores.sqlite import find
+from outlast.stores.sqlite.commit import commit_all, rows_of
 from outlast.stores.sqlite.connection import Connection
-from outlast.stores.sqlite.faults import Collision
-from outlast.stores.sqlite.queries import query
+from outlast.stores.sqlite.driver_errors import Collision
 from outlast.stores.sqlite.queue import SqliteQueue
+from outlast.stores.sqlite.registry import SqliteRegistry
 from outlast.stores.sqlite.rows import to_events
+from outlast.stores.sqlite.schema import query
 from outlast.stores.sqlite.session import FEW, Session
 
 if TYPE_CHECKING:
-    from outlast.stores.sqlite.borrowed import BorrowedStore
+    from outlast.stores.sqlite.transaction import BorrowedStore
 
 LOAD_HISTORY = query("load_history")
 EVERYTHING = 2**62
@@ -38,7 +38,7 @@ FEW_RUNS = 20
 """Short histories that are read in the event loop."""
 
 
-class SqliteStore(SqliteCompany):
+class SqliteStore(SqliteRegistry):
     """Everything in one file: ``SqliteStore("sqlite:///orders.db")``.
 
     Safe to use from several threads, event loops and processes at once. `synchronous` is "full"
@@ -84,7 +84,7 @@ class SqliteStore(SqliteCompany):
         """This store inside a transaction of yours on a connection to the same file: starts, signals
         and tasks are committed, or not, with your own data. Begin it with BEGIN IMMEDIATE, and use
         the store before your transaction ends."""
-        from outlast.stores.sqlite.borrowed import BorrowedStore, on_connection
+        from outlast.stores.sqlite.transaction import BorrowedStore, on_connection
 
         return BorrowedStore(self, on_connection(connection))
 
@@ -126,7 +126,7 @@ class SqliteStore(SqliteCompany):
 
     async def find_one(self, run_id: str, *, timeout: float | None = None) -> Run | None:
         check_id(run_id, child=True)
-        return await self._session.read(lambda db: finding.find_one(db, run_id), timeout=timeout)
+        return await self._session.read(lambda db: find.find_one(db, run_id), timeout=timeout)
 
     async def history(
         self,
@@ -167,7 +167,7 @@ class SqliteStore(SqliteCompany):
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
         query.check()
         return await self._session.read(
-            lambda db: finding.find(db, query), timeout=timeout, small=False
+            lambda db: find.find(db, query), timeout=timeout, small=False
         )
 
     # -- claims -------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class SqliteStore(SqliteCompany):
         check_name(owner, "owner")
         check_ttl(ttl)
         check_limit(limit)
-        wish = claiming.Wish(limit, workflows, run_ids, code)
+        wish = claiming.ClaimRequest(limit, workflows, run_ids, code)
         # Looking first costs little, and keeps those who poll for work away from the lock.
         found = await self._session.read(
             lambda db: self._find_claimable(db, wish),
@@ -201,7 +201,7 @@ class SqliteStore(SqliteCompany):
             timeout=timeout,
         )
 
-    def _find_claimable(self, db: Connection, wish: claiming.Wish) -> list[int]:
+    def _find_claimable(self, db: Connection, wish: claiming.ClaimRequest) -> list[int]:
         self._session.check_file(db)
         if isinstance(self.clock, SteadyClock):
             # Another process on this machine may have seen a time that this one has not.

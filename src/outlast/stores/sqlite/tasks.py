@@ -8,12 +8,10 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from outlast.model.claim import Claim
-from outlast.model.flow import counts_places, decode_flow, scope_of
+from outlast.model.queue_policy import counts_places, decode_flow, scope_of
 from outlast.model.task import DeadTask, Task
 from outlast.model.times import EPOCH, from_micros, to_micros
-from outlast.stores.sqlite.book import Counters
 from outlast.stores.sqlite.connection import Connection, scalar
-from outlast.stores.sqlite.queries import query
 from outlast.stores.sqlite.rows import (
     metadata_of,
     micros_or_none,
@@ -22,6 +20,8 @@ from outlast.stores.sqlite.rows import (
     raw,
     text,
 )
+from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.unit_of_work import Counters
 
 INSERT_TASKS = query("insert_tasks")
 INSERT_DEAD_TASKS = query("insert_dead_tasks")

@@ -25,12 +25,19 @@ from typing import Any, TypeVar
 
 from outlast.errors import Busy, StoreClosed, TimedOut, UnknownOutcome, UnsafeStorage
 from outlast.stores.sqlite.connection import Connection, scalar
-from outlast.stores.sqlite.crowds import SMALL, Crowd, Crowds
-from outlast.stores.sqlite.faults import is_harmless
-from outlast.stores.sqlite.lane import AwaitedJob, End, Error, Job, Lane, Work, pauses
+from outlast.stores.sqlite.connection_worker import (
+    AwaitedJob,
+    ConnectionWorker,
+    End,
+    Error,
+    Job,
+    Work,
+    pauses,
+)
+from outlast.stores.sqlite.driver_errors import is_harmless
 from outlast.stores.sqlite.location import status_of
-from outlast.stores.sqlite.log import Log
-from outlast.stores.sqlite.sharing import J, left_of, share
+from outlast.stores.sqlite.wal import Log
+from outlast.stores.sqlite.write_batching import SMALL, Crowd, J, WriteBatcher, left_of, share
 
 T = TypeVar("T")
 _logger = logging.getLogger("outlast.sqlite")
@@ -42,7 +49,7 @@ SPIKE = 4 * SLOW  # more than this counts as this: one hiccup of the disk is no 
 LONG = 0.005  # that a crowd's statements take in the loop: then those behind wait for the next turn
 
 
-class Writer(Lane):
+class Writer(ConnectionWorker):
     """The one connection of this process that writes."""
 
     def __init__(self, connection: Connection, path: Path, log: Log) -> None:
@@ -54,7 +61,7 @@ class Writer(Lane):
         self._pid = os.getpid()
         self._probe_at = 0.0
         self._is_folding = False
-        self._crowds = Crowds(self._write_crowd)
+        self._crowds = WriteBatcher(self._write_crowd)
         self._ahead: list[Job] = []
         super().__init__(connection, path, "writer")
 

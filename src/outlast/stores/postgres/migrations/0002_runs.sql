@@ -1,5 +1,5 @@
 -- What happens to runs, decided and done where the rows are: one call, one round trip. These are
--- the verdicts of `outlast.model.decision` in its order; the conformance kit holds both to it.
+-- the verdicts of `outlast.model.commit_rules` in its order; the conformance kit holds both to it.
 --
 -- Functions have numbers: a newer outlast adds others beside them, and processes of both versions
 -- work on the same tables. Those that are called from outside plan for tables that grow: without

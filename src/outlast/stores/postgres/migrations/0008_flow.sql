@@ -9,7 +9,7 @@
 -- the lines in the order of their turns. What is committed after the look has left its ring for the
 -- next. Only who holds the lock of a scope touches its lines, so limits are counted on what stands still.
 --
--- The rules are those of `outlast.model.flow`, whose `allocate` is a sort here: a line's turns are
+-- The rules are those of `outlast.model.queue_policy`, whose `allocate` is a sort here: a line's turns are
 -- max(passed, present), and from there on one stride after the other; the earliest turns are served.
 
 ALTER TABLE @tasks ADD COLUMN line text COLLATE "C" NOT NULL DEFAULT '';

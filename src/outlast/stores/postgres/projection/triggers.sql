@@ -99,7 +99,7 @@ BEGIN
     FROM @runs AS r WHERE r.key = e.run_key;
 END $$;
 
--- The same lines that `outlast.engine.audit` computes. What a step or child was given stands in the
+-- The same lines that `outlast.engine.replay.audit` computes. What a step or child was given stands in the
 -- event that began it, most often just before.
 CREATE OR REPLACE FUNCTION @project_event(e @events) RETURNS void
 LANGUAGE plpgsql AS $$

@@ -1,4 +1,4 @@
--- Commits: decide for all, then write for all. The whole of `outlast.model.decision`, in its order.
+-- Commits: decide for all, then write for all. The whole of `outlast.model.commit_rules`, in its order.
 --
 -- KEYS     what the commits touch, see lib/*.lua
 -- ARGV[2]  msgpack list of commits, as commits.py makes them

@@ -73,7 +73,7 @@ SELECT NEW.id || CASE WHEN EXISTS (SELECT 1 FROM <entries> WHERE id = NEW.id) TH
 FROM <rows>, runs AS r WHERE r.key = NEW.run_key
 
 -- name: events_born
--- The same lines that `outlast.engine.audit` computes. What a step or child was given stands in the
+-- The same lines that `outlast.engine.replay.audit` computes. What a step or child was given stands in the
 -- event that began it, most often just before.
 -- when: AFTER INSERT ON events WHEN NEW.type IN ('step.completed', 'step.failed', 'signal.received', 'halt.started', 'child.completed', 'child.failed')
 INSERT INTO <entries> (id, execution_id, step_id, step_type, action, duration_ms, input, output, error,

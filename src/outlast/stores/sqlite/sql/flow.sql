@@ -1,4 +1,4 @@
--- Flow: whose task is next. `outlast.model.flow` has the rules, `flowing.py` asks these.
+-- Flow: whose task is next. `outlast.model.queue_policy` has the rules, `flowing.py` asks these.
 
 -- name: load_flow
 SELECT rules, declared, present FROM flows WHERE scope = ?;

@@ -1,1 +1,0 @@
-"""What `outlast doctor` looks at: settings of the store, and what goes on in it."""

@@ -1,0 +1,103 @@
+"""Runs that were moved to another store: whoever asks for one here is told where it is.
+
+A run may come back, also between two looks. Where it was, one record is left, which looks like a run that
+has ended; and what is refused because of that record is not refused by the run. So nothing is told of
+two looks: what one look has shown is true, or somebody looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from outlast.errors import Busy, Fenced, Moved, NotFound, RunClosed, Undecodable
+from outlast.model.commit import Refusal
+from outlast.model.ids import root_of
+from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.run import Run
+from outlast.ports.clock import Clock
+from outlast.ports.derived import FIRST_PAUSE_S, LOCK_PATIENCE_S, LONGEST_PAUSE_S, locked
+from outlast.ports.store import Store
+
+T = TypeVar("T")
+
+TRIES = 10
+"""How often a run can come between two looks: it has to come and go each time."""
+
+
+async def find_here(store: Store, run_id: str, *, timeout: float | None = None) -> Run:
+    """The record of a run; `Moved` if it goes on elsewhere, `NotFound` if nobody knows it."""
+    run = await store.find_one(run_id, timeout=timeout)
+    if run is None and root_of(run_id) != run_id:
+        await unless_moved(store, run_id, timeout=timeout)
+        run = await store.find_one(run_id, timeout=timeout)  # its tree may have come just now
+    if run is None:
+        raise NotFound("run", run_id)
+    if run.moved_to is not None:
+        raise Moved(run_id, run.moved_to)
+    return run
+
+
+async def unless_moved(store: Store, run_id: str, *, timeout: float | None = None) -> None:
+    """Raise `Moved` if a run, or the tree that it belonged to, goes on elsewhere."""
+    with suppress(Undecodable):  # a damaged record has not been moved
+        for id in dict.fromkeys((run_id, root_of(run_id))):
+            run = await store.find_one(id, timeout=timeout)
+            if run is not None and run.moved_to is not None:
+                raise Moved(run_id, run.moved_to)
+
+
+async def has_come(store: Store, run_id: str, refusal: Refusal) -> bool:
+    """Whether a run that was refused, because it had ended or was not there, is there and open now;
+    `Moved` if it goes on elsewhere."""
+    if not isinstance(refusal, NotFound | RunClosed | Fenced):
+        return False
+    with suppress(NotFound, Undecodable):
+        return not (await find_here(store, run_id)).status.terminal
+    return False
+
+
+async def send_here(
+    store: Store, run_id: str, *items: Item, patience: float = LOCK_PATIENCE_S
+) -> None:
+    """Send items to a run; `Moved` if it goes on elsewhere, `Busy` if it was locked for `patience`
+    seconds, and the store's refusal if it has ended or is unknown. Sent again, they are taken once."""
+    sends = [Send(run_id=run_id, item=item) for item in items]
+    deadline = store.clock.monotonic() + patience
+
+    async def send() -> Refusal | None:
+        receipts = await store.send(sends)
+        refusal = next((one for one in receipts if not isinstance(one, Receipt)), None)
+        if isinstance(refusal, Busy):
+            raise refusal
+        return refusal
+
+    for _ in range(TRIES):
+        refusal = await when_free(store.clock, send, deadline, patience)
+        if refusal is None:
+            return
+        if not await has_come(store, run_id, refusal):
+            raise refusal
+    raise coming_and_going(run_id)
+
+
+async def when_free(
+    clock: Clock, call: Callable[[], Awaitable[T]], deadline: float, patience: float
+) -> T:
+    """What a call gives that may be repeated, once no other transaction is in its way."""
+    pause = FIRST_PAUSE_S
+    while True:
+        try:
+            return await call()
+        except Busy as busy:
+            left = deadline - clock.monotonic()
+            if left <= 0:
+                raise locked(busy, patience) from busy
+            await clock.sleep(min(pause, left))
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+
+
+def coming_and_going(run_id: str) -> Busy:
+    """What to tell of a run that is never there when something is to be done to it."""
+    return Busy(f"run {run_id!r} is moved to and fro all the time: try again")

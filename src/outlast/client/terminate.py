@@ -1,0 +1,101 @@
+"""How a run is ended from outside, whoever holds it: nothing of its code has a say.
+
+The commit that ends a run asks its children to stop. Which children it has stands in its history, so the
+commit is meant for the history that was read: if the run has gone on meanwhile, and may have begun a
+child, it is refused and the rest is read. A run that is always faster is held up for a moment first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from outlast.client.moved_runs import find_here
+from outlast.engine.operations.child import cancel_child
+from outlast.engine.replay.completion import child_outcome, parent_uid_in
+from outlast.engine.replay.history_reset import open_children
+from outlast.errors import Conflict, Undecodable
+from outlast.model.claim import ClaimOnCreate
+from outlast.model.commit import Commit, Outcome
+from outlast.model.event import Event
+from outlast.model.event_data import to_event
+from outlast.model.inbox import Send
+from outlast.model.payloads import Payload, WorkflowCancelled
+from outlast.model.run import Change, Run, Status
+from outlast.ports.store import Store
+
+RACES = 3
+"""How often a run may be faster than the commit that ends it."""
+HOLD_UP_S = 5.0
+"""For how long no worker claims a run that is being ended; it goes on if the process that ends it dies."""
+ENDING = "ended from outside"
+"""The owner of a run that is held up."""
+
+Attempt = Callable[[Commit], Awaitable[Outcome]]
+"""Writes a commit, patiently."""
+
+
+async def terminated(store: Store, run_id: str, reason: str, attempt: Attempt) -> Outcome:
+    """End a run as it is now, and tell its parent and its children; what became of that. One whose record
+    cannot be read is ended all the same."""
+    history: list[Event] = []
+    uid = None
+    races = 0
+    while True:
+        commit = await _termination(store, run_id, reason, history)
+        if uid is not None and commit.uid != uid:  # another life: read all of it
+            history.clear()
+            commit = await _termination(store, run_id, reason, history)
+        uid = commit.uid
+        outcome = await attempt(commit)
+        if not isinstance(outcome, Conflict):
+            return outcome
+        races += 1
+        if races % RACES == 0:
+            await hold_up(run_id, uid, attempt)
+
+
+async def hold_up(run_id: str, uid: str | None, attempt: Attempt) -> None:
+    """Claim a run by force for a moment, so that no worker goes on with it, whatever is sent to it."""
+    await attempt(Commit(run_id=run_id, uid=uid, force=True, hold=ClaimOnCreate(ENDING, HOLD_UP_S)))
+
+
+def told_of_end(run: Run, history: Sequence[Event], end: Payload) -> list[Send]:
+    """What runs learn of the end of another one: its parent, and the children that end with it."""
+    told = []
+    if run.parent is not None:
+        told.append(child_outcome(run, end, parent_uid_in(history)))
+    told += [
+        cancel_child(child.child_run_id, run.uid, "its parent has ended")
+        for child in open_children(history).values()
+        if not child.parent_close
+    ]
+    return told
+
+
+async def _termination(store: Store, run_id: str, reason: str, history: list[Event]) -> Commit:
+    """The commit that ends a run with this history, to which what is new is added."""
+    end = WorkflowCancelled(reason=reason)
+    sends: list[Send] = []
+    uid = None
+    expected = None
+    with suppress(Undecodable):
+        run = await find_here(store, run_id)
+        uid = run.uid
+        history += await store.history(run_id, after=_last(history))
+        # A history that is damaged may be shorter than the record says.
+        expected = max(run.sequence, _last(history))
+        sends = told_of_end(run, history, end)
+    return Commit(
+        run_id=run_id,
+        uid=uid,
+        expected=expected,
+        force=True,
+        events=(to_event(end, run_id=run_id),),
+        change=Change(status=Status.CANCELLED, error=reason, wait_kind=None),
+        sends=tuple(sends),
+    )
+
+
+def _last(history: list[Event]) -> int:
+    return history[-1].sequence if history else 0

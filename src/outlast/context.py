@@ -1,0 +1,344 @@
+"""Where are we? Inside a workflow, and of which kind, or outside.
+
+What a workflow waits for: time, signals, people, and what others may ask of it.
+
+What gives a workflow its structure: children, maps, scopes, loops, branches, new lives.
+
+What a workflow or a step tells, and what it may know of itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import random as _random
+import uuid as _uuid
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from datetime import datetime, timedelta
+from functools import wraps
+from typing import Any, NoReturn, ParamSpec, TypeVar, overload
+
+from outlast.decorators import Step, Workflow
+from outlast.engine.definitions.retry import is_number
+from outlast.engine.definitions.signature import type_of_value
+from outlast.engine.operations import branch as _branch
+from outlast.engine.operations.child import ChildRun, ParentClose
+from outlast.engine.operations.map import MapCall
+from outlast.engine.operations.scopes import Stop, run_loop, run_scope
+from outlast.engine.operations.waits import HaltWait, SignalWait
+from outlast.engine.replay.execution import Execution, current_execution
+from outlast.engine.replay.sync_workflow import current_sync_workflow, run_in_thread
+from outlast.engine.steps.step_executor import StepContext, step_connection, step_context
+from outlast.errors import ContinueAsNew, InvalidValue, WorkflowMisuse
+from outlast.model.ids import check_name
+from outlast.model.queue_options import QueueOptions
+from outlast.model.run import Attribute
+from outlast.model.validation import check_attributes
+
+
+def workflow_here() -> Execution | None:
+    """The run whose workflow code is calling, or None outside workflow code."""
+    run = current_execution()
+    if run is None and (bridge := current_sync_workflow()) is not None:
+        return bridge.execution
+    return run
+
+
+def the_run(name: str) -> Execution:
+    """The run whose workflow code calls `outlast.name`, which works nowhere else."""
+    run = workflow_here()
+    if run is None:
+        raise WorkflowMisuse(
+            f"outlast.{name}() works in a workflow only: call it from a function that is decorated "
+            "with @outlast.workflow and started with app.start(…). Steps and other code use what "
+            "Python has, such as asyncio.sleep()"
+        )
+    return run
+
+
+def perform(
+    ask: Callable[[Execution], Coroutine[Any, Any, Any]], name: str = ""
+) -> Coroutine[Any, Any, Any]:
+    """Ask in the way of the workflow that is calling: a coroutine to await, or the answer."""
+    question = ask(the_run(name))
+    bridge = current_sync_workflow()
+    if bridge is None:
+        return question
+    answer: Coroutine[Any, Any, Any] = bridge.call(question)
+    return answer
+
+
+T = TypeVar("T")
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+def sleep(
+    seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
+) -> Coroutine[Any, Any, None]:
+    """Sleep durably: the run leaves memory, and the process may end meanwhile. With `math.inf` it sleeps
+    until it is cancelled."""
+    pause = 0.0
+    for name, amount in {
+        "days": days,
+        "hours": hours,
+        "minutes": minutes,
+        "seconds": seconds,
+    }.items():
+        pause += _seconds_of(amount, name, f"sleep({name}={amount!r})")
+    if pause < 0:
+        raise InvalidValue(f"sleep({pause} s) is negative: use 0 or more")
+
+    return perform(lambda _: asyncio.sleep(pause), "sleep")
+
+
+def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
+    """Sleep durably until a moment, which must have a time zone."""
+    given: object = moment
+    if not isinstance(given, datetime) or moment.tzinfo is None:
+        raise InvalidValue(f"sleep_until({moment!r}) needs a datetime with a time zone")
+
+    async def asleep(run: Execution) -> None:
+        await asyncio.sleep(max((moment - run.now).total_seconds(), 0))
+
+    return perform(asleep, "sleep_until")
+
+
+def _seconds_of(amount: float, unit: str, where: str) -> float:
+    """So many days, hours, minutes or seconds, however many; whole microseconds if there are not too many."""
+    if not is_number(amount):
+        raise InvalidValue(f"{where} is no time to wait: use a number, or math.inf for ever")
+    try:
+        return timedelta(**{unit: amount}).total_seconds()
+    except OverflowError:
+        return math.copysign(math.inf, amount)
+
+
+@overload
+def wait_for(
+    signal: str, type: type[T], *, timeout: timedelta | float | None = None
+) -> Coroutine[Any, Any, T]: ...
+@overload
+def wait_for(
+    signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
+) -> Coroutine[Any, Any, Any]: ...
+def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None = None) -> Any:
+    """Wait for a signal by name; a `SignalTimeout` is raised when it does not come in time: never
+    with None or `math.inf`. A signal that came before anybody waited is kept."""
+    check_name(signal, "signal name")
+    limit: float | None = None
+    if isinstance(timeout, timedelta):
+        limit = timeout.total_seconds()
+    elif timeout is not None:
+        limit = _seconds_of(timeout, "seconds", f"wait_for({signal!r}, timeout={timeout!r})")
+    return perform(lambda run: run.answer(SignalWait(run, signal, type, limit)), "wait_for")
+
+
+@overload
+def halt(data: Any, type: type[T]) -> Coroutine[Any, Any, T]: ...
+@overload
+def halt(data: Any = None, type: Any = Any) -> Coroutine[Any, Any, Any]: ...
+def halt(data: Any = None, type: Any = Any) -> Any:
+    """Wait for a person: the run is `halted` and shows `data` until somebody resumes it with a
+    value."""
+    return perform(lambda run: run.answer(HaltWait(run, data, type)), "halt")
+
+
+@overload
+def on_update(handler: Handler, /) -> Handler: ...
+@overload
+def on_update(*, name: str) -> Callable[[Handler], Handler]: ...
+def on_update(handler: Any = None, /, *, name: str | None = None) -> Any:
+    """Declare, in a workflow, what answers an update: a function, ``async`` or plain, with one
+    argument or none, that is known by its name.
+
+    It is workflow code: it may call steps and change what the workflow has around it, and what it
+    returns or raises goes to whoever called `RunHandle.update`. Declare it before the first await,
+    outside of scopes and loops, so that it is there in every replay. An update that comes earlier
+    waits, and the run does not end before those it has accepted are answered.
+    """
+    run = the_run("on_update")
+
+    def declare(handler: Any) -> Any:
+        if not callable(handler):
+            raise WorkflowMisuse(f"on_update({handler!r}): decorate a function with it")
+        known = check_name(name or handler.__name__, "update name")
+        if any(character in known for character in "/#:"):
+            raise WorkflowMisuse(f"update name {known!r} contains '/', '#' or ':': leave it out")
+        run.updates.on(known, handler)
+        return handler
+
+    return declare if handler is None else declare(handler)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Choice = TypeVar("Choice", bound=str | bool)
+
+
+def child(
+    workflow: Workflow[P, R],
+    *args: Any,
+    id: str | None = None,
+    parent_close: ParentClose | str = ParentClose.CANCEL,
+    queue: str | QueueOptions | None = None,
+    **kwargs: Any,
+) -> Coroutine[Any, Any, R]:
+    """Run another workflow as a child, with a history of its own, and wait for its result. With
+    `queue` it waits there for its turn before it begins."""
+    policy = ParentClose(parent_close)
+    place = QueueOptions(queue) if isinstance(queue, str) else queue
+    return perform(
+        lambda run: run.answer(ChildRun(run, workflow.definition, args, kwargs, id, policy, place)),
+        "child",
+    )
+
+
+def map(
+    step: Step[[T], R],
+    items: Iterable[T],
+    *,
+    concurrency: int = 10,
+    tolerate: int = 0,
+    enough: int | None = None,
+) -> Coroutine[Any, Any, list[R]]:
+    """Call a step for each item, `concurrency` at once; the results in the order of the items.
+
+    The first failure beyond `tolerate` ends the map with `MapFailed`; tolerated ones stand in the
+    list as `StepFailed` values. With `enough`, the map is over when so many have succeeded, and
+    the others are None.
+    """
+    found = list(items)
+    return perform(
+        lambda run: run.answer(
+            MapCall(
+                run,
+                step.definition,
+                found,
+                concurrency=concurrency,
+                tolerate=tolerate,
+                enough=enough,
+            )
+        ),
+        "map",
+    )
+
+
+def scope(
+    body: Callable[..., Awaitable[R]], *args: Any, name: str | None = None, **kwargs: Any
+) -> Coroutine[Any, Any, R]:
+    """Run part of a workflow so that, once it is finished, only its result is kept in replay."""
+    label = check_name(name or body.__name__, "name of a scope")
+    return perform(lambda run: run_scope(run, _awaited(run, body), args, kwargs, label), "scope")
+
+
+def loop(
+    body: Callable[[T], Awaitable[T | Stop[R]]], state: T, *, name: str | None = None
+) -> Coroutine[Any, Any, R]:
+    """Call `body` with a state, again and again with the state it returns, until it returns
+    ``outlast.Stop(result)``. A replay begins at the last iteration, however many there were."""
+    label = check_name(name or body.__name__, "name of a loop")
+    return perform(lambda run: run_loop(run, _awaited(run, body), state, label), "loop")
+
+
+def branch(name: str, choice: Choice) -> Choice:
+    """Record a decision and give it back; in a replay, the one that was recorded."""
+    return _branch.branch(the_run("branch"), name, choice)
+
+
+def patched(id: str) -> bool:
+    """Whether this run takes the new code: True for runs that had not passed this point when the
+    new code came, False for those that had."""
+    return _branch.patched(the_run("patched"), check_name(id, "patch id"))
+
+
+def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
+    """End this life of the run and begin the next, with new input and an empty history. Signals
+    that were not taken yet go along."""
+    the_run("continue_as_new")
+    raise ContinueAsNew(args, kwargs)
+
+
+def _awaited(run: Execution, body: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """A body that can be awaited. That of a plain workflow is plain, and gets a thread like it."""
+    if inspect.iscoroutinefunction(body) or current_sync_workflow() is None:
+        return body
+
+    @wraps(body)
+    async def in_thread(*args: Any, **kwargs: Any) -> Any:
+        return await run_in_thread(run, body, args, kwargs)
+
+    return in_thread
+
+
+def publish(**values: Any) -> None:
+    """Show values to whoever queries the run, from the next commit on; they stay readable when
+    the run is asleep or over."""
+    run = the_run("publish")
+    for name, value in values.items():
+        where = f"published {check_name(name, 'name of a published value')!r}"
+        run.draft.published[name] = run.codec.encode(value, type_of_value(value), where=where)
+
+
+def set_attributes(**values: Attribute) -> None:
+    """Set search attributes of the run: text, numbers, booleans."""
+    run = the_run("set_attributes")
+    check_attributes(values)
+    run.draft.attributes.update(values)
+
+
+def now() -> datetime:
+    """The time of the last event: the same in every replay."""
+    return the_run("now").now
+
+
+def random() -> _random.Random:
+    """A source of random numbers that gives the same ones in every replay."""
+    run = the_run("random")
+    return _random.Random(f"{run.seed}/{run.scope.key('random')}")
+
+
+def uuid4() -> _uuid.UUID:
+    """A random UUID that is the same in every replay."""
+    return _uuid.UUID(int=random().getrandbits(128), version=4)
+
+
+def step_info() -> StepContext:
+    """What a step may know while it runs: its run, key, attempt and idempotency key."""
+    try:
+        return step_context.get()
+    except LookupError:
+        raise WorkflowMisuse("step_info() works in a step that a workflow has called") from None
+
+
+def connection() -> Any:
+    """In a transactional step, the connection whose transaction ends with the step: what is written
+    through it is there if and only if the step is recorded as completed. On PostgreSQL it is
+    asyncpg's."""
+    found = step_connection.get(None)
+    if found is None:
+        raise WorkflowMisuse(
+            "connection() works in a step that a workflow has called and that is declared with "
+            "step(transactional=True)"
+        )
+    return found
+
+
+def heartbeat(details: Any = None) -> None:
+    """Report that a long step is alive, with details that its next attempt can read by
+    `last_heartbeat`."""
+    context = step_info()
+    kind = type_of_value(details)
+    context.report(context.codec.encode(details, kind, where="heartbeat details"))
+
+
+@overload
+def last_heartbeat(type: type[T]) -> T | None: ...
+@overload
+def last_heartbeat(type: Any = Any) -> Any: ...
+def last_heartbeat(type: Any = Any) -> Any:
+    """What an earlier attempt of this step reported last, or None."""
+    context = step_info()
+    if context.progress is None:
+        return None
+    return context.codec.decode(context.progress, type, where="heartbeat details")

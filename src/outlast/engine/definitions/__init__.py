@@ -1,0 +1,1 @@
+"""Definitions: workflows and steps as outlast knows them: names, signatures, retry policies."""

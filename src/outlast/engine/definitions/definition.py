@@ -1,0 +1,189 @@
+"""Definitions: a user's steps and workflows as outlast knows them, each with its name and options."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import math
+import textwrap
+from collections.abc import Callable, Coroutine
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from outlast.engine.definitions.retry import ONCE, Retry, is_number
+from outlast.engine.definitions.signature import Signature
+from outlast.engine.replay.sync_workflow import run_in_thread
+from outlast.engine.steps.subprocess import module_of
+from outlast.errors import InvalidValue, WorkflowMisuse
+from outlast.model.ids import check_name
+from outlast.model.queue_policy import check_key, check_queue
+
+if TYPE_CHECKING:
+    from outlast.engine.replay.execution import Execution
+
+
+def check_function(function: Any) -> None:
+    """Refuse what cannot be a step or a workflow, and say how to write it."""
+    if isinstance(getattr(function, "definition", None), Definition):
+        raise WorkflowMisuse(
+            f"{function.__name__} is a step or a workflow already: decorate the function once"
+        )
+    if isinstance(function, staticmethod | classmethod):
+        raise WorkflowMisuse(
+            f"{function.__func__.__qualname__}: put @staticmethod above the decorator of outlast, "
+            "not below it; a class method cannot be one, because a class is not data"
+        )
+    if not callable(function) or isinstance(function, type) or not hasattr(function, "__name__"):
+        raise WorkflowMisuse(
+            f"{function!r} is not a function: decorate a `def`, and give options by name, as in "
+            "@outlast.step(name='charge')"
+        )
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_argcount and code.co_varnames[0] in ("self", "cls"):
+        raise WorkflowMisuse(
+            f"{function.__qualname__} is a method: what it works on would have to be recorded with "
+            "every call. Use a function, or a @staticmethod, and pass it the data that it needs"
+        )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    if function.__name__ == "<lambda>":
+        raise WorkflowMisuse(
+            "a lambda has no name, and history would know it by that: use a `def`, or name=…"
+        )
+    return function.__name__
+
+
+class Definition:
+    """A user's function under the name by which history knows it."""
+
+    def __init__(self, function: Callable[..., Any], *, name: str | None = None) -> None:
+        check_function(function)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise WorkflowMisuse(
+                f"{function.__qualname__} is a generator: its values could not be recorded. "
+                "Return a list, or call a step for each value"
+            )
+        self.function = function
+        self.name = check_name(_name_of(function) if name is None else name, "name")
+        self.signature = Signature(function)
+        self.is_async = inspect.iscoroutinefunction(function)
+
+
+class StepDefinition(Definition):
+    """A step, and how it is tried."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        retry: Retry = ONCE,
+        timeout: float | None = None,
+        at_most_once: bool = False,
+        process: bool = False,
+        queue: str | None = None,
+        key: str | Callable[..., str] | None = None,
+        priority: int | Callable[..., int] = 0,
+        transactional: bool = False,
+    ) -> None:
+        super().__init__(function, name=name)
+        if "/" in self.name or "#" in self.name or ":" in self.name:
+            raise WorkflowMisuse(f"step name {self.name!r} contains '/', '#' or ':': leave it out")
+        if not isinstance(retry, Retry):
+            raise InvalidValue(f"retry={retry!r}: use retry=outlast.Retry(attempts=…)")
+        if timeout is not None and not (is_number(timeout) and 0 < timeout < math.inf):
+            raise InvalidValue(
+                f"timeout={timeout!r}: a step needs a positive timeout in seconds, or None"
+            )
+        self.retry = retry
+        self.timeout = timeout
+        self.at_most_once = at_most_once
+        if process and module_of(function) is None:
+            raise WorkflowMisuse(
+                f"step {self.name!r} runs in a process of its own, where it is imported by its name, and "
+                f"{function.__qualname__} cannot be: define it at the top of a module, or of a script"
+            )
+        self.process = process
+        if transactional and (process or queue is not None):
+            raise WorkflowMisuse(
+                f"step {self.name!r} is transactional, so it has to run where its run is: without "
+                "process and queue"
+            )
+        self.transactional = transactional
+        self.queue = None if queue is None else check_queue(queue)
+        if queue is None and (key is not None or priority != 0):
+            raise WorkflowMisuse(
+                f"step {self.name!r} has a key or a priority but no queue: they say whose turn it is "
+                "in a queue, so give it one: step(queue=…)"
+            )
+        if isinstance(key, str) and key not in self.signature.names:
+            raise WorkflowMisuse(
+                f"step {self.name!r} has no parameter {key!r} to be its key: it has "
+                f"{', '.join(self.signature.names) or 'none'}"
+            )
+        self._key = key
+        self._priority = priority
+        self.in_thread = not self.is_async and not process
+        self.compensation: StepDefinition | None = None
+        self.unknown_compensation: StepDefinition | None = None
+        """What undoes a call of which it is not known whether it was done."""
+
+    @property
+    def is_undoable(self) -> bool:
+        """Whether it has a compensation of either kind."""
+        return self.compensation is not None or self.unknown_compensation is not None
+
+    def line(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
+        """The key and the priority of a call in its queue."""
+        key: Any = ""
+        if callable(self._key):
+            key = self._key(*args, **kwargs)
+        elif self._key is not None:
+            key = self.signature.argument(self._key, args, kwargs)
+        priority = self._priority(*args, **kwargs) if callable(self._priority) else self._priority
+        if not isinstance(key, str):
+            raise InvalidValue(
+                f"the key of step {self.name!r} is {key!r}: it has to be a text, so that calls with "
+                "the same key stand in one line. Use key=lambda …: str(…)"
+            )
+        return check_key(key), priority
+
+
+class WorkflowDefinition(Definition):
+    """A workflow, its version, and a hash of what it says."""
+
+    def __init__(
+        self, function: Callable[..., Any], *, name: str | None = None, version: int | str = 1
+    ) -> None:
+        super().__init__(function, name=name)
+        if any(character in self.name for character in "{}~"):
+            # It becomes part of the ids of its runs when it is somebody's child.
+            raise WorkflowMisuse(
+                f"workflow name {self.name!r} contains '{{', '}}' or '~': leave it out"
+            )
+        if not isinstance(version, int | str):
+            raise InvalidValue(f"version={version!r}: use a number or a text")
+        self.version = version
+
+    @cached_property
+    def hash(self) -> str:
+        """A hash of the function's structure: layout, comments and decorators do not count."""
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(self.function))).body[0]
+        except (OSError, TypeError, SyntaxError):
+            code = getattr(self.function, "__code__", None)  # what is written in C has none
+            return hashlib.sha256(b"" if code is None else code.co_code).hexdigest()[:16]
+        if isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
+            tree.decorator_list = []
+        return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+
+    def main(
+        self, execution: Execution, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Coroutine[Any, Any, Any]:
+        """The coroutine that is the run."""
+        if self.is_async:
+            coroutine: Coroutine[Any, Any, Any] = self.function(*args, **kwargs)
+            return coroutine
+        return run_in_thread(execution, self.function, args, kwargs)

@@ -1,0 +1,130 @@
+"""A timer: the run wakes when the clock has reached a recorded moment.
+
+`outlast.sleep`, `asyncio.sleep`, `asyncio.timeout` and `asyncio.wait(timeout=…)` in workflow code
+all end here, because the run's loop has no other idea of time. One that never fires, as that of
+``asyncio.sleep(math.inf)``, is not asked for: there would be nothing to record.
+
+A signal: a message to a run by name, awaited with or without a time limit.
+
+Signals wait in the inbox until somebody asks for their name; the first to ask gets the first that
+came (`engine.mailbox`). Receiving one removes it from the inbox in the same commit that records it.
+
+Halt: the run waits for a person, showing what it wants to know, until it is resumed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
+
+from outlast.engine.definitions.signature import type_of_value
+from outlast.engine.operations.operation import Operation
+from outlast.errors import InvalidValue, SignalTimeout
+from outlast.model.event import Event
+from outlast.model.payloads import (
+    HaltResumed,
+    HaltStarted,
+    Payload,
+    SignalReceived,
+    SignalWaiting,
+    TimerFired,
+    TimerStarted,
+)
+from outlast.model.payloads import SignalTimeout as TimedOut
+from outlast.model.times import moment_after
+
+if TYPE_CHECKING:
+    from outlast.engine.replay.execution import Execution
+
+
+class TimerWait(Operation):
+    """One wait for a moment."""
+
+    name = "timer"
+    wait_kind = "timer"
+    ends_by_itself = True
+
+    def __init__(self, fire_at: datetime, fire: Callable[[], None]) -> None:
+        self.fire_at = self.due = fire_at
+        self._fire = fire
+
+    def intent(self) -> Payload:
+        return TimerStarted(fire_at=self.fire_at)
+
+    def apply(self, event: Event, payload: Payload) -> bool:
+        match payload:
+            case TimerStarted(fire_at=fire_at):
+                self.fire_at = self.due = fire_at
+            case TimerFired():
+                self._fire()
+                return True
+        return False
+
+
+def start_timer(
+    execution: Execution, seconds: float, fire: Callable[[], None]
+) -> Callable[[], None]:
+    """Ask for a timer; returns how to cancel it."""
+    if math.isnan(seconds):
+        raise InvalidValue(
+            "asyncio was told to wait nan seconds: use a number, or math.inf for ever"
+        )
+    fire_at = moment_after(execution.now, seconds)
+    if fire_at is None:
+        return lambda: None
+    timer = TimerWait(fire_at, fire)
+    execution.ask(timer)
+    return lambda: execution.abandon(timer)
+
+
+class SignalWait(Operation):
+    """One wait for one signal."""
+
+    wait_kind = "signal"
+
+    def __init__(self, execution: Execution, signal: str, type: Any, timeout: float | None) -> None:
+        self.name = f"signal:{signal}"
+        self.signal = signal
+        self.due = None if timeout is None else moment_after(execution.now, timeout)
+        self._execution = execution
+        self._type = type
+
+    def intent(self) -> Payload:
+        return SignalWaiting(signal_name=self.signal, timeout_at=self.due)
+
+    def apply(self, event: Event, payload: Payload) -> bool:
+        match payload:
+            case SignalWaiting(timeout_at=timeout_at):
+                self.due = timeout_at
+            case SignalReceived(payload=data):
+                self.answer(self._execution.codec, data, self._type, f"signal {self.signal!r}")
+                return True
+            case TimedOut():
+                self.reject(SignalTimeout(self.signal))
+                return True
+        return False
+
+
+class HaltWait(Operation):
+    """One question to a person."""
+
+    name = "halt"
+    wait_kind = "halt"
+
+    def __init__(self, execution: Execution, data: Any, type: Any) -> None:
+        self._execution = execution
+        self._type = type
+        self.data: Raw = execution.codec.encode(data, type_of_value(data), where="halt data")
+
+    def intent(self) -> Payload:
+        return HaltStarted(data=self.data)
+
+    def apply(self, event: Event, payload: Payload) -> bool:
+        if isinstance(payload, HaltResumed):
+            self.answer(self._execution.codec, payload.value, self._type, "resume value")
+            return True
+        return False

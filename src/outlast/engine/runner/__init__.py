@@ -1,0 +1,1 @@
+"""The runner: claims runs, drives them, writes their commits, keeps their leases."""

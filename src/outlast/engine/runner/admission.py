@@ -1,0 +1,155 @@
+"""Admission: a run that was started in a queue waits there for its turn.
+
+::
+
+    start(queue=…) ── the run, pending, and its ticket: a task in the queue ── one commit
+    worker         ── takes the ticket when the queue's rules allow it
+                   ── send(admit, keeps=[ticket]) ── the run is runnable, and its ticket is held for good
+    the run's end  ── drops its ticket with all its tasks: the place is free
+    parked, since no code fits ── drops its ticket; to go on, it gets another and waits for its turn
+
+So a run counts as under way from its admission to its end, or until it is parked, whoever drives it and
+however often that changes hands, and no place is ever lost. What is sent to a run before its turn waits in its inbox; only
+a cancel is acted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from outlast.engine.replay.completion import child_outcome
+from outlast.engine.runner.backoff import patiently
+from outlast.model.claim import Claim
+from outlast.model.commit import Commit
+from outlast.model.event import Event
+from outlast.model.event_data import payload_of, to_event
+from outlast.model.inbox import Item, Send
+from outlast.model.payloads import WorkflowCancelled, WorkflowStarted
+from outlast.model.queue_options import QueueOptions
+from outlast.model.run import MISMATCH, Change, Run, Status
+from outlast.model.task import Task
+from outlast.ports.capabilities import Capability
+from outlast.ports.store import Store
+
+ADMIT = "admit"
+QUEUED = "queue"
+"""The `wait_kind` of a run that waits for its turn."""
+TICKET = "ticket"
+PAGE = 1000
+
+
+def ticket_queue(queue: str, workflow: str) -> str:
+    """Where the tickets of a workflow wait. Each workflow of a queue has its own, so that no place
+    is given to a run whose code is nowhere."""
+    return f"{queue}/@{workflow}"
+
+
+def ticket_of(run: Run, place: QueueOptions) -> Task:
+    """What stands in the queue for a run. `turn` tells one that a run gets again from those before."""
+    return Task(
+        metadata={"turn": str(run.revision)},
+        id=TICKET,
+        queue=ticket_queue(place.queue, run.workflow),
+        kind="run",
+        name=run.workflow,
+        run_id=run.id,
+        uid=run.uid,
+        priority=place.priority,
+        run_at=place.at,
+        key=place.key,
+    )
+
+
+def queued(commit: Commit, place: QueueOptions) -> Commit:
+    """A commit that begins a run, changed so that the run waits for its turn."""
+    run = commit.create
+    assert run is not None
+    waiting = msgspec.structs.replace(
+        run, wait_kind=QUEUED, queue=place.queue, priority=place.priority, runnable_at=None
+    )
+    return msgspec.structs.replace(commit, create=waiting, tasks=(ticket_of(run, place),))
+
+
+def admission(ticket: Task) -> Send:
+    """What tells a run that its turn has come."""
+    turn = ticket.metadata.get("turn", "0")
+    item = Item(kind=ADMIT, name=ticket.queue, id=f"{ADMIT} {ticket.uid} {turn}")
+    return Send(run_id=ticket.run_id, uid=ticket.uid, item=item)
+
+
+async def turned_away(
+    store: Store, events: Sequence[Event], run: Run, claim: Claim, *, patience: float
+) -> Commit | None:
+    """What to write for a run that somebody has woken before its turn: it waits on, or is cancelled
+    where it stands. None if it may begin."""
+    was_parked = run.wait_kind == MISMATCH
+    may_wait = run.status is Status.PENDING or was_parked
+    started = payload_of(events[0]) if events and may_wait else None
+    if not isinstance(started, WorkflowStarted) or started.place is None:
+        return None
+    items = await _inbox(store, run.id, patience)
+    if admissions(items, run.uid):
+        return None
+    base = Commit(
+        run_id=run.id,
+        uid=claim.uid,
+        token=claim.token,
+        expected=run.sequence,
+        seen=items[-1].number if items else 0,
+        release=True,
+    )
+    for item in items:
+        if item.kind == "cancel":
+            # One that had begun has steps to undo.
+            return None if run.sequence > 1 else _cancelled(base, run, item, started.parent_uid)
+    # A child, and a run that begins anew, come without a ticket: this is where they get it.
+    tickets = () if run.wait_kind == QUEUED else (ticket_of(run, started.place),)
+    change = Change(
+        status=Status.PENDING,
+        wait_kind=QUEUED,
+        queue=started.place.queue,
+        priority=started.place.priority,
+        runnable_at=None,
+    )
+    return msgspec.structs.replace(base, change=change, tasks=tickets)
+
+
+def admissions(items: Sequence[Item], uid: str) -> tuple[int, ...]:
+    """The numbers of the items that say that the turn of a life has come."""
+    own = f"{ADMIT} {uid} "
+    return tuple(item.number for item in items if item.kind == ADMIT and item.id.startswith(own))
+
+
+async def leaves_queue(store: Store, commit: Commit, *, patience: float) -> Commit:
+    """A commit that parks a run, changed so that it gives its place back."""
+    if Capability.TASKS not in store.capabilities:
+        return commit
+    folds = admissions(await _inbox(store, commit.run_id, patience), commit.uid or "")
+    return msgspec.structs.replace(commit, drops=(TICKET,), folds=folds)
+
+
+def _cancelled(base: Commit, run: Run, item: Item, asked_by: str) -> Commit:
+    end = WorkflowCancelled(reason=item.name)
+    return msgspec.structs.replace(
+        base,
+        events=(to_event(end, run_id=run.id),),
+        change=Change(status=Status.CANCELLED, error=item.name, wait_kind=None),
+        folds=(item.number,),
+        sends=() if run.parent is None else (child_outcome(run, end, asked_by),),
+    )
+
+
+async def _inbox(store: Store, run_id: str, patience: float) -> list[Item]:
+    items: list[Item] = []
+
+    async def more(seconds: float) -> list[Item]:
+        after = items[-1].number if items else 0
+        return await store.inbox(run_id, after=after, limit=PAGE, timeout=seconds)
+
+    while True:
+        page = await patiently(store.clock, more, patience)
+        items += page
+        if len(page) < PAGE:
+            return items

@@ -1,0 +1,297 @@
+"""DriverPool: the runs that this process drives, from when they are claimed until they leave it.
+
+Drain: how long what runs may take to end, once its process is to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Collection, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
+from outlast.engine.replay.execution import Execution
+from outlast.engine.runner.group_commit import CommitBatcher
+from outlast.engine.runner.lease_loss import LeaseLossReporter
+from outlast.engine.runner.leases import Lease, Leases
+from outlast.engine.runner.rejections import Failures, Rejections
+from outlast.engine.runner.run_driver import RunDriver
+from outlast.engine.steps.step_executor import StepExecutor
+from outlast.errors import OutlastError
+from outlast.model.claim import Claim
+from outlast.model.commit_rules import WakeupKind
+from outlast.model.run import Run
+from outlast.ports.clock import Clock, LeapingClock
+from outlast.ports.store import Store
+
+FIRST_DROP_PAUSE_S, DROP_BACKOFF = 0.1, 4
+"""How long a run that was dropped because of an error is kept from being claimed, at first; and how
+many times longer each next time, up to a lease."""
+
+LOOK_AT_ALL = 100
+"""So many look into their inboxes when anything may have come; more of them look by themselves."""
+
+log = logging.getLogger("outlast.engine")
+
+
+class DriverPool:
+    """One drive and its task for each run; a newer claim of a run supersedes the older one."""
+
+    def __init__(
+        self,
+        store: Store,
+        journal: CommitBatcher,
+        bodies: StepExecutor,
+        leases: Leases,
+        losses: LeaseLossReporter,
+        rejections: Rejections,
+        *,
+        patience: float,
+        residency: ResidencyPolicy = USUAL,
+    ) -> None:
+        self._store = store
+        self._journal = journal
+        self._bodies = bodies
+        self._leases = leases
+        self._losses = losses
+        self._rejections = rejections
+        self._patience = patience
+        self._residency = residency
+        self._drives: dict[str, RunDriver] = {}
+        self._tasks: dict[str, asyncio.Task[Run | None]] = {}
+        self.dropped = Failures(store.clock, 3 * patience)
+        """Runs that were dropped because of an error."""
+        self._handing_back: dict[asyncio.Task[None], Claim] = {}
+        self._claims = 0
+        self._superseded: list[tuple[RunDriver, Lease]] = []
+        self.is_closing = False
+        """Whether what is lost now is nothing to be told: this process is about to end."""
+        self.is_full = False
+        """Whether there was no room for another when work was last looked for."""
+        self.others_wait = False
+        """Whether others could go on, if there were room."""
+
+    def __len__(self) -> int:
+        return len(self._drives)
+
+    def __contains__(self, run_id: str) -> bool:
+        return run_id in self._drives
+
+    async def drain(self, limit: Drain) -> None:
+        """Begin nothing more, and hand back each run when what runs of it has ended."""
+        for drive in self._drives.values():
+            drive.stop()
+        if self._tasks:
+            await limit.wait_for(self.settled())
+
+    async def close(self) -> None:
+        """Cut off what is under way, and put that on record; what cannot be, in time, is given up.
+        The claims that are left then are handed back."""
+        self.is_closing = True
+        for drive in self._drives.values():
+            drive.cut()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=self._patience)
+        claims = [drive.claim for drive in self._drives.values()]
+        claims += self._handing_back.values()
+        for handing in list(self._handing_back):
+            handing.cancel()
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._journal.close(self._patience)
+        await self._losses.close()
+        if claims:
+            await self._store.release(claims, timeout=self._patience)
+        self.is_closing = False
+
+    async def settled(self) -> None:
+        """Return when no run is being driven here any more."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    # -- one run ------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        execution: Execution,
+        run: Run,
+        claim: Claim,
+        lease: Lease,
+        *,
+        is_resumed: bool = False,
+    ) -> None:
+        """RunDriver a run whose code is where its history has left it."""
+        present = self._drives.get(run.id)
+        if present is not None and present.claim.token > claim.token:
+            execution.evict()  # the answer was so long on its way that we have claimed it anew
+            self._leases.drop(lease)
+            return
+        if not self._leases.keeps(lease):
+            execution.evict()  # lost meanwhile
+            return
+        if present is not None:
+            # Its claim is superseded: it could work, but never record anything.
+            present.was_lost = True
+            self._tasks[run.id].cancel()
+        drive = RunDriver(
+            self._store,
+            self._journal,
+            self._bodies,
+            self._rejections,
+            execution,
+            run,
+            claim,
+            lease,
+            patience=self._patience,
+            is_resumed=is_resumed,
+            residency=self._residency,
+        )
+        task = asyncio.create_task(drive.go(), name=f"run {run.id}")
+        self._drives[run.id] = drive
+        self._tasks[run.id] = task
+        self._attend(drive, lease)
+        if not self._leases.keeps(lease):
+            task.cancel()  # lost a moment ago, when nobody was to be told yet
+        drive.may_linger = self._may_linger
+        drive.in_flight.held = self._leases.held_by(drive)
+        task.add_done_callback(lambda task: self._over(run.id, drive, task))
+        # A task that is cancelled before it has begun runs no ``finally`` of its own.
+        task.add_done_callback(lambda _: execution.evict())
+
+    def adopt(self, run: Run, claim: Claim, lease: Lease) -> bool:
+        """A run was claimed that is driven here: its lease had expired, and this process was the first
+        to claim it. Whether its drive goes on under the new claim."""
+        drive = self._drives.get(run.id)
+        if drive is None or not drive.adopt(run, claim):
+            return False
+        self._leases.drop(drive.lease)
+        drive.lease = lease
+        self._attend(drive, lease)
+        return True
+
+    @contextmanager
+    def claiming(self) -> Iterator[None]:
+        """Runs are claimed, and adopted by their drives, within this: a drive whose claim is superseded
+        meanwhile may be the one that the newer claim is for, and is lost only if it is not."""
+        self._claims += 1
+        try:
+            yield
+        finally:
+            self._claims -= 1
+            if self._superseded and not self._claims:
+                superseded, self._superseded = self._superseded, []
+                for drive, lease in superseded:
+                    self._lose(drive, lease)
+
+    def _attend(self, drive: RunDriver, lease: Lease) -> None:
+        lease.lost, lease.renewed = partial(self._lose, drive, lease), drive.poke
+        lease.doubted = partial(self._doubt, drive)
+
+    def _doubt(self, drive: RunDriver) -> None:
+        drive.doubt()
+        self._store.notifier.wake(WakeupKind.RUNS)  # it may be claimed again, here or elsewhere
+
+    def _may_linger(self) -> bool:
+        return not self.others_wait
+
+    def _lose(self, drive: RunDriver, lease: Lease) -> None:
+        if drive.lease is not lease or self._drives.get(drive.claim.run_id) is not drive:
+            return  # it has a newer one, or is over
+        if self._claims:
+            lease.confirmed = -math.inf  # nothing begins
+            drive.doubt()
+            self._superseded.append((drive, lease))
+            return
+        drive.was_lost = True
+        self._tasks[drive.claim.run_id].cancel()
+
+    def _over(self, run_id: str, drive: RunDriver, task: asyncio.Task[Run | None]) -> None:
+        self._leases.drop(drive.lease)
+        if self._drives.get(run_id) is drive:
+            del self._drives[run_id], self._tasks[run_id]
+        if drive.was_lost and not self.is_closing:
+            self._losses.tell(drive.claim, drive.in_flight.losses())
+        if not task.cancelled() and task.exception() is not None:
+            log.error("run %s is dropped, and taken up again: %r", run_id, task.exception())
+            times = self.dropped.add(run_id, repr(task.exception()))
+            if not self.is_closing:
+                handing = asyncio.create_task(self._hand_back(drive, times - 1))
+                self._handing_back[handing] = drive.claim
+                handing.add_done_callback(self._handing_back.pop)
+        elif drive.is_over:
+            self.dropped.end(run_id)
+        # One that ended as it should leaves nothing to be found: whoever looked at the store for
+        # that would look as often as there are runs.
+        if self.is_full or not drive.is_over:
+            self._store.notifier.wake(WakeupKind.RUNS)
+
+    def forgotten(self) -> dict[str, list[str]]:
+        """The runs that have something open for which nothing is done here, and what."""
+        return {id: keys for id, drive in self._drives.items() if (keys := drive.forgotten())}
+
+    async def _hand_back(self, drive: RunDriver, drops: int) -> None:
+        """Give up the claim of a run that was dropped because of an error, ever later if that goes on:
+        whichever process takes it up next may meet the same error."""
+        await self._losses.told(drive.claim, drive.in_flight.losses())
+        pause = min(FIRST_DROP_PAUSE_S * DROP_BACKOFF**drops, 3 * self._patience)
+        await self._store.clock.sleep(pause)
+        with suppress(OutlastError, OSError):  # else it is handed out when its lease ends
+            await self._store.release([drive.claim], timeout=self._patience)
+
+    def poke(self, run_id: str) -> None:
+        """Something was sent to a run: if it is driven here, it looks at once."""
+        drive = self._drives.get(run_id)
+        if drive is not None:
+            drive.poke()
+
+    def heard(self, run_ids: Collection[str] | None) -> None:
+        """Something was sent to these runs, or to nobody knows which."""
+        if run_ids is None:
+            run_ids = list(self._drives) if len(self._drives) <= LOOK_AT_ALL else ()
+        for run_id in run_ids:
+            self.poke(run_id)
+
+    def drop(self, run_id: str) -> None:
+        """A run has been ended or deleted by force: if it is driven here, that is over."""
+        task = self._tasks.get(run_id)
+        if task is not None:
+            task.cancel()
+
+    def ending(self, run_id: str) -> asyncio.Future[Run | None] | None:
+        """What is done when the run is no longer driven here, with its record if it has ended; None
+        if it is not now."""
+        return self._tasks.get(run_id)
+
+
+EMBEDDED_DRAIN_S = 5.0
+"""For an app inside another program, which wants to end."""
+
+
+class Drain:
+    """A time limit that can be cut short."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._hurry = asyncio.Event()
+
+    def hurry(self) -> None:
+        """The time is over."""
+        self._hurry.set()
+
+    async def wait_for(self, end: Coroutine[Any, Any, None]) -> None:
+        """Return when `end` does, or when the time is over."""
+        # Of the clocks of tests, only one that leaps is sure to get there.
+        sleep = self._clock.sleep if isinstance(self._clock, LeapingClock) else asyncio.sleep
+        parts = (end, self._hurry.wait(), sleep(self._seconds))
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(one) for one in parts]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()

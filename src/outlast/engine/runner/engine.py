@@ -1,0 +1,237 @@
+"""Engine: starts runs, claims those that can go on, and keeps its claims alive.
+
+A run whose engine dies is handed out by the store when its lease ends, and the attempt that was
+under way is counted and made again. An engine that lacks the code of a run leaves it alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from outlast.engine.definitions.definition import WorkflowDefinition
+from outlast.engine.replay.commit_builder import next_commit
+from outlast.engine.replay.completion import ending
+from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
+from outlast.engine.replay.execution import Execution
+from outlast.engine.replay.replay_log import load_replay_log
+from outlast.engine.runner.claimer import Claimer
+from outlast.engine.runner.driver_pool import Drain, DriverPool
+from outlast.engine.runner.group_commit import CommitBatcher
+from outlast.engine.runner.lease_loss import LeaseLossReporter
+from outlast.engine.runner.leases import Leases
+from outlast.engine.runner.loop_monitor import LoopMonitor
+from outlast.engine.runner.observers import ForeignCommits, Observers, Watcher
+from outlast.engine.runner.rejections import Rejections
+from outlast.engine.runner.watchdog import Watchdog
+from outlast.engine.steps.step_executor import StepExecutor, in_threads
+from outlast.errors import TryAgain
+from outlast.model.claim import Claim, ClaimOnCreate
+from outlast.model.commit import Commit, Creation
+from outlast.model.ids import new_id
+from outlast.model.payloads import WorkflowContinued, WorkflowStarted
+from outlast.model.run import Attribute, Run, Status
+from outlast.model.times import NOW
+from outlast.ports.clock import LeapingClock, ServerClock
+from outlast.ports.codec import Codec
+from outlast.ports.derived import LOCK_PATIENCE_S
+from outlast.ports.store import Store
+
+LEASE_SECONDS = 30.0
+RUNS_AT_ONCE = 1000
+TOLD = 20
+
+log = logging.getLogger("outlast.engine")
+
+
+class Engine:
+    """Runs workflows in this process on any store."""
+
+    def __init__(
+        self,
+        store: Store,
+        workflows: Iterable[WorkflowDefinition],
+        *,
+        codec: Codec,
+        owner: str = "engine",
+        lease: float = LEASE_SECONDS,
+        concurrency: int = RUNS_AT_ONCE,
+        watchers: Iterable[Watcher] = (),
+        threads: Executor | None = None,
+        residency: ResidencyPolicy = USUAL,
+    ) -> None:
+        self.workflows = {workflow.name: workflow for workflow in workflows}
+        # A process that was restarted under the same name must not be taken for the old one.
+        self.owner = f"{owner}-{new_id()}"
+        self._store = store
+        self._clock = store.clock
+        self._codec = codec
+        self._lease = lease
+        self._residency = residency
+        # A call that takes longer would cost the lease that it works under.
+        self._patience = patience = lease / 3
+        watch = Observers((ForeignCommits(self.workflows), *watchers))
+        self._journal = CommitBatcher(store, timeout=patience, watch=watch)
+        bodies = StepExecutor(codec, store.clock, grace=0.8 * patience, threads=threads)
+        self.leases = Leases(store, lease)
+        self.losses = LeaseLossReporter(store, patience)
+        self.rejections = Rejections(
+            store, self.workflows, self._journal, self.owner, patience=patience
+        )
+        self.drives = DriverPool(
+            store,
+            self._journal,
+            bodies,
+            self.leases,
+            self.losses,
+            self.rejections,
+            patience=patience,
+            residency=residency,
+        )
+        self.claiming = Claimer(
+            store,
+            self.workflows,
+            self._journal,
+            self.leases,
+            self.drives,
+            self.rejections,
+            codec=codec,
+            owner=self.owner,
+            lease=lease,
+            concurrency=concurrency,
+            residency=residency,
+        )
+        self.watchdog = Watchdog(store.clock, self.drives, self.claiming)
+        self.leases.on_renewed = self.watchdog.look
+        self._watch: LoopMonitor | None = None
+        self._end_listening: Callable[[], None] = lambda: None
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Begin to claim what is runnable and to keep claims alive."""
+        if not self.claiming.is_open:
+            if isinstance(self._clock, ServerClock):
+                asked = self._clock.monotonic()
+                self._clock.heard(await self._store.now(timeout=self._patience), asked=asked)
+            self.claiming.open()
+            self._end_listening = self._store.notifier.listen(self.drives.heard)
+            await self.leases.open()
+            # Where time is virtual, nothing waits for it, and a thread beside would be chance.
+            if not isinstance(self._clock, LeapingClock):
+                self._watch = LoopMonitor()
+                self._watch.start()
+
+    async def drain(self, limit: Drain) -> None:
+        """Take nothing more, and let steps end. Leases are kept alive meanwhile."""
+        await self.claiming.close()
+        await self.drives.drain(limit)
+
+    async def close(self) -> None:
+        """Stop: what is under way is cut off, put on record and handed back at once."""
+        if self._watch is not None:
+            self._watch.stop()
+        self._end_listening()
+        await self.claiming.close()
+        self.drives.is_closing = True
+        await self.leases.close()
+        await self.drives.close()
+        if left := list(in_threads.values()):
+            log.warning(
+                "these plain steps still run in threads, which cannot be stopped; they end with this process, and "
+                "their runs go on elsewhere: %s", ", ".join(left[:TOLD]),
+            )  # fmt: skip
+
+    # -- starting -----------------------------------------------------------------------------
+
+    async def start(
+        self,
+        workflow: WorkflowDefinition,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        run_id: str,
+        creation: Creation = Creation.NEW,
+        attributes: dict[str, Attribute] | None = None,
+    ) -> Run:
+        """Begin a run here: its start, its first intents and its claim are one commit."""
+        input, _, _ = workflow.signature.encode_call(self._codec, args, kwargs)
+        run = Run(
+            id=run_id,
+            workflow=workflow.name,
+            version=workflow.version,
+            definition=workflow.hash,
+            input=input,
+            status=Status.RUNNING,
+            attributes=attributes or {},
+            runnable_at=NOW,
+        )
+        execution = Execution(
+            workflow,
+            run_id=run_id,
+            uid=run.uid,
+            codec=self._codec,
+            digest=await load_replay_log(
+                self._store, run, patience=self._patience, residency=self._residency
+            ),
+        )
+        started = WorkflowStarted(
+            workflow_name=workflow.name,
+            version=workflow.version,
+            input=input,
+            later=creation is Creation.REPLACE,
+        )
+        try:
+            execution.deliver(started, self._clock.now())
+            end = ending(execution)
+            rests = end is not None and not isinstance(end, WorkflowContinued)
+            asked = self._clock.monotonic()
+            now = self._clock.now()
+            until = now + timedelta(seconds=self._lease)
+            claim = Claim(owner=self.owner, token=0, claimed_at=now, expires_at=until)
+            commit = next_commit(execution, run, claim, end, sequence=0, seen=0, rests=rests)
+            commit = msgspec.structs.replace(
+                commit,
+                expected=None,
+                create=run,
+                creation=creation,
+                force=creation is Creation.REPLACE,
+                hold=ClaimOnCreate(self.owner, self._lease),
+            )
+            committed = await self._journal.commit(commit, patience=LOCK_PATIENCE_S)
+        except BaseException:
+            execution.evict()
+            self._store.notifier.ring()  # it may have been written, and then needs a driver
+            raise
+        claim = msgspec.structs.replace(
+            claim, token=committed.token, run_id=run_id, uid=committed.uid
+        )
+        run = msgspec.structs.replace(run, sequence=committed.sequence, revision=committed.revision)
+        if rests:
+            execution.evict()
+        elif committed.again and not await self._still_holds(claim, asked):
+            execution.evict()
+            self._store.notifier.ring()
+        else:
+            self.drives.begin(execution, run, claim, self.leases.hold(claim, asked=asked))
+        return run
+
+    async def _still_holds(self, claim: Claim, asked: float) -> bool:
+        """Whether a claim that was `asked` for in a commit whose first answer was lost is this engine's:
+        the token that came with a later answer is that of whichever process has the run now."""
+        if self._clock.monotonic() - asked >= self._lease:
+            return False  # also if this engine has claimed it meanwhile: that is another claim
+        try:
+            run = await self._store.find_one(claim.run_id, timeout=self._patience)
+        except (TryAgain, OSError):
+            return False  # it is claimed when its lease has expired
+        return run is not None and run.owner == self.owner and run.token == claim.token
+
+    async def write(self, commit: Commit) -> None:
+        """Make a commit of a caller outside durable, together with those that are ready here."""
+        await self._journal.commit(commit, patience=LOCK_PATIENCE_S)

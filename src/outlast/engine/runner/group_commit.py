@@ -1,0 +1,328 @@
+"""CommitBatcher: group commit. All runs' commits that are ready go to the store together, in one
+transaction, while the next batch gathers.
+
+::
+
+    run a ─┐                                   ┌─▶ outcome a
+    run b ─┼─▶ waiting ══ store.commit([…]) ══▶┼─▶ outcome b        one flush at a time;
+    run c ─┘      ▲                            └─▶ outcome c        nobody waits when it is idle
+    run a (next) ─┘
+
+Where a server does the writing (`batches_at_once`) and there are many runs, they are written in two
+halves: while one is on its way the runs of the other go on. No two batches that are on their way touch
+the same run.
+
+When a whole batch fails, the outcome of its commits is unknown, and each is settled alone: it is
+written again as it is. That is safe for a commit with a token, an expected sequence or events: the
+store answers one that is its run's last with ``again``, and refuses one that was overtaken. So an
+error of the network costs a retry, and a commit that the database cannot take, or that meets a
+locked run, delays its own run alone.
+
+Patience belongs to the lease: a commit is retried with backoff for as long as its caller waits for
+it. A store that is away or full, or a row that another transaction has locked, costs time. The
+caller stops waiting when its claim is superseded, which the store also answers: `Fenced`. A commit
+that was made for a caller outside has a `patience` of its own.
+
+Commits that met a locked row are retried together if they send to the same runs: the children of
+one parent, which end on several workers at the same time, would otherwise lock each other out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from outlast.engine.runner.observers import Watcher
+from outlast.errors import Busy, Closed, ReadOnlyStore, StoreFault, StoreFull, TryAgain
+from outlast.model.commit import Commit, Committed, Creation, Outcome
+from outlast.ports.store import Store
+
+MAX_BATCH = 1000
+MANY = 32
+"""So many commits, waiting or on their way, are worth a second batch: each costs a sync of its own."""
+
+ATTEMPTS = 5
+"""Tries, after errors, of a commit for a caller outside: a web request is not to hang in an outage."""
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 1.0
+ROW_SECONDS = 0.001
+"""What a store may take for a row: ten times of what it needs."""
+
+SETTLE_AT_ONCE = 8
+"""A store that has just failed is not asked about a thousand commits at the same time."""
+
+LOCK_WAIT_S = 0.25
+LOCK_WAITS_AT_ONCE = 2
+"""Each wait for a lock inside the database occupies a connection: few, and short ones."""
+
+AGAIN = (TryAgain, OSError, StoreFull, ReadOnlyStore)
+"""Errors after which the same commit may be written again: a full disk is freed, a standby promoted."""
+
+
+class CommitBatcher:
+    """Gathers commits and flushes them. One per process and store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        max_batch: int = MAX_BATCH,
+        timeout: float | None = None,
+        watch: Watcher | None = None,
+    ) -> None:
+        self._store = store
+        self._max_batch = max_batch
+        self._timeout = timeout
+        self._watch = watch
+        self._waiting: dict[str, deque[_Waiting]] = {}
+        self._flushers: set[asyncio.Task[None]] = set()
+        self._flying: set[str] = set()  # runs that batches on their way touch
+        self._flies_alone = False
+        self._settling: dict[str, asyncio.Task[None]] = {}
+        self._room = asyncio.Semaphore(SETTLE_AT_ONCE)
+        self._room_to_wait = asyncio.Semaphore(LOCK_WAITS_AT_ONCE)
+
+    async def commit(self, commit: Commit, *, patience: float | None = None) -> Committed:
+        """Return when `commit` is durable; raise its refusal, or the error that keeps it from
+        being written. Commits of one run are written in the order in which they came.
+
+        With `patience`, raise `Busy` if the run is locked for longer, and other errors after
+        `ATTEMPTS`. A caller that is cancelled gets no answer, but its commit may be written.
+        """
+        outcome = await self.submit(commit, patience=patience)
+        if isinstance(outcome, Committed):
+            return outcome
+        raise outcome
+
+    def submit(self, commit: Commit, *, patience: float | None = None) -> asyncio.Future[Outcome]:
+        """The same, without waiting: what becomes of the commit, be it a refusal."""
+        until = None if patience is None else self._store.clock.monotonic() + patience
+        waiting = _Waiting(commit, asyncio.Future(), until)
+        self._waiting.setdefault(commit.run_id, deque()).append(waiting)
+        self._wake()
+        return waiting.answer
+
+    async def drained(self) -> None:
+        """Return when nothing is waiting to be written."""
+        while tasks := {*self._settling.values(), *self._flushers}:
+            await asyncio.wait(tasks)
+
+    async def close(self, patience: float) -> None:
+        """Return when nothing is waiting to be written; or, after so many seconds, write no more: a
+        store that does not answer would keep a process that is to end for minutes."""
+        try:
+            async with asyncio.timeout(patience):
+                await self.drained()
+        except TimeoutError:
+            for queue in self._waiting.values():
+                for waiting in queue:
+                    waiting.fail(Closed("closed before it could be written: nothing was"))
+            self._waiting.clear()
+            for task in (*self._settling.values(), *self._flushers):
+                task.cancel()
+            await self.drained()
+
+    def _wake(self) -> None:
+        if not self._flushers or (
+            len(self._flushers) < self._store.batches_at_once and self._has_many
+        ):
+            self._flushers.add(asyncio.create_task(self._flush_all()))
+
+    @property
+    def _has_many(self) -> bool:
+        return len(self._waiting) + len(self._flying) >= MANY
+
+    async def _flush_all(self) -> None:
+        try:
+            while batch := self._next_batch():
+                touched = {run_id for waiting in batch for run_id in _touched_by(waiting.commit)}
+                self._flying |= touched
+                self._flies_alone = _replaces(batch[0].commit)
+                self._wake()
+                try:
+                    await self._flush(batch)
+                finally:
+                    self._flying -= touched
+                    self._flies_alone = False
+        except BaseException:
+            # The program is ending: nobody will write what is waiting, and nobody may wait for it.
+            for queue in self._waiting.values():
+                for waiting in queue:
+                    waiting.answer.cancel()
+            self._waiting.clear()
+            raise
+        finally:
+            self._flushers -= {asyncio.current_task()}
+
+    def _next_batch(self) -> list[_Waiting]:
+        """The oldest commit of each run that is not being settled; one that replaces a tree goes
+        alone, because it may not meet commits of that tree. Of many, a part. What finds no place
+        beside those on their way is taken when they have come back."""
+        batch: list[_Waiting] = []
+        most = self._max_batch
+        if self._flying and (self._flies_alone or not self._has_many):
+            return batch
+        if self._store.batches_at_once > 1 and self._has_many:
+            most = min(
+                most, -(-(len(self._waiting) + len(self._flying)) // self._store.batches_at_once)
+            )
+        for run_id in list(self._waiting):
+            queue = self._waiting[run_id]
+            commit = queue[0].commit
+            alone = _replaces(commit)
+            if run_id in self._settling or (alone and batch):
+                continue
+            if alone and self._flying:
+                break  # nothing more takes off until all have come back
+            if self._flying and not self._flying.isdisjoint(_touched_by(commit)):
+                continue
+            batch.append(queue.popleft())
+            if not queue:
+                del self._waiting[run_id]
+            if alone or len(batch) == most:
+                break
+        return batch
+
+    async def _flush(self, batch: list[_Waiting]) -> None:
+        outcomes: list[Outcome] | list[None] = [None] * len(batch)
+        try:
+            outcomes = await self._write(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear of it
+            if len(batch) == 1 and not isinstance(error, AGAIN):
+                batch[0].fail(error)
+                return
+        except BaseException:
+            for waiting in batch:
+                waiting.answer.cancel()
+            raise
+        locked: dict[frozenset[str], list[_Waiting]] = {}
+        for waiting, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Busy):
+                commit = waiting.commit
+                targets = frozenset(send.run_id for send in commit.sends) or {commit.run_id}
+                locked.setdefault(frozenset(targets), []).append(waiting)
+            elif outcome is None:
+                self._settle_soon([waiting])
+            else:
+                waiting.succeed(outcome)
+        for group in locked.values():
+            self._settle_soon(group, locked=True)
+
+    async def _write(self, batch: list[_Waiting], *, wait: float = 0.0) -> list[Outcome]:
+        commits = [waiting.commit for waiting in batch]
+        timeout = self._timeout_of(commits)
+        if wait:
+            outcomes = await self._store.commit_when_free(commits, patience=wait, timeout=timeout)
+        else:
+            outcomes = await self._store.commit(commits, timeout=timeout)
+        if len(outcomes) != len(batch):
+            raise StoreFault(f"{len(batch)} commits were answered with {len(outcomes)} outcomes")
+        if self._watch is not None:
+            for commit, outcome in zip(commits, outcomes, strict=True):
+                if isinstance(outcome, Committed):
+                    self._watch(commit, outcome)
+        return outcomes
+
+    def _timeout_of(self, commits: list[Commit]) -> float | None:
+        """The limit for a statement: longer for a large one, which would be cut off at every try."""
+        if self._timeout is None:
+            return None
+        rows = 0
+        for one in commits:
+            rows += len(one.events)
+            if one.starts or one.sends:
+                rows += len(one.starts) + len(one.sends)
+        return self._timeout + ROW_SECONDS * rows
+
+    # -- settling -----------------------------------------------------------------------------
+
+    def _settle_soon(self, group: list[_Waiting], *, locked: bool = False) -> None:
+        settling = asyncio.create_task(self._settle(group, locked=locked))
+        for waiting in group:
+            self._settling[waiting.commit.run_id] = settling
+
+    async def _settle(self, group: list[_Waiting], *, locked: bool) -> None:
+        """Write commits until the outcome of each is known, or its caller waits no longer: together
+        if another transaction has locked what they need, one by one if writing them has failed."""
+        pause, left = FIRST_PAUSE_S, group
+        try:
+            while left := [waiting for waiting in left if not waiting.answer.done()]:
+                parts = [left] if locked else [[waiting] for waiting in left]
+                left, failed = [], False
+                for part in parts:
+                    again, error = await self._try_again(part, locked=locked)
+                    left += again
+                    failed = failed or error
+                locked = not failed
+                if left:
+                    await self._store.clock.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE_S)
+        finally:
+            for waiting in group:
+                waiting.answer.cancel()  # no more than a net: it has its answer unless we were stopped
+                del self._settling[waiting.commit.run_id]
+            self._wake()
+
+    async def _try_again(
+        self, part: list[_Waiting], *, locked: bool
+    ) -> tuple[list[_Waiting], bool]:
+        """Write commits once more; those that are left to be written, and whether it has failed."""
+        room, wait = (self._room_to_wait, LOCK_WAIT_S) if locked else (self._room, 0.0)
+        try:
+            async with room:
+                outcomes = await self._write(part, wait=wait)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear of it
+            if len(part) > 1 or (isinstance(error, AGAIN) and self._may_retry(part[0], error)):
+                return part, True
+            part[0].fail(error)
+            return [], True
+        left = []
+        for waiting, outcome in zip(part, outcomes, strict=True):
+            if isinstance(outcome, Busy) and self._may_retry(waiting, outcome):
+                left.append(waiting)
+            else:
+                waiting.succeed(outcome)
+        return left, False
+
+    def _may_retry(self, waiting: _Waiting, why: Exception) -> bool:
+        if waiting.until is None:
+            return True
+        if isinstance(why, Busy):
+            return self._store.clock.monotonic() < waiting.until
+        waiting.errors += 1
+        return waiting.errors < ATTEMPTS
+
+
+def _replaces(commit: Commit) -> bool:
+    return commit.creation is Creation.REPLACE
+
+
+def _touched_by(commit: Commit) -> tuple[str, ...]:
+    """The runs that the store has to lock for it."""
+    if not commit.sends:
+        return (commit.run_id,)
+    return (commit.run_id, *(send.run_id for send in commit.sends))
+
+
+class _Waiting:
+    """A commit, the caller's future, and until when the caller waits for a lock if not for ever."""
+
+    __slots__ = ("answer", "commit", "errors", "until")
+
+    def __init__(
+        self, commit: Commit, answer: asyncio.Future[Outcome], until: float | None
+    ) -> None:
+        self.commit = commit
+        self.answer = answer
+        self.until = until
+        self.errors = 0
+
+    def succeed(self, outcome: Outcome) -> None:
+        """Tell what became of it."""
+        if not self.answer.done():
+            self.answer.set_result(outcome)
+
+    def fail(self, error: Exception) -> None:
+        """Tell why nothing is known, or nothing can be done."""
+        if not self.answer.done():
+            self.answer.set_exception(error)

@@ -1,0 +1,109 @@
+"""LoopMonitor: tells who blocks the program's loop, while it is blocked.
+
+Workflow code and async steps share one thread with everything else in the program. If one of them
+sleeps, computes or reads without awaiting, nothing else moves, but leases, which are renewed beside.
+Nobody can be interrupted there, but a thread beside can look where the loop's thread stands and
+say so, with the place and what to do.
+
+::
+
+    watch ── are you there? ──▶ loop        answers at once, unless something blocks it
+          ◀───── yes ──────────
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from outlast.engine.replay.event_loop import RunLoop
+from outlast.engine.replay.source_location import place_of
+from outlast.engine.replay.sync_workflow import SyncWorkflowThread
+from outlast.engine.steps.step_executor import StepExecutor, call_body
+
+PATIENCE_SECONDS = 1.0
+"""A loop that does not answer for so long is blocked."""
+
+log = logging.getLogger("outlast.engine")
+
+
+class LoopMonitor:
+    """A thread beside the loop that was running when it was started."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        """Begin to watch the loop that is running."""
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        watching = threading.Thread(
+            target=self._watch, args=(loop, thread), name="outlast-watch", daemon=True
+        )
+        watching.start()
+
+    def stop(self) -> None:
+        """End; may be called twice."""
+        self._over.set()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        while not self._over.wait(PATIENCE_SECONDS):
+            answer = threading.Event()
+            try:
+                loop.call_soon_threadsafe(answer.set)
+            except RuntimeError:
+                return  # the loop is closed
+            if not answer.wait(PATIENCE_SECONDS) and not self._over.is_set():
+                told = blame(thread)
+                if told is not None:
+                    log.error("%s", told)
+                while not answer.wait(PATIENCE_SECONDS) and not self._over.is_set():
+                    pass  # it was told once
+
+
+def blame(thread: int) -> str | None:
+    """Which code of the user's stands still in the thread of the loop, and what to do; None if it
+    is none that outlast has called."""
+    stack = list(_stack(thread))  # the innermost first
+    who = next(filter(None, map(_caller, stack)), None)
+    place = next(filter(None, (place_of(one.f_code, one.f_lineno) for one in stack)), None)
+    if who is None or place is None:
+        return None
+    return (
+        f"{who} blocks the event loop at {place}: no other run goes on meanwhile. "
+        "Put what takes long into a step that is a plain function (it runs in a thread), or await it"
+    )
+
+
+def _caller(frame: FrameType) -> str | None:
+    if frame.f_code is RunLoop.drain.__code__:
+        execution = getattr(frame.f_locals["self"], "execution", None)
+        if execution is not None:
+            return f"workflow {execution.workflow.name!r} (run {execution.run_id!r})"
+    if frame.f_code in (StepExecutor.attempt.__code__, call_body.__code__):
+        return f"step {frame.f_locals['step'].name!r}"
+    return None
+
+
+def _stack(thread: int) -> Iterator[FrameType]:
+    """The frames of a thread, innermost first; a plain workflow is in a thread of its own, which
+    the loop's waits for."""
+    # Documented, for debuggers such as this.
+    frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    stack = list(_outward(frames.get(thread)))
+    for frame in stack:
+        if frame.f_code is SyncWorkflowThread.run_thread.__code__:
+            name = f"outlast-{frame.f_locals['self'].execution.run_id}"
+            for other in threading.enumerate():
+                if other.name == name and other.ident is not None:
+                    yield from _outward(frames.get(other.ident))
+    yield from stack
+
+
+def _outward(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

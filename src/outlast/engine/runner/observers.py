@@ -1,0 +1,93 @@
+"""Watching: the one place where what happens to runs is seen from outside.
+
+History is the truth, so observing is reading along: a watcher is called with each commit of this
+process once it is durable, in the order of each run. Logs are made here from events, and metrics
+and traces can be; nothing in the engine is told to count or to log what it does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Iterable
+
+from outlast.model.commit import Commit, Committed
+from outlast.model.event import Event, EventType
+from outlast.model.event_data import payload_of
+from outlast.model.payloads import StepFailed, StepStarted, WorkflowCancelled, WorkflowFailed
+
+Watcher = Callable[[Commit, Committed], None]
+"""Called with a commit that has become durable, and the store's answer. It must not block."""
+
+log = logging.getLogger("outlast.runs")
+
+_LEVELS: dict[str, int] = {
+    EventType.WORKFLOW_STARTED: logging.INFO,
+    EventType.WORKFLOW_COMPLETED: logging.INFO,
+    EventType.WORKFLOW_CANCELLED: logging.INFO,
+    EventType.WORKFLOW_FAILED: logging.WARNING,
+    EventType.STEP_FAILED: logging.INFO,
+}
+
+
+class Observers:
+    """Calls several. One that raises harms nobody: what it saw has happened."""
+
+    def __init__(self, watchers: Iterable[Watcher] = ()) -> None:
+        self._watchers = (log_events, *watchers)
+
+    def __call__(self, commit: Commit, committed: Committed) -> None:
+        for watcher in self._watchers:
+            try:
+                watcher(commit, committed)
+            except Exception:
+                log.exception("watcher %r failed at a commit of run %s", watcher, commit.run_id)
+
+
+class ForeignCommits:
+    """Tells of children whose code is not here: they wait until somebody has it, and so does their
+    parent. Each workflow is told of once."""
+
+    def __init__(self, known: Container[str]) -> None:
+        self._known = known
+        self._told: set[str] = set()
+
+    def __call__(self, commit: Commit, _: Committed) -> None:
+        for start in commit.starts:
+            name = start.run.workflow
+            if name not in self._known and name not in self._told:
+                self._told.add(name)
+                log.warning(
+                    "run %s has a child of workflow %r, which is not registered here: it waits "
+                    "until a worker has it. If this is the only one: App(…, workflows=[…, %s])",
+                    shown(commit.run_id), name, name,
+                )  # fmt: skip
+
+
+def log_events(commit: Commit, _: Committed) -> None:
+    """Write what happened to a log, ``outlast.runs``: a run that failed at WARNING, starts and ends
+    of runs and failed attempts of steps at INFO, everything else at DEBUG."""
+    lowest = log.getEffectiveLevel()
+    for event in commit.events:
+        level = _LEVELS.get(event.type, logging.DEBUG)
+        if level >= lowest:
+            extra = {"run": commit.run_id, "step": event.step_name, "event": event.type}
+            log.log(level, "%s", _told(event), extra=extra)
+
+
+def _told(event: Event) -> str:
+    told = f"{event.type} {event.step_name}".strip()
+    text = f"{told} [run={shown(event.run_id)}]"
+    match payload_of(event):
+        case StepStarted(attempt=attempt):
+            return f"{text} attempt {attempt}"
+        case StepFailed(attempt=attempt, error=error, will_retry=will_retry):
+            end = "will be tried again" if will_retry else "given up"
+            return f"{text} attempt {attempt}, {end}: {error}"
+        case WorkflowFailed(error=reason) | WorkflowCancelled(reason=reason):
+            return f"{text}: {reason}"
+    return text
+
+
+def shown(id: str) -> str:
+    """An id as a log may have it: what could be mistaken for something else is quoted."""
+    return id if id.isprintable() and " " not in id else repr(id)

@@ -1,0 +1,1 @@
+"""Steps: how the user's step functions are executed, and what happens when their process dies."""

@@ -1,0 +1,154 @@
+"""A transactional step: its effects on the database and its completion are one transaction.
+
+::
+
+    BEGIN ── the user's statements ── commit(token, outcome to the run's own inbox) ── COMMIT
+
+The last statement is fenced by the run's claim: a process that was superseded rolls back. If the
+process dies after the COMMIT, the outcome is in the inbox, and whoever claims the run next takes it
+from there before anything is tried again; if it dies before, nothing has happened at all.
+
+A run that another transaction has locked is waited for. That transaction may itself wait for what the
+step has written, which no database can see. So after `LOCK_PATIENCE_S` the step is rolled back, which
+frees the other one, and the same attempt is made again: nothing of it has happened.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from msgspec import Raw
+
+from outlast.engine.operations.queued_step import StepReport
+from outlast.engine.operations.step import StepCall
+from outlast.engine.steps.step_executor import Outcome, StepContext, StepExecutor, step_connection
+from outlast.errors import Busy, Fenced, TryAgain, UsageError, WorkflowMisuse
+from outlast.model.claim import Claim
+from outlast.model.commit import Commit, Committed
+from outlast.model.inbox import Item, Send
+from outlast.model.json import to_json
+from outlast.ports.derived import LOCK_PATIENCE_S
+from outlast.ports.store import Store
+
+_logger = logging.getLogger("outlast.engine")
+
+WAIT_SECONDS = 1.0
+
+
+async def attempt_in_transaction(
+    store: Store,
+    bodies: StepExecutor,
+    call: StepCall,
+    context: StepContext,
+    claim: Callable[[], Claim],
+) -> Outcome | int:
+    """One attempt under the `claim` that there is when it is recorded. The revision of the run when it
+    was committed: the outcome is in the inbox. Raises if nobody knows whether it was."""
+    while True:
+        try:
+            return await _attempt(store, bodies, call, context, claim)
+        except _Locked as locked:
+            if call.step.at_most_once:
+                return Outcome(None, locked.busy, 0)
+            _logger.warning("step %r is rolled back and made again: %s", call.key, locked.busy)
+            await store.clock.sleep(WAIT_SECONDS)
+
+
+async def _attempt(
+    store: Store,
+    bodies: StepExecutor,
+    call: StepCall,
+    context: StepContext,
+    claim: Callable[[], Claim],
+) -> Outcome | int:
+    failed: Outcome | None = None
+    revision = 0
+    if call.step.is_async == store.plain_transactions:
+        return Outcome(None, _misplaced(call, store), 0)
+    try:
+        async with AsyncExitStack() as ends:
+            connection, borrowed = await _begun(store, ends, call)
+            token = step_connection.set(connection)
+            try:
+                outcome = await bodies.attempt(call.step, context, call.args, call.kwargs)
+            finally:
+                step_connection.reset(token)
+            if outcome.error is not None:
+                failed = outcome
+                raise _RollBack
+            try:
+                await borrowed.settle()
+            except Exception as error:
+                # What the step has written cannot stay: that is how it has failed.
+                failed = Outcome(None, error, outcome.duration_ns)
+                raise _RollBack from error
+            revision = await _record(borrowed, call, outcome, claim)
+    except _RollBack:
+        assert failed is not None, "what is rolled back has failed"
+        return failed
+    except UsageError as refused:  # by a COMMIT that has been answered: nothing of it is there
+        return Outcome(None, refused, 0)
+    return revision
+
+
+async def _begun(store: Store, ends: AsyncExitStack, call: StepCall) -> tuple[Any, Store]:
+    """A transaction, when there is a connection for it. The step has not begun until then: to wait for
+    other steps, or for a server that is away, costs it no attempt."""
+    while True:
+        try:
+            return await ends.enter_async_context(store.transaction())
+        except TryAgain as error:
+            _logger.warning("step %r waits for a transaction: %s", call.step.name, error)
+        await store.clock.sleep(WAIT_SECONDS)
+
+
+async def _record(
+    store: Store, call: StepCall, outcome: Outcome, claim: Callable[[], Claim]
+) -> int:
+    report = StepReport(
+        attempt=call.attempt, output=outcome.output, duration_ns=outcome.duration_ns
+    )
+    while True:
+        held = claim()
+        item = Item(
+            kind="step",
+            name=call.key,
+            id=f"{held.uid}/{call.key} in its transaction",
+            data=Raw(to_json(report)),
+        )
+        commit = Commit(
+            run_id=held.run_id,
+            uid=held.uid,
+            token=held.token,
+            sends=(Send(run_id=held.run_id, uid=held.uid, item=item),),
+        )
+        [answer] = await store.commit_when_free([commit], patience=LOCK_PATIENCE_S)
+        if isinstance(answer, Committed):
+            return answer.revision
+        if isinstance(answer, Busy):
+            raise _Locked(answer)
+        if not isinstance(answer, Fenced) or claim().token == held.token:
+            raise answer
+
+
+def _misplaced(call: StepCall, store: Store) -> WorkflowMisuse:
+    kind = "a plain `def`" if store.plain_transactions else "an `async def`"
+    return WorkflowMisuse(
+        f"step {call.step.name!r} is transactional, so on {type(store).__name__} it has to be {kind}: "
+        "that is what its connection is for"
+    )
+
+
+class _RollBack(Exception):
+    """The step has failed: what it wrote is undone."""
+
+
+class _Locked(Exception):
+    """The run was locked for too long: what the step wrote is undone."""
+
+    def __init__(self, busy: Busy) -> None:
+        super().__init__(str(busy))
+        self.busy = busy

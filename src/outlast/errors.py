@@ -1,0 +1,495 @@
+"""Every error that outlast raises on purpose, split by what the caller should do next.
+
+::
+
+    OutlastError
+    ├── UsageError                 fix the call; nothing was written
+    │   ├── InvalidId                 an id that no store may hold
+    │   ├── InvalidValue              an argument out of range, a bad cursor, a bad URL
+    │   │   └── InvalidQuery             a question about runs that cannot be understood
+    │   ├── InvalidCommit             a commit that contradicts itself
+    │   ├── PayloadError              a value that cannot be stored exactly
+    │   │   ├── NotSerializable          no exact form: annotate it, or convert it
+    │   │   ├── PayloadTooLarge          over the limit in bytes
+    │   │   └── PayloadTooDeep           over the limit in nesting
+    │   ├── Unsupported               this store does not declare that capability
+    │   ├── MissingExtra              an optional package is not installed
+    │   ├── Closed                    the store or queue was closed
+    │   │   ├── StoreClosed
+    │   │   └── QueueClosed
+    │   └── WorkflowMisuse            workflow code did what only a step may do
+    ├── Refused                    read again and decide; nothing was written
+    │   ├── NotFound                  there is no such thing (never a backend fault)
+    │   ├── RunExists                 the id is taken by another run
+    │   ├── Conflict                  somebody wrote first: expected and actual
+    │   ├── DuplicateEvent            that event id is recorded already: its sequence
+    │   ├── Fenced                    a newer claim owns the run or the task
+    │   ├── RunClosed                 the run has ended
+    │   ├── CodeMissing               no live worker has the code of the run
+    │   ├── RunsOpen                  the tree has runs that have not ended: not deleted
+    │   └── Moved                     the run goes on in another store: ask there
+    ├── TryAgain                   the same call may succeed later
+    │   ├── Busy                      a lock is held; nothing was written
+    │   ├── TimedOut                  the deadline passed; nothing was written
+    │   ├── Unavailable               the database cannot be reached; nothing was written
+    │   └── UnknownOutcome            it may have happened: settle by `Commit.id`, then retry
+    ├── RunError                   what became of a run or a step, told to whoever awaits it
+    │   ├── StepFailed                a step failed for good
+    │   ├── ScopeFailed               a scope ended in an error
+    │   ├── ChildFailed               a child ended in an error
+    │   ├── MapFailed                 too many items of a map failed
+    │   ├── SignalTimeout             the signal did not come in time
+    │   ├── UpdateFailed              the run answered an update with an error
+    │   ├── StepTimeout               an attempt took longer than its step allows
+    │   ├── RunFailed                 the run ended in an error
+    │   │   └── RunCancelled             the run was cancelled
+    │   └── Mismatch                  history and code disagree: the run is parked
+    └── StoreFault                 retrying does not help; an operator has to look
+        ├── Undecodable               stored bytes that are not what they should be
+        ├── NotAStore                 the file or database is not an outlast store
+        ├── SchemaTooNew              written by a newer outlast
+        ├── UnsafeStorage             a place where durability cannot be promised
+        ├── ReadOnlyStore             the database cannot be written
+        └── StoreFull                 no space left
+
+Foreign errors (of a driver, of the operating system) are mapped to this tree in one place at
+each adapter's edge and kept as ``__cause__``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+
+class OutlastError(Exception):
+    """The root of the tree: ``except OutlastError`` catches all that outlast raises on purpose."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Python would call the class with the message alone, and most need more: an error that
+        # cannot be unpickled breaks the whole pool of processes that it is raised in.
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[OutlastError], args: tuple[object, ...], state: dict[str, object]) -> object:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class UsageError(OutlastError):
+    """The call itself is wrong. Nothing was written; the message says how to mend it."""
+
+
+class InvalidId(UsageError, ValueError):
+    """An id that no store may hold: empty, too long, or with characters that are reserved."""
+
+
+class InvalidValue(UsageError, ValueError):
+    """An argument is out of range or malformed."""
+
+
+class InvalidQuery(InvalidValue):
+    """A question about runs cannot be understood, from `position` on."""
+
+    def __init__(self, query: str, position: int, problem: str) -> None:
+        super().__init__(f"{problem}\n  {query}\n  {' ' * position}^")
+        self.query = query
+        self.position = position
+        self.problem = problem
+
+
+class InvalidCommit(UsageError, ValueError):
+    """A commit contradicts itself, or a batch holds two commits of one run."""
+
+
+class PayloadError(UsageError, ValueError):
+    """A value cannot be stored so that it comes back exactly."""
+
+
+class NotSerializable(PayloadError):
+    """The value has no exact JSON form. The message names the place and how to annotate it."""
+
+
+class PayloadTooLarge(PayloadError):
+    """The encoded value is larger than the limit."""
+
+
+class PayloadTooDeep(PayloadError):
+    """The value is nested deeper than the limit."""
+
+
+class Unsupported(UsageError, NotImplementedError):
+    """The store or queue does not declare this capability."""
+
+
+class MissingExtra(UsageError, ImportError):
+    """An optional dependency is not installed. The message names the extra to install."""
+
+
+class Closed(UsageError):
+    """The store or queue was closed before this call."""
+
+
+class StoreClosed(Closed):
+    """The store is closed. Open it again, or do not close it before its users are done."""
+
+
+class QueueClosed(Closed):
+    """The queue is closed."""
+
+
+class WorkflowMisuse(UsageError, RuntimeError):
+    """Workflow code did what only a step may do. The message says how to put it into one."""
+
+
+class TryAgain(OutlastError):
+    """The same call may succeed later."""
+
+
+class Busy(TryAgain):
+    """Another writer holds a lock. Nothing was written."""
+
+
+class TimedOut(TryAgain, TimeoutError):
+    """The deadline passed before the store did anything. Nothing was written."""
+
+
+class Unavailable(TryAgain):
+    """The database cannot be reached or takes no more work now. Nothing was written."""
+
+
+class UnknownOutcome(TryAgain):
+    """The answer was lost: the write may have happened. Read `Commit.id` back before you retry."""
+
+
+NAMED = 5
+"""How many runs a message names."""
+MAX_OPEN_NAMED = 100
+"""How many runs an error lists."""
+
+
+class Refused(OutlastError):
+    """The store looked and said no. Nothing was written; read again before you decide."""
+
+
+class NotFound(Refused, LookupError):
+    """There is no such run, task, activity, snapshot or fact. Never stands for a backend fault."""
+
+    def __init__(self, kind: str, id: str) -> None:
+        super().__init__(f"there is no {kind} {id!r}")
+        self.kind = kind
+        self.id = id
+
+
+class RunExists(Refused):
+    """The id belongs to another run. Attach to that one, replace it, or choose another id."""
+
+    def __init__(self, run_id: str, uid: str) -> None:
+        super().__init__(
+            f"run {run_id!r} exists already (uid {uid}): choose another id, or replace it with "
+            "on_conflict='replace'"
+        )
+        self.run_id = run_id
+        self.uid = uid
+
+
+class Conflict(Refused):
+    """Somebody else wrote first. Load the history after `expected` and decide again."""
+
+    def __init__(self, run_id: str, *, expected: int, actual: int, what: str = "sequence") -> None:
+        super().__init__(
+            f"run {run_id!r} is at {what} {actual}, not {expected}: "
+            "somebody wrote first. Read it again and decide again"
+        )
+        self.run_id = run_id
+        self.expected = expected
+        self.actual = actual
+        self.what = what
+
+
+class DuplicateEvent(Refused):
+    """An event with this id is recorded already, at `sequence`."""
+
+    def __init__(self, run_id: str, event_id: str, sequence: int) -> None:
+        super().__init__(
+            f"event {event_id!r} of run {run_id!r} is recorded already at sequence {sequence}"
+        )
+        self.run_id = run_id
+        self.event_id = event_id
+        self.sequence = sequence
+
+
+class Fenced(Refused):
+    """A newer claim owns the run or the task: stop working on it at once."""
+
+    def __init__(self, what: str, *, token: int | None, current: int | None = None) -> None:
+        held = "no token" if token is None else f"token {token}"
+        owned = "no longer owned by this claim" if not current else f"owned by claim {current}"
+        super().__init__(
+            f"{what} is {owned}; this call has {held}. "
+            "Stop working on it: whoever holds the newer claim goes on"
+        )
+        self.token = token
+        self.current = current
+
+
+class RunClosed(Refused):
+    """The run has ended; nothing can be added to it."""
+
+    def __init__(self, run_id: str, status: str) -> None:
+        super().__init__(f"run {run_id!r} is {status}: nothing can be added to it")
+        self.run_id = run_id
+        self.status = status
+
+
+class CodeMissing(Refused):
+    """No live worker has the code of the run, and without it this cannot be done."""
+
+    def __init__(self, run_id: str, workflow: str, workers: int) -> None:
+        live = "1 worker lives and does" if workers == 1 else f"{workers} workers live and do"
+        super().__init__(
+            f"run {run_id!r} can be cancelled only with the code of its workflow {workflow!r}, which may "
+            f"have something to undo: {live} not have it. Start a worker that has it and cancel again, or "
+            "terminate the run: that ends it now, and undoes nothing"
+        )
+        self.run_id = run_id
+        self.workflow = workflow
+
+
+class RunsOpen(Refused):
+    """A tree of runs is not deleted while some of them have not ended: `open` names up to 100."""
+
+    def __init__(self, run_id: str, open: Sequence[str]) -> None:
+        named = ", ".join(map(repr, open[:NAMED]))
+        more = " and more" if len(open) > NAMED else ""
+        super().__init__(
+            f"run {run_id!r} is not deleted: of its tree {named}{more} did not end yet. Cancel what "
+            "runs and wait, or delete with force=True (`outlast rm --force`), which terminates it"
+        )
+        self.run_id = run_id
+        self.open = tuple(open[:MAX_OPEN_NAMED])
+
+
+class Moved(Refused):
+    """The run was moved to another store. Ask there: nothing can be added to it here."""
+
+    def __init__(self, run_id: str, moved_to: str) -> None:
+        super().__init__(
+            f"run {run_id!r} was moved to {moved_to}: it goes on there. Use an app or "
+            f"`outlast --store` with that store"
+        )
+        self.run_id = run_id
+        self.moved_to = moved_to
+
+
+class StoreFault(OutlastError):
+    """The database or its data is not as it should be; an operator has to look."""
+
+
+class Undecodable(StoreFault):
+    """Stored bytes are not what they should be: damaged, tampered with, or of an unknown form."""
+
+
+class NotAStore(StoreFault):
+    """The file or database is not an outlast store."""
+
+
+class SchemaTooNew(StoreFault):
+    """The store was written by a newer outlast. Upgrade this process."""
+
+
+class UnsafeStorage(StoreFault):
+    """Durability cannot be promised here, for instance on a network filesystem."""
+
+
+class ReadOnlyStore(StoreFault):
+    """The database cannot be written: check the permissions of the file and its folder."""
+
+
+class StoreFull(StoreFault):
+    """No space is left. Nothing of the refused write remains; free some space and go on."""
+
+
+class RunError(OutlastError):
+    """Something of a run went wrong, as its history records it."""
+
+
+class StepFailed(RunError):
+    """A step failed and is not tried again. Raised where the workflow awaits the step. The error
+    is plain data: `error_type` is the name of what was raised, never an object built from it."""
+
+    def __init__(self, step: str, error: str, attempts: int, error_type: str = "") -> None:
+        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        what = f"{error_type}: {error}" if error_type else error
+        super().__init__(f"step {step!r} failed after {tries}: {what}")
+        self.step = step
+        self.error = error
+        self.error_type = error_type
+        self.attempts = attempts
+
+
+class ScopeFailed(RunError):
+    """The code in a scope raised. Recorded, so that a replay raises the same."""
+
+    def __init__(self, scope: str, error: str, error_type: str = "") -> None:
+        super().__init__(f"{scope!r} failed: {error_type}: {error}")
+        self.scope = scope
+        self.error = error
+        self.error_type = error_type
+
+
+class ChildFailed(RunError):
+    """A child run failed or was cancelled. Raised where the parent awaits it."""
+
+    def __init__(self, child: str, error: str, key: str = "") -> None:
+        super().__init__(f"child {child!r} failed: {error}")
+        self.child = child
+        self.error = error
+        self.key = key
+
+
+class MapFailed(RunError):
+    """More items of a map failed than its policy tolerates."""
+
+    def __init__(self, key: str, index: int, error: str) -> None:
+        super().__init__(f"{key!r} failed at item {index}: {error}")
+        self.key = key
+        self.index = index
+        self.error = error
+
+
+class SignalTimeout(RunError, TimeoutError):
+    """The signal did not come in time."""
+
+    def __init__(self, signal: str) -> None:
+        super().__init__(f"signal {signal!r} did not come in time")
+        self.signal = signal
+
+
+class UpdateFailed(RunError):
+    """The run answered an update with an error, or ended without an answer."""
+
+    def __init__(self, run_id: str, update: str, error: str) -> None:
+        super().__init__(f"update {update!r} of run {run_id!r} failed: {error}")
+        self.run_id = run_id
+        self.update = update
+        self.error = error
+
+
+class StepTimeout(RunError, TimeoutError):
+    """An attempt of a step took longer than the step allows."""
+
+
+class RunFailed(RunError):
+    """The run ended in an error. Raised where its result is awaited."""
+
+    def __init__(self, run_id: str, status: str, error: str) -> None:
+        super().__init__(f"run {run_id!r} {status}: {error}")
+        self.run_id = run_id
+        self.status = status
+        self.error = error
+
+
+class RunCancelled(RunFailed):
+    """The run was cancelled or terminated. Raised where its result is awaited."""
+
+
+class Mismatch(RunError):
+    """History and code disagree. The run is parked and goes on once the code is mended."""
+
+    def __init__(self, run_id: str, *, recorded: str, asked: str, at: str = "") -> None:
+        super().__init__(
+            f"run {run_id!r} cannot be replayed with this code.\n"
+            f"  history: {recorded}\n"
+            f"  code:    {asked}\n"
+            + (f"  at:      {at}\n" if at else "")
+            + "Bring back what was there, or let runs that are under way go the old way with "
+            "`if outlast.patched(…):`; then resume the run"
+        )
+        self.run_id = run_id
+        self.recorded = recorded
+        self.asked = asked
+        self.at = at
+
+
+class RunEnding(asyncio.CancelledError):
+    """Raised by outlast calls in code of a run that has failed or was cancelled, once what it did is
+    being undone, or if it goes on for too long before that. A cancellation, so that code which
+    catches an `Exception` ends all the same; there is nothing to do about it but to return."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"run {run_id!r} has failed or was cancelled: its code can begin nothing more. Call "
+            "what is to be done on the way out from a `finally` block, and let CancelledError pass"
+        )
+        self.run_id = run_id
+
+
+class ContinueAsNew(BaseException):
+    """Ends this life of a run and begins the next with new input: `outlast.continue_as_new`.
+    Not an error, and not an `Exception`, so that a workflow's ``except`` does not stop it."""
+
+    def __init__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        super().__init__("continue as new")
+        self.args_ = args
+        self.kwargs_ = kwargs
+
+
+__all__ = [
+    "Busy",
+    "ChildFailed",
+    "Closed",
+    "CodeMissing",
+    "Conflict",
+    "ContinueAsNew",
+    "DuplicateEvent",
+    "Fenced",
+    "InvalidCommit",
+    "InvalidId",
+    "InvalidQuery",
+    "InvalidValue",
+    "MapFailed",
+    "Mismatch",
+    "MissingExtra",
+    "Moved",
+    "NotAStore",
+    "NotFound",
+    "NotSerializable",
+    "OutlastError",
+    "PayloadError",
+    "PayloadTooDeep",
+    "PayloadTooLarge",
+    "QueueClosed",
+    "ReadOnlyStore",
+    "Refused",
+    "RunCancelled",
+    "RunClosed",
+    "RunEnding",
+    "RunError",
+    "RunExists",
+    "RunFailed",
+    "RunsOpen",
+    "SchemaTooNew",
+    "ScopeFailed",
+    "SignalTimeout",
+    "StepFailed",
+    "StepTimeout",
+    "StoreClosed",
+    "StoreFault",
+    "StoreFull",
+    "TimedOut",
+    "TryAgain",
+    "Unavailable",
+    "Undecodable",
+    "UnknownOutcome",
+    "UnsafeStorage",
+    "Unsupported",
+    "UpdateFailed",
+    "UsageError",
+    "WorkflowMisuse",
+]
+
+for _name in __all__:  # their place in tracebacks, in pickles, and in what is recorded of them
+    globals()[_name].__module__ = __name__

@@ -1,0 +1,141 @@
+"""Whether a commit may be written: decided under the run's lock, before anything is written.
+
+::
+
+    already here?  its id is the run's last commit      → Committed(again=True)
+    there?         no such run / the id is taken        → NotFound / RunExists
+    same life?     another uid                          → Fenced
+    still open?    the run has ended                    → RunClosed
+    the owner?     a newer claim, or no token at all    → Fenced
+    in turn?       another sequence or revision         → Conflict
+    begun before?  it replaces the life that it began   → RunExists
+    new?           an event id that is recorded         → DuplicateEvent
+    still held?    a task finished under a stale claim  → Fenced
+
+`refusal` is that decision as a pure function; stores that decide in Python call it, stores that
+decide in SQL or Lua implement it, and the conformance kit holds all of them to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntFlag
+
+from msgspec import UNSET, Struct
+
+from outlast.errors import Conflict, Fenced, NotFound, RunClosed, RunExists
+from outlast.model.commit import Commit, Committed, Creation, Refusal
+from outlast.model.run import TERMINAL, Change, Status
+
+
+class Head(Struct, frozen=True, gc=False):
+    """What a decision needs to know of a run: the columns that fence."""
+
+    uid: str
+    status: Status
+    sequence: int
+    revision: int
+    token: int
+    commit_id: str
+
+
+def refusal(commit: Commit, head: Head | None) -> Refusal | None:
+    """Why `commit` cannot be written on top of `head` (None: there is no such run), or None.
+
+    Duplicate event ids and stale `finishes` need a look at other rows and are checked by the
+    store after this, still before it writes. The caller has already handled a commit whose id is
+    ``head.commit_id``.
+    """
+    if head is None:
+        if commit.create is None:
+            return NotFound("run", commit.run_id)
+        # A run that is not there is at 0 and nobody's: a commit that expects more of it, or has
+        # the claim of a life that is gone, must not bring it into being.
+        head = Head(commit.create.uid, Status.PENDING, 0, 0, 0, "")
+    elif commit.create is not None and commit.creation is Creation.NEW:
+        return RunExists(commit.run_id, head.uid)
+    if commit.uid is not None and commit.uid != head.uid:
+        return _fenced(commit, head)
+    replaces = commit.create is not None and commit.creation is Creation.REPLACE
+    if head.status.terminal and commit.reopens and not replaces:
+        return RunClosed(commit.run_id, head.status)
+    if not commit.force and (head.token or commit.token is not None):
+        if commit.token != head.token:
+            return _fenced(commit, head)
+    if commit.expected is not None and commit.expected != head.sequence:
+        return Conflict(commit.run_id, expected=commit.expected, actual=head.sequence)
+    if commit.revision is not None and commit.revision != head.revision:
+        return Conflict(
+            commit.run_id, expected=commit.revision, actual=head.revision, what="revision"
+        )
+    if replaces and commit.create is not None and commit.create.uid == head.uid and head.revision:
+        # A life begins once: a replacement that finds its own life there has happened before, and
+        # others may have written since. To do it again would destroy what they wrote.
+        return RunExists(commit.run_id, head.uid)
+    return None
+
+
+def _fenced(commit: Commit, head: Head) -> Fenced:
+    return Fenced(f"run {commit.run_id!r}", token=commit.token, current=head.token)
+
+
+def again(commit: Commit, head: Head | None) -> Committed | None:
+    """The answer for a commit that is the run's last already: a retry after a lost answer."""
+    if head is None or head.commit_id != commit.id:
+        return None
+    return Committed(
+        run_id=commit.run_id,
+        uid=head.uid,
+        sequence=head.sequence,
+        revision=head.revision,
+        token=head.token,
+        again=True,
+    )
+
+
+def parks(change: Change | None) -> bool:
+    """Whether a change sets when the run may be claimed next."""
+    return change is not None and change.runnable_at is not UNSET
+
+
+class WakeupKind(IntFlag):
+    """What those who wait may have reason to look for."""
+
+    RUNS = 1  # a run can be claimed, or will be
+    TASKS = 2  # a task can be taken, or will be
+    ENDS = 4  # a run has ended, or waits for somebody
+    ANY = RUNS | TASKS | ENDS
+
+
+NEWS = tuple(map(WakeupKind, range(WakeupKind.ANY + 1)))
+"""Each by its number: to make one takes longer than to find it."""
+
+_RUNS, _TASKS, _ENDS = int(WakeupKind.RUNS), int(WakeupKind.TASKS), int(WakeupKind.ENDS)
+
+
+def news_of(commits: Iterable[Commit]) -> WakeupKind:
+    """What others may find after these; nothing if they only carry their runs on."""
+    news = 0
+    for commit in commits:
+        news |= _news_of(commit)
+    return NEWS[news]
+
+
+def _news_of(commit: Commit) -> int:
+    change, news = commit.change, 0
+    # A log that a program keeps with the store alone begins like a run, and is none to claim.
+    is_free = commit.release or (
+        commit.create is not None
+        and commit.hold is None
+        and (commit.create.runnable_at is not None or commit.carry_inbox)
+    )
+    if change is not None and change.runnable_at is not UNSET:
+        is_free = change.runnable_at is not None
+        news |= _ENDS
+    elif commit.release or (change is not None and change.status in TERMINAL):
+        news |= _ENDS
+    if is_free or commit.sends or commit.starts:
+        news |= _RUNS
+    if commit.tasks:
+        news |= _TASKS
+    return news

@@ -1,0 +1,309 @@
+"""QueuePolicy: how much of a queue may be under way at once, how often, and in whose turn.
+
+A queue's tasks stand in lines, one for each key (a tenant, a customer, a device). Lines take turns::
+
+    line "acme"  ▯▯▯▯▯▯▯▯▯  ╲
+    line "bolt"  ▯           ─▶ the line that has had least for its weight, if its limits allow ─▶ worker
+    line ""      ▯▯▯        ╱
+
+Each line has a `pass`, the share it has had so far: a task moves it on by `STRIDE` divided by the
+line's weight, and the line with the smallest pass is next. A line that was empty begins at the
+queue's present (the pass of whom was served last), so that nobody saves up turns, and a newcomer waits
+for at most one round.
+
+What is decided here is the same on every store; the stores differ in how they look and lease.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from outlast.errors import InvalidValue
+from outlast.model.ids import check_name
+
+T = TypeVar("T")
+
+STRIDE = 1_000_000
+MAX_KEY_BYTES = 512
+MAX_LIMIT = 1_000_000
+MAX_PERIOD = 366 * 86_400.0
+FINEST = 1_000_000
+"""Starts a second: the store's clock counts microseconds, and cannot tell more apart."""
+HEAVIEST, LIGHTEST = 1000.0, 0.001
+MAX_WEIGHTS = 10_000
+KEPT_CHANGES = 250
+"""Of each queue: an audit of rules need not be as long as a queue is old."""
+
+
+class Rate(Struct, frozen=True, omit_defaults=True):
+    """At most `limit` begin in any `per` seconds."""
+
+    limit: int
+    per: float = 1.0
+
+
+class QueuePolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The rules of a named queue. What is left out is not limited.
+
+    - `concurrency`: how many may be under way at once, over all workers.
+    - `key_concurrency`: how many of one key.
+    - `rate` and `key_rate`: how often one may begin.
+    - `weights`: how large the share of a key is, next to 1 for the others.
+    - `ageing`: after so many seconds of waiting, a task counts as one priority more urgent, so that
+      the least urgent one is not passed over for ever.
+    - `paused`: nothing begins; what is under way goes on.
+    """
+
+    queue: str
+    concurrency: int | None = None
+    key_concurrency: int | None = None
+    rate: Rate | None = None
+    key_rate: Rate | None = None
+    weights: dict[str, float] = {}
+    ageing: float | None = None
+    paused: bool = False
+
+    def weight(self, key: str) -> float:
+        """The share of a key."""
+        return self.weights.get(key, 1.0)
+
+
+class PolicyChange(Struct, frozen=True, kw_only=True):
+    """An audit line: who changed the rules of a queue, when, and to what. None: no rules."""
+
+    queue: str
+    at: datetime
+    by: str
+    flow: QueuePolicy | None
+
+
+class ExpectedPolicy(Struct, frozen=True):
+    """The rules that somebody has looked at, None for no rules, and wants to replace unless they have
+    changed since."""
+
+    flow: QueuePolicy | None
+
+
+class Line(Struct, kw_only=True):
+    """The tasks of one key in a queue, with all its steps, as an adapter sees them before it hands
+    some out."""
+
+    key: str
+    passed: int
+    ready: int
+    """How many could be handed out."""
+    more: bool = False
+    """Whether there may be more: an adapter need not count further than it thinks is needed."""
+    in_flight: int = 0
+    started: int = 0
+    """How many have begun within the period of `QueuePolicy.key_rate`."""
+
+
+class Shares(Struct, frozen=True):
+    """How many tasks each line hands out, by key, where the queue's present is then, and which keys
+    got all that was counted and might have got more."""
+
+    given: dict[str, int]
+    present: int
+    short: frozenset[str]
+
+
+def allocate(
+    flow: QueuePolicy,
+    lines: Iterable[Line],
+    room: int,
+    *,
+    present: int = 0,
+    in_flight: int = 0,
+    started: int = 0,
+) -> Shares:
+    """Who is served now, in turns; `Line.passed` is moved on. `in_flight` and `started` are those of
+    the whole queue, `present` is where the last call has left it."""
+    room = min(room, queue_room(flow, in_flight=in_flight, started=started))
+    turns = []
+    for line in lines:
+        most = line_room(flow, line)
+        if most > 0:
+            turns.append((max(line.passed, present), line.passed, line.key, line, most))
+    heapq.heapify(turns)
+    given: dict[str, int] = {}
+    short: set[str] = set()
+    while room > 0 and turns:
+        present, _, key, line, most = turns[0]
+        given[key] = given.get(key, 0) + 1
+        line.passed = present + stride(flow, key)
+        room -= 1
+        if given[key] < most:
+            heapq.heapreplace(turns, (line.passed, line.passed, key, line, most))
+        else:
+            heapq.heappop(turns)
+            if line.more and most == line.ready:
+                short.add(key)
+    return Shares(given, present, frozenset(short))
+
+
+def queue_room(flow: QueuePolicy, *, in_flight: int, started: int) -> int:
+    """How many more the rules of the whole queue allow."""
+    if flow.paused:
+        return 0
+    left = MAX_LIMIT
+    if flow.concurrency is not None:
+        left = min(left, flow.concurrency - in_flight)
+    if flow.rate is not None:
+        left = min(left, flow.rate.limit - started)
+    return left
+
+
+def line_room(flow: QueuePolicy, line: Line) -> int:
+    """How many more of one line its own rules allow. Tasks without a key have no such rules."""
+    left = line.ready
+    if line.key and flow.key_concurrency is not None:
+        left = min(left, flow.key_concurrency - line.in_flight)
+    if line.key and flow.key_rate is not None:
+        left = min(left, flow.key_rate.limit - line.started)
+    return left
+
+
+def stride(flow: QueuePolicy, key: str) -> int:
+    """How far one task moves its line on."""
+    return max(1, round(STRIDE / flow.weight(key)))
+
+
+def urgency(flow: QueuePolicy, priority: int, ready_at: int) -> tuple[float, int]:
+    """What tasks of a line are ordered by, the smallest first; times in microseconds. With ageing
+    a level of priority is worth so much waiting, and the order of two tasks never changes."""
+    if flow.ageing is None:
+        return priority, ready_at
+    return priority * flow.ageing * 1_000_000 + ready_at, ready_at
+
+
+def counts_places(flow: QueuePolicy | None) -> bool:
+    """Whether a lease that has run out may have given its place to somebody else: then it cannot be
+    revived, though nobody has taken the task yet."""
+    return flow is not None and (flow.concurrency is not None or flow.key_concurrency is not None)
+
+
+def scope_of(queue: str) -> str:
+    """The queue whose rules hold: `gpu` for `gpu/render`, where the tasks of one step wait."""
+    return queue.partition("/")[0]
+
+
+def encode_flow(flow: QueuePolicy) -> bytes:
+    """Rules as they are stored: the same bytes for equal rules."""
+    plain = decode_flow(msgspec.json.encode(flow))  # 3 and 3.0 are equal
+    return msgspec.json.encode(plain, order="sorted")
+
+
+decode_flow = msgspec.json.Decoder(QueuePolicy).decode
+
+
+def check_flow(flow: QueuePolicy) -> QueuePolicy:
+    """Refuse rules that no queue could keep."""
+    try:
+        msgspec.convert(msgspec.to_builtins(flow), QueuePolicy, strict=True)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidValue(
+            f"a rule of queue {getattr(flow, 'queue', flow)!r} has the wrong type: {error}. Limits are "
+            "whole numbers, times are seconds, `paused` is True or False"
+        ) from error
+    check_queue(flow.queue)
+    _check_count(flow.concurrency, "concurrency")
+    _check_count(flow.key_concurrency, "key_concurrency")
+    _check_rate(flow.rate, "rate")
+    _check_rate(flow.key_rate, "key_rate")
+    if len(flow.weights) > MAX_WEIGHTS:
+        raise InvalidValue(
+            f"queue {flow.queue!r} has {len(flow.weights):,} weights, and every take reads them: give "
+            f"them to at most {MAX_WEIGHTS:,} keys; all others have 1"
+        )
+    for key, weight in flow.weights.items():
+        check_key(key)
+        if not LIGHTEST <= weight <= HEAVIEST:
+            raise InvalidValue(
+                f"a weight of {weight} for {key!r} is not possible: use {LIGHTEST} to {HEAVIEST:.0f},"
+                " where others have 1. To stop a key, cancel its runs"
+            )
+    if flow.ageing is not None and not 0 < flow.ageing <= MAX_PERIOD:
+        raise InvalidValue(
+            f"ageing={flow.ageing} is not possible: give the seconds of waiting that are worth one "
+            "priority, or leave it out"
+        )
+    return flow
+
+
+def check_queue(name: object) -> str:
+    """Refuse the name of a queue that people write: it is the part before the slash."""
+    checked = check_name(name, "queue name")
+    if "/" in checked:
+        raise InvalidValue(
+            f"queue name {checked!r} contains a slash, which separates a queue from its steps: "
+            "use '-', '_' or '.' instead"
+        )
+    return checked
+
+
+def check_key(key: object) -> str:
+    """Refuse a key that no queue may hold. Empty: no key."""
+    if key == "":
+        return ""
+    if isinstance(key, str) and len(key) > MAX_KEY_BYTES:
+        raise InvalidValue(
+            f"key {key[:40]!r}… has {len(key):,} characters, the limit is {MAX_KEY_BYTES} bytes: "
+            "use an id, or a hash of it"
+        )
+    checked = check_name(key, "key")
+    if len(checked.encode()) > MAX_KEY_BYTES:
+        raise InvalidValue(
+            f"key {checked[:40]!r}… is longer than {MAX_KEY_BYTES} bytes: use an id, or a hash of it"
+        )
+    return checked
+
+
+def _check_count(count: int | None, name: str) -> None:
+    if count is not None and not 1 <= count <= MAX_LIMIT:
+        raise InvalidValue(
+            f"{name}={count} is not possible: use 1 to {MAX_LIMIT:,}, leave it out for no limit, "
+            "or paused=True to let nothing begin"
+        )
+
+
+def _check_rate(rate: Rate | None, name: str) -> None:
+    if rate is None:
+        return
+    _check_count(rate.limit, f"{name}.limit")
+    if not (math.isfinite(rate.per) and 0 < rate.per <= MAX_PERIOD):
+        raise InvalidValue(
+            f"{name}.per={rate.per} is not possible: give a number of seconds, at most a year"
+        )
+    if rate.limit / rate.per > FINEST:
+        raise InvalidValue(
+            f"{name} of {rate.limit} in {rate.per} s is finer than the clock, which counts "
+            f"microseconds: use at most {FINEST:,} a second, or no rate"
+        )
+
+
+def window(flow: QueuePolicy) -> float:
+    """For how many seconds a start must be remembered."""
+    return max((rate.per for rate in (flow.rate, flow.key_rate) if rate is not None), default=0.0)
+
+
+def rotated(parts: Sequence[T], at: int) -> list[T]:
+    """The same from another beginning each time, so that what comes first by chance does not always
+    come first."""
+    begin = at % len(parts) if parts else 0
+    return [*parts[begin:], *parts[:begin]]
+
+
+def scopes(queues: Iterable[str]) -> dict[str, list[str]]:
+    """Queues by the scope whose rules hold for them."""
+    found: dict[str, list[str]] = {}
+    for queue in queues:
+        found.setdefault(scope_of(queue), []).append(queue)
+    return found

@@ -1,0 +1,259 @@
+"""A doorbell over SQS: it says "look", and the store says what there is.
+
+::
+
+    ring ──▶ SendMessage ──▶ SQS ──▶ long poll, of whichever process gets it
+                                        │ heard: those who look there are woken
+                                        ▼
+             nothing is left            DeleteMessage
+             something is left          shown again, at once or soon: another process gets it
+             never settled (it died)    shown again when its visibility ends
+
+A message names its sender and nothing else. One that is not ours is no ring: it is left alone, for
+its owner or the redrive policy of the queue, and told of once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from outlast.errors import Closed, InvalidValue, OutlastError, TryAgain
+from outlast.ports.notifier import WakeupChannel
+from outlast.queues.sqs.calls import BATCH, Calls, Entry, SqsAddress
+from outlast.queues.sqs.client import SqsClient
+from outlast.queues.sqs.message import Message
+from outlast.queues.sqs.queue_urls import Location, QueueUrls
+
+LONG_POLL = 20
+HEARING = 30
+"""Seconds for which a message is hidden while the store is looked at."""
+
+AT_ONCE, MOST_TURNS, LONGEST_REST = 3, 10, 30
+"""A message that goes on is shown at once the first times, then after 1, 2, 4 … seconds, so that
+work which nobody can take does not keep everybody busy; at last it is dropped. Whoever sweeps the
+store rings anew if there is still reason to."""
+
+REST = 0.2
+"""Seconds for which a process does not listen after it has passed something on: another one should
+get it."""
+
+FIRST_RETRY, LONGEST_RETRY = 0.5, 30.0
+LONGEST_CALL = 10.0
+FIRST_CALL, LAST_CALL = 5.0, 2.0
+"""Seconds that SQS has to answer when a process begins, and when it ends: it waits for neither."""
+
+MINUTE = {"MessageRetentionPeriod": "60"}
+"""A ring that is older tells nothing: everybody has looked since."""
+
+_log = logging.getLogger("outlast.sqs")
+
+
+class Ring(Struct, frozen=True):
+    """What the text of a message says: which form it has, and who rang."""
+
+    outlast: int
+    ring: str
+
+
+class SqsWakeups(WakeupChannel):
+    """Rings in one of the other processes that have a doorbell on the same SQS queue.
+
+    Give it to an app: ``App(store, doorbell=SqsWakeups("bell"))``. `client`, `region` and
+    `endpoint` are as for `SqsQueue`. The queue is named, or given by its `url`; it must be a
+    standard one, for rings alone. `create` makes it if it is missing.
+    """
+
+    def __init__(
+        self,
+        queue: str = "outlast-doorbell",
+        client: SqsClient | None = None,
+        *,
+        url: str | None = None,
+        region: str | None = None,
+        endpoint: str | None = None,
+        create: bool = False,
+    ) -> None:
+        self._text = msgspec.json.encode(Ring(1, os.urandom(8).hex())).decode()
+        self._queue = queue
+        self._calls = Calls(client, region, endpoint)
+        self._places = QueueUrls(
+            self._calls,
+            prefix="",
+            urls=None if url is None else {queue: url},
+            fifo=False,
+            create=create,
+            dead_suffix=None,
+            attributes=MINUTE,
+        )
+        self._held: list[Message] = []
+        self._settled = asyncio.Event()
+        self._rest = 0.0
+        self._has_told = False
+        self._listening: asyncio.Task[None] | None = None
+
+    @classmethod
+    def at(cls, location: str) -> SqsWakeups:
+        """The doorbell that ``sqs://bell?region=…`` or ``sqs+https://…/bell`` names."""
+        given = Location.of(location)
+        return cls(
+            given.queue,
+            url=given.url,
+            region=given.region,
+            endpoint=given.endpoint,
+            create=given.create,
+        )
+
+    async def open(self, wake: Callable[[], None]) -> None:
+        if self._listening is not None:
+            return
+        self._calls.open()
+        try:
+            place = await self._places.of(self._queue, timeout=FIRST_CALL)
+            if place.is_fifo:
+                raise InvalidValue("a doorbell needs a standard queue: FIFO would hold rings back")
+        except TryAgain as error:
+            _log.warning("nothing is heard yet, work is found by looking: %s", error)
+        except BaseException:
+            self._calls.close()
+            raise
+        self._listening = asyncio.create_task(self._listen(wake), name="outlast listens")
+
+    async def close(self) -> None:
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+            self.is_listening = False
+            held, self._held = self._held, []
+            await self._show(held, 0, timeout=LAST_CALL)
+            self._calls.close()
+
+    async def describe(self) -> dict[str, str]:
+        """The attributes of the queue, as SQS tells them, for whoever checks its settings."""
+        is_open = self._listening is not None
+        if not is_open:
+            self._calls.open()
+        try:
+            place = await self._places.of(self._queue, timeout=LONGEST_CALL)
+            answer = await self._calls.call(
+                "get_queue_attributes",
+                place.name,
+                timeout=LONGEST_CALL,
+                QueueUrl=place.url,
+                AttributeNames=["All"],
+            )
+        finally:
+            if not is_open:
+                self._calls.close()
+        return {"QueueUrl": place.url, **answer.get("Attributes", {})}
+
+    async def ring(self) -> None:
+        place = await self._places.of(self._queue, timeout=LONGEST_CALL)
+        await self._calls.call(
+            "send_message",
+            place.name,
+            timeout=LONGEST_CALL,
+            QueueUrl=place.url,
+            MessageBody=self._text,
+        )
+
+    async def settle(self, heard: int, *, left: bool) -> int:
+        count = len(self._held) - (self.heard - heard)
+        messages, self._held = self._held[: max(count, 0)], self._held[max(count, 0) :]
+        if not messages:
+            return 0
+        on = [one for one in messages if left and one.received < MOST_TURNS]
+        over = [{"ReceiptHandle": one.handle} for one in messages if one not in on]
+        await self._batch("delete_message_batch", over)
+        for message in on:
+            later = message.received - AT_ONCE
+            await self._show([message], 0 if later <= 0 else min(2 ** (later - 1), LONGEST_REST))
+        self._rest = REST if on else 0.0
+        self._settled.set()
+        return len(on)
+
+    # -- listening ----------------------------------------------------------------------------
+
+    async def _listen(self, wake: Callable[[], None]) -> None:
+        retry = FIRST_RETRY
+        while True:
+            try:
+                # Found when it was opened, unless SQS was away.
+                place = await self._places.of(self._queue, timeout=LONGEST_CALL)
+                await self._hear(place, wake)
+                retry = FIRST_RETRY
+            except (OutlastError, OSError) as error:
+                if isinstance(error, Closed):
+                    return
+                level = logging.WARNING if self.is_listening else logging.DEBUG
+                _log.log(level, "nothing is heard, work is found by looking: %s", error)
+                self.is_listening = False
+                await asyncio.sleep(retry * random.uniform(0.5, 1))
+                retry = min(2 * retry, LONGEST_RETRY)
+
+    async def _hear(self, place: SqsAddress, wake: Callable[[], None]) -> None:
+        """One long poll. What it brings is looked into before there is another."""
+        found = await self._calls.receive(place, seconds=HEARING, wait=LONG_POLL, count=BATCH)
+        self.is_listening = True
+        rings = [one for one in found if _is_ring(one.body)]
+        if len(rings) < len(found):
+            self._tell(place)
+        if not rings:
+            return
+        self._settled.clear()
+        self._held += rings
+        self.heard += len(rings)
+        wake()
+        try:
+            async with asyncio.timeout(HEARING):
+                await self._settled.wait()
+        except TimeoutError:
+            self._held = []  # they are shown to others by now
+        await asyncio.sleep(self._rest)
+
+    def _tell(self, place: SqsAddress) -> None:
+        if not self._has_told:
+            self._has_told = True
+            _log.warning(
+                "SQS queue %r has messages that are not of outlast: they are left alone. Give the "
+                "doorbell a queue of its own, or look at who sends them",
+                place.name,
+            )
+
+    # -- what was heard -----------------------------------------------------------------------
+
+    async def _show(
+        self, messages: list[Message], seconds: int, *, timeout: float = LONGEST_CALL
+    ) -> None:
+        entries: list[Entry] = [
+            {"ReceiptHandle": one.handle, "VisibilityTimeout": seconds} for one in messages
+        ]
+        await self._batch("change_message_visibility_batch", entries, timeout=timeout)
+
+    async def _batch(
+        self, operation: str, entries: list[Entry], *, timeout: float = LONGEST_CALL
+    ) -> None:
+        if not entries:
+            return
+        try:
+            place = await self._places.of(self._queue, timeout=timeout)
+            await self._calls.batch(operation, place, entries, timeout=timeout)
+        except OutlastError as error:
+            # They come again when their visibility ends.
+            _log.debug("what was heard is not settled: %s", error)
+
+
+def _is_ring(body: str) -> bool:
+    if len(body) > 1000:
+        return False
+    try:
+        return msgspec.json.decode(body, type=Ring).outlast >= 1
+    except (msgspec.MsgspecError, ValueError):
+        return False

@@ -1,0 +1,186 @@
+"""Which tasks of the memory store are handed out next: the rules of `outlast.model.queue_policy`, by a look
+at everything."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from outlast.model.queue_policy import (
+    Line,
+    QueuePolicy,
+    allocate,
+    rotated,
+    scope_of,
+    scopes,
+    urgency,
+    window,
+)
+from outlast.model.stats import (
+    KEYS_SHOWN,
+    KeyStats,
+    QueueStats,
+    blocked_by,
+    key_blocked_by,
+)
+from outlast.model.times import to_micros
+from outlast.stores.memory.tables import QueuedTask, Tables
+
+
+def next_tasks(
+    tables: Tables, queues: Collection[str], room: int, now: datetime
+) -> list[QueuedTask]:
+    """The tasks whose turn it is, at most `room`; they count as begun."""
+    plain: list[QueuedTask] = []
+    ruled: list[tuple[QueuePolicy, list[str]]] = []
+    for scope, own in scopes(queues).items():
+        flow, ready = tables.flows.get(scope), _ready(tables, own, now)
+        if flow is None and not any(ready):
+            plain += [one for tasks in ready.values() for one in tasks]
+        else:
+            ruled.append((flow or QueuePolicy(queue=scope), own))
+    chosen: list[QueuedTask] = []
+    for rules, own in rotated(ruled, to_micros(now)):
+        chosen += _of_scope(tables, rules, own, room - len(chosen), now)
+    plain.sort(key=lambda one: (one.task.priority, one.ready_at, one.order))
+    return chosen + plain[: room - len(chosen)]
+
+
+def _of_scope(
+    tables: Tables, flow: QueuePolicy, queues: Collection[str], room: int, now: datetime
+) -> list[QueuedTask]:
+    scope, ready = flow.queue, _ready(tables, queues, now)
+    lines = [
+        Line(
+            key=key,
+            passed=tables.passes.get((scope, key), 0),
+            ready=len(tasks),
+            in_flight=_in_flight(tables, scope, now, key),
+            started=_started(tables, flow, now, key),
+        )
+        for key, tasks in ready.items()
+    ]
+    shares = allocate(
+        flow,
+        lines,
+        room,
+        present=tables.presents.get(scope, 0),
+        in_flight=_in_flight(tables, scope, now),
+        started=_started(tables, flow, now),
+    )
+    tables.presents[scope] = shares.present
+    _forget_lines(tables, scope, shares.present)
+    chosen: list[QueuedTask] = []
+    for line in lines:
+        count = shares.given.get(line.key, 0)
+        if count:
+            tables.passes[scope, line.key] = line.passed
+            tasks = sorted(ready[line.key], key=lambda one: _order(flow, one))
+            chosen += tasks[:count]
+            _remember_starts(tables, flow, line.key, count, now)
+    return chosen
+
+
+def _forget_lines(tables: Tables, scope: str, present: int) -> None:
+    """Lines without tasks that the others have caught up with."""
+    living = {(scope_of(one.task.queue), one.task.key) for one in tables.tasks.values()}
+    for line, passed in list(tables.passes.items()):
+        if line[0] == scope and passed <= present and line not in living:
+            del tables.passes[line]
+
+
+def _remember_starts(
+    tables: Tables, flow: QueuePolicy, key: str, count: int, now: datetime
+) -> None:
+    seconds = window(flow)
+    if seconds:
+        since = now - timedelta(seconds=seconds)
+        kept = [start for start in tables.starts.get(flow.queue, []) if start[0] > since]
+        tables.starts[flow.queue] = kept + [(now, key)] * count
+
+
+def _order(flow: QueuePolicy, queued: QueuedTask) -> tuple[float, int, int]:
+    return (*urgency(flow, queued.task.priority, to_micros(queued.ready_at)), queued.order)
+
+
+def _ready(tables: Tables, queues: Collection[str], now: datetime) -> dict[str, list[QueuedTask]]:
+    found: dict[str, list[QueuedTask]] = {}
+    for queued in tables.tasks.values():
+        if queued.task.queue in queues and queued.available(now):
+            found.setdefault(queued.task.key, []).append(queued)
+    return found
+
+
+def _in_flight(tables: Tables, scope: str, now: datetime, key: str | None = None) -> int:
+    return sum(
+        scope_of(queued.task.queue) == scope
+        and queued.held(now)
+        and (key is None or queued.task.key == key)
+        for queued in tables.tasks.values()
+    )
+
+
+def _started(tables: Tables, flow: QueuePolicy, now: datetime, key: str | None = None) -> int:
+    rate = flow.rate if key is None else flow.key_rate
+    if rate is None:
+        return 0
+    since = now - timedelta(seconds=rate.per)
+    starts = tables.starts.get(flow.queue, [])
+    return sum(at > since and (key is None or key == of) for at, of in starts)
+
+
+# -- seeing ---------------------------------------------------------------------------------------
+
+
+def stats_of(tables: Tables, scope: str, now: datetime) -> QueueStats:
+    """How a queue stands, exactly: here everything is looked at anyway."""
+    flow = tables.flows.get(scope)
+    rules = flow or QueuePolicy(queue=scope)
+    own = [one for one in tables.tasks.values() if scope_of(one.task.queue) == scope]
+    ready = [one for one in own if one.available(now)]
+    in_flight = _in_flight(tables, scope, now)
+    keys = sorted({one.task.key for one in own if one.task.key})
+    return QueueStats(
+        queue=scope,
+        ready=len(ready),
+        delayed=sum(not one.held(now) and one.ready_at > now for one in own),
+        in_flight=in_flight,
+        dead=sum(scope_of(dead.task.queue) == scope for dead in tables.dead.values()),
+        oldest=min((one.ready_at for one in ready), default=None),
+        flow=flow,
+        blocked_by=blocked_by(rules, in_flight=in_flight, started=_started(tables, rules, now)),
+        keys=tuple(
+            KeyStats(
+                key=key,
+                ready=sum(one.task.key == key for one in ready),
+                in_flight=_in_flight(tables, scope, now, key),
+                blocked_by=key_blocked_by(
+                    rules,
+                    key,
+                    in_flight=_in_flight(tables, scope, now, key),
+                    started=_started(tables, rules, now, key),
+                ),
+            )
+            for key in keys[:KEYS_SHOWN]
+        ),
+        at_least=("keys",) if len(keys) > KEYS_SHOWN else (),
+    )
+
+
+def next_ready_at(tables: Tables, queues: Sequence[str], now: datetime) -> datetime | None:
+    """When something may be ready by time alone."""
+    times = []
+    for one in tables.tasks.values():
+        if one.task.queue in queues:
+            if not one.held(now):
+                times.append(one.ready_at)
+            elif one.claimed_until is not None:
+                times.append(max(one.claimed_until, one.ready_at))
+    for scope in scopes(queues):
+        flow = tables.flows.get(scope)
+        for rate in (flow.rate, flow.key_rate) if flow is not None else ():
+            if rate is not None:
+                times += [
+                    at + timedelta(seconds=rate.per) for at, _ in tables.starts.get(scope, [])
+                ]
+    return min((at for at in times if at > now), default=None)

@@ -1,0 +1,82 @@
+"""The rules of queues as parameters and rows. Who is next is decided in migrations/0008_flow.sql: the
+same as `outlast.model.queue_policy` decides, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from outlast.model.queue_policy import (
+    KEPT_CHANGES,
+    ExpectedPolicy,
+    PolicyChange,
+    QueuePolicy,
+    Rate,
+    decode_flow,
+    encode_flow,
+    stride,
+)
+from outlast.model.stats import QueueStats, counted_stats
+from outlast.model.times import from_micros
+from outlast.stores.postgres.rows import Row, moment, quote, unquote
+
+
+def pack_flow(
+    queue: str,
+    flow: QueuePolicy | None,
+    declared: QueuePolicy | None,
+    seen: ExpectedPolicy | None,
+    by: str,
+) -> tuple[Any, ...]:
+    """The parameters of `write_flow`, after the time."""
+    rules = flow or QueuePolicy(queue=queue)
+    return (
+        queue,
+        _text(flow),
+        _text(declared),
+        KEPT_CHANGES,
+        seen is not None,
+        None if seen is None else _text(seen.flow),
+        quote(by),
+        rules.paused,
+        rules.concurrency,
+        rules.key_concurrency,
+        *_rate(rules.rate),
+        *_rate(rules.key_rate),
+        rules.ageing,
+        list(rules.weights),
+        [stride(rules, key) for key in rules.weights],
+    )
+
+
+def _text(flow: QueuePolicy | None) -> str | None:
+    return None if flow is None else encode_flow(flow).decode()
+
+
+def _rate(rate: Rate | None) -> tuple[int | None, int | None]:
+    return (None, None) if rate is None else (rate.limit, round(rate.per * 1_000_000))
+
+
+def to_flow_change(queue: str, row: Row) -> PolicyChange:
+    """An audit line."""
+    at, by, rules = row
+    flow = None if rules is None else decode_flow(rules)
+    return PolicyChange(queue=queue, at=from_micros(at), by=unquote(by), flow=flow)
+
+
+def to_stats(queue: str, row: Row, keys: Sequence[Row], most: int) -> QueueStats:
+    """How a queue stands, of the row of `queue_stats` and those of `key_stats`."""
+    stored, ready, late, delayed, in_flight, dead, oldest, started = row
+    return counted_stats(
+        queue,
+        None if stored is None else decode_flow(stored),
+        keys,
+        most,
+        ready=ready + late,
+        delayed=delayed,
+        in_flight=in_flight,
+        dead=dead,
+        started=started,
+        oldest=moment(oldest),
+        all_seen=late <= most,  # leases are found by their end, not by who has waited longest
+    )

@@ -1,0 +1,94 @@
+"""A store on a transaction of the user's: what it writes is committed, or not, with their data.
+
+It is the same store, whose statements go through one connection. A refusal is a value and leaves
+the transaction as it was. A run that is written is locked until the transaction ends; batches of
+others answer `Busy` for that run and go on with the rest. Whoever waits for work is rung for by the
+database when the transaction commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from outlast.errors import InvalidValue, WorkflowMisuse
+from outlast.model.claim import Claim
+from outlast.model.commit import Commit, Outcome, Refusal
+from outlast.model.commit_rules import news_of
+from outlast.model.inbox import Receipt, Send
+from outlast.model.task import Task
+from outlast.ports.notifier import LocalNotifier
+from outlast.stores.postgres.connection import Source
+from outlast.stores.postgres.database import Database
+from outlast.stores.postgres.queue import PostgresQueue
+from outlast.stores.postgres.store import PostgresStore
+
+
+class BorrowedStore(PostgresStore):
+    """What `PostgresStore.on` gives. It is open as long as the transaction is. `connection` is
+    asyncpg's, or a `Source` that lends a link inside the transaction, and sees to it that there is one.
+    """
+
+    end_of_step = "check_constraints"
+
+    def __init__(self, store: PostgresStore, connection: Any) -> None:
+        if not isinstance(connection, Source) and not connection.is_in_transaction():
+            raise InvalidValue(
+                "this connection is in no transaction: use `async with connection.transaction():` "
+                "around what is to be committed together"
+            )
+        lender = store.database
+        database = Database(
+            connection, schema=lender.queries.schema, prefix=lender.queries.prefix, notify=False
+        )
+        database.borrow(lender)
+        super().__init__(database, clock=store.clock)
+        self.durability = store.durability
+        # Nobody may look before the commit: the database rings then.
+        self.notifier = LocalNotifier()
+
+    async def open(self) -> None:
+        """It is open."""
+
+    async def close(self) -> None:
+        """The transaction ends it."""
+        raise WorkflowMisuse("a store on your transaction ends with it: commit or roll back")
+
+    async def settle(self) -> None:
+        await self.database.script(self.end_of_step)
+
+    async def commit(
+        self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Outcome]:
+        outcomes = await super().commit(commits, atomic=atomic, timeout=timeout)
+        if news_of(commits):
+            await self._ring(timeout)
+        return outcomes
+
+    async def send(
+        self,
+        sends: Sequence[Send],
+        *,
+        finishes: Sequence[Claim] = (),
+        keeps: Sequence[Claim] = (),
+        timeout: float | None = None,
+    ) -> list[Receipt | Refusal]:
+        receipts = await super().send(sends, finishes=finishes, keeps=keeps, timeout=timeout)
+        await self._ring(timeout)
+        return receipts
+
+    def queue(self) -> PostgresQueue:
+        return _BorrowedQueue(self.database, clock=self.clock, notifier=self.notifier)
+
+    async def _ring(self, timeout: float | None) -> None:
+        await self._session.write("notify_with_commit", *self.database.bell, timeout=timeout)
+
+
+class _BorrowedQueue(PostgresQueue):
+    async def enqueue(
+        self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
+    ) -> int:
+        added = await super().enqueue(queue, tasks, delay=delay, timeout=timeout)
+        bell = self._session.database.bell
+        await self._session.write("notify_with_commit", *bell, timeout=timeout)
+        return added

@@ -1,0 +1,338 @@
+"""The optional part of the Redis store: inbox, tasks, what a run owns, keys, delete, retention."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from outlast.errors import InvalidValue, StoreClosed, StoreFault, TryAgain
+from outlast.model.claim import Claim, check_ttl
+from outlast.model.commit import Refusal
+from outlast.model.commit_rules import WakeupKind
+from outlast.model.ids import check_id, check_name
+from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.query import check_limit
+from outlast.model.run import Status
+from outlast.model.run_contents import Activity, Entry, Fact, Timer
+from outlast.model.snapshot import Snapshot
+from outlast.model.task import Task
+from outlast.model.validation import check_after, check_fact, check_key, check_moment, check_send
+from outlast.ports.clock import Clock, ServerClock
+from outlast.ports.store import Store
+from outlast.stores.redis import delete, inbox, index_repair, run_details, tasks
+from outlast.stores.redis.failover_guard import FailoverGuard, quarantine_call
+from outlast.stores.redis.keys import Layout
+from outlast.stores.redis.location import Location
+from outlast.stores.redis.notifier import PubSubConnection, RedisNotifier
+from outlast.stores.redis.outbox import relay, waiting
+from outlast.stores.redis.reads import Reads
+from outlast.stores.redis.session import Server, Session
+from outlast.stores.redis.unpacking import to_entry, to_item, to_snapshot
+
+RETENTION = timedelta(days=7).total_seconds()
+TIDY_SECONDS = 60.0
+DEFAULT = -1.0
+
+
+class RedisOptional(Store):
+    """All that a minimal store may leave out."""
+
+    _default_partitions: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        redis: str | object,
+        *,
+        prefix: str = "",
+        partitions: int | None = None,
+        retention: float | None = DEFAULT,
+        clock: Clock | None = None,
+        allow_eviction: bool = False,
+    ) -> None:
+        super().__init__(clock=clock or ServerClock())
+        place = Location.parse(redis) if isinstance(redis, str) else redis
+        options = place.options if isinstance(place, Location) else {}
+        if partitions is None:
+            partitions = _number(options.get("partitions"), self._default_partitions)
+        if self._default_partitions == 1 and partitions != 1:
+            raise InvalidValue("RedisStore has one partition: use RedisClusterStore for more")
+        prefix = prefix or options.get("prefix", "outlast")
+        layout = Layout(prefix, partitions, tagged=self._default_partitions > 1)
+        self._server = Server(place, layout, clock=clock, allow_eviction=allow_eviction)
+        self._session = Session(self._server, StoreClosed)
+        self._given_clock = clock
+        self._retention = _retention(retention, options.get("retention"))
+        self._watch = FailoverGuard()
+        self._reads = Reads(self._session)
+        self._tidied: float | None = None
+        bell = PubSubConnection(self._server)
+        self.notifier = self._doorbell = RedisNotifier(bell.publish, bell.listen)
+
+    async def _open(self) -> None:
+        await self._session.open()
+        self.durability = self._server.durability
+        self._doorbell.open()
+
+    async def _close(self) -> None:
+        await self._doorbell.close()
+        await self._session.close()
+
+    def describe(self) -> dict[str, object]:
+        """Where it is, how safe, and how it is laid out. No password."""
+        layout, safety = self._server.layout, self._server.safety
+        return {
+            "where": self._server.where,
+            "prefix": layout.prefix,
+            "partitions": layout.partitions,
+            "retention_seconds": self._retention,
+            **({} if safety is None else safety._asdict()),
+        }
+
+    async def readmit(self, run_id: str, *, timeout: float | None = None) -> bool:
+        """Let a run go on that was quarantined because Redis had lost commits of it; whether it
+        was. Look at its history first: steps may have been done that are not recorded."""
+        check_id(run_id, child=True)
+        server = await self._session.server()
+        self._watch.forget(run_id)
+        answer = await server.call(quarantine_call(server, run_id, {}), timeout=timeout)
+        self.notifier.ring()
+        return bool(answer[0] == b"done")
+
+    async def reconcile(self, *, timeout: float | None = None) -> int:
+        """ClaimOnCreate all indexes against the records and mend them; how many places were not right. Needed
+        only after somebody has written by hand."""
+        server = await self._session.server()
+        await delete.finish_all(server, timeout=timeout)
+        return await index_repair.reconcile(server, timeout=timeout)
+
+    async def _carry(
+        self,
+        relay: Callable[..., Awaitable[dict[str, Any]]],
+        posted: set[int],
+        timeout: float | None,
+    ) -> dict[str, Any]:
+        """Relay now. What cannot be carried over now stays in the outbox, and is not lost."""
+        try:
+            return await relay(await self._session.server(), posted, timeout=timeout)
+        except (TryAgain, StoreFault):
+            return {}
+
+    async def _tidy_up(self, server: Server, timeout: float | None) -> None:
+        """From time to time: carry over what a process that died has left, and drop what is old."""
+        now = self.clock.monotonic()
+        if self._tidied is not None and now - self._tidied < TIDY_SECONDS:
+            return
+        self._tidied = now
+        try:
+            await delete.finish_all(server, timeout=timeout)
+            posted = set(await waiting(server, timeout=timeout))
+            await self._carry(relay, posted, timeout)
+            if self._retention is not None:
+                before = await server.now(timeout=timeout) - timedelta(seconds=self._retention)
+                await self.expire(before, timeout=timeout)
+        except (TryAgain, StoreFault):
+            return  # the next look does it
+
+    # -- inbox --------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        sends: Sequence[Send],
+        *,
+        finishes: Sequence[Claim] = (),
+        keeps: Sequence[Claim] = (),
+        timeout: float | None = None,
+    ) -> list[Receipt | Refusal]:
+        for send in sends:
+            check_send(send)
+        server = await self._session.server()
+        receipts = await inbox.send_all(server, sends, finishes, keeps, timeout=timeout)
+        self.notifier.ring(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        return receipts
+
+    async def inbox(
+        self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
+    ) -> list[Item]:
+        check_after(after)
+        check_limit(limit)
+        check_id(run_id, child=True)
+        found = await self._reads.inboxes.find((run_id, after, limit), timeout)
+        return [to_item(member) for member in found or ()]
+
+    # -- tasks --------------------------------------------------------------------------------
+
+    async def claim_task(
+        self,
+        run_id: str,
+        task_id: str,
+        owner: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+    ) -> Claim | None:
+        check_id(run_id, child=True)
+        check_name(task_id, "task id")
+        check_name(owner, "owner")
+        check_ttl(ttl)
+        server = await self._session.server()
+        return await tasks.claim_task(server, run_id, task_id, owner, ttl, timeout=timeout)
+
+    async def find_available_tasks(
+        self, *, queue: str | None = None, limit: int = 1, timeout: float | None = None
+    ) -> list[Task]:
+        check_limit(limit)
+        server = await self._session.server()
+        await delete.finish_all(server, timeout=timeout)
+        found = await tasks.find_available(server, queue, limit, timeout=timeout)
+        return [one.task for one in found]
+
+    # -- what a run owns ----------------------------------------------------------------------
+
+    async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
+        check_id(run_id, child=True)
+        return await run_details.load_timers(await self._session.server(), run_id, timeout=timeout)
+
+    async def due_timers(
+        self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
+    ) -> list[Timer]:
+        check_limit(limit)
+        if now is not None:
+            check_moment(now, "now")
+        server = await self._session.server()
+        moment = now or await server.now(timeout=timeout)
+        return await run_details.find_due_timers(server, moment, limit, timeout=timeout)
+
+    async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
+        check_id(run_id, child=True)
+        lines = await self._reads.one(run_id, "entries", b"LRANGE", b"0", b"-1", timeout=timeout)
+        return sorted((to_entry(run_id, line) for line in lines), key=lambda one: one.timestamp)
+
+    async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
+        check_id(run_id, child=True)
+        server = await self._session.server()
+        return await run_details.load_activities(server, run_id, timeout=timeout)
+
+    async def find_activity(
+        self, activity_id: str, *, timeout: float | None = None
+    ) -> Activity | None:
+        check_name(activity_id, "activity id")
+        server = await self._session.server()
+        return await run_details.find_activity(server, activity_id, timeout=timeout)
+
+    async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
+        check_id(run_id, child=True)
+        value = await self._reads.one(run_id, "snapshot", b"GET", timeout=timeout)
+        return None if value is None else to_snapshot(value)
+
+    async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:
+        check_id(run_id, child=True)
+        return await run_details.drop_snapshot(
+            await self._session.server(), run_id, timeout=timeout
+        )
+
+    async def snapshot_ids(
+        self, *, after: str = "", limit: int = 1000, timeout: float | None = None
+    ) -> list[str]:
+        check_limit(limit)
+        server = await self._session.server()
+        return await run_details.find_snapshot_ids(server, after, limit, timeout=timeout)
+
+    async def find_fact(
+        self, hash: str, *, root: str = "", timeout: float | None = None
+    ) -> Fact | None:
+        return await run_details.find_fact(
+            await self._session.server(), hash, root, timeout=timeout
+        )
+
+    async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
+        check_fact(fact)
+        await run_details.put_fact(await self._session.server(), fact, timeout=timeout)
+
+    async def drop_fact(self, hash: str, *, timeout: float | None = None) -> bool:
+        return await run_details.drop_fact(await self._session.server(), hash, timeout=timeout)
+
+    # -- idempotency keys ---------------------------------------------------------------------
+
+    async def remember(
+        self,
+        scope: str,
+        key: str,
+        value: str,
+        *,
+        run_id: str | None = None,
+        timeout: float | None = None,
+    ) -> str | None:
+        check_key(scope, key, value, run_id)
+        server = await self._session.server()
+        return await run_details.remember(server, scope, key, value, run_id, timeout=timeout)
+
+    async def recall(self, scope: str, key: str, *, timeout: float | None = None) -> str | None:
+        return await run_details.recall(await self._session.server(), scope, key, timeout=timeout)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    async def delete(
+        self,
+        run_id: str,
+        *,
+        uid: str | None = None,
+        only_ended: bool = False,
+        open_at: Mapping[str, str | None] | None = None,
+        sends: Sequence[Send] = (),
+        timeout: float | None = None,
+    ) -> bool:
+        check_id(run_id, child=True)
+        server = await self._session.server()
+        was_there, posted = await delete.delete(
+            *(server, run_id, uid),
+            only_ended=only_ended,
+            open_at=open_at or {},
+            sends=sends,
+            timeout=timeout,
+        )
+        self._watch.forget(run_id)
+        if posted:
+            await self._carry(relay, posted, timeout)
+        self.notifier.ring(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        return was_there
+
+    async def expire(
+        self,
+        before: datetime,
+        *,
+        status: Collection[Status] = (),
+        limit: int = 100,
+        timeout: float | None = None,
+    ) -> list[str]:
+        check_limit(limit)
+        check_moment(before, "before")
+        server = await self._session.server()
+        gone, posted = await delete.expire(
+            server, before, status=status, limit=limit, timeout=timeout
+        )
+        if posted:
+            await self._carry(relay, posted, timeout)
+        return gone
+
+
+def _number(text: str | None, default: int) -> int:
+    try:
+        return default if text is None else int(text)
+    except ValueError as error:
+        raise InvalidValue(f"partitions={text!r} is no number") from error
+
+
+def _retention(given: float | None, option: str | None) -> float | None:
+    if given != DEFAULT:
+        seconds = given
+    elif option is None:
+        seconds = RETENTION
+    else:
+        try:
+            seconds = None if option == "off" else float(option)
+        except ValueError as error:
+            raise InvalidValue(f"retention={option!r}: use seconds, or off") from error
+    if seconds is not None and not seconds > 0:
+        raise InvalidValue(f"a retention of {seconds} s is not possible: use more than 0, or None")
+    return seconds

@@ -1,0 +1,207 @@
+"""The rules of queues, and how queues stand. Rules live in the partition of their scope, and every
+partition knows that there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from outlast.model.queue_policy import (
+    KEPT_CHANGES,
+    ExpectedPolicy,
+    PolicyChange,
+    QueuePolicy,
+    Rate,
+    decode_flow,
+    encode_flow,
+    scopes,
+)
+from outlast.model.stats import (
+    KEYS_SHOWN,
+    KeyStats,
+    QueueStats,
+    blocked_by,
+    key_blocked_by,
+)
+from outlast.model.times import from_micros
+from outlast.stores.redis.concurrency_slots import new_ticket
+from outlast.stores.redis.fair_queue_scan import standing
+from outlast.stores.redis.keys import FLOW, TASKS, encoded
+from outlast.stores.redis.packing import blob, lease, pack
+from outlast.stores.redis.session import Call, Server
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class _Change(Struct):
+    by: str
+    flow: QueuePolicy | None
+
+
+_change = msgspec.json.Decoder(_Change)
+
+
+async def write_flow(
+    server: Server,
+    scope: str,
+    flow: QueuePolicy | None,
+    declared: QueuePolicy | None,
+    seen: ExpectedPolicy | None,
+    *,
+    by: str,
+    timeout: float | None,
+) -> bool:
+    """Store rules with an audit line: see `Queue._write_flow`.
+
+    Every partition hears first that there are rules. From then on none hands out a task without a slot;
+    what is under way already is counted in the same step in which the rules begin to hold."""
+    home = server.layout.part_for(scope)
+    write: dict[str, Any] = {
+        "limits": blob(pack(_limits(flow))),
+        "change": blob(_encode(_Change(by, flow))),
+        "slots": [],
+        "kept": KEPT_CHANGES,
+        "has_seen": seen is not None,
+    }
+    if seen is not None and seen.flow is not None:
+        write["seen"] = blob(encode_flow(seen.flow))
+    if flow is not None:
+        write["rules"] = blob(encode_flow(flow))
+    if declared is not None:
+        said = encode_flow(declared)
+        write["declared"] = blob(said)
+        key = server.layout.key(home, "flow:declared")
+        command = (b"HGET", key, scope.encode())
+        if await server.commands([(home, command)], timeout=timeout, writes=False) == [said]:
+            return True
+    mark = {"home": home, "nonce": new_ticket()}
+    others = [part for part in range(server.layout.partitions) if part != home]
+    calls = [
+        Call("set_flow", part, FLOW, [pack({"scope": scope, "mark": mark})]) for part in others
+    ]
+    for _, told in await server.each(calls, timeout=timeout):
+        write["slots"] += [[blob(name), blob(slot)] for name, slot in told]
+    names = [*FLOW, f"flow:audit:{encoded(scope)}"]
+    packed = pack({"scope": scope, "mark": mark, "write": write})
+    answer = await server.call(Call("set_flow", home, names, [packed]), timeout=timeout)
+    return bool(answer[0] != b"changed")
+
+
+def _limits(flow: QueuePolicy | None) -> dict[str, Any]:
+    """What the scripts look at. None is no limit."""
+    if flow is None:
+        return {}
+    limits: dict[str, Any] = {
+        "concurrency": flow.concurrency,
+        "key_concurrency": flow.key_concurrency,
+        "rate": _rate(flow.rate),
+        "key_rate": _rate(flow.key_rate),
+        "paused": flow.paused or None,
+        "ages": True if flow.ageing is not None else None,
+    }
+    return {name: value for name, value in limits.items() if value is not None}
+
+
+def _rate(rate: Rate | None) -> dict[str, int] | None:
+    return None if rate is None else {"limit": rate.limit, "per": lease(rate.per)}
+
+
+async def load_flows(server: Server, *, timeout: float | None) -> list[QueuePolicy]:
+    """The rules of all queues that have any, by name."""
+    layout = server.layout
+    commands = [
+        (part, (b"HVALS", layout.key(part, "flow:rules"))) for part in range(layout.partitions)
+    ]
+    found = await server.commands(commands, timeout=timeout, writes=False)
+    return sorted((decode_flow(rules) for own in found for rules in own), key=lambda one: one.queue)
+
+
+async def load_changes(
+    server: Server, scope: str, limit: int, *, timeout: float | None
+) -> list[PolicyChange]:
+    """Who changed the rules of a queue, the last change first."""
+    part = server.layout.part_for(scope)
+    key = server.layout.key(part, f"flow:audit:{encoded(scope)}")
+    command = (b"LRANGE", key, b"0", b"%d" % (limit - 1))
+    (lines,) = await server.commands([(part, command)], timeout=timeout, writes=False)
+    changes = []
+    for line in lines:
+        at, _, body = line.partition(b" ")
+        change = _change.decode(body)
+        changes.append(
+            PolicyChange(queue=scope, at=from_micros(int(at)), by=change.by, flow=change.flow)
+        )
+    return changes
+
+
+async def load_stats(
+    server: Server, scope: str, counted: int, *, timeout: float | None
+) -> QueueStats:
+    """How a queue stands, with all its steps. The server can count; what is not told is what it would
+    have to look at one by one."""
+    wish = pack({"scope": scope, "counted": counted})
+    calls = [Call("stats", part, TASKS, [wish]) for part in range(server.layout.partitions)]
+    totals = [0, 0, 0, 0]
+    times: list[int] = []
+    keys: dict[str, list[int]] = {}
+    waiting_left = held_left = False
+    for _, *counts, oldest, flat, waiting, held in await server.each(
+        calls, timeout=timeout, writes=False
+    ):
+        totals = [total + int(count) for total, count in zip(totals, counts, strict=True)]
+        times += [int(oldest)] if oldest else []
+        waiting_left |= waiting == b"1"
+        held_left |= held == b"1"
+        for key, ready, in_flight in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
+            own = keys.setdefault(key.decode(), [0, 0])
+            own[0] += int(ready)
+            own[1] += int(in_flight)
+    shown = sorted(keys)[:KEYS_SHOWN]
+    stands = await standing(server, scope, shown, timeout=timeout)
+    ready, delayed, in_flight, dead = totals
+    not_all: tuple[str, ...] = ("ready", "delayed", "oldest") if waiting_left else ()
+    if waiting_left or held_left or len(keys) > KEYS_SHOWN:
+        not_all += ("keys",)
+    of_key = (*(("ready",) if waiting_left else ()), *(("in_flight",) if held_left else ()))
+    return QueueStats(
+        queue=scope,
+        ready=ready,
+        delayed=delayed,
+        in_flight=in_flight,
+        dead=dead,
+        oldest=from_micros(min(times)) if times else None,
+        flow=stands.rules,
+        blocked_by=blocked_by(stands.flow, in_flight=stands.in_flight, started=stands.started),
+        keys=tuple(
+            KeyStats(
+                key=line.key,
+                ready=keys[line.key][0],
+                in_flight=keys[line.key][1],
+                blocked_by=key_blocked_by(
+                    stands.flow, line.key, in_flight=line.in_flight, started=line.started
+                ),
+                at_least=of_key,
+            )
+            for line in stands.lines
+        ),
+        at_least=not_all,
+    )
+
+
+async def next_ready_at(
+    server: Server, queues: Sequence[str], *, timeout: float | None
+) -> datetime | None:
+    """When something may be ready in these queues by time alone."""
+    wish = pack(list(queues))
+    calls = [Call("next_ready", part, TASKS, [wish]) for part in range(server.layout.partitions)]
+    answers = await server.each(calls, timeout=timeout, writes=False)
+    times = [int(at) for _, found in answers for at in found]
+    for scope in scopes(queues):
+        stands = await standing(server, scope, [], timeout=timeout)
+        if stands.flow.rate is not None and stands.first_start is not None:
+            times.append(stands.first_start + lease(stands.flow.rate.per))
+    return from_micros(min(times)) if times else None

@@ -1,0 +1,90 @@
+"""Reads of what a run has: those that are asked for at the same moment travel as one pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from outlast.model.ids import SEPARATOR
+from outlast.ports.read_batcher import Gathering
+from outlast.stores.redis.connection import Command
+from outlast.stores.redis.delete import (
+    Marks,
+    finish_above,
+    hidden_by,
+    marks_command,
+    to_marks,
+)
+from outlast.stores.redis.keys import of_run
+from outlast.stores.redis.session import Server, Session
+
+Page = tuple[str, int, int]
+"""Of a run's inbox: the run, the number before the first, and how many at most."""
+
+
+class Reads:
+    """The reads of one store."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.records: Gathering[str, Any] = Gathering(self._records)
+        self.inboxes: Gathering[Page, Any] = Gathering(self._inboxes)
+
+    async def one(
+        self, run_id: str, what: str, command: bytes, *args: bytes, timeout: float | None
+    ) -> Any:
+        """What a run has of something."""
+        [reply] = await self._all([(run_id, what, (command, *args))], timeout)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def _records(self, ids: Sequence[str], timeout: float | None) -> dict[str, Any]:
+        asked = [(id, "state", (b"HGETALL",)) for id in ids]
+        return dict(zip(ids, await self._all(asked, timeout), strict=True))
+
+    async def _inboxes(self, pages: Sequence[Page], timeout: float | None) -> dict[Page, Any]:
+        asked = [
+            (id, "inbox", (b"ZRANGEBYSCORE", b"(%d" % after, b"+inf", b"LIMIT", b"0", b"%d" % most))
+            for id, after, most in pages
+        ]
+        return dict(zip(pages, await self._all(asked, timeout), strict=True))
+
+    async def _all(
+        self, asked: Sequence[tuple[str, str, Command]], timeout: float | None
+    ) -> list[Any]:
+        """What runs have, each with a command of its own; an error is an answer too."""
+        server = await self._session.server()
+        layout = server.layout
+        commands = [
+            (part, (name, layout.key(part, of_run(id, what)), *args))
+            for id, what, (name, *args) in asked
+            for part in [layout.part_of(id)]
+        ]
+        # Only a descendant can be hidden by the deletion of its tree.
+        parts = sorted({layout.part_of(id) for id, _, _ in asked if SEPARATOR in id})
+        marks = [marks_command(server, part) for part in parts]
+        replies = await server.replies([*marks, *commands], timeout=timeout, writes=False)
+        found = [server.fault(one) if isinstance(one, Exception) else one for one in replies]
+        if any(found[: len(parts)]):
+            known = dict(zip(parts, map(to_marks, found[: len(parts)]), strict=True))
+            return await self._shown(server, asked, found[len(parts) :], known, timeout)
+        return found[len(parts) :]
+
+    async def _shown(
+        self,
+        server: Server,
+        asked: Sequence[tuple[str, str, Command]],
+        found: Sequence[Any],
+        known: dict[int, Marks],
+        timeout: float | None,
+    ) -> list[Any]:
+        """What was found, without what belongs to runs that are deleted."""
+        marks = [known.get(server.layout.part_of(id), {}) for id, _, _ in asked]
+        for (id, _, _), above in zip(asked, marks, strict=True):
+            if await finish_above(server, above, id, timeout=timeout):
+                return await self._all(asked, timeout)
+        return [
+            (None if command[0] == b"GET" else []) if hidden_by(above, id) else one
+            for (id, _, command), above, one in zip(asked, marks, found, strict=True)
+        ]

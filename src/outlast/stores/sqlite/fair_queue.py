@@ -1,0 +1,345 @@
+"""Which tasks are handed out next where queues have rules or keys: `outlast.model.queue_policy`, by index.
+
+Lines that have something to hand out are looked at in the order of their turns, as many as there is
+room; a line found to have nothing, or to be at its limit, is put to sleep until that may change. So a
+look costs what it hands out, whatever waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from outlast.model.queue_policy import (
+    KEPT_CHANGES,
+    ExpectedPolicy,
+    Line,
+    PolicyChange,
+    QueuePolicy,
+    allocate,
+    decode_flow,
+    encode_flow,
+    line_room,
+    queue_room,
+    rotated,
+    scopes,
+    urgency,
+    window,
+)
+from outlast.model.times import from_micros, to_micros
+from outlast.stores.sqlite.connection import Connection, scalar
+from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.tasks import (
+    ALL,
+    LARGEST,
+    LOAD_FLOW,
+    SMALLEST,
+    TaskRow,
+    available_in,
+    load_task,
+)
+
+LOAD_FLOWS = query("load_flows")
+SAVE_FLOW = query("save_flow")
+INSERT_FLOW_CHANGE = query("insert_flow_change")
+FORGET_FLOW_CHANGES = query("forget_flow_changes")
+LOAD_FLOW_CHANGES = query("load_flow_changes")
+WAKE_SCOPE = query("wake_scope")
+HAS_LINES = query("has_lines")
+WAKE_LINES = query("wake_lines")
+INSERT_LINE = query("insert_line")
+COUNT_AWAKE = query("count_awake")
+FIND_LINES = query("find_lines")
+FORGET_LINES = query("forget_lines")
+FIND_LINE = query("find_line")
+COUNT_LINE = query("count_line")
+MOVE_LINE = query("move_line")
+FIND_LINE_TIME = query("find_line_time")
+PUT_LINE_TO_SLEEP = query("put_line_to_sleep")
+SAVE_PRESENT = query("save_present")
+COUNT_IN_FLIGHT = query("count_in_flight")
+COUNT_STARTS = query("count_starts")
+INSERT_START = query("insert_start")
+FORGET_STARTS = query("forget_starts")
+FIND_LINE_FIRST = query("find_line_first")
+FIND_LINE_LEVEL = query("find_line_level")
+FIND_LINE_READY = query("find_line_ready")
+FIND_LINE_EXPIRED = query("find_line_expired")
+
+NEVER = LARGEST
+
+Place = tuple[int, int, int]
+"""Priority, time of readiness and key of a task."""
+
+
+class Part(msgspec.Struct):
+    """The tasks of one key in one queue: what a line has there."""
+
+    queue: str
+    key: str
+    passed: int
+    ready: int
+    counted: int
+    late: int = 0
+    """How many of these have been in flight, and their lease has ended."""
+    in_flight: int = 0
+    started: int = 0
+
+
+class Look(NamedTuple):
+    """A look at the tasks of one scope, at one time."""
+
+    db: Connection
+    flow: QueuePolicy
+    now: int
+
+    def next_places(self, queues: Sequence[str], room: int, present: int) -> list[Place]:
+        """The tasks whose turn it is, at most `room`; their lines are moved on, and they count as
+        begun."""
+        in_flight, started = self._in_flight(), self._started()
+        room = min(room, queue_room(self.flow, in_flight=in_flight, started=started))
+        if room <= 0:
+            return []
+        parts = [part for queue in queues for part in self._awake(queue, room)]
+        while True:
+            lines = _lines(parts)
+            shares = allocate(self.flow, lines, room, present=present)
+            for part in parts:
+                if part.key in shares.short:
+                    part.counted = 4 * part.counted
+                    part.ready = self._count(part)
+            if not shares.short:
+                break
+        by_key: dict[str, list[Part]] = {}
+        for part in parts:
+            by_key.setdefault(part.key, []).append(part)
+        chosen: list[Place] = []
+        for key, count in shares.given.items():
+            places = [place for part in by_key[key] for place in self._places(part, count)]
+            chosen += sorted(places, key=self._urgency)[:count]
+        scope = self.flow.queue
+        moved = [(line.passed, scope, line.key) for line in lines if line.key in shares.given]
+        self.db.executemany(MOVE_LINE, moved)
+        self._remember_starts(shares.given)
+        if shares.present != present:
+            reached = {"scope": self.flow.queue, "present": shares.present}
+            self.db.execute(SAVE_PRESENT, reached)
+            self.db.execute(FORGET_LINES, reached)
+        return chosen
+
+    # -- looking ------------------------------------------------------------------------------
+
+    def _awake(self, queue: str, room: int) -> list[Part]:
+        """Lines that can hand something out here, the first ones in the order of their turns."""
+        self.db.execute(WAKE_LINES, {"queue": queue, "now": self.now})
+        awake = int(scalar(self.db, COUNT_AWAKE, (queue, room)))
+        # Among many lines nobody gets many.
+        few = 1 + room // max(awake, 1)
+        found = [self._bare(queue, room)]
+        passed, key = -1, ""
+        while len(found) <= room:
+            asked = {
+                **self._bounds(queue),
+                "few": few,
+                "passed": passed,
+                "line": key,
+                "limit": room,
+            }
+            rows = self.db.execute(FIND_LINES, asked).fetchall()
+            for key, passed, free, late, in_flight, started in rows:
+                part = Part(queue, key, passed, free + late, few, late, in_flight, started)
+                [line] = _lines([part])
+                if line_room(self.flow, line) > 0:
+                    found.append(part)
+                else:
+                    self._put_to_sleep(part)
+            if len(rows) < room:
+                break
+        return found
+
+    def _bare(self, queue: str, room: int) -> Part:
+        """The tasks without a key."""
+        passed = scalar(self.db, FIND_LINE, (queue, ""))
+        if passed is None:
+            self.db.execute(INSERT_LINE, {"queue": queue, "line": "", "scope": self.flow.queue})
+            passed = scalar(self.db, FIND_LINE, (queue, ""))
+        return Part(queue, "", passed, len(self._bare_places(queue, room)), room + 1)
+
+    def _count(self, part: Part) -> int:
+        asked = {"queue": part.queue, "line": part.key, "now": self.now, "few": part.counted}
+        return int(scalar(self.db, COUNT_LINE, asked))
+
+    def _put_to_sleep(self, part: Part) -> None:
+        asked = {**self._bounds(part.queue), "line": part.key}
+        [times] = self.db.execute(FIND_LINE_TIME, asked).fetchall()
+        wake_at = min((at for at in times if at is not None), default=NEVER)
+        self.db.execute(PUT_LINE_TO_SLEEP, (wake_at, part.queue, part.key))
+
+    def _bounds(self, queue: str) -> dict[str, object]:
+        rate = self.flow.key_rate
+        per = 0 if rate is None else round(rate.per * 1_000_000)
+        return {
+            **within(self.flow.queue),
+            "queue": queue,
+            "now": self.now,
+            "in_flight": self.flow.key_concurrency,
+            "since": None if rate is None else self.now - per,
+            "per": per,
+        }
+
+    def _bare_places(self, queue: str, count: int) -> list[Place]:
+        return available_in(self.db, queue, self.now, count, every_level=self._ages)
+
+    def _places(self, part: Part, count: int) -> list[Place]:
+        if not part.key:
+            return self._bare_places(part.queue, count)
+        asked = {"queue": part.queue, "line": part.key, "now": self.now, "limit": count}
+        places: list[Place] = []
+        if part.late:
+            late = {**asked, "limit": ALL if self._ages else count}
+            places = self.db.execute(FIND_LINE_EXPIRED, late).fetchall()
+        if not self._ages:
+            first = self.db.execute(FIND_LINE_FIRST, asked).fetchall()
+            if all(ready_at <= self.now for _, ready_at, _ in first):  # most lines are like that
+                return places + first
+        free, level = 0, SMALLEST
+        while free < count or self._ages:
+            priority = scalar(self.db, FIND_LINE_LEVEL, {**asked, "priority": level})
+            if priority is None:
+                break
+            ready = self.db.execute(FIND_LINE_READY, {**asked, "priority": priority}).fetchall()
+            places += ready
+            free += len(ready)
+            if priority == LARGEST:
+                break
+            level = priority + 1
+        return places
+
+    @property
+    def _ages(self) -> bool:
+        return self.flow.ageing is not None
+
+    def _urgency(self, place: Place) -> tuple[float, int, int]:
+        priority, ready_at, key = place
+        return (*urgency(self.flow, priority, ready_at), key)
+
+    # -- the whole queue ----------------------------------------------------------------------
+
+    def _in_flight(self) -> int:
+        if self.flow.concurrency is None:
+            return 0
+        asked = {**within(self.flow.queue), "now": self.now}
+        return int(scalar(self.db, COUNT_IN_FLIGHT, asked))
+
+    def _started(self) -> int:
+        if self.flow.rate is None:
+            return 0
+        since = self.now - round(self.flow.rate.per * 1_000_000)
+        return int(scalar(self.db, COUNT_STARTS, (self.flow.queue, since)))
+
+    def _remember_starts(self, given: dict[str, int]) -> None:
+        seconds = window(self.flow)
+        if seconds:
+            scope = self.flow.queue
+            begun = [(scope, key, self.now) for key, count in given.items() for _ in range(count)]
+            self.db.executemany(INSERT_START, begun)
+            self.db.execute(FORGET_STARTS, (scope, self.now - round(seconds * 1_000_000)))
+
+
+def _lines(parts: Sequence[Part]) -> list[Line]:
+    """Parts of the same key are one line."""
+    lines: dict[str, Line] = {}
+    for part in parts:
+        line = lines.setdefault(
+            part.key,
+            Line(
+                key=part.key,
+                passed=part.passed,
+                ready=0,
+                in_flight=part.in_flight,
+                started=part.started,
+            ),
+        )
+        line.ready += part.ready
+        line.passed = max(line.passed, part.passed)
+        line.more = line.more or part.ready >= part.counted
+    return list(lines.values())
+
+
+def write_flow(
+    connection: Connection,
+    scope: str,
+    flow: QueuePolicy | None,
+    declared: QueuePolicy | None,
+    seen: ExpectedPolicy | None,
+    *,
+    by: str,
+    now: datetime,
+) -> bool:
+    """Store rules with an audit line: see `Queue._write_flow`."""
+    rows = connection.execute(LOAD_FLOW, (scope,)).fetchall()
+    before, said = rows[0][:2] if rows else (None, None)
+    if declared is not None:
+        if said == encode_flow(declared):
+            return True
+        said = encode_flow(declared)
+    if seen is not None and before != (None if seen.flow is None else encode_flow(seen.flow)):
+        return False
+    rules = None if flow is None else encode_flow(flow)
+    connection.execute(SAVE_FLOW, {"scope": scope, "rules": rules, "declared": said})
+    connection.execute(INSERT_FLOW_CHANGE, (scope, to_micros(now), by, rules))
+    connection.execute(FORGET_FLOW_CHANGES, {"scope": scope, "kept": KEPT_CHANGES})
+    connection.execute(WAKE_SCOPE, (scope,))  # what was at a limit may not be any more
+    return True
+
+
+def load_flows(connection: Connection) -> list[QueuePolicy]:
+    """The rules of all queues that have any."""
+    return [decode_flow(rules) for (rules,) in connection.execute(LOAD_FLOWS).fetchall()]
+
+
+def load_flow_changes(connection: Connection, scope: str, limit: int) -> list[PolicyChange]:
+    """Who changed the rules of a queue, the last change first."""
+    return [
+        PolicyChange(
+            queue=scope,
+            at=from_micros(at),
+            by=by,
+            flow=None if rules is None else decode_flow(rules),
+        )
+        for at, by, rules in connection.execute(LOAD_FLOW_CHANGES, (scope, limit)).fetchall()
+    ]
+
+
+def next_tasks(
+    connection: Connection, queues: Collection[str], room: int, now: datetime
+) -> list[TaskRow]:
+    """The tasks whose turn it is, at most `room`, under the writer's lock."""
+    at = to_micros(now)
+    plain: list[str] = []
+    ruled: list[tuple[QueuePolicy, int, list[str]]] = []
+    for scope, own in scopes(queues).items():
+        rows = connection.execute(LOAD_FLOW, (scope,)).fetchall()
+        rules, present = (rows[0][0], rows[0][2]) if rows else (None, 0)
+        if rules is None and not any(scalar(connection, HAS_LINES, (queue,)) for queue in own):
+            plain += own
+        else:
+            ruled.append(
+                (QueuePolicy(queue=scope) if rules is None else decode_flow(rules), present, own)
+            )
+    places: list[Place] = []
+    for flow, present, own in rotated(ruled, at):
+        if len(places) < room:
+            places += Look(connection, flow, at).next_places(own, room - len(places), present)
+    if plain and len(places) < room:
+        found = [place for queue in plain for place in available_in(connection, queue, at, room)]
+        places += sorted(found)[: room - len(places)]
+    return [load_task(connection, key) for _, _, key in places]
+
+
+def within(scope: str) -> dict[str, object]:
+    """The queues of a scope as a range: the one of its name, and those behind a slash."""
+    return {"scope": scope, "within": f"{scope}/", "above": f"{scope}0"}

@@ -1,0 +1,134 @@
+"""Finding runs: newest first, filtered before the limit, each search along the index that narrows
+it most.
+
+Runs are filed by workflow and status. A search for one workflow, or one status, or both, takes the
+newest of the files it needs and merges them; so it costs what it shows, not what the store holds.
+Other filters are looked at one run after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+from typing import Any, NamedTuple
+
+from outlast.model.query import Order, Page, RunQuery, cursor_of, parse_cursor
+from outlast.model.run import Run, Status
+from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.rows import tag, text, to_run
+from outlast.stores.sqlite.schema import query
+
+FIND_FILES = query("find_files")
+FIND_NEWEST = query("find_newest")
+FIND_OLDEST = query("find_oldest")
+FIND_LATEST = (query("find_latest_at_rest"), query("find_latest_held"))
+FIND_STALEST = (query("find_stalest_at_rest"), query("find_stalest_held"))
+FIND_FILED = query("find_filed")
+FIND_CHILDREN = query("find_children")
+FIND_ATTRIBUTED = query("find_attributed")
+HAS_ATTRIBUTE = query("has_attribute")
+FIND_RUN = query("find_run")
+FIND_RUNS_BY_KEY = query("find_runs_by_key")
+
+START_OF_TIME, END_OF_TIME = (-(2**63), ""), (2**63 - 1, "\U0010ffff")
+PAGE = 500
+
+
+class Found(NamedTuple):
+    """As much of a run as the filters look at. Sorts by the time that the order goes by."""
+
+    moment: int
+    id: str
+    key: int
+    workflow: str
+    status: str
+    parent: str | None
+
+
+def find_one(connection: Connection, run_id: str) -> Run | None:
+    """The record of a run."""
+    rows = connection.execute(FIND_RUN, (run_id,)).fetchall()
+    return to_run(rows[0]) if rows else None
+
+
+def find(connection: Connection, query: RunQuery) -> Page[Run]:
+    """A page of runs that match."""
+    # One snapshot: a run that changes its status meanwhile is in one file or the other.
+    connection.execute("BEGIN")
+    try:
+        start = _start(query)
+        walks = [
+            _walk(connection, sql, parameters, start, min(query.limit + 1, PAGE))
+            for sql, parameters in _walks(connection, query)
+        ]
+        merged = merge(*walks, reverse=not query.order.rises)
+        matching = (found for found in merged if _matches(connection, query, found))
+        page = list(islice(matching, query.limit + 1))
+        keys = [found.key for found in page[: query.limit]]
+        rows = connection.execute(FIND_RUNS_BY_KEY, (text(keys),)).fetchall()
+    finally:
+        connection.execute("COMMIT")
+    runs = {row[0]: to_run(row) for row in rows}
+    items = [runs[key] for key in keys]
+    return Page(items, cursor_of(items[-1], query.order) if len(page) > len(items) else None)
+
+
+def _walks(connection: Connection, query: RunQuery) -> list[tuple[str, dict[str, Any]]]:
+    """The indexes to walk, with what to look for in each."""
+    if query.order is Order.OLDEST:
+        return [(FIND_OLDEST, {})]
+    if query.order.by_change:
+        return [(sql, {}) for sql in (FIND_STALEST if query.order.rises else FIND_LATEST)]
+    if query.parent is not None:
+        return [(FIND_CHILDREN, {"parent": query.parent})]
+    for name, value in query.attributes.items():
+        return [(FIND_ATTRIBUTED, {"name": name, "value": tag(value)})]
+    if query.workflow is None and not query.status:
+        return [(FIND_NEWEST, {})]
+    workflows = [query.workflow]
+    if query.workflow is None:
+        workflows = [name for (name,) in connection.execute(FIND_FILES).fetchall()]
+    return [
+        (FIND_FILED, {"workflow": workflow, "status": status.value})
+        for workflow in workflows
+        for status in query.status or Status
+    ]
+
+
+def _walk(
+    connection: Connection,
+    sql: str,
+    parameters: dict[str, Any],
+    after: tuple[int, str],
+    page: int,
+) -> Iterator[Found]:
+    while True:
+        moment, id = after
+        values = {**parameters, "moment": moment, "id": id, "limit": page}
+        rows = connection.execute(sql, values).fetchall()
+        for row in rows:
+            yield Found(*row)
+        if len(rows) < page:
+            return
+        after = rows[-1][:2]
+
+
+def _matches(connection: Connection, query: RunQuery, found: Found) -> bool:
+    return (
+        (query.workflow is None or found.workflow == query.workflow)
+        and (not query.status or found.status in query.status)
+        and (query.parent is None or found.parent == query.parent)
+        and all(
+            connection.execute(HAS_ATTRIBUTE, (found.key, name, tag(value))).fetchall()
+            for name, value in query.attributes.items()
+        )
+    )
+
+
+def _start(query: RunQuery) -> tuple[int, str]:
+    if query.after is None:
+        return START_OF_TIME if query.order.rises else END_OF_TIME
+    moment, id = parse_cursor(query.after, query.order)
+    # A forged cursor may name any number; beyond the end of time there is nothing.
+    return max(min(moment, 2**63 - 1), -(2**63)), id

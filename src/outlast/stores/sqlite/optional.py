@@ -1,0 +1,274 @@
+"""The optional part of the SQLite store: inbox, tasks, what a run owns, keys, delete, retention."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+from outlast.errors import StoreClosed
+from outlast.model.claim import Claim, check_ttl
+from outlast.model.commit import Refusal
+from outlast.model.commit_rules import WakeupKind
+from outlast.model.ids import check_id, check_name
+from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.query import check_limit
+from outlast.model.run import Status
+from outlast.model.run_contents import Activity, Entry, Fact, Timer
+from outlast.model.snapshot import Snapshot
+from outlast.model.task import Task
+from outlast.model.validation import check_after, check_fact, check_key, check_moment, check_send
+from outlast.ports.capabilities import Durability
+from outlast.ports.clock import Clock, steady
+from outlast.ports.store import Store
+from outlast.stores.sqlite import delete, inbox, run_details, tasks
+from outlast.stores.sqlite.connection import Connect, Synchronous, connect
+from outlast.stores.sqlite.database import MANY, Database
+from outlast.stores.sqlite.notifier import SqliteNotifier
+from outlast.stores.sqlite.session import Session
+from outlast.stores.sqlite.unit_of_work import UnitOfWork
+from outlast.stores.sqlite.wal import HARD_LIMIT, LIMIT
+
+
+class SqliteOptional(Store):
+    """All that a minimal store may leave out."""
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        synchronous: Synchronous = "full",
+        inline: bool = True,
+        network_storage: bool = False,
+        log_limit: int = LIMIT,
+        log_hard_limit: int = HARD_LIMIT,
+        connect: Connect = connect,
+        prefix: str = "",
+    ) -> None:
+        super().__init__(clock=steady(clock))
+        database = Database(
+            location,
+            synchronous=synchronous,
+            inline=inline,
+            network_storage=network_storage,
+            log_limit=log_limit,
+            log_hard_limit=log_hard_limit,
+            connect=connect,
+            prefix=prefix,
+        )
+        # With "normal" the last commits may be lost with the power, though never the file.
+        full = synchronous == "full"
+        self.durability = Durability.POWER_LOSS if full else Durability.PROCESS_CRASH
+        self._session = Session(database, StoreClosed)
+        self.notifier = SqliteNotifier(database.foreign_version)
+
+    @property
+    def database(self) -> Database:
+        """The file, and how it is reached."""
+        return self._session.database
+
+    # -- inbox --------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        sends: Sequence[Send],
+        *,
+        finishes: Sequence[Claim] = (),
+        keeps: Sequence[Claim] = (),
+        timeout: float | None = None,
+    ) -> list[Receipt | Refusal]:
+        for send in sends:
+            check_send(send)
+        receipts = await self._session.write(
+            lambda db: inbox.send_all(db, sends, finishes, keeps, self.clock.now()),
+            rows=3 * len(sends) + len(finishes) + len(keeps),
+            timeout=timeout,
+        )
+        self.notifier.ring(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        return receipts
+
+    async def inbox(
+        self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
+    ) -> list[Item]:
+        check_after(after)
+        check_limit(limit)
+        check_id(run_id, child=True)
+        return await self._session.read_page(
+            lambda db, limit: inbox.load_inbox(db, run_id, after, limit),
+            limit=limit,
+            timeout=timeout,
+        )
+
+    # -- tasks --------------------------------------------------------------------------------
+
+    async def claim_task(
+        self,
+        run_id: str,
+        task_id: str,
+        owner: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+    ) -> Claim | None:
+        check_id(run_id, child=True)
+        check_name(task_id, "task id")
+        check_name(owner, "owner")
+        check_ttl(ttl)
+        return await self._session.write(
+            lambda db: tasks.claim_task(db, run_id, task_id, owner, ttl, self.clock.now()),
+            timeout=timeout,
+        )
+
+    async def find_available_tasks(
+        self, *, queue: str | None = None, limit: int = 1, timeout: float | None = None
+    ) -> list[Task]:
+        check_limit(limit)
+        queues = None if queue is None else [queue]
+        return await self._session.read(
+            lambda db: [
+                tasks.to_task(row)
+                for row in tasks.find_available(db, queues, self.clock.now(), limit)
+            ],
+            timeout=timeout,
+            small=limit == 1,
+        )
+
+    # -- what a run owns ----------------------------------------------------------------------
+
+    async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
+        check_id(run_id, child=True)
+        return await self._session.read(
+            lambda db: run_details.load_timers(db, run_id), timeout=timeout, small=False
+        )
+
+    async def due_timers(
+        self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
+    ) -> list[Timer]:
+        check_limit(limit)
+        moment = check_moment(now or self.clock.now(), "now")
+        return await self._session.read_page(
+            lambda db, limit: run_details.find_due_timers(db, moment, limit),
+            limit=limit,
+            timeout=timeout,
+        )
+
+    async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
+        check_id(run_id, child=True)
+        return await self._session.read(
+            lambda db: run_details.load_entries(db, run_id), timeout=timeout, small=False
+        )
+
+    async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
+        check_id(run_id, child=True)
+        return await self._session.read(
+            lambda db: run_details.load_activities(db, run_id), timeout=timeout, small=False
+        )
+
+    async def find_activity(
+        self, activity_id: str, *, timeout: float | None = None
+    ) -> Activity | None:
+        check_name(activity_id, "activity id")
+        return await self._session.read(
+            lambda db: run_details.find_activity(db, activity_id), timeout=timeout
+        )
+
+    async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
+        check_id(run_id, child=True)
+        return await self._session.read(
+            lambda db: run_details.find_snapshot(db, run_id), timeout=timeout
+        )
+
+    async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:
+        check_id(run_id, child=True)
+        return await self._session.write(
+            lambda db: run_details.drop_snapshot(db, run_id), timeout=timeout
+        )
+
+    async def snapshot_ids(
+        self, *, after: str = "", limit: int = 1000, timeout: float | None = None
+    ) -> list[str]:
+        check_limit(limit)
+        return await self._session.read_page(
+            lambda db, limit: run_details.find_snapshot_ids(db, after, limit),
+            limit=limit,
+            timeout=timeout,
+        )
+
+    async def find_fact(
+        self, hash: str, *, root: str = "", timeout: float | None = None
+    ) -> Fact | None:
+        return await self._session.read(
+            lambda db: run_details.find_fact(db, hash, root), timeout=timeout
+        )
+
+    async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
+        check_fact(fact)
+        await self._session.write(lambda db: run_details.put_fact(db, fact), timeout=timeout)
+
+    async def drop_fact(self, hash: str, *, timeout: float | None = None) -> bool:
+        return await self._session.write(
+            lambda db: run_details.drop_fact(db, hash), timeout=timeout
+        )
+
+    # -- idempotency keys ---------------------------------------------------------------------
+
+    async def remember(
+        self,
+        scope: str,
+        key: str,
+        value: str,
+        *,
+        run_id: str | None = None,
+        timeout: float | None = None,
+    ) -> str | None:
+        check_key(scope, key, value, run_id)
+        return await self._session.write(
+            lambda db: run_details.remember(db, scope, key, value, run_id), timeout=timeout
+        )
+
+    async def recall(self, scope: str, key: str, *, timeout: float | None = None) -> str | None:
+        return await self._session.read(
+            lambda db: run_details.recall(db, scope, key), timeout=timeout
+        )
+
+    # -- the end ------------------------------------------------------------------------------
+
+    async def delete(
+        self,
+        run_id: str,
+        *,
+        uid: str | None = None,
+        only_ended: bool = False,
+        open_at: Mapping[str, str | None] | None = None,
+        sends: Sequence[Send] = (),
+        timeout: float | None = None,
+    ) -> bool:
+        check_id(run_id, child=True)
+        # A tree may own any number of rows: never in the loop.
+        gone = await self._session.write(
+            lambda db: delete.delete(
+                *(UnitOfWork(db, self.clock.now()), run_id, uid),
+                only_ended=only_ended,
+                open_at=open_at or {},
+                sends=sends,
+            ),
+            rows=MANY,
+            timeout=timeout,
+        )
+        self.notifier.ring(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        return run_id in gone
+
+    async def expire(
+        self,
+        before: datetime,
+        *,
+        status: Collection[Status] = (),
+        limit: int = 100,
+        timeout: float | None = None,
+    ) -> list[str]:
+        check_limit(limit)
+        check_moment(before, "before")
+        return await self._session.write(
+            lambda db: delete.expire(db, before, status, limit), rows=MANY, timeout=timeout
+        )

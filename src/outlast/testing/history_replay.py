@@ -1,0 +1,118 @@
+"""Replay: does the present code still agree with histories that older code has written?
+
+::
+
+    def test_checkout_replays() -> None:
+        replay(checkout, recorded_history)
+
+    async def test_nothing_in_production_breaks() -> None:
+        assert await assert_replays(copy_of_production, checkout, invoice) > 0
+
+The workflow's code runs on its history as it does when an engine takes a run over. No step runs,
+nothing is written. Code that asks for something else raises `Mismatch`, which shows both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from outlast.codecs import JsonCodec
+from outlast.decorators import Workflow
+from outlast.engine.replay.completion import ending
+from outlast.engine.replay.execution import ENDINGS, Execution
+from outlast.errors import InvalidValue, Mismatch
+from outlast.model.event import Event, EventType
+from outlast.model.event_data import type_of
+from outlast.model.payloads import Payload
+from outlast.model.query import RunQuery
+from outlast.model.run import Run
+from outlast.ports.codec import Codec
+from outlast.ports.store import Store
+from outlast.urls import resolve
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Where the code is after its history. `ended` is how it ended, or None; `waits_for` the keys
+    that it waits for; `asks` what it asks for that history has not got: with the code that wrote
+    the history, nothing."""
+
+    ended: Payload | None
+    waits_for: list[str]
+    asks: list[str]
+
+
+def replay(
+    workflow: Workflow[..., Any],
+    history: Sequence[Event],
+    *,
+    uid: str = "",
+    codec: Codec | None = None,
+) -> Replayed:
+    """Run a workflow's code on a recorded history; `Mismatch` if they disagree.
+
+    `uid` is that of the run: code that uses `outlast.random` or `outlast.uuid4` needs it. A history that has not ended may be followed by new requests: that is how changed code goes on
+    with old runs. One that has ended must end in the same way.
+    """
+    if not history or history[0].type != EventType.WORKFLOW_STARTED:
+        raise InvalidValue("a history begins with workflow.started: pass all of its events")
+    run_id = history[0].run_id
+    last = history[-1] if history[-1].type in ENDINGS else None
+    execution = Execution(workflow.definition, run_id=run_id, uid=uid, codec=codec or JsonCodec())
+    try:
+        execution.replay(history if last is None else history[:-1])
+        asks = [f"{event.type} {event.step_name!r}" for event in execution.draft.events]
+        ended = ending(execution)
+        if last is not None:
+            _check_end(last, ended, asks)
+        return Replayed(ended=ended, waits_for=sorted(execution.open), asks=asks)
+    finally:
+        execution.evict()
+
+
+async def assert_replays(
+    store: Store | str,
+    *workflows: Workflow[..., Any],
+    run_ids: Collection[str] | None = None,
+    codec: Codec | None = None,
+) -> int:
+    """Replay the runs of these workflows in a store, all or those named; how many there were. The
+    first that disagrees is raised."""
+    opened = resolve(store) if isinstance(store, str) else store
+    by_name = {workflow.name: workflow for workflow in workflows}
+    if isinstance(store, str):
+        await opened.open()
+    try:
+        runs = await _runs(opened, by_name, run_ids)
+        for run in runs:
+            history = await opened.history(run.id)
+            replay(by_name[run.workflow], history, uid=run.uid, codec=codec)
+        return len(runs)
+    finally:
+        if isinstance(store, str):
+            await opened.close()
+
+
+async def _runs(store: Store, names: Collection[str], run_ids: Collection[str] | None) -> list[Run]:
+    if run_ids is None:
+        return [run for name in names async for run in store.find_all(RunQuery(workflow=name))]
+    runs = [await store.get(run_id) for run_id in run_ids]
+    for run in runs:
+        if run.workflow not in names:
+            raise InvalidValue(f"run {run.id!r} is of workflow {run.workflow!r}: pass that one")
+    return runs
+
+
+def _check_end(last: Event, ended: Payload | None, asks: list[str]) -> None:
+    if ended is not None and not asks and type_of(ended) == last.type:
+        return
+    if last.type == EventType.WORKFLOW_CANCELLED and ended is None:
+        return  # terminated: the code was not asked
+    does = [*asks, *([] if ended is None else [f"{type_of(ended)} {ended!r}"])]
+    raise Mismatch(
+        last.run_id,
+        recorded=f"{last.sequence} {last.type}",
+        asked=", ".join(does) or "nothing more: it waits",
+    )

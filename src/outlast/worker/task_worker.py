@@ -1,0 +1,370 @@
+"""TaskWorker: does steps for runs that may be driven anywhere.
+
+::
+
+    queue ── take (leases, deliveries counted) ▶ body ──▶ send(report, finishes=[claim])
+                        ▲                        │            one atomic step: the task is gone
+                        └── renew, every third ◀─┘            and the run has its outcome
+
+A worker whose lease is lost or in doubt stops the body: another worker may have the task. What has
+ended is kept, and its report is sent until the store says that the task is another's. A worker that
+is stopped tells the run so, and the attempt counts for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+
+from msgspec import Raw
+
+from outlast.engine.definitions.definition import StepDefinition
+from outlast.engine.definitions.retry import MAX_INTERRUPTIONS
+from outlast.engine.operations.queued_step import StepReport, queue_of
+from outlast.engine.operations.step import failure_of, interruption_of, stop_of
+from outlast.engine.runner.driver_pool import Drain
+from outlast.engine.runner.group_commit import AGAIN
+from outlast.engine.runner.lease_loss import LeaseLossReport, LeaseLossReporter
+from outlast.engine.runner.leases import Lease, Leases
+from outlast.engine.runner.poll_loop import PollLoop
+from outlast.engine.steps.step_executor import Outcome, StepContext, StepExecutor, self_cancelled
+from outlast.errors import Busy, Fenced, OutlastError, StoreFault, TryAgain
+from outlast.model.inbox import Item, Receipt, Send
+from outlast.model.json import to_json
+from outlast.model.payloads import StepFailed
+from outlast.model.query import MAX_LIMIT
+from outlast.model.task import Delivery, Task
+from outlast.ports.codec import Codec
+from outlast.ports.store import Store
+from outlast.worker.result_batcher import ResultBatcher
+from outlast.worker.task_poller import look_for_ever
+
+STEPS_AT_ONCE = 100
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+IN_THREAD = "a step in a thread"
+log = logging.getLogger("outlast.worker")
+
+
+class TaskWorker:
+    """Does the queued steps that it has the code of, several at once. Its process renews `leases`
+    (of `lease` seconds) as long as this is open."""
+
+    def __init__(
+        self,
+        store: Store,
+        steps: Iterable[StepDefinition],
+        *,
+        codec: Codec,
+        owner: str,
+        lease: float,
+        leases: Leases,
+        losses: LeaseLossReporter,
+        concurrency: int = STEPS_AT_ONCE,
+        threads: Executor | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = store.clock
+        self._steps = {queue_of(step.queue, step.name): step for step in steps if step.queue}
+        self._codec = codec
+        self._owner = owner
+        self._lease = lease
+        # A call that takes longer would cost the lease that it works under.
+        self._patience = lease / 3
+        self._concurrency = concurrency
+        self._bodies = StepExecutor(codec, store.clock, grace=lease / 4, threads=threads)
+        self._leases = leases
+        self._losses = losses
+        self._reports = ResultBatcher(store, patience=self._patience)
+        self._working: dict[asyncio.Task[None], Lease] = {}
+        self._reporting: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Event()
+        self._is_open = self._stopping = False
+        self._daemon = PollLoop(self._patience)
+
+    async def open(self) -> None:
+        """Begin to take tasks."""
+        if self._steps and not self._daemon.is_running:
+            self._queue = self._store.queue()
+            await self._queue.open()
+            looking = look_for_ever(
+                self._store,
+                self._queue,
+                list(self._steps),
+                self._take_some,
+                patience=self._patience,
+            )
+            self._daemon.start(looking)
+            self._is_open = True
+
+    async def drain(self, limit: Drain) -> None:
+        """Take nothing more, and let what is under way end."""
+        await self._daemon.stop()
+        if self._working:
+            await limit.wait_for(self._done())
+
+    async def _done(self) -> None:
+        while self._working:
+            await asyncio.wait(list(self._working))
+
+    async def close(self) -> None:
+        """Stop: what is under way is cut off, and its runs are told."""
+        was_open, self._is_open = self._is_open, False
+        await self._daemon.stop()
+        self._stopping = True
+        threads = [task for task in self._working if task.get_name() == IN_THREAD]
+        if threads:
+            # They cannot be stopped: a step that was begun again elsewhere would run beside them.
+            await asyncio.wait(threads, timeout=self._bodies.grace)
+        working = list(self._working)
+        for task in working:
+            task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+        self._stopping = False
+        if was_open:
+            await self._queue.close()
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that it takes tasks of."""
+        return tuple(sorted(self._steps))
+
+    @property
+    def doing(self) -> int:
+        """How many tasks it does now."""
+        return len(self._working)
+
+    # -- taking -------------------------------------------------------------------------------
+
+    async def _take_some(self) -> bool:
+        """Take as many tasks as there is room for; whether there was any. None is taken while a report
+        waits under a lease that is not renewed: it might be that very task, whose body has ended."""
+        while any(self._leases.is_late(self._working[one]) for one in self._reporting):
+            await self._clock.sleep(FIRST_PAUSE_S)
+        while (room := self._concurrency - len(self._working)) <= 0:
+            self._room.clear()
+            await self._room.wait()
+        asked = self._clock.monotonic()
+        found = await self._daemon.take(
+            lambda: self._queue.take_many(
+                self._steps,
+                owner=self._owner,
+                visibility=self._lease,
+                limit=min(room, MAX_LIMIT),
+                timeout=self._patience,
+            ),
+            self._give_back,
+        )
+        for delivery in found:
+            step = self._steps[delivery.task.queue]
+            name = IN_THREAD if step.in_thread else None
+            working = asyncio.create_task(self._work(step, delivery), name=name)
+            lost = partial(self._lose, working, delivery)
+            # What is in a thread cannot be stopped: its end is awaited, and reported.
+            doubted = (lambda: None) if step.in_thread else lost
+            self._working[working] = self._leases.hold(
+                delivery.claim, asked=asked, lost=lost, doubted=doubted
+            )
+            working.add_done_callback(self._over)
+        return bool(found)
+
+    def _lose(self, working: asyncio.Task[None], delivery: Delivery) -> None:
+        if working in self._reporting:
+            return  # the store decides
+        self._leases.drop(self._working[working])
+        working.cancel("its lease was lost")
+        task = delivery.task
+        report = LeaseLossReport(attempts={task.step: _attempt_of(task)})
+        self._losses.tell(delivery.claim, report)
+
+    async def _give_back(self, found: Sequence[Delivery]) -> None:
+        """No body of these has begun: their runs ask for them again, and nothing is counted."""
+        telling = []
+        for delivery in found:
+            task = delivery.task
+            attempt = _attempt_of(task)
+            failed = _given_up(self._steps[task.queue], task) or stop_of(attempt, self._clock.now())
+            telling.append(self._tell_soon(delivery, StepReport(attempt=attempt, failed=failed)))
+        await asyncio.gather(*telling)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._leases.drop(self._working.pop(task))
+        self._room.set()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a task is dropped, and handed out again later: %r", task.exception())
+
+    # -- working ------------------------------------------------------------------------------
+
+    async def _work(self, step: StepDefinition, delivery: Delivery) -> None:
+        task = delivery.task
+        attempt = _attempt_of(task)
+        given_up = _given_up(step, task)
+        if given_up is not None:
+            await self._tell(delivery, StepReport(attempt=attempt, failed=given_up))
+            return
+        told = _Progress()
+        try:
+            outcome = await self._attempt(step, task, attempt, told)
+        except asyncio.CancelledError:
+            if self._stopping and not step.at_most_once:
+                stopped = stop_of(attempt, self._clock.now())
+                report = StepReport(attempt=attempt, failed=stopped, progress=told.details)
+                await self._tell_soon(delivery, report)
+            if self._is_cut_off():
+                raise
+            # The step's own doing: whoever gets the task next would only see the same.
+            outcome = Outcome(None, self_cancelled(step), 0)
+        finally:
+            told.over()
+        failed = self._failed(step, task, attempt, outcome)
+        report = StepReport(
+            attempt=attempt,
+            output=outcome.output,
+            failed=failed,
+            progress=None if failed is None else told.details,
+            duration_ns=outcome.duration_ns,
+        )
+        await self._tell(delivery, report)
+
+    async def _attempt(
+        self, step: StepDefinition, task: Task, attempt: int, told: _Progress
+    ) -> Outcome:
+        loop = asyncio.get_running_loop()
+
+        def report(details: Raw) -> None:
+            told.details = details
+            # A plain step is in a thread, and may live on there when its attempt is over.
+            loop.call_soon_threadsafe(told.send, self._progress, task, attempt)
+
+        progress = task.metadata.get("progress")
+        context = StepContext(
+            run_id=task.run_id,
+            uid=task.uid,
+            life=task.metadata.get("life", ""),
+            key=task.step,
+            attempt=attempt,
+            progress=None if progress is None else Raw(progress.encode()),
+            report=report,
+            codec=self._codec,
+            held=self._is_held,
+        )
+        try:
+            args, kwargs = step.signature.decode_call(self._codec, task.input or Raw(b"{}"))
+        except OutlastError as misfit:
+            return Outcome(None, misfit, 0)
+        return await self._bodies.attempt(step, context, args, kwargs)
+
+    def _is_cut_off(self) -> bool:
+        """Whether the attempt that is cancelled here was meant: by this worker as it stops, by who has
+        its task now, or by somebody who ends all that goes on in this loop."""
+        task = asyncio.current_task()
+        assert task is not None
+        if (
+            self._stopping
+            or self._daemon.is_cancelled
+            or not self._leases.keeps(self._working[task])
+        ):
+            return True
+        while task.uncancel():
+            pass
+        return False
+
+    def _is_held(self) -> bool:
+        task = asyncio.current_task()
+        return task is not None and self._leases.is_held(self._working[task])
+
+    def _failed(
+        self, step: StepDefinition, task: Task, attempt: int, outcome: Outcome
+    ) -> StepFailed | None:
+        if outcome.error is None:
+            return None
+        failures = int(task.metadata.get("failures", "0"))
+        return failure_of(step, outcome.error, attempt, failures, self._clock.now())
+
+    # -- telling ------------------------------------------------------------------------------
+
+    async def _tell(self, delivery: Delivery, report: StepReport) -> None:
+        """Send the outcome and remove the task, in one atomic step; until it is known that this
+        has happened, or that somebody else has the task."""
+        task, pause = delivery.task, FIRST_PAUSE_S
+        send = _to_run(task, report, id=f"{task.id} {delivery.claim.token}")
+        working = asyncio.current_task()
+        if working in self._working:
+            self._reporting.add(working)
+        try:
+            while True:
+                try:
+                    receipt = await self._reports.send(send, delivery.claim)
+                except Fenced:
+                    return  # told already, or another worker has it now
+                except AGAIN as error:
+                    log.warning("the report of task %s is sent again: %s", task.id, error)
+                else:
+                    if isinstance(receipt, Receipt):
+                        return
+                    if not isinstance(receipt, Busy):
+                        # The run has ended or begun anew.
+                        log.info("no run waits for task %s any more: %s", task.id, receipt)
+                        return
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+        finally:
+            self._reporting.discard(working)
+
+    async def _tell_soon(self, delivery: Delivery, report: StepReport) -> None:
+        """The same, once, by who has to end: what cannot be told is handed out when the lease ends."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._tell(delivery, report)
+        except (TryAgain, StoreFault, TimeoutError) as error:
+            log.warning("nobody could be told that task %s stops: %r", delivery.task.id, error)
+
+    async def _progress(self, task: Task, attempt: int, details: Raw) -> None:
+        report = StepReport(attempt=attempt, progress=details)
+        try:
+            await self._store.send([_to_run(task, report)], timeout=self._patience)
+        except (TryAgain, StoreFault) as error:
+            log.warning("a report of %s was lost: %s", task.step, error)
+
+
+class _Progress:
+    """What a body has reported last, and the report that is on its way. One at a time: what is
+    reported meanwhile replaces what waits."""
+
+    def __init__(self) -> None:
+        self.details: Raw | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    def send(self, send: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Send the last report, unless one is on its way or the end is."""
+        if not self._is_over and (self._sending is None or self._sending.done()):
+            self._sending = asyncio.create_task(send(*args, self.details))
+
+    def over(self) -> None:
+        """The end is told next, and says how far it came."""
+        self._is_over = True
+        if self._sending is not None:
+            self._sending.cancel()
+
+
+def _attempt_of(task: Task) -> int:
+    return int(task.metadata.get("attempt", "1"))
+
+
+def _given_up(step: StepDefinition, task: Task) -> StepFailed | None:
+    """How a task ends whose workers have died, if it is not to be tried again."""
+    deaths = task.attempt - 1
+    if deaths >= MAX_INTERRUPTIONS or (deaths and step.at_most_once):
+        return interruption_of(_attempt_of(task), deaths)
+    return None
+
+
+def _to_run(task: Task, report: StepReport, *, id: str | None = None) -> Send:
+    item = Item(kind="step", name=task.step, data=Raw(to_json(report)), sender=task.id)
+    if id is not None:
+        item = Item(kind="step", name=task.step, id=id, data=item.data, sender=task.id)
+    return Send(run_id=task.run_id, uid=task.uid, item=item)
