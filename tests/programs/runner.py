@@ -545,6 +545,14 @@ class Worker(Process):
             await clock.sleep(self._still_until - clock.monotonic())
             await super().alive()
 
+    async def stand_still(self) -> None:
+        """Make a call later. One that dies meanwhile never makes it, and holds up no clock."""
+        clock = self._world.clock
+        while not self.dead and self._still_until - clock.monotonic() > MICROSECOND:
+            await clock.sleep(self._still_until - clock.monotonic())
+        if self.dead:
+            await clock.sleep(math.inf)
+
 
 class Reach(WrappedStore):
     """What lies between a worker and the store."""
@@ -563,7 +571,7 @@ class Reach(WrappedStore):
     ) -> T:
         world = self._world
         if self._worker.fault == "stands still":
-            await self._worker.alive()
+            await self._worker.stand_still()
         now = world.now()
         if now < world.away_until:
             raise Unavailable(f"{name}: the store is away")
