@@ -83,7 +83,7 @@ async def _cost(store: Store, case: str, tasks: int, batch: int) -> float:
     flow, key = CASES[case]
     queue = store.queue()
     if flow is not None:
-        await queue.set_flow(flow, by="bench")
+        await queue.set_policy(flow, by="bench")
     for begin in range(0, tasks, 1000):
         await queue.enqueue(
             "flow/work",

@@ -84,7 +84,7 @@ DEPENDENT = [
     ),
     *(
         f"tests/redis/test_{name}.py"
-        for name in ("clients", "faults", "flow", "keys", "partitions", "secured", "waking")
+        for name in ("clients", "faults", "policy", "keys", "partitions", "secured", "waking")
     ),
 ]
 

@@ -11,7 +11,7 @@ import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
-from sayiir import PostgresBackend, QueuePolicy, run_durable_workflow, task
+from sayiir import Flow, PostgresBackend, run_durable_workflow, task
 
 from bench.peers._clock import STEPS, race
 
@@ -25,7 +25,7 @@ def increase(number: int) -> int:
 
 def ten_steps():
     """Ten tasks in a row."""
-    flow = QueuePolicy("ten_steps")
+    flow = Flow("ten_steps")
     for count in range(STEPS):
         flow = flow.then(task(name=f"increase-{count}")(increase))
     return flow.build()

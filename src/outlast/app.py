@@ -29,7 +29,7 @@ from outlast.model.claim import check_ttl
 from outlast.model.commit import Creation
 from outlast.model.ids import SCHEDULE_OF, check_id
 from outlast.model.queue_options import STARTS, QueueOptions
-from outlast.model.queue_policy import QueuePolicy, check_flow
+from outlast.model.queue_policy import QueuePolicy, check_policy
 from outlast.model.run import Attribute
 from outlast.model.worker import Worker
 from outlast.ports.clock import Clock, LeapingClock
@@ -128,9 +128,9 @@ class App(StartMany):
         )
         named = list(queues)
         self._ruled = [one for one in named if isinstance(one, QueuePolicy)]
-        self._flows = [QueuePolicy(queue=one) if isinstance(one, str) else one for one in named]
-        for flow in self._flows:
-            check_flow(flow)
+        self._policies = [QueuePolicy(queue=one) if isinstance(one, str) else one for one in named]
+        for policy in self._policies:
+            check_policy(policy)
         self._doorman = AdmissionWorker(
             opened,
             set(self.queue_names),
@@ -138,7 +138,7 @@ class App(StartMany):
             owner=self._engine.owner,
             lease=lease,
             room=lambda: self._engine.claiming.room,
-            named=bool(self._flows),
+            named=bool(self._policies),
         )
         self._engine.claiming.on_ticket = self._doorman.want
         self._presence = Heartbeat(opened, self._word, listed=self._engine.claiming.look_for_parked)
@@ -177,7 +177,7 @@ class App(StartMany):
     @property
     def queue_names(self) -> frozenset[str]:
         """The queues from which this process lets runs begin."""
-        return frozenset({STARTS, *(flow.queue for flow in self._flows)})
+        return frozenset({STARTS, *(policy.queue for policy in self._policies)})
 
     @property
     def troubles(self) -> dict[str, str]:
@@ -282,8 +282,8 @@ class App(StartMany):
     async def _declare(self) -> None:
         if self._ruled:
             async with self._opened.queue() as queue:
-                for flow in self._ruled:
-                    await queue.declare_flow(flow)
+                for policy in self._ruled:
+                    await queue.declare_policy(policy)
 
     async def expect_queued(self) -> None:
         """Something is about to wait in a queue: this process should look for it."""

@@ -29,8 +29,8 @@ def test_rules_are_set_shown_and_audited(outlast: Invoke) -> None:
     """What is named changes, the rest stays, and it is written down who did it."""
     assert outlast("queue", "set", "mail", "--concurrency", "5", "--rate", "100/60").exit_code == 0
     done = outlast("queue", "set", "mail", "--key-concurrency", "2", "--weight", "acme=3")
-    [flow] = records(done.stdout)
-    assert flow == {
+    [policy] = records(done.stdout)
+    assert policy == {
         "queue": "mail",
         "concurrency": 5,
         "key_concurrency": 2,
@@ -39,17 +39,17 @@ def test_rules_are_set_shown_and_audited(outlast: Invoke) -> None:
     }
     outlast("queue", "pause", "mail")
     [stats] = records(outlast("queue", "show", "mail").stdout)
-    assert (stats["blocked_by"], stats["flow"]["paused"]) == ("paused", True)
+    assert (stats["blocked_by"], stats["policy"]["paused"]) == ("paused", True)
     outlast("queue", "resume", "mail")
     outlast("queue", "set", "mail", "--rate", "none")
     log = records(outlast("queue", "log", "mail").stdout)
     assert len(log) == 5
-    assert "rate" not in log[0]["flow"]
+    assert "rate" not in log[0]["policy"]
     assert all("@" in change["by"] for change in log)
-    [flow] = records(outlast("queue", "drop", "mail").stdout)
-    assert flow == {"queue": "mail"}
+    [policy] = records(outlast("queue", "drop", "mail").stdout)
+    assert policy == {"queue": "mail"}
     [stats] = records(outlast("queue", "show", "mail").stdout)
-    assert stats["flow"] is None
+    assert stats["policy"] is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_impossible_rules(outlast: Invoke, args: tuple[str, ...], told: str) -> 
     assert done.exit_code == Exit.USAGE
     assert told in done.stderr
     [stats] = records(outlast("queue", "show", "mail").stdout)
-    assert stats["flow"] is None
+    assert stats["policy"] is None
 
 
 STUDIO = """

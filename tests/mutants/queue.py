@@ -7,11 +7,11 @@ from outlast.testkit.mutation import Mutant
 FILE = "stores/memory/queue.py"
 TABLES = "stores/memory/tables.py"
 PORT = "ports/queue.py"
-FLOW = "model/queue_policy.py"
+POLICY = "model/queue_policy.py"
 ADMISSION = "engine/runner/admission.py"
 TESTS = ("tests/conformance/test_queue_memory.py",)
-SHARES = ("tests/flow/test_shares.py",)
-RUNS = ("tests/flow/test_runs.py",)
+SHARES = ("tests/queue_policies/test_shares.py",)
+RUNS = ("tests/queue_policies/test_runs.py",)
 
 MUTANTS = [
     Mutant(
@@ -270,46 +270,46 @@ MUTANTS = [
         "            rings = self.notifier.rings\n",
         TESTS,
     ),
-    # -- flow ---------------------------------------------------------------------------------
+    # -- policies -----------------------------------------------------------------------------
     Mutant(
         "a queue's limit is not kept",
-        FLOW,
-        "        left = min(left, flow.concurrency - in_flight)",
-        "        left = min(left, flow.concurrency)",
+        POLICY,
+        "        left = min(left, policy.concurrency - in_flight)",
+        "        left = min(left, policy.concurrency)",
         SHARES,
     ),
     Mutant(
         "a key's limit is not kept",
-        FLOW,
-        "        left = min(left, flow.key_concurrency - line.in_flight)",
-        "        left = min(left, flow.key_concurrency)",
+        POLICY,
+        "        left = min(left, policy.key_concurrency - line.in_flight)",
+        "        left = min(left, policy.key_concurrency)",
         SHARES,
     ),
     Mutant(
         "a rate is not kept",
-        FLOW,
-        "        left = min(left, flow.rate.limit - started)",
-        "        left = min(left, flow.rate.limit)",
+        POLICY,
+        "        left = min(left, policy.rate.limit - started)",
+        "        left = min(left, policy.rate.limit)",
         SHARES,
     ),
     Mutant(
         "a pause lets one in",
-        FLOW,
-        "    if flow.paused:\n        return 0",
-        "    if flow.paused:\n        return 1",
+        POLICY,
+        "    if policy.paused:\n        return 0",
+        "    if policy.paused:\n        return 1",
         SHARES,
     ),
     Mutant(
         "turns can be saved up",
-        FLOW,
+        POLICY,
         "            turns.append((max(line.passed, present), line.passed, line.key, line, most))",
         "            turns.append((line.passed, line.passed, line.key, line, most))",
         TESTS,
     ),
     Mutant(
         "weights do not count",
-        FLOW,
-        "    return max(1, round(STRIDE / flow.weight(key)))",
+        POLICY,
+        "    return max(1, round(STRIDE / policy.weight(key)))",
         "    return STRIDE",
         SHARES,
     ),
@@ -332,13 +332,13 @@ MUTANTS = [
         "engine/runner/admission.py",
         "    return msgspec.structs.replace(commit, drops=(TICKET,), folds=folds)",
         "    return commit",
-        ("tests/flow/test_runs.py",),
+        ("tests/queue_policies/test_runs.py",),
     ),
     Mutant(
         "a run that was parked goes on without a place",
         "engine/runner/admission.py",
         "    may_wait = run.status is Status.PENDING or was_parked",
         "    may_wait = run.status is Status.PENDING",
-        ("tests/flow/test_runs.py",),
+        ("tests/queue_policies/test_runs.py",),
     ),
 ]

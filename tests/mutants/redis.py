@@ -11,7 +11,7 @@ STORE = ("tests/redis/test_store.py::TestRedisStore",)
 QUEUE = ("tests/redis/test_queue.py",)
 PARTITIONS = ("tests/redis/test_partitions.py",)
 UPKEEP = ("tests/redis/test_upkeep.py",)
-FLOW = ("tests/redis/test_flow.py",)
+POLICY = ("tests/redis/test_fair_queue.py",)
 
 DELETION = ("tests/redis/test_deletion.py",)
 
@@ -266,35 +266,35 @@ MUTANTS = [
         f"{LUA}/lib/slots.lua",
         "    if limits.concurrency and count_slots(head) >= limits.concurrency then",
         "    if false then",
-        FLOW,
+        POLICY,
     ),
     Mutant(
         "redis: a slot ends before its lease is extended",
         f"{LUA}/lib/tasks.lua",
         "    return slot_ends and 'done' or 'slot'",
         "    return 'done'",
-        FLOW,
+        POLICY,
     ),
     Mutant(
         "redis: a slot elsewhere is not given back",
         f"{LUA}/lib/slots.lua",
         "            call('SADD', at('slot:returns'),",
         "            local _ = (",
-        FLOW,
+        POLICY,
     ),
     Mutant(
         "redis: what was under way before there were rules is not counted",
-        f"{LUA}/set_flow.lua",
+        f"{LUA}/set_policy.lua",
         "                tell(name, find_task(name), wish.mark)",
         "                find_task(name)",
-        FLOW,
+        POLICY,
     ),
     Mutant(
         "redis: a lease that has ended comes back over the limit",
         f"{LUA}/lib/slots.lua",
         "    if not slot and not has_place(limits_of(wanted.scope), wanted.scope, wanted.key) then",
         "    if false then",
-        FLOW,
+        POLICY,
     ),
     Mutant(
         "redis: a forked child speaks on the connections of its parent",

@@ -168,7 +168,7 @@ async def _template(store: Store) -> None:
         await store.commit([Commit(run_id="r", create=run)])
         async with store.queue() as queue:
             await queue.enqueue("jobs", [Task(id="t", name="tiny")])
-            await queue.set_flow(RULES, by="prove")
+            await queue.set_policy(RULES, by="prove")
 
 
 def _fill_sqlite(file: Path, count: int) -> None:

@@ -387,7 +387,7 @@ async def test_a_queue_hands_out_no_task_of_a_deleted_run(
         await done(store, Commit(run_id="another", tasks=(Task(id="task", run_id="another"),)))
         queue = store.queue()
         if has_rules:
-            await queue.set_flow(QueuePolicy(queue="default", concurrency=100), by="test")
+            await queue.set_policy(QueuePolicy(queue="default", concurrency=100), by="test")
         await delete_and_die(store, "r")
         taken = await queue.take_many(["default"], owner="w", visibility=30, limit=100)
         taken += await queue.take_many(["default"], owner="w", visibility=30, limit=100)

@@ -444,9 +444,9 @@ async def test_what_has_come_to_its_end_is_not_revived(world: World) -> None:
 async def test_runs_of_a_schedule_wait_in_a_queue(world: World) -> None:
     """With its key and priority, and under its rules."""
     place = outlast.QueueOptions("reports", key="acme", priority=3)
-    flow = outlast.QueuePolicy(queue="reports", concurrency=1)
+    policy = outlast.QueuePolicy(queue="reports", concurrency=1)
     schedule = hourly(2.5 * HOUR, overlap="allow", queue=place)
-    async with world.process(schedule, queues=[flow]) as app:
+    async with world.process(schedule, queues=[policy]) as app:
         await world.clock.sleep(2.25 * HOUR)
         assert ran == [world.at(1)]
         waits = await app.get(world.at(2))

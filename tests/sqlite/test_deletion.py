@@ -33,7 +33,7 @@ from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import START
 from tests.sqlite.probes import Other, Probe, event
 
-KEPT = {"counters", "run_counts", "flows", "flow_changes", "starts", "lines"}
+KEPT = {"counters", "run_counts", "policies", "policy_changes", "starts", "lines"}
 """What does not belong to runs. Counts stay, at 0."""
 
 
@@ -59,7 +59,7 @@ async def fill(store: SqliteStore, *run_ids: str) -> None:
     """Runs that have something in every table, a dead task included."""
     queue = store.queue()
     for run_id in run_ids:
-        await queue.set_flow(QueuePolicy(queue=run_id, rate=Rate(9, 9.0)), by="test")
+        await queue.set_policy(QueuePolicy(queue=run_id, rate=Rate(9, 9.0)), by="test")
         await store.commit([full(run_id)])
         await store.send([Send(run_id=run_id, item=Item(kind="signal")) for _ in range(2)])
         await store.remember("start", f"key-{run_id}", run_id, run_id=run_id)

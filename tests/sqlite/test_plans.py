@@ -46,7 +46,7 @@ UNSCANNED = [
     "find_snapshot_ids", "carry_items", "recall_key", "drop_tasks", "drop_dead_tasks",
     "delete_events", "delete_inbox", "delete_receipts", "delete_timers", "delete_entries",
     "delete_activities", "delete_snapshot", "delete_attributes", "delete_unfired_timers",
-    "load_flow", "load_flow_changes", "has_lines", "wake_lines", "wake_scope", "count_awake",
+    "load_policy", "load_policy_changes", "has_lines", "wake_lines", "wake_scope", "count_awake",
     "find_lines", "find_line", "count_line", "forget_lines", "insert_line", "move_line", "find_line_time", "put_line_to_sleep",
     "count_in_flight", "count_starts", "forget_starts", "find_line_expired", "find_lined",
     "has_line_awake", "count_due", "count_held", "count_late", "count_dead", "find_keys",

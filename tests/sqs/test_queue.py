@@ -18,7 +18,7 @@ class TestSqsQueue(QueueConformance):
     """A standard queue."""
 
     exact_len = False  # ApproximateNumberOfMessages
-    flows = False  # it cannot be told whose turn it is
+    policies = False  # it cannot be told whose turn it is
     ordered = False  # best effort, and no priorities
     deduplicates = False  # a standard queue does not look inside
     knows_names = False
@@ -34,7 +34,7 @@ class TestSqsFifoQueue(QueueConformance):
     """A FIFO queue: tasks of one run in order, an id once in five minutes."""
 
     exact_len = False
-    flows = False
+    policies = False
     ordered = False  # in order within a run, not by priority
     deduplicates = False  # it does, but does not say so: see test_fifo.py
     reuses_ids = False  # an id is known for five minutes

@@ -27,30 +27,30 @@ class Queues:
         """The rules of a queue; one that has none has no limits."""
         check_queue(queue)
         async with self._queue() as found:
-            flows = {flow.queue: flow for flow in await found.flows()}
-        return flows.get(queue, QueuePolicy(queue=queue))
+            policies = {policy.queue: policy for policy in await found.policies()}
+        return policies.get(queue, QueuePolicy(queue=queue))
 
     async def all(self) -> list[QueuePolicy]:
         """The rules of all queues that have any."""
         async with self._queue() as found:
-            return await found.flows()
+            return await found.policies()
 
-    async def set(self, flow: QueuePolicy, *, by: str = SOMEBODY) -> None:
+    async def set(self, policy: QueuePolicy, *, by: str = SOMEBODY) -> None:
         """Give a queue these rules instead of those it has."""
         async with self._queue() as found:
-            await found.set_flow(flow, by=by)
+            await found.set_policy(policy, by=by)
 
     async def change(self, queue: str, *, by: str = SOMEBODY, **rules: Any) -> QueuePolicy:
         """Change some rules of a queue and leave the others: ``change("mail", concurrency=5)``."""
         async with self._queue() as found:
-            return await found.change_flow(
-                queue, lambda flow: msgspec.structs.replace(flow, **rules), by=by
+            return await found.change_policy(
+                queue, lambda policy: msgspec.structs.replace(policy, **rules), by=by
             )
 
     async def drop(self, queue: str, *, by: str = SOMEBODY) -> None:
         """Take the rules of a queue away."""
         async with self._queue() as found:
-            await found.drop_flow(queue, by=by)
+            await found.drop_policy(queue, by=by)
 
     async def pause(self, queue: str, *, by: str = SOMEBODY) -> None:
         """Let nothing of a queue begin; what is under way goes on."""
@@ -63,7 +63,7 @@ class Queues:
     async def changes(self, queue: str, *, limit: int = 100) -> list[PolicyChange]:
         """Who changed the rules of a queue, the last change first."""
         async with self._queue() as found:
-            return await found.flow_changes(queue, limit=limit)
+            return await found.policy_changes(queue, limit=limit)
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         """How queues stand: one of them, or all that have tasks or rules."""
@@ -71,7 +71,7 @@ class Queues:
             if queue is not None:
                 return [await found.stats(queue)]
             names = {scope_of(name) for name in await found.names()}
-            names |= {flow.queue for flow in await found.flows()}
+            names |= {policy.queue for policy in await found.policies()}
             return [await found.stats(name) for name in sorted(names)]
 
     @asynccontextmanager

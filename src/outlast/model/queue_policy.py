@@ -81,14 +81,14 @@ class PolicyChange(Struct, frozen=True, kw_only=True):
     queue: str
     at: datetime
     by: str
-    flow: QueuePolicy | None
+    policy: QueuePolicy | None
 
 
 class ExpectedPolicy(Struct, frozen=True):
     """The rules that somebody has looked at, None for no rules, and wants to replace unless they have
     changed since."""
 
-    flow: QueuePolicy | None
+    policy: QueuePolicy | None
 
 
 class Line(Struct, kw_only=True):
@@ -116,7 +116,7 @@ class Shares(Struct, frozen=True):
 
 
 def allocate(
-    flow: QueuePolicy,
+    policy: QueuePolicy,
     lines: Iterable[Line],
     room: int,
     *,
@@ -126,10 +126,10 @@ def allocate(
 ) -> Shares:
     """Who is served now, in turns; `Line.passed` is moved on. `in_flight` and `started` are those of
     the whole queue, `present` is where the last call has left it."""
-    room = min(room, queue_room(flow, in_flight=in_flight, started=started))
+    room = min(room, queue_room(policy, in_flight=in_flight, started=started))
     turns = []
     for line in lines:
-        most = line_room(flow, line)
+        most = line_room(policy, line)
         if most > 0:
             turns.append((max(line.passed, present), line.passed, line.key, line, most))
     heapq.heapify(turns)
@@ -138,7 +138,7 @@ def allocate(
     while room > 0 and turns:
         present, _, key, line, most = turns[0]
         given[key] = given.get(key, 0) + 1
-        line.passed = present + stride(flow, key)
+        line.passed = present + stride(policy, key)
         room -= 1
         if given[key] < most:
             heapq.heapreplace(turns, (line.passed, line.passed, key, line, most))
@@ -149,45 +149,47 @@ def allocate(
     return Shares(given, present, frozenset(short))
 
 
-def queue_room(flow: QueuePolicy, *, in_flight: int, started: int) -> int:
+def queue_room(policy: QueuePolicy, *, in_flight: int, started: int) -> int:
     """How many more the rules of the whole queue allow."""
-    if flow.paused:
+    if policy.paused:
         return 0
     left = MAX_LIMIT
-    if flow.concurrency is not None:
-        left = min(left, flow.concurrency - in_flight)
-    if flow.rate is not None:
-        left = min(left, flow.rate.limit - started)
+    if policy.concurrency is not None:
+        left = min(left, policy.concurrency - in_flight)
+    if policy.rate is not None:
+        left = min(left, policy.rate.limit - started)
     return left
 
 
-def line_room(flow: QueuePolicy, line: Line) -> int:
+def line_room(policy: QueuePolicy, line: Line) -> int:
     """How many more of one line its own rules allow. Tasks without a key have no such rules."""
     left = line.ready
-    if line.key and flow.key_concurrency is not None:
-        left = min(left, flow.key_concurrency - line.in_flight)
-    if line.key and flow.key_rate is not None:
-        left = min(left, flow.key_rate.limit - line.started)
+    if line.key and policy.key_concurrency is not None:
+        left = min(left, policy.key_concurrency - line.in_flight)
+    if line.key and policy.key_rate is not None:
+        left = min(left, policy.key_rate.limit - line.started)
     return left
 
 
-def stride(flow: QueuePolicy, key: str) -> int:
+def stride(policy: QueuePolicy, key: str) -> int:
     """How far one task moves its line on."""
-    return max(1, round(STRIDE / flow.weight(key)))
+    return max(1, round(STRIDE / policy.weight(key)))
 
 
-def urgency(flow: QueuePolicy, priority: int, ready_at: int) -> tuple[float, int]:
+def urgency(policy: QueuePolicy, priority: int, ready_at: int) -> tuple[float, int]:
     """What tasks of a line are ordered by, the smallest first; times in microseconds. With ageing
     a level of priority is worth so much waiting, and the order of two tasks never changes."""
-    if flow.ageing is None:
+    if policy.ageing is None:
         return priority, ready_at
-    return priority * flow.ageing * 1_000_000 + ready_at, ready_at
+    return priority * policy.ageing * 1_000_000 + ready_at, ready_at
 
 
-def counts_places(flow: QueuePolicy | None) -> bool:
+def counts_places(policy: QueuePolicy | None) -> bool:
     """Whether a lease that has run out may have given its place to somebody else: then it cannot be
     revived, though nobody has taken the task yet."""
-    return flow is not None and (flow.concurrency is not None or flow.key_concurrency is not None)
+    return policy is not None and (
+        policy.concurrency is not None or policy.key_concurrency is not None
+    )
 
 
 def scope_of(queue: str) -> str:
@@ -195,47 +197,47 @@ def scope_of(queue: str) -> str:
     return queue.partition("/")[0]
 
 
-def encode_flow(flow: QueuePolicy) -> bytes:
+def encode_policy(policy: QueuePolicy) -> bytes:
     """Rules as they are stored: the same bytes for equal rules."""
-    plain = decode_flow(msgspec.json.encode(flow))  # 3 and 3.0 are equal
+    plain = decode_policy(msgspec.json.encode(policy))  # 3 and 3.0 are equal
     return msgspec.json.encode(plain, order="sorted")
 
 
-decode_flow = msgspec.json.Decoder(QueuePolicy).decode
+decode_policy = msgspec.json.Decoder(QueuePolicy).decode
 
 
-def check_flow(flow: QueuePolicy) -> QueuePolicy:
+def check_policy(policy: QueuePolicy) -> QueuePolicy:
     """Refuse rules that no queue could keep."""
     try:
-        msgspec.convert(msgspec.to_builtins(flow), QueuePolicy, strict=True)
+        msgspec.convert(msgspec.to_builtins(policy), QueuePolicy, strict=True)
     except (msgspec.ValidationError, TypeError) as error:
         raise InvalidValue(
-            f"a rule of queue {getattr(flow, 'queue', flow)!r} has the wrong type: {error}. Limits are "
+            f"a rule of queue {getattr(policy, 'queue', policy)!r} has the wrong type: {error}. Limits are "
             "whole numbers, times are seconds, `paused` is True or False"
         ) from error
-    check_queue(flow.queue)
-    _check_count(flow.concurrency, "concurrency")
-    _check_count(flow.key_concurrency, "key_concurrency")
-    _check_rate(flow.rate, "rate")
-    _check_rate(flow.key_rate, "key_rate")
-    if len(flow.weights) > MAX_WEIGHTS:
+    check_queue(policy.queue)
+    _check_count(policy.concurrency, "concurrency")
+    _check_count(policy.key_concurrency, "key_concurrency")
+    _check_rate(policy.rate, "rate")
+    _check_rate(policy.key_rate, "key_rate")
+    if len(policy.weights) > MAX_WEIGHTS:
         raise InvalidValue(
-            f"queue {flow.queue!r} has {len(flow.weights):,} weights, and every take reads them: give "
+            f"queue {policy.queue!r} has {len(policy.weights):,} weights, and every take reads them: give "
             f"them to at most {MAX_WEIGHTS:,} keys; all others have 1"
         )
-    for key, weight in flow.weights.items():
+    for key, weight in policy.weights.items():
         check_key(key)
         if not LIGHTEST <= weight <= HEAVIEST:
             raise InvalidValue(
                 f"a weight of {weight} for {key!r} is not possible: use {LIGHTEST} to {HEAVIEST:.0f},"
                 " where others have 1. To stop a key, cancel its runs"
             )
-    if flow.ageing is not None and not 0 < flow.ageing <= MAX_PERIOD:
+    if policy.ageing is not None and not 0 < policy.ageing <= MAX_PERIOD:
         raise InvalidValue(
-            f"ageing={flow.ageing} is not possible: give the seconds of waiting that are worth one "
+            f"ageing={policy.ageing} is not possible: give the seconds of waiting that are worth one "
             "priority, or leave it out"
         )
-    return flow
+    return policy
 
 
 def check_queue(name: object) -> str:
@@ -289,9 +291,11 @@ def _check_rate(rate: Rate | None, name: str) -> None:
         )
 
 
-def window(flow: QueuePolicy) -> float:
+def window(policy: QueuePolicy) -> float:
     """For how many seconds a start must be remembered."""
-    return max((rate.per for rate in (flow.rate, flow.key_rate) if rate is not None), default=0.0)
+    return max(
+        (rate.per for rate in (policy.rate, policy.key_rate) if rate is not None), default=0.0
+    )
 
 
 def rotated(parts: Sequence[T], at: int) -> list[T]:

@@ -46,7 +46,7 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     in_flight: int
     dead: int
     oldest: datetime | None = None
-    flow: QueuePolicy | None = None
+    policy: QueuePolicy | None = None
     blocked_by: str | None = None
     keys: tuple[KeyStats, ...] = ()
     at_least: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def capped(most: int, **counts: int) -> dict[str, Any]:
 
 def counted_stats(
     queue: str,
-    flow: QueuePolicy | None,
+    policy: QueuePolicy | None,
     keys: Sequence[Sequence[Any]],
     most: int,
     *,
@@ -80,7 +80,7 @@ def counted_stats(
 ) -> QueueStats:
     """How a queue stands, of numbers that were counted to `most` + 1: its own, and for each key what is
     ready, in flight, and was started of late. Without `all_seen`, something may be older than `oldest`."""
-    rules = flow or QueuePolicy(queue=queue)
+    rules = policy or QueuePolicy(queue=queue)
     counts = capped(most, ready=ready, delayed=delayed, in_flight=in_flight, dead=dead)
     not_all = {"oldest": not all_seen, "keys": len(keys) > KEYS_SHOWN}
     counts["at_least"] += tuple(name for name, is_true in not_all.items() if is_true)
@@ -88,7 +88,7 @@ def counted_stats(
         queue=queue,
         **counts,
         oldest=oldest,
-        flow=flow,
+        policy=policy,
         blocked_by=blocked_by(rules, in_flight=in_flight, started=started),
         keys=tuple(
             KeyStats(
@@ -105,21 +105,21 @@ def _said(stats: KeyStats | QueueStats, count: str) -> str:
     return f"{getattr(stats, count)}{'+' if count in stats.at_least else ''}"
 
 
-def blocked_by(flow: QueuePolicy, *, in_flight: int, started: int) -> str | None:
+def blocked_by(policy: QueuePolicy, *, in_flight: int, started: int) -> str | None:
     """The rule of the whole queue that lets nothing begin now."""
-    if flow.paused:
+    if policy.paused:
         return "paused"
-    if flow.concurrency is not None and in_flight >= flow.concurrency:
+    if policy.concurrency is not None and in_flight >= policy.concurrency:
         return "concurrency"
-    if flow.rate is not None and started >= flow.rate.limit:
+    if policy.rate is not None and started >= policy.rate.limit:
         return "rate"
     return None
 
 
-def key_blocked_by(flow: QueuePolicy, key: str, *, in_flight: int, started: int) -> str | None:
+def key_blocked_by(policy: QueuePolicy, key: str, *, in_flight: int, started: int) -> str | None:
     """The rule of its key that lets nothing of a line begin now."""
-    if key and flow.key_concurrency is not None and in_flight >= flow.key_concurrency:
+    if key and policy.key_concurrency is not None and in_flight >= policy.key_concurrency:
         return "key_concurrency"
-    if key and flow.key_rate is not None and started >= flow.key_rate.limit:
+    if key and policy.key_rate is not None and started >= policy.key_rate.limit:
         return "key_rate"
     return None

@@ -29,7 +29,7 @@ from outlast.model.queue_policy import (
     ExpectedPolicy,
     PolicyChange,
     QueuePolicy,
-    check_flow,
+    check_policy,
     check_queue,
 )
 from outlast.model.stats import COUNTED, QueueStats
@@ -38,7 +38,7 @@ from outlast.model.validation import check_delay, check_task
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
 
-_NO_FLOW = (
+_NO_POLICY = (
     "{} has no rules for its queues: use the queue of a store (`store.queue()`), and a foreign queue "
     "as its doorbell"
 )
@@ -104,7 +104,7 @@ class Queue(ABC):
     ) -> list[Delivery]:
         """Hand out up to `limit` ready tasks of these queues now.
 
-        Tasks with a key take turns by key, within the rules of their queue (`set_flow`); those of
+        Tasks with a key take turns by key, within the rules of their queue (`set_policy`); those of
         one key, and those without, are served by the smallest priority, then by who has been ready
         longest. Attempts are counted and leases set in the same step. A task whose lease ran out is
         ready again; one that has used up its attempts goes to the dead instead.
@@ -191,15 +191,17 @@ class Queue(ABC):
     ) -> int:
         """Remove dead tasks (all, or those) for good; how many."""
 
-    # -- flow ---------------------------------------------------------------------------------
+    # -- policies -----------------------------------------------------------------------------
 
-    async def set_flow(self, flow: QueuePolicy, *, by: str, timeout: float | None = None) -> None:
+    async def set_policy(
+        self, policy: QueuePolicy, *, by: str, timeout: float | None = None
+    ) -> None:
         """Give a queue these rules instead of those it has, for all workers at once. `by` is who
         did it, for the audit."""
-        name = check_flow(flow).queue
-        await self._write_flow(name, flow, declared=None, seen=None, by=by, timeout=timeout)
+        name = check_policy(policy).queue
+        await self._write_policy(name, policy, declared=None, seen=None, by=by, timeout=timeout)
 
-    async def change_flow(
+    async def change_policy(
         self,
         queue: str,
         change: Callable[[QueuePolicy], QueuePolicy],
@@ -212,43 +214,43 @@ class Queue(ABC):
         check_queue(queue)
         while True:
             seen = await self._seen(queue, timeout)
-            flow = check_flow(change(seen.flow or QueuePolicy(queue=queue)))
-            if flow.queue != queue:
-                raise InvalidValue(f"rules of {queue!r} cannot become those of {flow.queue!r}")
-            if await self._write_flow(
-                queue, flow, declared=None, seen=seen, by=by, timeout=timeout
+            policy = check_policy(change(seen.policy or QueuePolicy(queue=queue)))
+            if policy.queue != queue:
+                raise InvalidValue(f"rules of {queue!r} cannot become those of {policy.queue!r}")
+            if await self._write_policy(
+                queue, policy, declared=None, seen=seen, by=by, timeout=timeout
             ):
-                return flow
+                return policy
 
-    async def drop_flow(self, queue: str, *, by: str, timeout: float | None = None) -> None:
+    async def drop_policy(self, queue: str, *, by: str, timeout: float | None = None) -> None:
         """Take the rules of a queue away."""
         name = check_queue(queue)
-        await self._write_flow(name, None, declared=None, seen=None, by=by, timeout=timeout)
+        await self._write_policy(name, None, declared=None, seen=None, by=by, timeout=timeout)
 
-    async def declare_flow(
-        self, flow: QueuePolicy, *, by: str = "code", timeout: float | None = None
+    async def declare_policy(
+        self, policy: QueuePolicy, *, by: str = "code", timeout: float | None = None
     ) -> None:
         """What a process says at its start. If the code says the same as last time, the rules stay
         as they are: somebody may have changed them since, and a restart must not undo that. New code
         resumes nothing that somebody has paused."""
-        name = check_flow(flow).queue
+        name = check_policy(policy).queue
         while True:
             seen = await self._seen(name, timeout)
-            paused = flow.paused or (seen.flow is not None and seen.flow.paused)
-            rules = msgspec.structs.replace(flow, paused=paused)
-            if await self._write_flow(
-                name, rules, declared=flow, seen=seen, by=by, timeout=timeout
+            paused = policy.paused or (seen.policy is not None and seen.policy.paused)
+            rules = msgspec.structs.replace(policy, paused=paused)
+            if await self._write_policy(
+                name, rules, declared=policy, seen=seen, by=by, timeout=timeout
             ):
                 return
 
     async def _seen(self, queue: str, timeout: float | None) -> ExpectedPolicy:
-        flows = {flow.queue: flow for flow in await self.flows(timeout=timeout)}
-        return ExpectedPolicy(flows.get(queue))
+        policies = {policy.queue: policy for policy in await self.policies(timeout=timeout)}
+        return ExpectedPolicy(policies.get(queue))
 
-    async def _write_flow(
+    async def _write_policy(
         self,
         queue: str,
-        flow: QueuePolicy | None,
+        policy: QueuePolicy | None,
         *,
         declared: QueuePolicy | None,
         seen: ExpectedPolicy | None,
@@ -258,24 +260,24 @@ class Queue(ABC):
         """Store rules with an audit line, and keep the last `KEPT_CHANGES` of those. With `declared`
         nothing is written if that is what the code said last. With `seen` nothing is written, and the
         answer is False, if the rules are others by now."""
-        raise Unsupported(_NO_FLOW.format(type(self).__name__))
+        raise Unsupported(_NO_POLICY.format(type(self).__name__))
 
-    async def flows(self, *, timeout: float | None = None) -> list[QueuePolicy]:
+    async def policies(self, *, timeout: float | None = None) -> list[QueuePolicy]:
         """The rules of all queues that have any, by name."""
-        raise Unsupported(_NO_FLOW.format(type(self).__name__))
+        raise Unsupported(_NO_POLICY.format(type(self).__name__))
 
-    async def flow_changes(
+    async def policy_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[PolicyChange]:
         """Who changed the rules of a queue, the last change first."""
-        raise Unsupported(_NO_FLOW.format(type(self).__name__))
+        raise Unsupported(_NO_POLICY.format(type(self).__name__))
 
     async def stats(
         self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
     ) -> QueueStats:
         """How a queue stands, with all its steps, at a cost that does not grow with it: what has to
         be counted is counted to `counted`, and `QueueStats.at_least` says where that was the end."""
-        raise Unsupported(_NO_FLOW.format(type(self).__name__))
+        raise Unsupported(_NO_POLICY.format(type(self).__name__))
 
     async def next_ready_at(
         self, queues: Sequence[str], *, timeout: float | None = None

@@ -251,7 +251,7 @@ class QueuedStep(Struct, frozen=True, kw_only=True):
 
 def blocked(queue: QueueStats, key: str) -> tuple[str, str] | None:
     """Which rule of a queue, or of a key in it, lets nothing begin, and what to type to change it."""
-    name, rules = quote(queue.queue), queue.flow
+    name, rules = quote(queue.queue), queue.policy
     if rules is None:
         return None
     rule = queue.blocked_by or next(

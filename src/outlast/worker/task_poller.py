@@ -63,6 +63,6 @@ async def look_for_ever(
 
 async def _has_rules(queue: Queue, patience: float) -> bool:
     try:
-        return bool(await queue.flows(timeout=patience))
+        return bool(await queue.policies(timeout=patience))
     except Unsupported:
         return False  # a queue that knows none has none

@@ -43,7 +43,7 @@ async def queue_show(session: Session, *, name: str) -> None:
         out.line(f"the one that waits longest is ready since {out.moment(stats.oldest)}")
     if stats.blocked_by is not None:
         out.line(f"nothing begins now: {stats.blocked_by}", "yellow")
-    for name_, value in _rules(stats.flow or QueuePolicy(queue=name)).items():
+    for name_, value in _rules(stats.policy or QueuePolicy(queue=name)).items():
         out.line(f"{name_:<16} {value}")
     if stats.keys:
         columns = [Column("KEY", 8), Column("READY"), Column("IN FLIGHT"), Column("BLOCKED BY", 4)]
@@ -85,8 +85,8 @@ async def queue_set(session: Session, *, name: str, weight: tuple[str, ...], **g
             rules["weights"] = {**(await queues.get(name)).weights, **dict(map(_weight, weight))}
         if not rules:
             raise InvalidValue("no rule is named: see `outlast queue set --help`")
-        flow = await queues.change(name, by=_who(), **rules)
-    _told(session, flow)
+        policy = await queues.change(name, by=_who(), **rules)
+    _told(session, policy)
 
 
 @queue_command.command("pause")
@@ -155,36 +155,36 @@ async def queue_log(session: Session, *, name: str, limit: int) -> None:
             [
                 Cell(out.moment(change.at)),
                 Cell(change.by),
-                Cell("none" if change.flow is None else _in_a_line(change.flow)),
+                Cell("none" if change.policy is None else _in_a_line(change.policy)),
             ]
             for change in changes
         ],
     )
 
 
-def _told(session: Session, flow: QueuePolicy) -> None:
+def _told(session: Session, policy: QueuePolicy) -> None:
     if session.out.json:
-        session.out.value(flow)
+        session.out.value(policy)
     else:
-        session.out.line(f"{flow.queue}: {_in_a_line(flow)}")
+        session.out.line(f"{policy.queue}: {_in_a_line(policy)}")
 
 
-def _rules(flow: QueuePolicy) -> dict[str, str]:
+def _rules(policy: QueuePolicy) -> dict[str, str]:
     """The rules that a queue has, as people write them."""
     found = {
-        "concurrency": flow.concurrency,
-        "key_concurrency": flow.key_concurrency,
-        "rate": _rate(flow.rate),
-        "key_rate": _rate(flow.key_rate),
-        "ageing": flow.ageing,
-        "weights": " ".join(f"{key}={weight:g}" for key, weight in flow.weights.items()) or None,
-        "paused": "yes" if flow.paused else None,
+        "concurrency": policy.concurrency,
+        "key_concurrency": policy.key_concurrency,
+        "rate": _rate(policy.rate),
+        "key_rate": _rate(policy.key_rate),
+        "ageing": policy.ageing,
+        "weights": " ".join(f"{key}={weight:g}" for key, weight in policy.weights.items()) or None,
+        "paused": "yes" if policy.paused else None,
     }
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
-def _in_a_line(flow: QueuePolicy) -> str:
-    return ", ".join(f"{name} {value}" for name, value in _rules(flow).items()) or "no limits"
+def _in_a_line(policy: QueuePolicy) -> str:
+    return ", ".join(f"{name} {value}" for name, value in _rules(policy).items()) or "no limits"
 
 
 def _rate(rate: Rate | None) -> str | None:

@@ -28,7 +28,7 @@ from outlast.engine.runner.engine import LEASE_SECONDS
 from outlast.errors import InvalidValue, OutlastError
 from outlast.model.claim import check_ttl
 from outlast.model.ids import check_name
-from outlast.model.queue_policy import QueuePolicy, check_flow
+from outlast.model.queue_policy import QueuePolicy, check_policy
 from outlast.ports.codec import Codec
 
 
@@ -83,11 +83,11 @@ def _modules(value: object) -> tuple[str, ...]:
 
 def _queues(value: object) -> tuple[str | QueuePolicy, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidValue("write a list of names or Flows")
+        raise InvalidValue("write a list of names or of QueuePolicy objects")
     found = tuple(value)
     for one in found:
         if isinstance(one, QueuePolicy):
-            check_flow(one)
+            check_policy(one)
         else:
             check_name(_text(one), "queue")
     return found

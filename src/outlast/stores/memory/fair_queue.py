@@ -34,11 +34,11 @@ def next_tasks(
     plain: list[QueuedTask] = []
     ruled: list[tuple[QueuePolicy, list[str]]] = []
     for scope, own in scopes(queues).items():
-        flow, ready = tables.flows.get(scope), _ready(tables, own, now)
-        if flow is None and not any(ready):
+        policy, ready = tables.policies.get(scope), _ready(tables, own, now)
+        if policy is None and not any(ready):
             plain += [one for tasks in ready.values() for one in tasks]
         else:
-            ruled.append((flow or QueuePolicy(queue=scope), own))
+            ruled.append((policy or QueuePolicy(queue=scope), own))
     chosen: list[QueuedTask] = []
     for rules, own in rotated(ruled, to_micros(now)):
         chosen += _of_scope(tables, rules, own, room - len(chosen), now)
@@ -47,26 +47,26 @@ def next_tasks(
 
 
 def _of_scope(
-    tables: Tables, flow: QueuePolicy, queues: Collection[str], room: int, now: datetime
+    tables: Tables, policy: QueuePolicy, queues: Collection[str], room: int, now: datetime
 ) -> list[QueuedTask]:
-    scope, ready = flow.queue, _ready(tables, queues, now)
+    scope, ready = policy.queue, _ready(tables, queues, now)
     lines = [
         Line(
             key=key,
             passed=tables.passes.get((scope, key), 0),
             ready=len(tasks),
             in_flight=_in_flight(tables, scope, now, key),
-            started=_started(tables, flow, now, key),
+            started=_started(tables, policy, now, key),
         )
         for key, tasks in ready.items()
     ]
     shares = allocate(
-        flow,
+        policy,
         lines,
         room,
         present=tables.presents.get(scope, 0),
         in_flight=_in_flight(tables, scope, now),
-        started=_started(tables, flow, now),
+        started=_started(tables, policy, now),
     )
     tables.presents[scope] = shares.present
     _forget_lines(tables, scope, shares.present)
@@ -75,9 +75,9 @@ def _of_scope(
         count = shares.given.get(line.key, 0)
         if count:
             tables.passes[scope, line.key] = line.passed
-            tasks = sorted(ready[line.key], key=lambda one: _order(flow, one))
+            tasks = sorted(ready[line.key], key=lambda one: _order(policy, one))
             chosen += tasks[:count]
-            _remember_starts(tables, flow, line.key, count, now)
+            _remember_starts(tables, policy, line.key, count, now)
     return chosen
 
 
@@ -90,17 +90,17 @@ def _forget_lines(tables: Tables, scope: str, present: int) -> None:
 
 
 def _remember_starts(
-    tables: Tables, flow: QueuePolicy, key: str, count: int, now: datetime
+    tables: Tables, policy: QueuePolicy, key: str, count: int, now: datetime
 ) -> None:
-    seconds = window(flow)
+    seconds = window(policy)
     if seconds:
         since = now - timedelta(seconds=seconds)
-        kept = [start for start in tables.starts.get(flow.queue, []) if start[0] > since]
-        tables.starts[flow.queue] = kept + [(now, key)] * count
+        kept = [start for start in tables.starts.get(policy.queue, []) if start[0] > since]
+        tables.starts[policy.queue] = kept + [(now, key)] * count
 
 
-def _order(flow: QueuePolicy, queued: QueuedTask) -> tuple[float, int, int]:
-    return (*urgency(flow, queued.task.priority, to_micros(queued.ready_at)), queued.order)
+def _order(policy: QueuePolicy, queued: QueuedTask) -> tuple[float, int, int]:
+    return (*urgency(policy, queued.task.priority, to_micros(queued.ready_at)), queued.order)
 
 
 def _ready(tables: Tables, queues: Collection[str], now: datetime) -> dict[str, list[QueuedTask]]:
@@ -120,12 +120,12 @@ def _in_flight(tables: Tables, scope: str, now: datetime, key: str | None = None
     )
 
 
-def _started(tables: Tables, flow: QueuePolicy, now: datetime, key: str | None = None) -> int:
-    rate = flow.rate if key is None else flow.key_rate
+def _started(tables: Tables, policy: QueuePolicy, now: datetime, key: str | None = None) -> int:
+    rate = policy.rate if key is None else policy.key_rate
     if rate is None:
         return 0
     since = now - timedelta(seconds=rate.per)
-    starts = tables.starts.get(flow.queue, [])
+    starts = tables.starts.get(policy.queue, [])
     return sum(at > since and (key is None or key == of) for at, of in starts)
 
 
@@ -134,8 +134,8 @@ def _started(tables: Tables, flow: QueuePolicy, now: datetime, key: str | None =
 
 def stats_of(tables: Tables, scope: str, now: datetime) -> QueueStats:
     """How a queue stands, exactly: here everything is looked at anyway."""
-    flow = tables.flows.get(scope)
-    rules = flow or QueuePolicy(queue=scope)
+    policy = tables.policies.get(scope)
+    rules = policy or QueuePolicy(queue=scope)
     own = [one for one in tables.tasks.values() if scope_of(one.task.queue) == scope]
     ready = [one for one in own if one.available(now)]
     in_flight = _in_flight(tables, scope, now)
@@ -147,7 +147,7 @@ def stats_of(tables: Tables, scope: str, now: datetime) -> QueueStats:
         in_flight=in_flight,
         dead=sum(scope_of(dead.task.queue) == scope for dead in tables.dead.values()),
         oldest=min((one.ready_at for one in ready), default=None),
-        flow=flow,
+        policy=policy,
         blocked_by=blocked_by(rules, in_flight=in_flight, started=_started(tables, rules, now)),
         keys=tuple(
             KeyStats(
@@ -177,8 +177,8 @@ def next_ready_at(tables: Tables, queues: Sequence[str], now: datetime) -> datet
             elif one.claimed_until is not None:
                 times.append(max(one.claimed_until, one.ready_at))
     for scope in scopes(queues):
-        flow = tables.flows.get(scope)
-        for rate in (flow.rate, flow.key_rate) if flow is not None else ():
+        policy = tables.policies.get(scope)
+        for rate in (policy.rate, policy.key_rate) if policy is not None else ():
             if rate is not None:
                 times += [
                     at + timedelta(seconds=rate.per) for at, _ in tables.starts.get(scope, [])

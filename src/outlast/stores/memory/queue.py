@@ -174,12 +174,12 @@ class MemoryQueue(Queue):
                 del tables.dead[queue, dead.task.run_id, dead.task.id]
         return len(chosen)
 
-    # -- flow ---------------------------------------------------------------------------------
+    # -- policies -----------------------------------------------------------------------------
 
-    async def _write_flow(
+    async def _write_policy(
         self,
         queue: str,
-        flow: QueuePolicy | None,
+        policy: QueuePolicy | None,
         *,
         declared: QueuePolicy | None,
         seen: ExpectedPolicy | None,
@@ -189,30 +189,30 @@ class MemoryQueue(Queue):
         with self._locked() as tables:
             if declared is not None and tables.declared.get(queue) == declared:
                 return True
-            if seen is not None and tables.flows.get(queue) != seen.flow:
+            if seen is not None and tables.policies.get(queue) != seen.policy:
                 return False
             if declared is not None:
                 tables.declared[queue] = declared
-            tables.flows.pop(queue, None)
-            if flow is not None:
-                tables.flows[queue] = flow
-            change = PolicyChange(queue=queue, at=self.clock.now(), by=by, flow=flow)
-            changes = tables.flow_changes.setdefault(queue, [])
+            tables.policies.pop(queue, None)
+            if policy is not None:
+                tables.policies[queue] = policy
+            change = PolicyChange(queue=queue, at=self.clock.now(), by=by, policy=policy)
+            changes = tables.policy_changes.setdefault(queue, [])
             changes.append(change)
             del changes[:-KEPT_CHANGES]
         self.notifier.ring()
         return True
 
-    async def flows(self, *, timeout: float | None = None) -> list[QueuePolicy]:
+    async def policies(self, *, timeout: float | None = None) -> list[QueuePolicy]:
         with self._locked() as tables:
-            return [flow for _, flow in sorted(tables.flows.items())]
+            return [policy for _, policy in sorted(tables.policies.items())]
 
-    async def flow_changes(
+    async def policy_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[PolicyChange]:
         check_limit(limit)
         with self._locked() as tables:
-            return tables.flow_changes.get(queue, [])[::-1][:limit]
+            return tables.policy_changes.get(queue, [])[::-1][:limit]
 
     async def stats(
         self, queue: str, *, counted: int = COUNTED, timeout: float | None = None

@@ -99,9 +99,9 @@ class Tables:
     dead: dict[TaskKey, DeadTask] = field(default_factory=dict)
     facts: dict[tuple[str, str], Fact] = field(default_factory=dict)
     keys: dict[tuple[str, str], tuple[str, str | None]] = field(default_factory=dict)
-    flows: dict[str, QueuePolicy] = field(default_factory=dict)
+    policies: dict[str, QueuePolicy] = field(default_factory=dict)
     declared: dict[str, QueuePolicy] = field(default_factory=dict)
-    flow_changes: dict[str, list[PolicyChange]] = field(default_factory=dict)
+    policy_changes: dict[str, list[PolicyChange]] = field(default_factory=dict)
     passes: dict[tuple[str, str], int] = field(default_factory=dict)
     presents: dict[str, int] = field(default_factory=dict)
     starts: dict[str, list[tuple[datetime, str]]] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class Tables:
         queued = self.claimed(claim)
         if queued is None or queued.held(now):
             return queued
-        return None if counts_places(self.flows.get(scope_of(queued.task.queue))) else queued
+        return None if counts_places(self.policies.get(scope_of(queued.task.queue))) else queued
 
     def lease(self, queued: QueuedTask, owner: str, ttl: float | None, now: datetime) -> Claim:
         """Claim a task. Without `ttl` for good."""

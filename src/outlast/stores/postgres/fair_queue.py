@@ -1,4 +1,4 @@
-"""The rules of queues as parameters and rows. Who is next is decided in migrations/0008_flow.sql: the
+"""The rules of queues as parameters and rows. Who is next is decided in migrations/0008_policies.sql: the
 same as `outlast.model.queue_policy` decides, in one call."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from outlast.model.queue_policy import (
     PolicyChange,
     QueuePolicy,
     Rate,
-    decode_flow,
-    encode_flow,
+    decode_policy,
+    encode_policy,
     stride,
 )
 from outlast.model.stats import QueueStats, counted_stats
@@ -21,22 +21,22 @@ from outlast.model.times import from_micros
 from outlast.stores.postgres.rows import Row, moment, quote, unquote
 
 
-def pack_flow(
+def pack_policy(
     queue: str,
-    flow: QueuePolicy | None,
+    policy: QueuePolicy | None,
     declared: QueuePolicy | None,
     seen: ExpectedPolicy | None,
     by: str,
 ) -> tuple[Any, ...]:
-    """The parameters of `write_flow`, after the time."""
-    rules = flow or QueuePolicy(queue=queue)
+    """The parameters of `write_policy`, after the time."""
+    rules = policy or QueuePolicy(queue=queue)
     return (
         queue,
-        _text(flow),
+        _text(policy),
         _text(declared),
         KEPT_CHANGES,
         seen is not None,
-        None if seen is None else _text(seen.flow),
+        None if seen is None else _text(seen.policy),
         quote(by),
         rules.paused,
         rules.concurrency,
@@ -49,19 +49,19 @@ def pack_flow(
     )
 
 
-def _text(flow: QueuePolicy | None) -> str | None:
-    return None if flow is None else encode_flow(flow).decode()
+def _text(policy: QueuePolicy | None) -> str | None:
+    return None if policy is None else encode_policy(policy).decode()
 
 
 def _rate(rate: Rate | None) -> tuple[int | None, int | None]:
     return (None, None) if rate is None else (rate.limit, round(rate.per * 1_000_000))
 
 
-def to_flow_change(queue: str, row: Row) -> PolicyChange:
+def to_policy_change(queue: str, row: Row) -> PolicyChange:
     """An audit line."""
     at, by, rules = row
-    flow = None if rules is None else decode_flow(rules)
-    return PolicyChange(queue=queue, at=from_micros(at), by=unquote(by), flow=flow)
+    policy = None if rules is None else decode_policy(rules)
+    return PolicyChange(queue=queue, at=from_micros(at), by=unquote(by), policy=policy)
 
 
 def to_stats(queue: str, row: Row, keys: Sequence[Row], most: int) -> QueueStats:
@@ -69,7 +69,7 @@ def to_stats(queue: str, row: Row, keys: Sequence[Row], most: int) -> QueueStats
     stored, ready, late, delayed, in_flight, dead, oldest, started = row
     return counted_stats(
         queue,
-        None if stored is None else decode_flow(stored),
+        None if stored is None else decode_policy(stored),
         keys,
         most,
         ready=ready + late,

@@ -16,7 +16,7 @@ from outlast.model.queue_policy import (
     PolicyChange,
     QueuePolicy,
     check_queue,
-    decode_flow,
+    decode_policy,
 )
 from outlast.model.stats import COUNTED, KEYS_SHOWN, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
@@ -29,8 +29,8 @@ from outlast.stores.postgres.commit import pack_tasks
 from outlast.stores.postgres.connection import Place
 from outlast.stores.postgres.database import POOL_SIZE, Database
 from outlast.stores.postgres.fair_queue import (
-    pack_flow,
-    to_flow_change,
+    pack_policy,
+    to_policy_change,
     to_stats,
 )
 from outlast.stores.postgres.rows import delivery_of, moment, quote, to_dead_task, unquote
@@ -169,12 +169,12 @@ class PostgresQueue(Queue):
         )
         return int(count)
 
-    # -- flow ---------------------------------------------------------------------------------
+    # -- policies -----------------------------------------------------------------------------
 
-    async def _write_flow(
+    async def _write_policy(
         self,
         queue: str,
-        flow: QueuePolicy | None,
+        policy: QueuePolicy | None,
         *,
         declared: QueuePolicy | None,
         seen: ExpectedPolicy | None,
@@ -182,24 +182,26 @@ class PostgresQueue(Queue):
         timeout: float | None,
     ) -> bool:
         ((written,),) = await self._session.write(
-            "write_flow",
+            "write_policy",
             *self._session.time,
-            *pack_flow(queue, flow, declared, seen, by),
+            *pack_policy(queue, policy, declared, seen, by),
             timeout=timeout,
         )
         self.notifier.ring()
         return bool(written)
 
-    async def flows(self, *, timeout: float | None = None) -> list[QueuePolicy]:
-        found = await self._session.read("load_flows", timeout=timeout)
-        return [decode_flow(rules) for (rules,) in found]
+    async def policies(self, *, timeout: float | None = None) -> list[QueuePolicy]:
+        found = await self._session.read("load_policies", timeout=timeout)
+        return [decode_policy(rules) for (rules,) in found]
 
-    async def flow_changes(
+    async def policy_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[PolicyChange]:
         check_limit(limit)
-        found = await self._session.read("load_flow_changes", quote(queue), limit, timeout=timeout)
-        return [to_flow_change(queue, row) for row in found]
+        found = await self._session.read(
+            "load_policy_changes", quote(queue), limit, timeout=timeout
+        )
+        return [to_policy_change(queue, row) for row in found]
 
     async def stats(
         self, queue: str, *, counted: int = COUNTED, timeout: float | None = None

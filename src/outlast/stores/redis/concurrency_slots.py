@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 from outlast.errors import StoreFault, TryAgain
 from outlast.model.claim import Claim
 from outlast.model.times import to_micros
-from outlast.stores.redis.keys import FLOW, TASKS, of_run
+from outlast.stores.redis.keys import POLICY, TASKS, of_run
 from outlast.stores.redis.packing import blob, lease, pack, pack_claim
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.unpacking import pairs, to_state
@@ -75,7 +75,7 @@ async def _each(
         ]
         if ttl is not None:
             wishes = [{**wish, "lease": lease(ttl)} for wish in wishes]
-        calls.append(Call("slots", home, FLOW, [pack(wishes)]))
+        calls.append(Call("slots", home, POLICY, [pack(wishes)]))
     ends: list[str | None] = [None] * len(wanted)
     answers = await server.each(calls, timeout=timeout)
     for numbers, answer in zip(by_home.values(), answers, strict=True):
@@ -107,7 +107,7 @@ async def give_back(server: Server, returns: Sequence[Return], *, timeout: float
     by_home: dict[int, list[dict[str, Any]]] = {}
     for one in returns:
         by_home.setdefault(one.home, []).append(one.packed())
-    calls = [Call("slots", home, FLOW, [pack(wishes)]) for home, wishes in by_home.items()]
+    calls = [Call("slots", home, POLICY, [pack(wishes)]) for home, wishes in by_home.items()]
     await server.each(calls, timeout=timeout)
 
 

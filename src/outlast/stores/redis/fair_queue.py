@@ -42,7 +42,7 @@ from outlast.stores.redis.concurrency_slots import (
     tidy_slots,
 )
 from outlast.stores.redis.fair_queue_scan import Look, QueuePosition, Standing, View, look, standing
-from outlast.stores.redis.keys import FLOW, TASKS
+from outlast.stores.redis.keys import POLICY, TASKS
 from outlast.stores.redis.packing import blob, lease, pack
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.unpacking import to_claim, to_state, to_task
@@ -58,14 +58,14 @@ async def take(
     taken: list[Delivery] = []
     left = wish
     while left.queues:
-        plain, flowing = await _take_plain(server, left, room - len(taken), timeout)
+        plain, ruled = await _take_plain(server, left, room - len(taken), timeout)
         taken += plain
-        for scope in rotated(flowing, at):
+        for scope in rotated(ruled, at):
             if len(taken) < room:
                 taken += await _take_scope(server, wish, scope, room - len(taken), [], timeout)
-        if not flowing or len(taken) == room:
+        if not ruled or len(taken) == room:
             break
-        rest = [queue for queue in left.queues if scope_of(queue) not in flowing]
+        rest = [queue for queue in left.queues if scope_of(queue) not in ruled]
         left = left._replace(queues=rest)
     return taken
 
@@ -79,7 +79,7 @@ async def _take_plain(
         packed = wish.packed() | {"limit": room - len(taken)}
         call = Call("take", 0, ["token", *TASKS], [pack(packed)])
         answer = await server.call(call, timeout=timeout)
-        if answer[0] == b"flow":
+        if answer[0] == b"policy":
             return taken, [scope.decode() for scope in answer[1]]
         taken += [_delivery(server, one) for one in answer[1]]
         if answer[2] != b"1":
@@ -151,7 +151,7 @@ async def _begin(
         for n, (one, name) in enumerate(zip(chosen, names, strict=True))
     ]
     packed = wish.packed() | {"scope": scope, "grants": grants, "at_once": is_one}
-    call = Call("begin", home, ["token", *FLOW], [pack(packed)])
+    call = Call("begin", home, ["token", *POLICY], [pack(packed)])
     _, outcomes, moved = await server.call(call, timeout=timeout)
     stuck = [
         Return(home, outcome[1].decode(), one.place.name)
@@ -267,17 +267,17 @@ async def choose(
             stands = None
         if stands is None:
             stands = await standing(server, scope, list(view.lines), timeout=timeout)
-        if stands.flow.ageing is not None and not how.every and server.layout.partitions > 1:
+        if stands.policy.ageing is not None and not how.every and server.layout.partitions > 1:
             how = how._replace(every=True)
             continue
         is_stale = await _tell(server, wish, view, stands, timeout)
-        usable = [line for line in stands.lines if line_room(stands.flow, line) > 0]
+        usable = [line for line in stands.lines if line_room(stands.policy, line) > 0]
         enough = room + len(stands.lines) - len(usable)
         if view.has_more_lines and (is_stale or how.lines < enough):
             how = how._replace(lines=max(enough, 4 * how.lines))
             continue
         shares = allocate(
-            stands.flow,
+            stands.policy,
             usable,
             room,
             present=stands.present,
@@ -289,15 +289,15 @@ async def choose(
             how = how._replace(few=4 * most)
             continue
         return [
-            Chosen(place, key, stride(stands.flow, key))
+            Chosen(place, key, stride(stands.policy, key))
             for key, count in shares.given.items()
-            for place in _most_urgent(stands.flow, view.lines[key].places)[:count]
+            for place in _most_urgent(stands.policy, view.lines[key].places)[:count]
         ]
     return []
 
 
-def _most_urgent(flow: QueuePolicy, places: Sequence[QueuePosition]) -> list[QueuePosition]:
-    return sorted(places, key=lambda one: (*urgency(flow, one.priority, one.ready), one.order))
+def _most_urgent(policy: QueuePolicy, places: Sequence[QueuePosition]) -> list[QueuePosition]:
+    return sorted(places, key=lambda one: (*urgency(policy, one.priority, one.ready), one.order))
 
 
 async def _tell(
@@ -308,7 +308,7 @@ async def _tell(
     them has shown lines in a wrong order."""
     turns: dict[int, list[Any]] = {}
     sleeps: dict[int, list[Any]] = {}
-    rate = stands.flow.key_rate
+    rate = stands.policy.key_rate
     for found, line, first in zip(
         view.lines.values(), stands.lines, stands.first_starts, strict=True
     ):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from outlast.model.queue_policy import Line, QueuePolicy, decode_flow
-from outlast.stores.redis.keys import FLOW, TASKS, unsorted
+from outlast.model.queue_policy import Line, QueuePolicy, decode_policy
+from outlast.stores.redis.keys import POLICY, TASKS, unsorted
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
 
@@ -59,7 +59,7 @@ class Standing(NamedTuple):
     first_starts: list[int | None]
 
     @property
-    def flow(self) -> QueuePolicy:
+    def policy(self) -> QueuePolicy:
         """The rules. None are rules that limit nothing."""
         return self.rules or QueuePolicy(queue="")
 
@@ -106,7 +106,7 @@ async def look(
     }
     if how.few:
         wish["few"] = how.few
-    names = FLOW if parts == 1 else TASKS
+    names = POLICY if parts == 1 else TASKS
     calls = [Call("look", part, names, [pack(wish)]) for part in range(parts)]
     answers = await server.each(calls, timeout=timeout, writes=False)
     view = View(answers, queues)
@@ -118,7 +118,7 @@ async def standing(
 ) -> Standing:
     """How a scope stands, and how the lines of these keys do."""
     wish = {"scope": scope, "is_home": True, "asked": list(keys)}
-    call = Call("look", server.layout.part_for(scope), FLOW, [pack(wish)])
+    call = Call("look", server.layout.part_for(scope), POLICY, [pack(wish)])
     answer = await server.call(call, timeout=timeout, writes=False)
     return _to_standing(answer[4], keys)
 
@@ -126,7 +126,7 @@ async def standing(
 def _to_standing(told: Sequence[Any], keys: Sequence[str]) -> Standing:
     rules, present, in_flight, started, first, lines = told
     return Standing(
-        rules=decode_flow(rules) if rules else None,
+        rules=decode_policy(rules) if rules else None,
         present=int(present),
         in_flight=int(in_flight),
         started=int(started),

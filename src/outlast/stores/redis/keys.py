@@ -33,10 +33,10 @@ TASKS = (
     "line:state", "line:turn", "line:asleep", "line:blocked", "line:passed",
     "line:ahead",
     "slot:state", "slot:held", "slot:until", "slot:returns",
-    "flow:homes", "flow:limits", "flow:present",
+    "policy:homes", "policy:limits", "policy:present",
 )  # fmt: skip
 """What a script touches that lets a task come, change hands or go."""
-FLOW = (*TASKS, "flow:rules", "flow:declared", "flow:starts", "flow:key-starts")
+POLICY = (*TASKS, "policy:rules", "policy:declared", "policy:starts", "policy:key-starts")
 """The same with what the partition of a scope has besides."""
 SHELVES = ("runnable", "held")
 

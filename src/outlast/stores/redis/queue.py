@@ -204,12 +204,12 @@ class RedisQueue(Queue):
             count += int(answer[1])
         return count
 
-    # -- flow ---------------------------------------------------------------------------------
+    # -- policies -----------------------------------------------------------------------------
 
-    async def _write_flow(
+    async def _write_policy(
         self,
         queue: str,
-        flow: QueuePolicy | None,
+        policy: QueuePolicy | None,
         *,
         declared: QueuePolicy | None,
         seen: ExpectedPolicy | None,
@@ -218,16 +218,16 @@ class RedisQueue(Queue):
     ) -> bool:
         check_name(by, "by")
         server = await self._session.server()
-        written = await queue_stats.write_flow(
-            server, queue, flow, declared, seen, by=by, timeout=timeout
+        written = await queue_stats.write_policy(
+            server, queue, policy, declared, seen, by=by, timeout=timeout
         )
         self.notifier.ring()
         return written
 
-    async def flows(self, *, timeout: float | None = None) -> list[QueuePolicy]:
-        return await queue_stats.load_flows(await self._session.server(), timeout=timeout)
+    async def policies(self, *, timeout: float | None = None) -> list[QueuePolicy]:
+        return await queue_stats.load_policies(await self._session.server(), timeout=timeout)
 
-    async def flow_changes(
+    async def policy_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[PolicyChange]:
         check_queue(queue)

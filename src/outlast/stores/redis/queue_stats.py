@@ -16,8 +16,8 @@ from outlast.model.queue_policy import (
     PolicyChange,
     QueuePolicy,
     Rate,
-    decode_flow,
-    encode_flow,
+    decode_policy,
+    encode_policy,
     scopes,
 )
 from outlast.model.stats import (
@@ -30,7 +30,7 @@ from outlast.model.stats import (
 from outlast.model.times import from_micros
 from outlast.stores.redis.concurrency_slots import new_ticket
 from outlast.stores.redis.fair_queue_scan import standing
-from outlast.stores.redis.keys import FLOW, TASKS, encoded
+from outlast.stores.redis.keys import POLICY, TASKS, encoded
 from outlast.stores.redis.packing import blob, lease, pack
 from outlast.stores.redis.session import Call, Server
 
@@ -39,69 +39,69 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 class _Change(Struct):
     by: str
-    flow: QueuePolicy | None
+    policy: QueuePolicy | None
 
 
 _change = msgspec.json.Decoder(_Change)
 
 
-async def write_flow(
+async def write_policy(
     server: Server,
     scope: str,
-    flow: QueuePolicy | None,
+    policy: QueuePolicy | None,
     declared: QueuePolicy | None,
     seen: ExpectedPolicy | None,
     *,
     by: str,
     timeout: float | None,
 ) -> bool:
-    """Store rules with an audit line: see `Queue._write_flow`.
+    """Store rules with an audit line: see `Queue._write_policy`.
 
     Every partition hears first that there are rules. From then on none hands out a task without a slot;
     what is under way already is counted in the same step in which the rules begin to hold."""
     home = server.layout.part_for(scope)
     write: dict[str, Any] = {
-        "limits": blob(pack(_limits(flow))),
-        "change": blob(_encode(_Change(by, flow))),
+        "limits": blob(pack(_limits(policy))),
+        "change": blob(_encode(_Change(by, policy))),
         "slots": [],
         "kept": KEPT_CHANGES,
         "has_seen": seen is not None,
     }
-    if seen is not None and seen.flow is not None:
-        write["seen"] = blob(encode_flow(seen.flow))
-    if flow is not None:
-        write["rules"] = blob(encode_flow(flow))
+    if seen is not None and seen.policy is not None:
+        write["seen"] = blob(encode_policy(seen.policy))
+    if policy is not None:
+        write["rules"] = blob(encode_policy(policy))
     if declared is not None:
-        said = encode_flow(declared)
+        said = encode_policy(declared)
         write["declared"] = blob(said)
-        key = server.layout.key(home, "flow:declared")
+        key = server.layout.key(home, "policy:declared")
         command = (b"HGET", key, scope.encode())
         if await server.commands([(home, command)], timeout=timeout, writes=False) == [said]:
             return True
     mark = {"home": home, "nonce": new_ticket()}
     others = [part for part in range(server.layout.partitions) if part != home]
     calls = [
-        Call("set_flow", part, FLOW, [pack({"scope": scope, "mark": mark})]) for part in others
+        Call("set_policy", part, POLICY, [pack({"scope": scope, "mark": mark})]) for part in others
     ]
     for _, told in await server.each(calls, timeout=timeout):
         write["slots"] += [[blob(name), blob(slot)] for name, slot in told]
-    names = [*FLOW, f"flow:audit:{encoded(scope)}"]
+    names = [*POLICY, f"policy:audit:{encoded(scope)}"]
     packed = pack({"scope": scope, "mark": mark, "write": write})
-    answer = await server.call(Call("set_flow", home, names, [packed]), timeout=timeout)
+    answer = await server.call(Call("set_policy", home, names, [packed]), timeout=timeout)
     return bool(answer[0] != b"changed")
 
 
-def _limits(flow: QueuePolicy | None) -> dict[str, Any]:
+def _limits(policy: QueuePolicy | None) -> dict[str, Any]:
     """What the scripts look at. None is no limit."""
-    if flow is None:
+    if policy is None:
         return {}
     limits: dict[str, Any] = {
-        "concurrency": flow.concurrency,
-        "key_concurrency": flow.key_concurrency,
-        "rate": _rate(flow.rate),
-        "key_rate": _rate(flow.key_rate),
-        "paused": flow.paused or None,
-        "ages": True if flow.ageing is not None else None,
+        "concurrency": policy.concurrency,
+        "key_concurrency": policy.key_concurrency,
+        "rate": _rate(policy.rate),
+        "key_rate": _rate(policy.key_rate),
+        "paused": policy.paused or None,
+        "ages": True if policy.ageing is not None else None,
     }
     return {name: value for name, value in limits.items() if value is not None}
 
@@ -110,14 +110,16 @@ def _rate(rate: Rate | None) -> dict[str, int] | None:
     return None if rate is None else {"limit": rate.limit, "per": lease(rate.per)}
 
 
-async def load_flows(server: Server, *, timeout: float | None) -> list[QueuePolicy]:
+async def load_policies(server: Server, *, timeout: float | None) -> list[QueuePolicy]:
     """The rules of all queues that have any, by name."""
     layout = server.layout
     commands = [
-        (part, (b"HVALS", layout.key(part, "flow:rules"))) for part in range(layout.partitions)
+        (part, (b"HVALS", layout.key(part, "policy:rules"))) for part in range(layout.partitions)
     ]
     found = await server.commands(commands, timeout=timeout, writes=False)
-    return sorted((decode_flow(rules) for own in found for rules in own), key=lambda one: one.queue)
+    return sorted(
+        (decode_policy(rules) for own in found for rules in own), key=lambda one: one.queue
+    )
 
 
 async def load_changes(
@@ -125,7 +127,7 @@ async def load_changes(
 ) -> list[PolicyChange]:
     """Who changed the rules of a queue, the last change first."""
     part = server.layout.part_for(scope)
-    key = server.layout.key(part, f"flow:audit:{encoded(scope)}")
+    key = server.layout.key(part, f"policy:audit:{encoded(scope)}")
     command = (b"LRANGE", key, b"0", b"%d" % (limit - 1))
     (lines,) = await server.commands([(part, command)], timeout=timeout, writes=False)
     changes = []
@@ -133,7 +135,7 @@ async def load_changes(
         at, _, body = line.partition(b" ")
         change = _change.decode(body)
         changes.append(
-            PolicyChange(queue=scope, at=from_micros(int(at)), by=change.by, flow=change.flow)
+            PolicyChange(queue=scope, at=from_micros(int(at)), by=change.by, policy=change.policy)
         )
     return changes
 
@@ -174,15 +176,15 @@ async def load_stats(
         in_flight=in_flight,
         dead=dead,
         oldest=from_micros(min(times)) if times else None,
-        flow=stands.rules,
-        blocked_by=blocked_by(stands.flow, in_flight=stands.in_flight, started=stands.started),
+        policy=stands.rules,
+        blocked_by=blocked_by(stands.policy, in_flight=stands.in_flight, started=stands.started),
         keys=tuple(
             KeyStats(
                 key=line.key,
                 ready=keys[line.key][0],
                 in_flight=keys[line.key][1],
                 blocked_by=key_blocked_by(
-                    stands.flow, line.key, in_flight=line.in_flight, started=line.started
+                    stands.policy, line.key, in_flight=line.in_flight, started=line.started
                 ),
                 at_least=of_key,
             )
@@ -202,6 +204,6 @@ async def next_ready_at(
     times = [int(at) for _, found in answers for at in found]
     for scope in scopes(queues):
         stands = await standing(server, scope, [], timeout=timeout)
-        if stands.flow.rate is not None and stands.first_start is not None:
-            times.append(stands.first_start + lease(stands.flow.rate.per))
+        if stands.policy.rate is not None and stands.first_start is not None:
+            times.append(stands.first_start + lease(stands.policy.rate.per))
     return from_micros(min(times)) if times else None

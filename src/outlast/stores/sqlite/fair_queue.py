@@ -20,8 +20,8 @@ from outlast.model.queue_policy import (
     PolicyChange,
     QueuePolicy,
     allocate,
-    decode_flow,
-    encode_flow,
+    decode_policy,
+    encode_policy,
     line_room,
     queue_room,
     rotated,
@@ -35,18 +35,18 @@ from outlast.stores.sqlite.schema import query
 from outlast.stores.sqlite.tasks import (
     ALL,
     LARGEST,
-    LOAD_FLOW,
+    LOAD_POLICY,
     SMALLEST,
     TaskRow,
     available_in,
     load_task,
 )
 
-LOAD_FLOWS = query("load_flows")
-SAVE_FLOW = query("save_flow")
-INSERT_FLOW_CHANGE = query("insert_flow_change")
-FORGET_FLOW_CHANGES = query("forget_flow_changes")
-LOAD_FLOW_CHANGES = query("load_flow_changes")
+LOAD_POLICIES = query("load_policies")
+SAVE_POLICY = query("save_policy")
+INSERT_POLICY_CHANGE = query("insert_policy_change")
+FORGET_POLICY_CHANGES = query("forget_policy_changes")
+LOAD_POLICY_CHANGES = query("load_policy_changes")
 WAKE_SCOPE = query("wake_scope")
 HAS_LINES = query("has_lines")
 WAKE_LINES = query("wake_lines")
@@ -93,20 +93,20 @@ class Look(NamedTuple):
     """A look at the tasks of one scope, at one time."""
 
     db: Connection
-    flow: QueuePolicy
+    policy: QueuePolicy
     now: int
 
     def next_places(self, queues: Sequence[str], room: int, present: int) -> list[Place]:
         """The tasks whose turn it is, at most `room`; their lines are moved on, and they count as
         begun."""
         in_flight, started = self._in_flight(), self._started()
-        room = min(room, queue_room(self.flow, in_flight=in_flight, started=started))
+        room = min(room, queue_room(self.policy, in_flight=in_flight, started=started))
         if room <= 0:
             return []
         parts = [part for queue in queues for part in self._awake(queue, room)]
         while True:
             lines = _lines(parts)
-            shares = allocate(self.flow, lines, room, present=present)
+            shares = allocate(self.policy, lines, room, present=present)
             for part in parts:
                 if part.key in shares.short:
                     part.counted = 4 * part.counted
@@ -120,12 +120,12 @@ class Look(NamedTuple):
         for key, count in shares.given.items():
             places = [place for part in by_key[key] for place in self._places(part, count)]
             chosen += sorted(places, key=self._urgency)[:count]
-        scope = self.flow.queue
+        scope = self.policy.queue
         moved = [(line.passed, scope, line.key) for line in lines if line.key in shares.given]
         self.db.executemany(MOVE_LINE, moved)
         self._remember_starts(shares.given)
         if shares.present != present:
-            reached = {"scope": self.flow.queue, "present": shares.present}
+            reached = {"scope": self.policy.queue, "present": shares.present}
             self.db.execute(SAVE_PRESENT, reached)
             self.db.execute(FORGET_LINES, reached)
         return chosen
@@ -152,7 +152,7 @@ class Look(NamedTuple):
             for key, passed, free, late, in_flight, started in rows:
                 part = Part(queue, key, passed, free + late, few, late, in_flight, started)
                 [line] = _lines([part])
-                if line_room(self.flow, line) > 0:
+                if line_room(self.policy, line) > 0:
                     found.append(part)
                 else:
                     self._put_to_sleep(part)
@@ -164,7 +164,7 @@ class Look(NamedTuple):
         """The tasks without a key."""
         passed = scalar(self.db, FIND_LINE, (queue, ""))
         if passed is None:
-            self.db.execute(INSERT_LINE, {"queue": queue, "line": "", "scope": self.flow.queue})
+            self.db.execute(INSERT_LINE, {"queue": queue, "line": "", "scope": self.policy.queue})
             passed = scalar(self.db, FIND_LINE, (queue, ""))
         return Part(queue, "", passed, len(self._bare_places(queue, room)), room + 1)
 
@@ -179,13 +179,13 @@ class Look(NamedTuple):
         self.db.execute(PUT_LINE_TO_SLEEP, (wake_at, part.queue, part.key))
 
     def _bounds(self, queue: str) -> dict[str, object]:
-        rate = self.flow.key_rate
+        rate = self.policy.key_rate
         per = 0 if rate is None else round(rate.per * 1_000_000)
         return {
-            **within(self.flow.queue),
+            **within(self.policy.queue),
             "queue": queue,
             "now": self.now,
-            "in_flight": self.flow.key_concurrency,
+            "in_flight": self.policy.key_concurrency,
             "since": None if rate is None else self.now - per,
             "per": per,
         }
@@ -220,30 +220,30 @@ class Look(NamedTuple):
 
     @property
     def _ages(self) -> bool:
-        return self.flow.ageing is not None
+        return self.policy.ageing is not None
 
     def _urgency(self, place: Place) -> tuple[float, int, int]:
         priority, ready_at, key = place
-        return (*urgency(self.flow, priority, ready_at), key)
+        return (*urgency(self.policy, priority, ready_at), key)
 
     # -- the whole queue ----------------------------------------------------------------------
 
     def _in_flight(self) -> int:
-        if self.flow.concurrency is None:
+        if self.policy.concurrency is None:
             return 0
-        asked = {**within(self.flow.queue), "now": self.now}
+        asked = {**within(self.policy.queue), "now": self.now}
         return int(scalar(self.db, COUNT_IN_FLIGHT, asked))
 
     def _started(self) -> int:
-        if self.flow.rate is None:
+        if self.policy.rate is None:
             return 0
-        since = self.now - round(self.flow.rate.per * 1_000_000)
-        return int(scalar(self.db, COUNT_STARTS, (self.flow.queue, since)))
+        since = self.now - round(self.policy.rate.per * 1_000_000)
+        return int(scalar(self.db, COUNT_STARTS, (self.policy.queue, since)))
 
     def _remember_starts(self, given: dict[str, int]) -> None:
-        seconds = window(self.flow)
+        seconds = window(self.policy)
         if seconds:
-            scope = self.flow.queue
+            scope = self.policy.queue
             begun = [(scope, key, self.now) for key, count in given.items() for _ in range(count)]
             self.db.executemany(INSERT_START, begun)
             self.db.execute(FORGET_STARTS, (scope, self.now - round(seconds * 1_000_000)))
@@ -269,48 +269,48 @@ def _lines(parts: Sequence[Part]) -> list[Line]:
     return list(lines.values())
 
 
-def write_flow(
+def write_policy(
     connection: Connection,
     scope: str,
-    flow: QueuePolicy | None,
+    policy: QueuePolicy | None,
     declared: QueuePolicy | None,
     seen: ExpectedPolicy | None,
     *,
     by: str,
     now: datetime,
 ) -> bool:
-    """Store rules with an audit line: see `Queue._write_flow`."""
-    rows = connection.execute(LOAD_FLOW, (scope,)).fetchall()
+    """Store rules with an audit line: see `Queue._write_policy`."""
+    rows = connection.execute(LOAD_POLICY, (scope,)).fetchall()
     before, said = rows[0][:2] if rows else (None, None)
     if declared is not None:
-        if said == encode_flow(declared):
+        if said == encode_policy(declared):
             return True
-        said = encode_flow(declared)
-    if seen is not None and before != (None if seen.flow is None else encode_flow(seen.flow)):
+        said = encode_policy(declared)
+    if seen is not None and before != (None if seen.policy is None else encode_policy(seen.policy)):
         return False
-    rules = None if flow is None else encode_flow(flow)
-    connection.execute(SAVE_FLOW, {"scope": scope, "rules": rules, "declared": said})
-    connection.execute(INSERT_FLOW_CHANGE, (scope, to_micros(now), by, rules))
-    connection.execute(FORGET_FLOW_CHANGES, {"scope": scope, "kept": KEPT_CHANGES})
+    rules = None if policy is None else encode_policy(policy)
+    connection.execute(SAVE_POLICY, {"scope": scope, "rules": rules, "declared": said})
+    connection.execute(INSERT_POLICY_CHANGE, (scope, to_micros(now), by, rules))
+    connection.execute(FORGET_POLICY_CHANGES, {"scope": scope, "kept": KEPT_CHANGES})
     connection.execute(WAKE_SCOPE, (scope,))  # what was at a limit may not be any more
     return True
 
 
-def load_flows(connection: Connection) -> list[QueuePolicy]:
+def load_policies(connection: Connection) -> list[QueuePolicy]:
     """The rules of all queues that have any."""
-    return [decode_flow(rules) for (rules,) in connection.execute(LOAD_FLOWS).fetchall()]
+    return [decode_policy(rules) for (rules,) in connection.execute(LOAD_POLICIES).fetchall()]
 
 
-def load_flow_changes(connection: Connection, scope: str, limit: int) -> list[PolicyChange]:
+def load_policy_changes(connection: Connection, scope: str, limit: int) -> list[PolicyChange]:
     """Who changed the rules of a queue, the last change first."""
     return [
         PolicyChange(
             queue=scope,
             at=from_micros(at),
             by=by,
-            flow=None if rules is None else decode_flow(rules),
+            policy=None if rules is None else decode_policy(rules),
         )
-        for at, by, rules in connection.execute(LOAD_FLOW_CHANGES, (scope, limit)).fetchall()
+        for at, by, rules in connection.execute(LOAD_POLICY_CHANGES, (scope, limit)).fetchall()
     ]
 
 
@@ -322,18 +322,18 @@ def next_tasks(
     plain: list[str] = []
     ruled: list[tuple[QueuePolicy, int, list[str]]] = []
     for scope, own in scopes(queues).items():
-        rows = connection.execute(LOAD_FLOW, (scope,)).fetchall()
+        rows = connection.execute(LOAD_POLICY, (scope,)).fetchall()
         rules, present = (rows[0][0], rows[0][2]) if rows else (None, 0)
         if rules is None and not any(scalar(connection, HAS_LINES, (queue,)) for queue in own):
             plain += own
         else:
             ruled.append(
-                (QueuePolicy(queue=scope) if rules is None else decode_flow(rules), present, own)
+                (QueuePolicy(queue=scope) if rules is None else decode_policy(rules), present, own)
             )
     places: list[Place] = []
-    for flow, present, own in rotated(ruled, at):
+    for policy, present, own in rotated(ruled, at):
         if len(places) < room:
-            places += Look(connection, flow, at).next_places(own, room - len(places), present)
+            places += Look(connection, policy, at).next_places(own, room - len(places), present)
     if plain and len(places) < room:
         found = [place for queue in plain for place in available_in(connection, queue, at, room)]
         places += sorted(found)[: room - len(places)]

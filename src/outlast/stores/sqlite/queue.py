@@ -231,12 +231,12 @@ class SqliteQueue(Queue):
 
         return await self._session.write(work, rows=MANY, timeout=timeout)
 
-    # -- flow ---------------------------------------------------------------------------------
+    # -- policies -----------------------------------------------------------------------------
 
-    async def _write_flow(
+    async def _write_policy(
         self,
         queue: str,
-        flow: QueuePolicy | None,
+        policy: QueuePolicy | None,
         *,
         declared: QueuePolicy | None,
         seen: ExpectedPolicy | None,
@@ -245,21 +245,21 @@ class SqliteQueue(Queue):
     ) -> bool:
         def work(db: Connection) -> bool:
             now = self.clock.now()
-            return fair_queue.write_flow(db, queue, flow, declared, seen, by=by, now=now)
+            return fair_queue.write_policy(db, queue, policy, declared, seen, by=by, now=now)
 
         written = await self._session.write(work, rows=MANY, timeout=timeout)
         self.notifier.ring()
         return written
 
-    async def flows(self, *, timeout: float | None = None) -> list[QueuePolicy]:
-        return await self._session.read(fair_queue.load_flows, timeout=timeout, small=False)
+    async def policies(self, *, timeout: float | None = None) -> list[QueuePolicy]:
+        return await self._session.read(fair_queue.load_policies, timeout=timeout, small=False)
 
-    async def flow_changes(
+    async def policy_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[PolicyChange]:
         check_limit(limit)
         return await self._session.read_page(
-            lambda db, limit: fair_queue.load_flow_changes(db, queue, limit),
+            lambda db, limit: fair_queue.load_policy_changes(db, queue, limit),
             limit=limit,
             timeout=timeout,
         )

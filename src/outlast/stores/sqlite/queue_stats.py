@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from outlast.model.queue_policy import QueuePolicy, decode_flow, scope_of, scopes
+from outlast.model.queue_policy import QueuePolicy, decode_policy, scope_of, scopes
 from outlast.model.stats import KEYS_SHOWN, QueueStats, counted_stats
 from outlast.model.times import from_micros, to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.fair_queue import NEVER, within
 from outlast.stores.sqlite.schema import query
-from outlast.stores.sqlite.tasks import LOAD_FLOW, queue_names
+from outlast.stores.sqlite.tasks import LOAD_POLICY, queue_names
 
 COUNT_DUE = query("count_due")
 COUNT_HELD = query("count_held")
@@ -25,7 +25,7 @@ FIND_NEXT_START = query("find_next_start")
 
 def stats_of(connection: Connection, scope: str, now: datetime, most: int) -> QueueStats:
     """How a queue stands, with all its steps."""
-    flow, rules = _rules(connection, scope)
+    policy, rules = _rules(connection, scope)
     bounds = _bounds(rules, now, most + 1)
     ready = delayed = in_flight = dead = 0
     times = []
@@ -46,7 +46,7 @@ def stats_of(connection: Connection, scope: str, now: datetime, most: int) -> Qu
     started = scalar(connection, COUNT_STARTS, (scope, bounds["since"]))
     return counted_stats(
         scope,
-        flow,
+        policy,
         connection.execute(FIND_KEYS, bounds).fetchall(),
         most,
         ready=ready,
@@ -76,9 +76,9 @@ def next_ready_at(connection: Connection, queues: Sequence[str], now: datetime) 
 
 
 def _rules(connection: Connection, scope: str) -> tuple[QueuePolicy | None, QueuePolicy]:
-    rows = connection.execute(LOAD_FLOW, (scope,)).fetchall()
-    flow = decode_flow(rows[0][0]) if rows and rows[0][0] is not None else None
-    return flow, flow or QueuePolicy(queue=scope)
+    rows = connection.execute(LOAD_POLICY, (scope,)).fetchall()
+    policy = decode_policy(rows[0][0]) if rows and rows[0][0] is not None else None
+    return policy, policy or QueuePolicy(queue=scope)
 
 
 def _bounds(rules: QueuePolicy, now: datetime, counted: int) -> dict[str, object]:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from outlast.model.claim import Claim
-from outlast.model.queue_policy import counts_places, decode_flow, scope_of
+from outlast.model.queue_policy import counts_places, decode_policy, scope_of
 from outlast.model.task import DeadTask, Task
 from outlast.model.times import EPOCH, from_micros, to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
@@ -38,7 +38,7 @@ FIND_EXPIRED_TASKS = query("find_expired_tasks")
 CLAIM_TASK = query("claim_task")
 FINISH_TASKS = query("finish_tasks")
 KEEP_TASKS = query("keep_tasks")
-LOAD_FLOW = query("load_flow")
+LOAD_POLICY = query("load_policy")
 DROP_TASKS = query("drop_tasks")
 DROP_DEAD_TASKS = query("drop_dead_tasks")
 
@@ -158,9 +158,9 @@ def find_alive(connection: Connection, claim: Claim, now: datetime) -> TaskRow |
     task = find_held(connection, claim)
     if task is None or task.claimed_until is None or task.claimed_until > to_micros(now):
         return task
-    rows = connection.execute(LOAD_FLOW, (scope_of(task.queue),)).fetchall()
+    rows = connection.execute(LOAD_POLICY, (scope_of(task.queue),)).fetchall()
     rules = rows[0][0] if rows else None
-    return None if rules is not None and counts_places(decode_flow(rules)) else task
+    return None if rules is not None and counts_places(decode_policy(rules)) else task
 
 
 def claim_task(

@@ -16,7 +16,7 @@ declares, and the kit leaves those tests out and says why::
         exact_len = False     # ApproximateNumberOfMessages
         ordered = False       # best effort
         deduplicates = False  # a standard queue does not look inside
-        flows = False         # nor can it be told whose turn it is
+        policies = False         # nor can it be told whose turn it is
 
 Tests are coroutines: set ``asyncio_mode = "auto"`` for pytest-asyncio, and declare the marker
 ``proves``, which names the contracts that a test proves.
@@ -27,14 +27,14 @@ from __future__ import annotations
 from outlast.testkit.conformance.queue_bulk import Bulk
 from outlast.testkit.conformance.queue_dead import DeadTasks
 from outlast.testkit.conformance.queue_delivery import Deliveries
-from outlast.testkit.conformance.queue_flow import Flows
 from outlast.testkit.conformance.queue_leases import Leases
-from outlast.testkit.conformance.queue_model import FlowModel
+from outlast.testkit.conformance.queue_model import PolicyModel
+from outlast.testkit.conformance.queue_policies import Policies
 from outlast.testkit.conformance.queue_rules import Rules
 from outlast.testkit.conformance.queue_waiting import Waiting
 
 __all__ = ["QueueConformance"]
 
 
-class QueueConformance(Deliveries, Bulk, Leases, DeadTasks, Waiting, Flows, Rules, FlowModel):
+class QueueConformance(Deliveries, Bulk, Leases, DeadTasks, Waiting, Policies, Rules, PolicyModel):
     """All that a queue has to do, as pytest cases."""

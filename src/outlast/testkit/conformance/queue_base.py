@@ -39,7 +39,7 @@ class QueueSuite:
     """Who waits in the same process is woken at once by what comes, without time passing. False
     where only looking again after a while tells."""
 
-    flows: ClassVar[bool] = True
+    policies: ClassVar[bool] = True
     """Keys take turns, and queues may have rules. False for a queue that cannot be told."""
 
     exact_turns: ClassVar[bool] = True

@@ -44,7 +44,7 @@ class _Pair:
                 model.in_flight,
                 model.dead,
             )
-            assert (tested.blocked_by, tested.flow) == (model.blocked_by, model.flow)
+            assert (tested.blocked_by, tested.policy) == (model.blocked_by, model.policy)
 
     async def enqueue(self) -> None:
         luck = self._luck
@@ -108,7 +108,7 @@ class _Pair:
             return luck.choice([None, *values])
 
         rate, key_rate = some(3, 9), some(1, 3)
-        flow = QueuePolicy(
+        policy = QueuePolicy(
             queue=luck.choice(["gpu", "mail"]),
             concurrency=some(2, 5, 20),
             key_concurrency=some(1, 3),
@@ -119,16 +119,16 @@ class _Pair:
             paused=luck.random() < 0.1,
         )
         for queue in (self._tested, self._model):
-            await queue.set_flow(flow, by="test")
+            await queue.set_policy(policy, by="test")
 
 
-class FlowModel(QueueSuite):
+class PolicyModel(QueueSuite):
     """Whatever is asked for in whatever order, the rules lead to the same answers everywhere."""
 
     @pytest.mark.proves("I22")
     @pytest.mark.parametrize("seed", range(8))
     async def test_a_random_program(self, queue: Queue, seed: int) -> None:
         """The queue hands out what the memory queue hands out, task by task."""
-        self.needs("flows")
+        self.needs("policies")
         self.needs("exact_turns")
         await _Pair(self, queue, seed).go(60)

@@ -13,7 +13,7 @@ from outlast.model.queue_policy import KEPT_CHANGES, QueuePolicy, Rate
 from outlast.model.task import Task
 from outlast.ports.queue import Queue
 from outlast.testkit.conformance.queue_base import QueueSuite, task
-from outlast.testkit.conformance.queue_flow import (
+from outlast.testkit.conformance.queue_policies import (
     RENDER,
     SCOPE,
     TRAIN,
@@ -53,44 +53,44 @@ class Rules(QueueSuite):
 
     async def test_a_pause(self, queue: Queue) -> None:
         """Nothing begins, for anybody, from the next take on; what is under way can end."""
-        self.needs("flows")
+        self.needs("policies")
         await queue.enqueue(RENDER, [*keyed("a", 3), task("p")])
         [held] = await taken(queue)
-        await queue.set_flow(QueuePolicy(queue=SCOPE, paused=True), by="test")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, paused=True), by="test")
         assert await taken(queue, 9, owner="other") == []
         await queue.ack(held.claim)
-        await queue.set_flow(QueuePolicy(queue=SCOPE), by="test")
+        await queue.set_policy(QueuePolicy(queue=SCOPE), by="test")
         assert len(await taken(queue, 9)) == 3
 
     @pytest.mark.proves("I22")
     async def test_rules_change_at_run_time(self, queue: Queue) -> None:
         """A limit that is raised lets more begin at once; one that is lowered takes nothing away
         from who has begun; rules that are dropped limit nobody."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue=SCOPE, key_concurrency=1), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, key_concurrency=1), by="test")
         await queue.enqueue(RENDER, keyed("a", 12))
         assert len(await taken(queue, 20)) == 1
-        await queue.set_flow(QueuePolicy(queue=SCOPE, key_concurrency=4), by="test")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, key_concurrency=4), by="test")
         more = await taken(queue, 20)
         assert len(more) == 3
-        await queue.set_flow(QueuePolicy(queue=SCOPE, key_concurrency=2), by="test")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, key_concurrency=2), by="test")
         await queue.ack(more[0].claim)
         assert await taken(queue, 20) == []
-        await queue.drop_flow(SCOPE, by="test")
+        await queue.drop_policy(SCOPE, by="test")
         assert len(await taken(queue, 20)) == 8
 
     async def test_rules_of_one_queue_are_not_anothers(self, queue: Queue) -> None:
         """Names that begin alike are different queues."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue="gp", paused=True), by="test")
-        await queue.set_flow(QueuePolicy(queue="gpu-2", concurrency=1), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue="gp", paused=True), by="test")
+        await queue.set_policy(QueuePolicy(queue="gpu-2", concurrency=1), by="test")
         for name in (RENDER, "gpu", "gpu-2/x", "gpu0"):
             await queue.enqueue(name, [task(f"{name}-{n}", key="k") for n in range(2)])
         assert len(await taken(queue, 9, ("gpu", RENDER, "gpu-2/x", "gpu0"))) == 7
 
     async def test_what_was_set_is_told(self, queue: Queue) -> None:
         """The rules as they are, and who changed them."""
-        self.needs("flows")
+        self.needs("policies")
         full = QueuePolicy(
             queue=SCOPE,
             concurrency=3,
@@ -101,85 +101,87 @@ class Rules(QueueSuite):
             ageing=10.0,
             paused=True,
         )
-        await queue.set_flow(full, by="ann")
-        await queue.set_flow(QueuePolicy(queue="other"), by="bob")
-        await queue.drop_flow("other", by="cem")
-        assert await queue.flows() == [full]
-        changes = await queue.flow_changes("other")
-        assert [(one.by, one.flow) for one in changes] == [
+        await queue.set_policy(full, by="ann")
+        await queue.set_policy(QueuePolicy(queue="other"), by="bob")
+        await queue.drop_policy("other", by="cem")
+        assert await queue.policies() == [full]
+        changes = await queue.policy_changes("other")
+        assert [(one.by, one.policy) for one in changes] == [
             ("cem", None),
             ("bob", QueuePolicy(queue="other")),
         ]
         assert changes[0].at >= changes[1].at
-        assert await queue.flow_changes(SCOPE, limit=1) == (await queue.flow_changes(SCOPE))[:1]
+        assert await queue.policy_changes(SCOPE, limit=1) == (await queue.policy_changes(SCOPE))[:1]
 
     async def test_a_restart_undoes_nothing(self, queue: Queue) -> None:
         """Code that says what it said before leaves an operator's change alone; code that says
         something new is heard."""
-        self.needs("flows")
-        await queue.declare_flow(QueuePolicy(queue=SCOPE, concurrency=3))
-        await queue.set_flow(QueuePolicy(queue=SCOPE, concurrency=1), by="ops")
-        await queue.declare_flow(QueuePolicy(queue=SCOPE, concurrency=3))
-        assert await queue.flows() == [QueuePolicy(queue=SCOPE, concurrency=1)]
-        await queue.declare_flow(QueuePolicy(queue=SCOPE, concurrency=5))
-        assert await queue.flows() == [QueuePolicy(queue=SCOPE, concurrency=5)]
-        assert [one.by for one in await queue.flow_changes(SCOPE)] == ["code", "ops", "code"]
+        self.needs("policies")
+        await queue.declare_policy(QueuePolicy(queue=SCOPE, concurrency=3))
+        await queue.set_policy(QueuePolicy(queue=SCOPE, concurrency=1), by="ops")
+        await queue.declare_policy(QueuePolicy(queue=SCOPE, concurrency=3))
+        assert await queue.policies() == [QueuePolicy(queue=SCOPE, concurrency=1)]
+        await queue.declare_policy(QueuePolicy(queue=SCOPE, concurrency=5))
+        assert await queue.policies() == [QueuePolicy(queue=SCOPE, concurrency=5)]
+        assert [one.by for one in await queue.policy_changes(SCOPE)] == ["code", "ops", "code"]
 
     @pytest.mark.proves("I22")
     async def test_changes_at_once_are_all_kept(self, queue: Queue) -> None:
         """Of many who change one rule each at the same time, nobody undoes what another did."""
-        self.needs("flows")
+        self.needs("policies")
         names = [f"k{number}" for number in range(8)]
 
         def heavier(name: str) -> Callable[[QueuePolicy], QueuePolicy]:
-            return lambda flow: replace(flow, weights={**flow.weights, name: 2.0})
+            return lambda policy: replace(policy, weights={**policy.weights, name: 2.0})
 
         await asyncio.gather(
-            queue.change_flow(SCOPE, lambda flow: replace(flow, paused=True), by="ops"),
-            queue.change_flow(SCOPE, lambda flow: replace(flow, concurrency=5), by="ops"),
-            *(queue.change_flow(SCOPE, heavier(name), by=name) for name in names),
+            queue.change_policy(SCOPE, lambda policy: replace(policy, paused=True), by="ops"),
+            queue.change_policy(SCOPE, lambda policy: replace(policy, concurrency=5), by="ops"),
+            *(queue.change_policy(SCOPE, heavier(name), by=name) for name in names),
         )
         whole = QueuePolicy(
             queue=SCOPE, paused=True, concurrency=5, weights=dict.fromkeys(names, 2.0)
         )
-        assert await queue.flows() == [whole]
-        assert len(await queue.flow_changes(SCOPE)) == 10
+        assert await queue.policies() == [whole]
+        assert len(await queue.policy_changes(SCOPE)) == 10
 
     async def test_new_code_and_a_pause_at_once(self, queue: Queue) -> None:
         """Whichever is first, the queue has what the code says and is paused."""
-        self.needs("flows")
+        self.needs("policies")
         for round in range(1, 6):
-            await queue.set_flow(QueuePolicy(queue=SCOPE), by="test")
+            await queue.set_policy(QueuePolicy(queue=SCOPE), by="test")
             await asyncio.gather(
-                queue.declare_flow(QueuePolicy(queue=SCOPE, concurrency=round)),
-                queue.change_flow(SCOPE, lambda flow: replace(flow, paused=True), by="ops"),
+                queue.declare_policy(QueuePolicy(queue=SCOPE, concurrency=round)),
+                queue.change_policy(SCOPE, lambda policy: replace(policy, paused=True), by="ops"),
             )
-            assert await queue.flows() == [QueuePolicy(queue=SCOPE, concurrency=round, paused=True)]
+            assert await queue.policies() == [
+                QueuePolicy(queue=SCOPE, concurrency=round, paused=True)
+            ]
 
     async def test_the_record_of_changes_has_an_end(self, queue: Queue) -> None:
         """The last ones stay, those of another queue too."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue="other"), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue="other"), by="test")
         for number in range(KEPT_CHANGES + 5):
-            await queue.set_flow(QueuePolicy(queue=SCOPE, concurrency=number + 1), by="test")
-        changes = await queue.flow_changes(SCOPE, limit=KEPT_CHANGES + 100)
-        assert [one.flow.concurrency for one in changes if one.flow] == [
+            await queue.set_policy(QueuePolicy(queue=SCOPE, concurrency=number + 1), by="test")
+        changes = await queue.policy_changes(SCOPE, limit=KEPT_CHANGES + 100)
+        assert [one.policy.concurrency for one in changes if one.policy] == [
             number + 1 for number in reversed(range(5, KEPT_CHANGES + 5))
         ]
-        assert len(await queue.flow_changes("other")) == 1
+        assert len(await queue.policy_changes("other")) == 1
 
-    @pytest.mark.parametrize("flow", WRONG.values(), ids=WRONG)
-    async def test_impossible_rules(self, queue: Queue, flow: QueuePolicy) -> None:
+    @pytest.mark.parametrize("policy", WRONG.values(), ids=WRONG)
+    async def test_impossible_rules(self, queue: Queue, policy: QueuePolicy) -> None:
         """They are refused where they are written, and nothing has changed."""
-        self.needs("flows")
+        self.needs("policies")
         with pytest.raises(UsageError):
-            await queue.set_flow(flow, by="test")
-        assert await queue.flows() == []
+            await queue.set_policy(policy, by="test")
+        assert await queue.policies() == []
 
     @pytest.mark.parametrize("key", ["k" * 600, "k" * 10_000_000, "é" * 300, "a\nb"])
     async def test_impossible_keys(self, queue: Queue, key: str) -> None:
         """A key is an id, not a document."""
-        self.needs("flows")
+        self.needs("policies")
         with pytest.raises(UsageError):
             await queue.enqueue(RENDER, [task("t", key=key)])
         assert await taken(queue) == []
@@ -188,7 +190,7 @@ class Rules(QueueSuite):
 
     async def test_dead_tasks_keep_their_key(self, queue: Queue) -> None:
         """Redriven, they stand in their old line."""
-        self.needs("flows")
+        self.needs("policies")
         await queue.enqueue(RENDER, keyed("a", 1))
         [held] = await taken(queue)
         await queue.nack(held.claim, requeue=False)
@@ -199,9 +201,9 @@ class Rules(QueueSuite):
 
     async def test_how_a_queue_stands(self, queue: Queue) -> None:
         """Ready, delayed, in flight, dead, since when, and which rule is in the way."""
-        self.needs("flows")
-        flow = QueuePolicy(queue=SCOPE, concurrency=3, key_concurrency=1)
-        await queue.set_flow(flow, by="test")
+        self.needs("policies")
+        policy = QueuePolicy(queue=SCOPE, concurrency=3, key_concurrency=1)
+        await queue.set_policy(policy, by="test")
         await queue.enqueue(TRAIN, [task("doomed")])
         [doomed] = await taken(queue, 1, (TRAIN,))
         await queue.nack(doomed.claim, requeue=False)
@@ -214,14 +216,14 @@ class Rules(QueueSuite):
         assert (stats.ready, stats.delayed, stats.in_flight, stats.dead) == (4, 1, 1, 1)
         assert stats.oldest is not None
         assert abs((stats.oldest - begun).total_seconds()) < 5
-        assert (stats.flow, stats.blocked_by) == (flow, None)
+        assert (stats.policy, stats.blocked_by) == (policy, None)
         by_key = {one.key: one for one in stats.keys}
         assert (by_key["a"].ready, by_key["a"].in_flight) == (3, 1)
         assert by_key["a"].blocked_by == "key_concurrency"
         assert (by_key["b"].ready, by_key["b"].blocked_by) == (1, None)
-        await queue.set_flow(QueuePolicy(queue=SCOPE, concurrency=1), by="test")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, concurrency=1), by="test")
         assert (await queue.stats(SCOPE)).blocked_by == "concurrency"
-        await queue.set_flow(QueuePolicy(queue=SCOPE, paused=True), by="test")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, paused=True), by="test")
         assert (await queue.stats(SCOPE)).blocked_by == "paused"
         empty = await queue.stats("nothing")
         assert (empty.ready, empty.in_flight, empty.keys) == (0, 0, ())
@@ -231,7 +233,7 @@ class Rules(QueueSuite):
     @pytest.mark.parametrize("key", ["", "k"])
     async def test_more_than_is_counted(self, queue: Queue, key: str) -> None:
         """A number is exact, or says that there is more; what is delayed hides nothing that is ready."""
-        self.needs("flows")
+        self.needs("policies")
         first = self.now(queue)
         await queue.enqueue(RENDER, [task("old", key=f"{key}0" if key else "", priority=9)])
         await self.advance(queue, 10)
@@ -271,7 +273,7 @@ class Rules(QueueSuite):
 
     async def test_when_to_look_again(self, queue: Queue) -> None:
         """The next time at which something may be ready by time alone."""
-        self.needs("flows")
+        self.needs("policies")
         assert await queue.next_ready_at([RENDER]) is None
         for tasks, delay in ((keyed("a", 1), 500), ([task("p", priority=3)], 300)):
             await queue.enqueue(RENDER, tasks, delay=delay)
@@ -279,7 +281,7 @@ class Rules(QueueSuite):
             found = await queue.next_ready_at([RENDER])
             assert found is not None
             assert abs((found - self.now(queue)).total_seconds() - delay) < 5
-        await queue.set_flow(QueuePolicy(queue=SCOPE, rate=Rate(1, 20.0)), by="test")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, rate=Rate(1, 20.0)), by="test")
         await queue.enqueue(RENDER, [task("q"), task("r")])
         [held] = await taken(queue, 5)
         found = await queue.next_ready_at([RENDER])

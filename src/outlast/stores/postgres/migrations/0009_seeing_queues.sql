@@ -157,9 +157,9 @@ SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_ha
 SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
-    f @flows;
+    f @policies;
 BEGIN
-    SELECT * INTO f FROM @flows AS w WHERE w.scope = s;
+    SELECT * INTO f FROM @policies AS w WHERE w.scope = s;
     rules := f.rules;
     SELECT coalesce(sum(d.ready), 0), coalesce(sum(h.late), 0), coalesce(sum(d.delayed), 0),
            coalesce(sum(h.held), 0), coalesce(sum(d.dead), 0), min(least(d.first, h.first))
@@ -199,9 +199,9 @@ SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_ha
 SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     now bigint := @now_1(at, shift);
-    f @flows;
+    f @policies;
 BEGIN
-    SELECT * INTO f FROM @flows AS w WHERE w.scope = s;
+    SELECT * INTO f FROM @policies AS w WHERE w.scope = s;
     RETURN QUERY
         SELECT k.line, sum(k.ready)::bigint, sum(k.held)::bigint, (
             SELECT count(*) FROM (
@@ -249,7 +249,7 @@ DECLARE
     now bigint := @now_1(at, shift);
     first bigint;
     q text;
-    f @flows;
+    f @policies;
 BEGIN
     FOREACH q IN ARRAY queues LOOP
         first := least(first, (
@@ -264,7 +264,7 @@ BEGIN
         IF EXISTS (SELECT FROM @line_rings AS r WHERE r.scope = split_part(q, '/', 1)) THEN
             RETURN now;
         END IF;
-        SELECT * INTO f FROM @flows AS w WHERE w.scope = split_part(q, '/', 1);
+        SELECT * INTO f FROM @policies AS w WHERE w.scope = split_part(q, '/', 1);
         IF f.rate_per IS NOT NULL THEN
             first := least(first, (
                 SELECT b.at + f.rate_per FROM @starts AS b

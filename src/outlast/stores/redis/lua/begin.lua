@@ -14,14 +14,14 @@
 -- include: head
 -- include: runs
 -- include: tasks
--- include: flow
+-- include: policy
 
 local wish = cmsgpack.unpack(ARGV[2])
 local scope, grants, leases = wish.scope, wish.grants or {}, wish.leases or {}
 need('token')
 need_tasks()
 if wish.grants then
-    need_flow()
+    need_policy()
 end
 
 local function is_worn(task)
@@ -137,7 +137,7 @@ for key, pass in pairs(passes) do
     moved[#moved + 1] = { key, int(pass) }
 end
 if present and last > present then
-    call('HSET', at('flow:present'), scope, int(last))
+    call('HSET', at('policy:present'), scope, int(last))
 end
 for _, turn in ipairs(wish.turns or {}) do
     set_turn(unpack(turn))

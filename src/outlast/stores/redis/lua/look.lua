@@ -13,12 +13,12 @@
 -- include: frames
 -- include: runs
 -- include: tasks
--- include: flow
+-- include: policy
 
 local wish = cmsgpack.unpack(ARGV[2])
 need_tasks()
 if wish.is_home then
-    need_flow()
+    need_policy()
 end
 if #missing > 0 then
     return { 'want', missing }
@@ -43,8 +43,8 @@ local function is_stopped(queue, key)
     if limits and limits.key_concurrency and count_slots(head) >= limits.key_concurrency then
         block_line(name, find_line(name))
         return true
-    elseif rate and began_within('flow:key-starts', head, rate.per) >= rate.limit then
-        let_sleep(name, find_line(name), int(tonumber(first_start('flow:key-starts', head, rate.per)) + rate.per))
+    elseif rate and began_within('policy:key-starts', head, rate.per) >= rate.limit then
+        let_sleep(name, find_line(name), int(tonumber(first_start('policy:key-starts', head, rate.per)) + rate.per))
         return true
     end
     return false
@@ -90,6 +90,6 @@ for n, queue in ipairs(wish.queues) do
     end
     found[n] = { bare, lines, more }
 end
-return { 'done', call('HEXISTS', at('flow:homes'), wish.scope) == 1 and '1' or '0',
+return { 'done', call('HEXISTS', at('policy:homes'), wish.scope) == 1 and '1' or '0',
     call('EXISTS', at('slot:returns')) == 1 and '1' or '0', found,
     wish.is_home and standing(wish.scope, asked) or '' }

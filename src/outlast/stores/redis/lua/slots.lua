@@ -9,9 +9,9 @@
 -- include: head
 -- include: runs
 -- include: tasks
--- include: flow
+-- include: policy
 
-need_flow()
+need_policy()
 if #missing > 0 then
     return { 'want', missing }
 end

@@ -2,7 +2,7 @@
 -- longest, then first come. A lease that ran out puts its task back; too many attempts bury it.
 --
 -- ARGV[2]  msgpack: queues, owner, lease (microseconds), limit, attempts (the most allowed)
--- Returns  {"want", keys}, {"flow", {scope, …}} where turns and rules are to be looked at (look.lua,
+-- Returns  {"want", keys}, {"policy", {scope, …}} where turns and rules are to be looked at (look.lua,
 --          begin.lua), or
 --          {"done", {{claim, state (msgpack), bytes}, …}, "1" if there may be more}
 
@@ -20,14 +20,14 @@ local scopes, is_known = {}, {}
 for _, queue in ipairs(wish.queues) do
     local frame, scope = framed(queue), scope_of(queue)
     take_back(frame)
-    if not is_known[scope] and (call('HEXISTS', at('flow:homes'), scope) == 1 or call('ZRANGEBYLEX',
+    if not is_known[scope] and (call('HEXISTS', at('policy:homes'), scope) == 1 or call('ZRANGEBYLEX',
         at('task:lined'), '[' .. frame, '(' .. frame .. '\255', 'LIMIT', 0, 1)[1]) then
         is_known[scope] = true
         scopes[#scopes + 1] = scope
     end
 end
 if #scopes > 0 then
-    return { 'flow', scopes }
+    return { 'policy', scopes }
 end
 
 local firsts = {}  -- of each queue the first place that is ready, or false

@@ -12,7 +12,7 @@
 -- In the partition of the scope:
 -- line:passed  HASH  scope key → pass. line:state has what another partition knows of it, maybe less
 -- line:ahead   ZSET  by text: scope pass, scope key
--- flow:present HASH  scope → the pass of whom was served last
+-- policy:present HASH  scope → the pass of whom was served last
 
 local END_OF_TIME = '9000000000000000'  -- a score that a double can hold
 local REMEMBERED = 10000  -- passes of a scope; beyond that who is least ahead begins anew
@@ -22,7 +22,7 @@ local function scope_of(queue)
 end
 
 local function present_of(scope)
-    return tonumber(call('HGET', at('flow:present'), scope) or '0')
+    return tonumber(call('HGET', at('policy:present'), scope) or '0')
 end
 
 local function passed_by(scope, key)

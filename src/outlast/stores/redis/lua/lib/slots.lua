@@ -5,10 +5,10 @@
 -- slot:state    HASH  task → msgpack: scope, key, ticket, at, until (none: for good)
 -- slot:held     ZSET  by text: scope key task
 -- slot:until    ZSET  by the time of its end: task
--- flow:limits   HASH  scope → msgpack: concurrency, key_concurrency, rate and key_rate (limit, per in
+-- policy:limits   HASH  scope → msgpack: concurrency, key_concurrency, rate and key_rate (limit, per in
 --                     microseconds), paused, ages
 -- In every partition:
--- flow:homes    HASH  scope → the partition of its slots; none: it has no rules, and nothing is counted
+-- policy:homes    HASH  scope → the partition of its slots; none: it has no rules, and nothing is counted
 -- slot:returns  SET   home ticket task: slots of tasks that have ended here, to be given back elsewhere
 --
 -- A task that is leased under a slot has `ticket` and `home`. The ticket is of this one lease: whatever is
@@ -19,7 +19,7 @@ local has_returns = false
 
 -- The partition that counts a queue's tasks, or nil if nobody does.
 local function home_of(queue)
-    local home = call('HGET', at('flow:homes'), scope_of(queue))
+    local home = call('HGET', at('policy:homes'), scope_of(queue))
     return home and tonumber(home) or nil
 end
 
@@ -71,7 +71,7 @@ local function count_slots(head)
 end
 
 local function limits_of(scope)
-    local packed = call('HGET', at('flow:limits'), scope)
+    local packed = call('HGET', at('policy:limits'), scope)
     return packed and cmsgpack.unpack(packed) or {}
 end
 

@@ -46,7 +46,7 @@ local function need_tasks()
         need('slot:' .. name)
     end
     for _, name in ipairs({ 'homes', 'limits', 'present' }) do
-        need('flow:' .. name)
+        need('policy:' .. name)
     end
     for _, name in ipairs({ 'data', 'state', 'order' }) do
         need('dead:' .. name)

@@ -15,7 +15,7 @@ from outlast.model.queue_policy import QueuePolicy
 from outlast.model.task import Delivery
 from outlast.stores.redis import RedisClusterStore, RedisStore
 from outlast.stores.redis.concurrency_slots import Wanted, extend, force
-from outlast.stores.redis.keys import FLOW, TASKS, of_run
+from outlast.stores.redis.keys import POLICY, TASKS, of_run
 from outlast.stores.redis.packing import pack, pack_claim
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.tasks import task_field
@@ -41,8 +41,8 @@ async def rule(
     store: RedisStore, *, concurrency: int | None = None, key_concurrency: int | None = None
 ) -> None:
     """Give the queue rules."""
-    flow = QueuePolicy(queue="gpu", concurrency=concurrency, key_concurrency=key_concurrency)
-    await store.queue().set_flow(flow, by="test")
+    policy = QueuePolicy(queue="gpu", concurrency=concurrency, key_concurrency=key_concurrency)
+    await store.queue().set_policy(policy, by="test")
 
 
 def claim_on(run_id: str) -> Claim:
@@ -258,7 +258,7 @@ async def test_a_slot_without_a_task_ends(clock: ManualClock) -> None:
             "grants": [["k", name.decode(), 1, "ticket"]],
         }
         home = server.layout.part_for("gpu")
-        call = Call("begin", home, ["token", *FLOW], [pack(wish)])
+        call = Call("begin", home, ["token", *POLICY], [pack(wish)])
         _, [outcome], _ = await server.call(call, timeout=None)
         assert outcome[0] == b"granted"
         assert await taken(store) == []

@@ -13,9 +13,9 @@ import outlast
 from outlast.model.query import RunQuery
 from outlast.model.queue_options import QueueOptions
 from outlast.model.run import Run, Status
-from tests.flow.crew import Interval, Place, most_at_once
-from tests.flow.doormen import LEASE, RULES, Doormen, job, store_of
-from tests.flow.test_processes import KINDS, place_of, until
+from tests.queue_policies.crew import Interval, Place, most_at_once
+from tests.queue_policies.doormen import LEASE, RULES, Doormen, job, store_of
+from tests.queue_policies.test_processes import KINDS, place_of, until
 
 PROCESSES, RUNS = 4, 32
 KEYS = ("", "a", "b", "c")
@@ -32,7 +32,7 @@ async def start(place: Place) -> list[str]:
     ids = [f"job{number}" for number in range(RUNS)]
     async with store_of(place) as store:
         async with store.queue() as queue:
-            await queue.set_flow(RULES, by="test")
+            await queue.set_policy(RULES, by="test")
         async with outlast.App(store) as app:
             await app.start_many(job, ids, id=lambda one: one, queue=place_in_queue)
     return ids

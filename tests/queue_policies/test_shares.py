@@ -14,7 +14,7 @@ from outlast.model.queue_policy import (
     QueuePolicy,
     Rate,
     allocate,
-    check_flow,
+    check_policy,
     scope_of,
     urgency,
 )
@@ -26,7 +26,7 @@ LINES = st.dictionaries(
     max_size=5,
 )
 LIMITS = st.none() | st.integers(1, 8)
-FLOWS = st.builds(
+POLICIES = st.builds(
     QueuePolicy,
     queue=st.just("q"),
     concurrency=LIMITS,
@@ -47,7 +47,7 @@ def lines_of(given: dict[str, tuple[int, int, int, int]]) -> list[Line]:
 
 @pytest.mark.proves("I22")
 @given(
-    FLOWS,
+    POLICIES,
     LINES,
     st.integers(0, 40),
     st.integers(0, 10),
@@ -55,31 +55,31 @@ def lines_of(given: dict[str, tuple[int, int, int, int]]) -> list[Line]:
     st.integers(0, 5_000_000),
 )
 def test_no_limit_is_exceeded_and_nothing_is_left_lying(
-    flow: QueuePolicy, found: dict[str, tuple[int, int, int, int]], room: int, in_flight: int, started: int,
+    policy: QueuePolicy, found: dict[str, tuple[int, int, int, int]], room: int, in_flight: int, started: int,
     present: int,
 ) -> None:  # fmt: skip
     """Whatever waits, no rule is broken; and what is not handed out, a rule or the room forbids."""
     lines = lines_of(found)
-    shares = allocate(flow, lines, room, present=present, in_flight=in_flight, started=started)
+    shares = allocate(policy, lines, room, present=present, in_flight=in_flight, started=started)
     total = sum(shares.given.values())
     assert total <= room
     left = room - total
-    if flow.paused:
+    if policy.paused:
         assert total == 0
         return
-    if flow.concurrency is not None:
-        assert total == 0 or total <= flow.concurrency - in_flight
-        left = min(left, flow.concurrency - in_flight - total)
-    if flow.rate is not None:
-        assert total == 0 or total <= flow.rate.limit - started
-        left = min(left, flow.rate.limit - started - total)
+    if policy.concurrency is not None:
+        assert total == 0 or total <= policy.concurrency - in_flight
+        left = min(left, policy.concurrency - in_flight - total)
+    if policy.rate is not None:
+        assert total == 0 or total <= policy.rate.limit - started
+        left = min(left, policy.rate.limit - started - total)
     for line in lines:
         count = shares.given.get(line.key, 0)
         allowed = line.ready
-        if line.key and flow.key_concurrency is not None:
-            allowed = min(allowed, flow.key_concurrency - line.in_flight)
-        if line.key and flow.key_rate is not None:
-            allowed = min(allowed, flow.key_rate.limit - line.started)
+        if line.key and policy.key_concurrency is not None:
+            allowed = min(allowed, policy.key_concurrency - line.in_flight)
+        if line.key and policy.key_rate is not None:
+            allowed = min(allowed, policy.key_rate.limit - line.started)
         assert count <= max(allowed, 0)
         assert left <= 0 or count == max(allowed, 0)
 
@@ -87,11 +87,11 @@ def test_no_limit_is_exceeded_and_nothing_is_left_lying(
 @given(st.dictionaries(KEYS.filter(bool), st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=2))
 def test_shares_over_a_window_are_the_weights(weights: dict[str, float]) -> None:
     """Where everybody has enough, what each gets differs from its share by one turn at most."""
-    flow = QueuePolicy(queue="q", weights=weights)
+    policy = QueuePolicy(queue="q", weights=weights)
     lines = [Line(key=key, passed=0, ready=10_000) for key in weights]
     present, got = 0, Counter[str]()
     for _ in range(50):
-        shares = allocate(flow, lines, 7, present=present)
+        shares = allocate(policy, lines, 7, present=present)
         present = shares.present
         got.update(shares.given)
     whole = sum(weights.values())
@@ -125,20 +125,20 @@ def test_a_newcomer_waits_for_one_round(
 )
 def test_ageing_keeps_its_order(ageing: float, tasks: list[tuple[int, int]], later: int) -> None:
     """Who waits longer overtakes who is more urgent, exactly when a level's worth has passed."""
-    flow = QueuePolicy(queue="q", ageing=ageing)
+    policy = QueuePolicy(queue="q", ageing=ageing)
     (priority, ready), (other, since) = tasks
     if priority < other:
         worth = (other - priority) * ageing * 1_000_000
-        first = urgency(flow, priority, ready) <= urgency(flow, other, since)
+        first = urgency(policy, priority, ready) <= urgency(policy, other, since)
         assert first == (ready - since <= worth) or abs(ready - since - worth) < 1
-    assert urgency(flow, priority, ready) < urgency(flow, priority, ready + 1 + later)
+    assert urgency(policy, priority, ready) < urgency(policy, priority, ready + 1 + later)
 
 
 @given(st.integers(-3, 0), st.sampled_from(["concurrency", "key_concurrency"]))
 def test_a_limit_of_nothing_is_refused(limit: int, name: str) -> None:
     """Zero or below is no limit: the message says what to write instead."""
     with pytest.raises(UsageError, match="paused=True"):
-        check_flow(QueuePolicy(queue="q", **{name: limit}))  # type: ignore[arg-type]
+        check_policy(QueuePolicy(queue="q", **{name: limit}))  # type: ignore[arg-type]
 
 
 def test_scopes() -> None:

@@ -10,28 +10,28 @@
 --          those that were seen, or {"done", {{task, slot}, …}}, a
 --          slot being msgpack
 --
--- flow:audit:SCOPE  LIST  "TIME " and the bytes of a change, the last one first
+-- policy:audit:SCOPE  LIST  "TIME " and the bytes of a change, the last one first
 
 -- include: head
 -- include: frames
 -- include: runs
 -- include: tasks
--- include: flow
+-- include: policy
 
 local wish = cmsgpack.unpack(ARGV[2])
 local scope, write = wish.scope, wish.write
-local audit = 'flow:audit:' .. encoded(scope)
-need_flow()
+local audit = 'policy:audit:' .. encoded(scope)
+need_policy()
 if write then
     need(audit)
 end
 if #missing > 0 then
     return { 'want', missing }
 end
-if write and write.declared and call('HGET', at('flow:declared'), scope) == write.declared then
+if write and write.declared and call('HGET', at('policy:declared'), scope) == write.declared then
     return { 'same' }
 end
-if write and write.has_seen and (call('HGET', at('flow:rules'), scope) or nil) ~= write.seen then
+if write and write.has_seen and (call('HGET', at('policy:rules'), scope) or nil) ~= write.seen then
     return { 'changed' }
 end
 
@@ -65,7 +65,7 @@ local function tell(name, task, mark)
 end
 
 if wish.mark then
-    call('HSET', at('flow:homes'), scope, wish.mark.home)
+    call('HSET', at('policy:homes'), scope, wish.mark.home)
     for _, pair in ipairs(frames_in(at('task:held'))) do
         local frame = pair[1]
         if scope_of(sub(frame, 9)) == scope then
@@ -89,13 +89,13 @@ if write then
         adopt(pair[1], cmsgpack.unpack(pair[2]))
     end
     if write.rules then
-        call('HSET', at('flow:rules'), scope, write.rules)
+        call('HSET', at('policy:rules'), scope, write.rules)
     else
-        call('HDEL', at('flow:rules'), scope)
+        call('HDEL', at('policy:rules'), scope)
     end
-    call('HSET', at('flow:limits'), scope, write.limits)
+    call('HSET', at('policy:limits'), scope, write.limits)
     if write.declared then
-        call('HSET', at('flow:declared'), scope, write.declared)
+        call('HSET', at('policy:declared'), scope, write.declared)
     end
     call('LPUSH', at(audit), now_text .. ' ' .. write.change)
     call('LTRIM', at(audit), 0, write.kept - 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import outlast
 from outlast.model.queue_policy import QueuePolicy
 from outlast.ports.store import Store
-from tests.flow.crew import Place
+from tests.queue_policies.crew import Place
 from tests.sqlite_processes.crew import Member
 
 LEASE = 1.0

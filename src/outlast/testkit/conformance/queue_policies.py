@@ -46,7 +46,7 @@ def keys(deliveries: Sequence[Delivery]) -> Counter[str]:
     return Counter(one.task.key for one in deliveries)
 
 
-class Flows(QueueSuite):
+class Policies(QueueSuite):
     """How much of a queue is under way at once, how often, and in whose turn."""
 
     # -- turns --------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ class Flows(QueueSuite):
     @pytest.mark.proves("I22")
     async def test_a_newcomer_waits_for_one_round(self, queue: Queue) -> None:
         """A key with many waiting tasks delays another's first by at most one of its own."""
-        self.needs("flows")
+        self.needs("policies")
         await queue.enqueue(RENDER, keyed("big", 200))
         await taken(queue, 20)
         await queue.enqueue(RENDER, keyed("small", 1))
@@ -62,7 +62,7 @@ class Flows(QueueSuite):
 
     async def test_keys_take_turns(self, queue: Queue) -> None:
         """Whoever has waiting tasks gets the same share, one task at a time or many."""
-        self.needs("flows")
+        self.needs("policies")
         for key in ("a", "b", "c"):
             await queue.enqueue(RENDER, keyed(key, 40))
         many = await taken(queue, 30)
@@ -72,8 +72,8 @@ class Flows(QueueSuite):
 
     async def test_weights_are_shares(self, queue: Queue) -> None:
         """A key of weight three gets three times as much as others, as long as it has tasks."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue=SCOPE, weights={"a": 3.0, "c": 0.5}), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, weights={"a": 3.0, "c": 0.5}), by="test")
         for key in ("a", "b", "c"):
             await queue.enqueue(RENDER, keyed(key, 60))
         shares = keys(await taken(queue, 45))
@@ -83,7 +83,7 @@ class Flows(QueueSuite):
 
     async def test_nobody_saves_up_turns(self, queue: Queue) -> None:
         """A key that had nothing for a while is served as often as the others, not more."""
-        self.needs("flows")
+        self.needs("policies")
         await queue.enqueue(RENDER, [*keyed("a", 60), *keyed("b", 1)])
         await done(queue, 41)
         await queue.enqueue(RENDER, keyed("b", 30, start=1))
@@ -91,14 +91,14 @@ class Flows(QueueSuite):
 
     async def test_tasks_without_a_key_are_one_more_line(self, queue: Queue) -> None:
         """They share with those that have one, and are not forgotten."""
-        self.needs("flows")
+        self.needs("policies")
         await queue.enqueue(RENDER, [*keyed("a", 20), *(task(f"plain{n}") for n in range(20))])
         assert keys(await taken(queue, 10)) == {"a": 5, "": 5}
 
     async def test_steps_of_a_queue_share_it(self, queue: Queue) -> None:
         """Tasks of one key stand in one line, whatever their step, each only for who asks for it."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue=SCOPE, concurrency=10), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, concurrency=10), by="test")
         await queue.enqueue(RENDER, [task("r0", priority=1), task("r1", priority=3)])
         await queue.enqueue(TRAIN, [task("t0", priority=2), task("t1", priority=0)])
         await queue.enqueue(RENDER, [task("k0", key="k", priority=5)])
@@ -110,7 +110,7 @@ class Flows(QueueSuite):
 
     async def test_priority_is_within_a_key(self, queue: Queue) -> None:
         """Of one key the most urgent is first; another key's turn is not taken by that."""
-        self.needs("flows")
+        self.needs("policies")
         await queue.enqueue(RENDER, keyed("a", 3, priority=5))
         await queue.enqueue(RENDER, [task("urgent", key="a", priority=-1)])
         await queue.enqueue(RENDER, keyed("b", 2, priority=9))
@@ -121,8 +121,8 @@ class Flows(QueueSuite):
     @pytest.mark.parametrize("key", ["", "a"])
     async def test_ageing_starves_nobody(self, queue: Queue, key: str) -> None:
         """A task that has waited long enough goes before a more urgent one that has just come."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue=SCOPE, ageing=60.0), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, ageing=60.0), by="test")
         await queue.enqueue(RENDER, [task("old", key=key, priority=5)])
         await self.advance(queue, 270)
         await queue.enqueue(RENDER, [task("fresh", key=key, priority=0)])
@@ -133,7 +133,7 @@ class Flows(QueueSuite):
 
     async def test_without_ageing_the_urgent_go_first(self, queue: Queue) -> None:
         """However long the others have waited."""
-        self.needs("flows")
+        self.needs("policies")
         await queue.enqueue(RENDER, [task("old", key="a", priority=5)])
         await self.advance(queue, 86_400)
         await queue.enqueue(RENDER, [task("fresh", key="a", priority=0)])
@@ -141,7 +141,7 @@ class Flows(QueueSuite):
 
     async def test_a_delayed_task_keeps_its_key(self, queue: Queue) -> None:
         """It is not handed out before its time, holds nobody up, and is found when it comes."""
-        self.needs("flows")
+        self.needs("policies")
         await queue.enqueue(RENDER, keyed("a", 2), delay=100)
         await queue.enqueue(RENDER, keyed("b", 1))
         assert ids(await done(queue, 5)) == ["b0"]
@@ -155,8 +155,8 @@ class Flows(QueueSuite):
     @pytest.mark.parametrize("key", ["", "a"])
     async def test_a_queue_limit(self, queue: Queue, key: str) -> None:
         """So many at once, whoever takes them, one by one or together."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue=SCOPE, concurrency=3), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, concurrency=3), by="test")
         await queue.enqueue(RENDER, [task(f"r{n}", key=key) for n in range(9)])
         await queue.enqueue(TRAIN, [task(f"t{n}", key=key) for n in range(9)])
         first = await taken(queue, 2, owner="one")
@@ -166,16 +166,16 @@ class Flows(QueueSuite):
 
     @pytest.mark.proves("I22")
     @pytest.mark.parametrize(
-        "flow",
+        "policy",
         [QueuePolicy(queue=SCOPE, concurrency=1), QueuePolicy(queue=SCOPE, key_concurrency=1)],
     )
     @pytest.mark.parametrize("end", ["ack", "nack", "bury", "drop", "expire"])
     async def test_every_end_returns_the_place(
-        self, queue: Queue, flow: QueuePolicy, end: str
+        self, queue: Queue, policy: QueuePolicy, end: str
     ) -> None:
         """Done, returned, dead, dropped, or its worker gone: the next one may begin."""
-        self.needs("flows")
-        await queue.set_flow(flow, by="test")
+        self.needs("policies")
+        await queue.set_policy(policy, by="test")
         await queue.enqueue(RENDER, keyed("a", 2))
         [held] = await taken(queue, 5)
         assert await taken(queue, 5) == []
@@ -197,8 +197,8 @@ class Flows(QueueSuite):
     @pytest.mark.proves("I22")
     async def test_a_lease_that_is_kept_keeps_the_place(self, queue: Queue) -> None:
         """As long as its worker extends it, nobody else gets in."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue=SCOPE, key_concurrency=1), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, key_concurrency=1), by="test")
         await queue.enqueue(RENDER, keyed("a", 2))
         [held] = await taken(queue)
         for _ in range(3):
@@ -208,8 +208,8 @@ class Flows(QueueSuite):
 
     async def test_a_lease_that_is_cut_short_returns_the_place_early(self, queue: Queue) -> None:
         """Whose worker wants less time than it asked for keeps nobody waiting for the rest."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue=SCOPE, key_concurrency=1), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, key_concurrency=1), by="test")
         await queue.enqueue(RENDER, keyed("a", 2))
         [held] = await taken(queue, 5)
         assert await taken(queue, 5) == []
@@ -220,8 +220,8 @@ class Flows(QueueSuite):
     @pytest.mark.proves("I22")
     async def test_a_lease_that_ran_out_has_given_its_place_away(self, queue: Queue) -> None:
         """Who comes back too late is not let in again beside whoever has the place now."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue=SCOPE, concurrency=1), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, concurrency=1), by="test")
         await queue.enqueue(RENDER, keyed("a", 1))
         [late] = await taken(queue)
         await queue.enqueue(RENDER, keyed("b", 1))
@@ -236,8 +236,8 @@ class Flows(QueueSuite):
     async def test_a_key_limit(self, queue: Queue) -> None:
         """So many of one key at once, over all steps of the queue; other keys go on, and what has
         no key has no such limit."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue=SCOPE, key_concurrency=2), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, key_concurrency=2), by="test")
         await queue.enqueue(
             RENDER, [*keyed("a", 5), *keyed("b", 5), task("x"), task("y"), task("z")]
         )
@@ -251,8 +251,8 @@ class Flows(QueueSuite):
     @pytest.mark.proves("I22")
     async def test_a_rate(self, queue: Queue) -> None:
         """No more begin in any such time than allowed; ending early changes nothing."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue=SCOPE, rate=Rate(3, 60.0)), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, rate=Rate(3, 60.0)), by="test")
         await queue.enqueue(RENDER, [*keyed("a", 10), *(task(f"p{n}") for n in range(10))])
         assert len(await done(queue, 2)) == 2
         await self.advance(queue, 40)
@@ -267,8 +267,8 @@ class Flows(QueueSuite):
     @pytest.mark.proves("I22")
     async def test_a_key_rate(self, queue: Queue) -> None:
         """The same for each key on its own."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue=SCOPE, key_rate=Rate(2, 60.0)), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, key_rate=Rate(2, 60.0)), by="test")
         await queue.enqueue(
             RENDER, [*keyed("a", 5), *keyed("b", 1), task("p"), task("q"), task("r")]
         )
@@ -280,8 +280,8 @@ class Flows(QueueSuite):
     @pytest.mark.proves("I22")
     async def test_many_keys_at_their_limit(self, queue: Queue) -> None:
         """They are in nobody's way, and each goes on as soon as one of it has ended."""
-        self.needs("flows")
-        await queue.set_flow(QueuePolicy(queue=SCOPE, key_concurrency=1), by="test")
+        self.needs("policies")
+        await queue.set_policy(QueuePolicy(queue=SCOPE, key_concurrency=1), by="test")
         names = [f"k{number}" for number in range(60)]
         await queue.enqueue(
             RENDER, [task(f"{key}-{n}", key=key) for key in names for n in range(3)]

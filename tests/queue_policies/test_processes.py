@@ -13,8 +13,8 @@ import pytest
 from outlast.model import Task
 from outlast.model.ids import new_id
 from outlast.model.queue_policy import QueuePolicy, Rate
-from tests.flow.crew import QUEUES, Crew, Interval, Place, most_at_once
 from tests.postgres import places as postgres
+from tests.queue_policies.crew import QUEUES, Crew, Interval, Place, most_at_once
 from tests.redis import servers as redis
 
 WORKERS, KILLS, TASKS = 8, 8, 160
@@ -34,7 +34,7 @@ def place_of(kind: str, folder: Path) -> Place:
         case "sqlite":
             return Place(kind, str(folder / "queue.db"))
         case "postgres":
-            return Place(kind, postgres.direct(), f"flow_{new_id().replace('-', '')}")
+            return Place(kind, postgres.direct(), f"policy_{new_id().replace('-', '')}")
         case _:
             variable = redis.CLUSTER if kind == "redis-cluster" else redis.SINGLE
             return Place(kind, redis.url_of(variable), redis.own_prefix())
@@ -47,7 +47,7 @@ async def fill(place: Place) -> set[str]:
         for n in range(TASKS)
     ]
     async with place.queue() as queue:
-        await queue.set_flow(RULES, by="test")
+        await queue.set_policy(RULES, by="test")
         for number, name in enumerate(QUEUES):
             await queue.enqueue(name, tasks[number :: len(QUEUES)])
     return {task.id for task in tasks}

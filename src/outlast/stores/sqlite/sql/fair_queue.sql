@@ -1,28 +1,28 @@
--- Flow: whose task is next. `outlast.model.queue_policy` has the rules, `flowing.py` asks these.
+-- Queue policy: whose task is next. `outlast.model.queue_policy` has the rules, `fair_queue.py` asks these.
 
--- name: load_flow
-SELECT rules, declared, present FROM flows WHERE scope = ?;
+-- name: load_policy
+SELECT rules, declared, present FROM policies WHERE scope = ?;
 
--- name: load_flows
-SELECT rules FROM flows WHERE rules IS NOT NULL ORDER BY scope;
+-- name: load_policies
+SELECT rules FROM policies WHERE rules IS NOT NULL ORDER BY scope;
 
--- name: save_flow
-INSERT INTO flows (scope, rules, declared, present) VALUES (:scope, :rules, :declared, 0)
+-- name: save_policy
+INSERT INTO policies (scope, rules, declared, present) VALUES (:scope, :rules, :declared, 0)
 ON CONFLICT (scope) DO UPDATE SET rules = excluded.rules, declared = excluded.declared;
 
 -- name: save_present
-INSERT INTO flows (scope, present) VALUES (:scope, :present)
+INSERT INTO policies (scope, present) VALUES (:scope, :present)
 ON CONFLICT (scope) DO UPDATE SET present = excluded.present;
 
--- name: insert_flow_change
-INSERT INTO flow_changes (scope, at, by, rules) VALUES (?, ?, ?, ?);
+-- name: insert_policy_change
+INSERT INTO policy_changes (scope, at, by, rules) VALUES (?, ?, ?, ?);
 
--- name: forget_flow_changes
-DELETE FROM flow_changes WHERE scope = :scope AND key <= (
-    SELECT key FROM flow_changes WHERE scope = :scope ORDER BY key DESC LIMIT 1 OFFSET :kept);
+-- name: forget_policy_changes
+DELETE FROM policy_changes WHERE scope = :scope AND key <= (
+    SELECT key FROM policy_changes WHERE scope = :scope ORDER BY key DESC LIMIT 1 OFFSET :kept);
 
--- name: load_flow_changes
-SELECT at, by, rules FROM flow_changes WHERE scope = ? ORDER BY key DESC LIMIT ?;
+-- name: load_policy_changes
+SELECT at, by, rules FROM policy_changes WHERE scope = ? ORDER BY key DESC LIMIT ?;
 
 -- name: wake_scope
 UPDATE lines SET wake_at = NULL WHERE scope = ? AND wake_at IS NOT NULL;

@@ -91,9 +91,9 @@ async def bench(schema: str) -> AsyncIterator[Bench]:
     async with pool:
         bench = Bench(pool, schema)
         async with bench.queue:
-            for table in ("tasks", "lines", "line_rings", "flows", "starts"):
+            for table in ("tasks", "lines", "line_rings", "policies", "starts"):
                 await pool.execute(f'ALTER TABLE "{schema}".{table} SET (autovacuum_enabled = off)')
-            await bench.queue.set_flow(RULES, by="test")
+            await bench.queue.set_policy(RULES, by="test")
             yield bench
 
 
@@ -114,7 +114,7 @@ async def test_no_call_reads_a_whole_table(bench: Bench) -> None:
     await bench.take(10)
     await queue.stats("gpu")
     await queue.next_ready_at(QUEUES)
-    await queue.flow_changes("gpu")
+    await queue.policy_changes("gpu")
     after = await bench.scanned()
     assert {name: count for name, count in after.items() if count != before.get(name, 0)} == {}
 

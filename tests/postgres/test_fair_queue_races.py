@@ -22,7 +22,7 @@ EXTEND = f"SELECT verdict FROM {SCHEMA}.settle_1(NULL, 0, 'extend', $1, $2, 3000
 PLACE = f"SELECT place FROM {SCHEMA}.tasks WHERE owner IS NOT NULL"
 SLEEP = (
     f"SELECT {SCHEMA}.put_to_sleep_1({SCHEMA}.now_1(NULL, 0), f, 'mail', 'k', $1) "
-    f"FROM {SCHEMA}.flows AS f WHERE f.scope = 'mail'"
+    f"FROM {SCHEMA}.policies AS f WHERE f.scope = 'mail'"
 )
 WAITERS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
 ENDED = (
@@ -36,7 +36,7 @@ async def test_a_lease_that_is_extended_at_its_end_keeps_its_place() -> None:
     that is committed."""
     clock = SystemClock()
     async with FreshStore() as store, store.queue() as queue:
-        await queue.set_flow(QueuePolicy(queue="mail", concurrency=1), by="test")
+        await queue.set_policy(QueuePolicy(queue="mail", concurrency=1), by="test")
         tasks = [Task(id=id, queue="mail", kind="step", name="send") for id in ("a", "b")]
         await queue.enqueue("mail", tasks)
         held = await queue.take("mail", owner="ann", visibility=1.0)
@@ -63,7 +63,7 @@ async def test_a_line_with_a_task_never_sleeps_for_good(ready: int) -> None:
     """What kept a task from being taken has gone between two looks, and its ring was heard before the
     line was put to sleep: somebody looks again."""
     async with FreshStore() as store, store.queue() as queue:
-        await queue.set_flow(QueuePolicy(queue="mail", key_concurrency=1), by="test")
+        await queue.set_policy(QueuePolicy(queue="mail", key_concurrency=1), by="test")
         tasks = [Task(id=id, queue="mail", kind="step", name="send", key="k") for id in ("a", "b")]
         await queue.enqueue("mail", tasks)
         held = await queue.take("mail", owner="ann", visibility=30.0)

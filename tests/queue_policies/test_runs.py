@@ -100,14 +100,14 @@ async def bills_for_ever(customer: str, left: int) -> str:
 WORKFLOWS = (billing, waits_for_a_word, bills_all, bills_for_ever)
 
 
-def flow(**rules: Any) -> outlast.QueuePolicy:
+def policy(**rules: Any) -> outlast.QueuePolicy:
     return outlast.QueuePolicy(queue="bills", **rules)
 
 
 @pytest.mark.proves("I22")
 async def test_no_more_runs_than_allowed(store: str) -> None:
     """Runs of a queue are under way three at once, of one customer one at once; all get done."""
-    rules = flow(concurrency=3, key_concurrency=1)
+    rules = policy(concurrency=3, key_concurrency=1)
     names = [f"{customer}{number}" for number in range(4) for customer in "abcd"]
     async with app(*WORKFLOWS, store=store, queues=[rules]) as testing:
         runs = [
@@ -124,7 +124,7 @@ async def test_no_more_runs_than_allowed(store: str) -> None:
 @pytest.mark.proves("I22")
 async def test_a_run_counts_until_it_ends(store: str) -> None:
     """One that waits for a word, out of memory, keeps its place; its end returns it."""
-    async with app(*WORKFLOWS, store=store, queues=[flow(concurrency=1)]) as testing:
+    async with app(*WORKFLOWS, store=store, queues=[policy(concurrency=1)]) as testing:
         first = await testing.start(waits_for_a_word, "a1", id="first", queue="bills")
         second = await testing.start(billing, "b1", id="second", queue="bills")
         await testing.clock.sleep(86_400)
@@ -161,7 +161,7 @@ async def until_it_waits_for(testing: VirtualApp, run_id: str, kind: str) -> Non
 async def test_a_run_that_is_parked_returns_its_place(store: str) -> None:
     """One that no code can go on with lets the next begin. When it goes on it waits for its turn again,
     and never more are under way than allowed; parked twice, it returns its place twice."""
-    workflows, rules = (*WORKFLOWS, changes_its_mind), flow(concurrency=1)
+    workflows, rules = (*WORKFLOWS, changes_its_mind), policy(concurrency=1)
     async with app(*workflows, store=store, queues=[rules]) as testing:
         first = await testing.start(changes_its_mind, "a1", id="first", queue="bills")
         await testing.clock.sleep(90)
@@ -187,7 +187,7 @@ async def test_every_end_returns_the_place(store: str, end: str) -> None:
     """However a run ends, the next one begins."""
     if end == "fails":
         broken.add("a1")
-    async with app(*WORKFLOWS, store=store, queues=[flow(concurrency=1)]) as testing:
+    async with app(*WORKFLOWS, store=store, queues=[policy(concurrency=1)]) as testing:
         workflow = billing if end == "fails" else waits_for_a_word
         first = await testing.start(workflow, "a1", id="first", queue="bills")
         second = await testing.start(billing, "b1", id="second", queue="bills")
@@ -204,7 +204,7 @@ async def test_every_end_returns_the_place(store: str, end: str) -> None:
 async def test_a_retry_takes_its_turn_again(store: str) -> None:
     """A failed run that is retried waits like any other, with its old key."""
     broken.add("a1")
-    async with app(*WORKFLOWS, store=store, queues=[flow(key_concurrency=1)]) as testing:
+    async with app(*WORKFLOWS, store=store, queues=[policy(key_concurrency=1)]) as testing:
         place = outlast.QueueOptions("bills", key="a")
         await testing.start(billing, "a1", id="first", queue=place)
         await testing.clock.sleep(90)
@@ -220,7 +220,7 @@ async def test_a_retry_takes_its_turn_again(store: str) -> None:
 @pytest.mark.proves("I22")
 async def test_a_new_life_takes_its_turn_again(store: str) -> None:
     """A run that continues as new lets others in between."""
-    async with app(*WORKFLOWS, store=store, queues=[flow(concurrency=1)]) as testing:
+    async with app(*WORKFLOWS, store=store, queues=[policy(concurrency=1)]) as testing:
         endless = await testing.start(bills_for_ever, "a1", 2, id="endless", queue="bills")
         other = await testing.start(billing, "b1", id="other", queue="bills")
         assert await other.result() == "billed b1"
@@ -232,7 +232,7 @@ async def test_a_new_life_takes_its_turn_again(store: str) -> None:
 @pytest.mark.proves("I22", "I21")
 async def test_children_wait_too(store: str) -> None:
     """Children that are started in a queue are under way as many as its rules allow."""
-    async with app(*WORKFLOWS, store=store, queues=[flow(concurrency=2)]) as testing:
+    async with app(*WORKFLOWS, store=store, queues=[policy(concurrency=2)]) as testing:
         run = await testing.start(bills_all, ["a1", "a2", "b1", "b2", "b3"])
         assert await run.result() == [f"billed {one}" for one in ("a1", "a2", "b1", "b2", "b3")]
     assert most[""] == 2
@@ -279,7 +279,7 @@ async def test_a_queue_that_nobody_serves(store: str) -> None:
 
 async def test_signals_do_not_push_in(store: str) -> None:
     """A signal, a pause and an unpause before its turn change nothing about when it begins."""
-    async with app(*WORKFLOWS, store=store, queues=[flow(paused=True)]) as testing:
+    async with app(*WORKFLOWS, store=store, queues=[policy(paused=True)]) as testing:
         run = await testing.start(waits_for_a_word, "a1", id="a1", queue="bills")
         await run.signal("word", "hello")
         await testing.pause("a1")
@@ -306,7 +306,7 @@ async def test_the_same_start_is_the_same_run(store: str) -> None:
 async def test_many_at_once(store: str) -> None:
     """A batch begins as single starts would, and can be repeated."""
     names = [f"c{number}" for number in range(1200)]
-    async with app(*WORKFLOWS, store=store, queues=[flow(paused=True)]) as testing:
+    async with app(*WORKFLOWS, store=store, queues=[policy(paused=True)]) as testing:
 
         def place(name: str) -> outlast.QueueOptions:
             return outlast.QueueOptions("bills", key=name[-1])
@@ -345,7 +345,7 @@ async def test_impossible_places(error: type[UsageError], place: Any) -> None:
 def test_rules_that_no_queue_could_keep() -> None:
     """An app with them is refused when it is made."""
     with pytest.raises(InvalidValue, match="concurrency=0"):
-        outlast.App("memory:", queues=[flow(concurrency=0)])
+        outlast.App("memory:", queues=[policy(concurrency=0)])
     with pytest.raises(WorkflowMisuse, match="no queue"):
         outlast.step(key="customer")(billing.definition.function)
     with pytest.raises(WorkflowMisuse, match="no parameter 'client'"):
@@ -455,7 +455,7 @@ async def test_a_debounce_that_cannot_be(wrong: dict[str, Any]) -> None:
 async def test_a_debounce_keeps_to_its_own(store: str) -> None:
     """Another workflow under the same key, and a run that happens to wait, are left alone; what was
     sent before its turn stays in its inbox."""
-    async with app(*WORKFLOWS, store=store, queues=[flow(paused=True)]) as testing:
+    async with app(*WORKFLOWS, store=store, queues=[policy(paused=True)]) as testing:
         await testing.start(billing, "b1", id="billing.a.1", queue="bills")
         first = await testing.debounce(waits_for_a_word, "a1", key="a", quiet=30)
         await first.signal("word", "early")
@@ -469,12 +469,12 @@ async def test_a_debounce_keeps_to_its_own(store: str) -> None:
 
 async def test_new_code_resumes_nothing(store: str) -> None:
     """A queue that somebody has paused stays so, whatever limits the next version brings."""
-    async with app(*WORKFLOWS, store=store, queues=[flow(concurrency=1)]) as testing:
+    async with app(*WORKFLOWS, store=store, queues=[policy(concurrency=1)]) as testing:
         await testing.queues.pause("bills", by="ann")
         async with VirtualApp(
-            testing.store, testing.clock, workflows=WORKFLOWS, queues=[flow(concurrency=2)]
+            testing.store, testing.clock, workflows=WORKFLOWS, queues=[policy(concurrency=2)]
         ) as newer:
-            assert await newer.queues.get("bills") == flow(concurrency=2, paused=True)
+            assert await newer.queues.get("bills") == policy(concurrency=2, paused=True)
 
 
 async def test_many_who_debounce_at_once(store: str) -> None:

@@ -1,13 +1,13 @@
--- Flow: the rules of queues, in the partition of their scope; what has begun, and whose turn it was.
+-- Queue policy: the rules of queues, in the partition of their scope; what has begun, and whose turn it was.
 --
--- flow:rules       HASH  scope → bytes, the rules as people wrote them; flow:declared, as the code says
--- flow:starts      ZSET  by text: scope at key ticket, as long as a rate looks back
--- flow:key-starts  ZSET  by text: scope key at ticket
+-- policy:rules       HASH  scope → bytes, the rules as people wrote them; policy:declared, as the code says
+-- policy:starts      ZSET  by text: scope at key ticket, as long as a rate looks back
+-- policy:key-starts  ZSET  by text: scope key at ticket
 
-local function need_flow()
+local function need_policy()
     need_tasks()
     for _, name in ipairs({ 'rules', 'declared', 'starts', 'key-starts' }) do
-        need('flow:' .. name)
+        need('policy:' .. name)
     end
 end
 
@@ -29,24 +29,24 @@ local function add_start(limits, slot)
         return
     end
     local head = framed(slot.scope)
-    local old = call('ZRANGEBYLEX', at('flow:starts'), '[' .. head,
+    local old = call('ZRANGEBYLEX', at('policy:starts'), '[' .. head,
         '[' .. head .. sortable(int(now - per)) .. '\255')
     for _, member in ipairs(old) do
         local key_end = #head + 29 + tonumber(sub(member, #head + 22, #head + 29), 16)
-        call('ZREM', at('flow:starts'), member)
-        call('ZREM', at('flow:key-starts'), head .. sub(member, #head + 22, key_end)
+        call('ZREM', at('policy:starts'), member)
+        call('ZREM', at('policy:key-starts'), head .. sub(member, #head + 22, key_end)
             .. sub(member, #head + 1, #head + 21) .. sub(member, key_end + 1))
     end
-    call('ZADD', at('flow:starts'), '0', head .. sortable(slot.at) .. framed(slot.key) .. slot.ticket)
-    call('ZADD', at('flow:key-starts'), '0',
+    call('ZADD', at('policy:starts'), '0', head .. sortable(slot.at) .. framed(slot.key) .. slot.ticket)
+    call('ZADD', at('policy:key-starts'), '0',
         head .. framed(slot.key) .. sortable(slot.at) .. slot.ticket)
 end
 
 -- It has not begun after all.
 local function remove_start(slot)
     local head, key, at_text = framed(slot.scope), framed(slot.key), sortable(slot.at)
-    call('ZREM', at('flow:starts'), head .. at_text .. key .. slot.ticket)
-    call('ZREM', at('flow:key-starts'), head .. key .. at_text .. slot.ticket)
+    call('ZREM', at('policy:starts'), head .. at_text .. key .. slot.ticket)
+    call('ZREM', at('policy:key-starts'), head .. key .. at_text .. slot.ticket)
 end
 
 -- Whether one more of a key may begin: the one place where the rules are kept.
@@ -55,11 +55,11 @@ local function may_begin(limits, scope, key)
         return false
     end
     local head, rate, key_rate = framed(scope), limits.rate, limits.key_rate
-    if rate and began_within('flow:starts', head, rate.per) >= rate.limit then
+    if rate and began_within('policy:starts', head, rate.per) >= rate.limit then
         return false
     end
     return key == '' or not key_rate
-        or began_within('flow:key-starts', head .. framed(key), key_rate.per) < key_rate.limit
+        or began_within('policy:key-starts', head .. framed(key), key_rate.per) < key_rate.limit
 end
 
 -- How a scope stands: {rules or "", present, in flight, begun, first start or "", {per key: pass, in
@@ -72,11 +72,11 @@ local function standing(scope, keys)
         local own = head .. framed(key)
         found[n] = {
             int(passed_by(scope, key)), int(count_slots(own)),
-            key_rate and int(began_within('flow:key-starts', own, key_rate.per)) or '0',
-            key_rate and first_start('flow:key-starts', own, key_rate.per) or '',
+            key_rate and int(began_within('policy:key-starts', own, key_rate.per)) or '0',
+            key_rate and first_start('policy:key-starts', own, key_rate.per) or '',
         }
     end
-    return { call('HGET', at('flow:rules'), scope) or '', int(present_of(scope)), int(count_slots(head)),
-        rate and int(began_within('flow:starts', head, rate.per)) or '0',
-        rate and first_start('flow:starts', head, rate.per) or '', found }
+    return { call('HGET', at('policy:rules'), scope) or '', int(present_of(scope)), int(count_slots(head)),
+        rate and int(began_within('policy:starts', head, rate.per)) or '0',
+        rate and first_start('policy:starts', head, rate.per) or '', found }
 end

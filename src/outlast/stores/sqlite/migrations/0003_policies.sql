@@ -1,4 +1,4 @@
--- Flow: tasks of one key stand in a line, lines take turns, and a queue may have rules.
+-- Queue policy: tasks of one key stand in a line, lines take turns, and a queue may have rules.
 
 ALTER TABLE tasks ADD COLUMN line TEXT NOT NULL DEFAULT '';
 ALTER TABLE dead_tasks ADD COLUMN line TEXT NOT NULL DEFAULT '';
@@ -34,20 +34,20 @@ CREATE INDEX lines_scope ON lines (scope, line);
 CREATE INDEX lines_idle ON lines (scope, passed) WHERE wake_at = 9223372036854775807;
 
 -- The rules of a queue: as they are, as the code last declared them, and where its present is.
-CREATE TABLE flows (
+CREATE TABLE policies (
     scope    TEXT PRIMARY KEY,
     rules    BLOB,
     declared BLOB,
     present  INTEGER NOT NULL
 );
-CREATE TABLE flow_changes (
+CREATE TABLE policy_changes (
     key   INTEGER PRIMARY KEY,
     scope TEXT NOT NULL,
     at    INTEGER NOT NULL,
     by    TEXT NOT NULL,
     rules BLOB
 );
-CREATE INDEX flow_changes_scope ON flow_changes (scope, key);
+CREATE INDEX policy_changes_scope ON policy_changes (scope, key);
 
 -- When tasks began, for rates; kept as long as the rate looks back.
 CREATE TABLE starts (
@@ -70,20 +70,20 @@ BEGIN
     SELECT NEW.queue, NEW.line, s.scope,
            max(coalesce((SELECT max(passed) FROM lines
                          WHERE scope = s.scope AND line = NEW.line), 0),
-               coalesce((SELECT present FROM flows WHERE scope = s.scope), 0))
+               coalesce((SELECT present FROM policies WHERE scope = s.scope), 0))
     FROM (SELECT substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AS scope) AS s
     WHERE true
     ON CONFLICT (queue, line) DO UPDATE SET wake_at = NULL WHERE wake_at IS NOT NULL; END;
 CREATE TRIGGER tasks_catch_up AFTER INSERT ON tasks WHEN NEW.line <> ''
 BEGIN
-    UPDATE lines SET passed = (SELECT present FROM flows WHERE flows.scope = lines.scope)
+    UPDATE lines SET passed = (SELECT present FROM policies WHERE policies.scope = lines.scope)
     WHERE scope = substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AND line = NEW.line
-      AND passed < (SELECT present FROM flows WHERE flows.scope = lines.scope); END;
+      AND passed < (SELECT present FROM policies WHERE policies.scope = lines.scope); END;
 CREATE TRIGGER tasks_end AFTER DELETE ON tasks WHEN OLD.line <> ''
 BEGIN
     DELETE FROM lines
     WHERE queue = OLD.queue AND line = OLD.line
-      AND passed <= coalesce((SELECT present FROM flows WHERE flows.scope = lines.scope), 0)
+      AND passed <= coalesce((SELECT present FROM policies WHERE policies.scope = lines.scope), 0)
       AND NOT EXISTS (SELECT 1 FROM tasks AS t
                       WHERE t.owner IS NULL AND t.line <> ''
                         AND t.queue = OLD.queue AND t.line = OLD.line)
