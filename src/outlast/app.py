@@ -39,7 +39,7 @@ from outlast.ports.store import Store
 from outlast.registry import queued_steps_in, with_children, workflows_in
 from outlast.schedules import Schedule, Schedules
 from outlast.schedules.schedule_workflow import keeper_of
-from outlast.urls import resolve_doorbell, store_of
+from outlast.urls import resolve_wakeup_channel, store_of
 from outlast.worker import STEPS_AT_ONCE, AdmissionWorker, TaskWorker, WakeupRelay
 from outlast.worker.heartbeat import Heartbeat
 
@@ -52,7 +52,7 @@ class App(StartMany):
     ``App("sqlite:///shop.db", workflows=[checkout])``. A store that you made yourself is used and
     never closed by the app. Runs that were left unfinished go on as soon as the app opens.
     `steps` are those with a queue that this process does, for runs that are driven anywhere.
-    A `doorbell` (``sqs://bell?region=…``, or one that you made for this app alone) tells workers on
+    A `wakeup_channel` (``sqs://wakeups?region=…``, or one that you made for this app alone) tells workers on
     the same store of work, and this one of theirs, so that they need not look so often.
     `watchers` are called with each commit of this process when it is durable. `queues` are those
     from which this process lets runs begin, by name or with their rules. `concurrency` is how many
@@ -76,7 +76,7 @@ class App(StartMany):
         watchers: Iterable[Watcher] = (),
         queues: Iterable[str | QueuePolicy] = (),
         concurrency: int | None = None,
-        doorbell: str | WakeupChannel | None = None,
+        wakeup_channel: str | WakeupChannel | None = None,
         schedules: Iterable[Schedule] = (),
         threads: Executor | None = None,
         residency: ResidencyPolicy = USUAL,
@@ -92,7 +92,11 @@ class App(StartMany):
                 f"concurrency={concurrency}: a process that takes nothing on is of no use. Use 1 or "
                 "more, or leave workflows and steps out"
             )
-        bell = resolve_doorbell(doorbell) if isinstance(doorbell, str) else doorbell
+        channel = (
+            resolve_wakeup_channel(wakeup_channel)
+            if isinstance(wakeup_channel, str)
+            else wakeup_channel
+        )
         self._owns_store = isinstance(store, str)
         opened = store_of(store, clock=clock)
         if isinstance(opened.clock, LeapingClock):
@@ -142,7 +146,7 @@ class App(StartMany):
         )
         self._engine.claiming.on_ticket = self._doorman.want
         self._presence = Heartbeat(opened, self._word, listed=self._engine.claiming.look_for_parked)
-        self._relay = None if bell is None else WakeupRelay(opened, bell, patience=lease / 3)
+        self._relay = None if channel is None else WakeupRelay(opened, channel, patience=lease / 3)
         super().__init__(
             opened,
             codec=codec,

@@ -1,4 +1,4 @@
-"""What a URL names: a store or a doorbell. The only place that knows adapters by name."""
+"""What a URL names: a store or a wake-up channel. The only place that knows adapters by name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STORES: Adapters = {
     "redis+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
     "rediss+cluster": ("outlast.stores.redis", "RedisClusterStore", "redis"),
 }
-_DOORBELLS: Adapters = dict.fromkeys(
+_WAKEUP_CHANNELS: Adapters = dict.fromkeys(
     ("sqs", "sqs+http", "sqs+https"), ("outlast.queues.sqs", "SqsWakeups", "sqs")
 )
 
@@ -50,10 +50,10 @@ def store_of(given: str | Store, *, clock: Clock | None = None) -> Store:
     return given
 
 
-def resolve_doorbell(url: str) -> WakeupChannel:
-    """The doorbell that a URL names: ``sqs://bell?region=eu-central-1``."""
-    doorbell: WakeupChannel = _adapter(url, _DOORBELLS, "doorbell")[1].at(url)
-    return doorbell
+def resolve_wakeup_channel(url: str) -> WakeupChannel:
+    """The wake-up channel that a URL names: ``sqs://wakeups?region=eu-central-1``."""
+    wakeup_channel: WakeupChannel = _adapter(url, _WAKEUP_CHANNELS, "wakeup_channel")[1].at(url)
+    return wakeup_channel
 
 
 def _adapter(url: str, known: Adapters, what: str) -> tuple[str, Any]:

@@ -75,8 +75,8 @@ async def main() -> None:
     logging.basicConfig(level=logging.WARNING)
     folder = Path(os.environ["CHAOS_FOLDER"])
     ledger = Ledger(folder / "told", 0, synced=False, now=time.monotonic_ns)
-    bell = os.environ.get("CHAOS_DOORBELL")
-    async with outlast.App(os.environ["CHAOS_URL"], name="client", doorbell=bell) as app:
+    channel = os.environ.get("CHAOS_WAKEUP_CHANNEL")
+    async with outlast.App(os.environ["CHAOS_URL"], name="client", wakeup_channel=channel) as app:
         await Client(Companion(app, ledger, kinds=ALL_KINDS, talks=TALKS, here=False)).live()
     print("over", flush=True)
 

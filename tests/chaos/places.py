@@ -111,13 +111,13 @@ class PostgresWithSqs(Postgres):
 
     NAME = "postgres+sqs"
     # A worker with a network of its own would not reach SQS.
-    FAULTS = (*(one for one in Postgres.FAULTS if one != "wire"), "bell")
+    FAULTS = (*(one for one in Postgres.FAULTS if one != "wire"), "wakeups")
 
     def _start(self, folder: Path) -> str:
         url = super()._start(folder)
         endpoint, self._sqs = sqs.start_own(folder)
         self.environment = {
-            "CHAOS_DOORBELL": f"sqs://bell?region=eu-central-1&endpoint={endpoint}&create=true",
+            "CHAOS_WAKEUP_CHANNEL": f"sqs://wakeups?region=eu-central-1&endpoint={endpoint}&create=true",
             "AWS_ACCESS_KEY_ID": "chaos",
             "AWS_SECRET_ACCESS_KEY": "chaos",
         }
@@ -136,7 +136,7 @@ class PostgresWithSqs(Postgres):
 
     def disturb(self, what: str, chance: random.Random, lease: float) -> None:
         """Messages are lost, or SQS does not answer for a while."""
-        if what != "bell":
+        if what != "wakeups":
             super().disturb(what, chance, lease)
         elif chance.random() < 0.5:
             self._lose_messages()
@@ -147,7 +147,7 @@ class PostgresWithSqs(Postgres):
 
     def _lose_messages(self) -> None:
         """All that can be received now. Not a purge: SQS allows one a minute."""
-        url = self._client.get_queue_url(QueueName="bell")["QueueUrl"]
+        url = self._client.get_queue_url(QueueName="wakeups")["QueueUrl"]
         while found := self._client.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get(
             "Messages"
         ):

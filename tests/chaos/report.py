@@ -14,7 +14,7 @@ from tests.chaos.verdict import executions, takeovers
 from tests.engine_kills.verdict import given_up
 
 SWEEP = 1.2
-"""Seconds between two looks of a worker for work that nobody rang for."""
+"""Seconds between two looks of a worker for work that nobody sent it for."""
 
 
 class Tally:

@@ -23,9 +23,9 @@ class Worker(outlast.App):
     a residency of its own: what one has written a snapshot of another evicts."""
 
     def __init__(self, url: str, folder: Path, life: int) -> None:
-        bell = os.environ.get("CHAOS_DOORBELL")
-        # One that is to be rung for by others' messages must not hear the database besides.
-        store = resolve(url) if bell is None else deaf(url)
+        channel = os.environ.get("CHAOS_WAKEUP_CHANNEL")
+        # One that is to be woken for by others' messages must not hear the database besides.
+        store = resolve(url) if channel is None else deaf(url)
         self._recorded = RecordingStore(store, OpLog(folder / f"{life}.ops"), str(life))
         self._pulse = Pulse(folder / "stalls", life)
         super().__init__(
@@ -34,7 +34,7 @@ class Worker(outlast.App):
             steps=STEPS,
             lease=LEASE,
             name=f"worker-{life}",
-            doorbell=bell,
+            wakeup_channel=channel,
             residency=in_turn(life),
         )
 

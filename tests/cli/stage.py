@@ -77,12 +77,12 @@ async def fill(prefix: str = "order") -> None:
             except outlast.errors.RunFailed:
                 pass
         for order in ("waits", "halts", "sleeps"):
-            bell = app.store.notifier
+            notifier = app.store.notifier
             while True:
-                rings = bell.rings
+                wakeups = notifier.wakeups
                 if (await app.get(f"{prefix}-{order}")).status in ("waiting", "halted"):
                     break
-                await bell.wait(app.store.clock, 1, since=rings)
+                await notifier.wait(app.store.clock, 1, since=wakeups)
 
 if __name__ == "__main__":
     import sys

@@ -87,12 +87,12 @@ async def produce(film: str) -> str:
 async def main() -> None:
     async with outlast.App(os.environ["STUDIO_STORE"], workflows=[produce]) as app:
         await app.start(produce, "heist", id="film")
-        bell = app.store.notifier
+        notifier = app.store.notifier
         while True:
-            rings = bell.rings
+            wakeups = notifier.wakeups
             if (await app.get("film")).wait_kind == "task":
                 return
-            await bell.wait(app.store.clock, 1, since=rings)
+            await notifier.wait(app.store.clock, 1, since=wakeups)
 
 asyncio.run(main())
 """

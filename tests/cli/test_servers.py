@@ -111,19 +111,19 @@ def test_every_command_on_servers(place: str, filled: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.server
-def test_doctor_looks_at_the_doorbell(shop: Path) -> None:
-    """A queue whose attributes hold rings back or keep them for days is told of, each with its remedy;
+def test_doctor_checks_the_wakeup_channel(shop: Path) -> None:
+    """A queue whose attributes hold wake-ups back or keep them for days is told of, each with its remedy;
     one that is not there is a problem."""
-    name = f"{queue_prefix()}bell"
+    name = f"{queue_prefix()}wakeups"
     attributes = {"DelaySeconds": "5", "MessageRetentionPeriod": "345600"}
     client().create_queue(QueueName=name, Attributes=attributes)
     keys = {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}
     where = f"?region=eu-central-1&endpoint={endpoint()}"
-    done = piped(shop, "doctor", "--doorbell", f"sqs://{name}{where}", **keys)
+    done = piped(shop, "doctor", "--wakeup-channel", f"sqs://{name}{where}", **keys)
     assert done.returncode == 0, done.stderr
     told = {one["remedy"]: one for one in records(done.stdout) if one["level"] == "warning"}
     assert "set DelaySeconds of the queue to 0" in told
     assert "set MessageRetentionPeriod of the queue to 60" in told
-    done = piped(shop, "doctor", "--doorbell", f"sqs://{name}-missing{where}", **keys)
+    done = piped(shop, "doctor", "--wakeup-channel", f"sqs://{name}-missing{where}", **keys)
     assert done.returncode == Exit.FOUND
     assert records(done.stdout)[-1]["level"] == "problem"

@@ -19,7 +19,7 @@ from tests.django.shop.workflows import doubled
 
 @pytest.mark.server
 @pytest.mark.proves("I24")
-async def test_the_database_rings_with_the_commit() -> None:
+async def test_the_database_sends_the_wakeup_with_the_commit() -> None:
     """Not before it, and for a worker in whatever process."""
     await asyncio.to_thread(wipe_and_leave, POSTGRES)
 
@@ -33,20 +33,20 @@ async def test_the_database_rings_with_the_commit() -> None:
 
     with use(POSTGRES):
         async with worker_store(read_settings()) as store:
-            before = store.notifier.rings
+            before = store.notifier.wakeups
             await store.notifier.wait(SystemClock(), 30, since=before)
             assert hears_all(store.notifier)
-            from outlast.contrib.django.rings import _listening
+            from outlast.contrib.django.wakeups import _listening
 
             _listening.discard(store.notifier)  # so that only the database can tell
-            before = store.notifier.rings
+            before = store.notifier.wakeups
             await asyncio.to_thread(start)
             assert await store.notifier.wait(SystemClock(), 30, since=before)
 
 
 @pytest.mark.proves("I24")
 async def test_a_worker_in_the_same_process_is_woken_by_the_commit(alias: str) -> None:
-    """Its notifier rings when the transaction ends, and not if it is rolled back."""
+    """Its notifier sends a wake-up when the transaction ends, and not if it is rolled back."""
     async with app() as opened:
         notifier = opened.store.notifier
 
@@ -65,5 +65,5 @@ async def test_a_worker_in_the_same_process_is_woken_by_the_commit(alias: str) -
         await sync_to_async(rolled_back)()
         await sync_to_async(committed)()
         assert await opened.result("there", timeout=30) == 4
-        assert notifier.rings > 0
+        assert notifier.wakeups > 0
         await sync_to_async(leave)()

@@ -1,4 +1,4 @@
-"""Waking: a run that waits costs nothing, and what it waits for is never late for lack of a bell."""
+"""Waking: a run that waits costs nothing, and what it waits for is never late for lack of a wake-up."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_a_signal_and_its_timeout_at_the_same_moment() -> None:
 
 @pytest.mark.proves("I24")
 async def test_a_run_that_works_is_told_of_a_cancel_within_a_third_of_its_lease() -> None:
-    """Also by another process, which cannot ring here."""
+    """Also by another process, which cannot send a wake-up here."""
     told_at: list[float] = []
 
     @outlast.step

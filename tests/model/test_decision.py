@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from outlast.errors import Conflict, Fenced, NotFound, RunClosed, RunExists
 from outlast.model import Change, ClaimOnCreate, Commit, Creation, Entry, Event, Run, Status, Task
 from outlast.model.commit import Refusal
-from outlast.model.commit_rules import Head, WakeupKind, again, news_of, parks, refusal
+from outlast.model.commit_rules import Head, WakeupKind, again, parks, refusal, wakeup_kind_of
 from outlast.model.inbox import Item, Send
 from outlast.model.times import EPOCH, NOW
 
@@ -213,7 +213,7 @@ def test_what_parks_a_run(change: Change | None, parked: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("commit", "news"),
+    ("commit", "kind"),
     [
         (Commit(run_id="r", events=(EVENT,), token=1), WakeupKind(0)),
         (Commit(run_id="r", tasks=(Task(id="t", run_id="r"),)), WakeupKind.TASKS),
@@ -228,6 +228,6 @@ def test_what_parks_a_run(change: Change | None, parked: bool) -> None:
     ],
     ids=lambda value: str(value) if isinstance(value, WakeupKind) else "",
 )
-def test_what_is_news_to_others(commit: Commit, news: WakeupKind) -> None:
-    """A commit that only carries its run on is none; else those are rung for whom it concerns."""
-    assert news_of([commit]) == news
+def test_which_wakeups_a_commit_sends(commit: Commit, kind: WakeupKind) -> None:
+    """A commit that only carries its run on is none; else those get a wake-up whom it concerns."""
+    assert wakeup_kind_of([commit]) == kind

@@ -114,11 +114,11 @@ async def furnish(store: Store) -> None:
 
 async def _until(app: outlast.App, run_id: str, status: Status) -> None:
     while True:
-        rings = app.store.notifier.rings
+        wakeups = app.store.notifier.wakeups
         run = await app.store.find_one(run_id)
         if run is not None and run.status is status and run.owner is None:
             return
-        await app.store.notifier.wait(app.store.clock, 0.2, since=rings)
+        await app.store.notifier.wait(app.store.clock, 0.2, since=wakeups)
 
 
 async def look(store: Store) -> dict[str, dict[str, Any]]:

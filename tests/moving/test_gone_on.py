@@ -119,11 +119,11 @@ async def _begin(place: str) -> None:
 
 async def _rests(app: outlast.App, other_than: str = "") -> str:
     while True:
-        rings = app.store.notifier.rings
+        wakeups = app.store.notifier.wakeups
         run = await app.store.get("r")
         if run.status is Status.WAITING and run.owner is None and run.uid != other_than:
             return run.uid
-        await app.store.notifier.wait(app.store.clock, 0.2, since=rings)
+        await app.store.notifier.wait(app.store.clock, 0.2, since=wakeups)
 
 
 async def _go_on(place: str, then: str) -> str | None:

@@ -226,23 +226,23 @@ MUTANTS = [
         TESTS,
     ),
     Mutant(
-        "an enqueue does not ring",
+        "an enqueue does not send a wake-up",
         FILE,
-        "        self.notifier.ring()\n        return added",
+        "        self.notifier.wake()\n        return added",
         "        return added",
         TESTS,
     ),
     Mutant(
-        "a nack does not ring",
+        "a nack does not send a wake-up",
         FILE,
-        "                _bury(tables, queued, reason, now)\n        self.notifier.ring()",
+        "                _bury(tables, queued, reason, now)\n        self.notifier.wake()",
         "                _bury(tables, queued, reason, now)",
         TESTS,
     ),
     Mutant(
         "close does not wake",
         FILE,
-        "        self._closed = True\n        self.notifier.ring()",
+        "        self._closed = True\n        self.notifier.wake()",
         "        self._closed = True",
         TESTS,
     ),
@@ -261,13 +261,13 @@ MUTANTS = [
         TESTS,
     ),
     Mutant(
-        "a ring before the wait is missed",
+        "a wake-up before the wait is missed",
         PORT,
-        "            rings = self.notifier.rings\n            delivery = await self.take("
+        "            wakeups = self.notifier.wakeups\n            delivery = await self.take("
         "queue, owner=owner, visibility=visibility, timeout=timeout)\n",
         "            delivery = await self.take("
         "queue, owner=owner, visibility=visibility, timeout=timeout)\n"
-        "            rings = self.notifier.rings\n",
+        "            wakeups = self.notifier.wakeups\n",
         TESTS,
     ),
     # -- policies -----------------------------------------------------------------------------

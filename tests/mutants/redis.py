@@ -248,7 +248,7 @@ MUTANTS = [
         UPKEEP,
     ),
     Mutant(
-        "redis: who closes does not ring for what it has sent",
+        "redis: who closes does not send a wake-up for what it has sent",
         f"{FOLDER}/notifier.py",
         "            if self._owed:\n                with",
         "            if False:\n                with",

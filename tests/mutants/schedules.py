@@ -1,4 +1,4 @@
-"""Schedules and the relay of a doorbell, broken."""
+"""Schedules and the relay of a wakeup_channel, broken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIMES = ("tests/schedules/test_timing.py",)
 
 MUTANTS = [
     Mutant(
-        "work that nobody has is not rung for",
+        "work that nobody has is not woken for",
         RELAY,
         "if is_new or (wants and not gone_on):",
         "if wants and not gone_on and False:",
@@ -27,14 +27,14 @@ MUTANTS = [
         RINGING,
     ),
     Mutant(
-        "a lost ring is never made anew",
+        "a lost wake-up is never made anew",
         RELAY,
         "wants = self._insistence.wants(left, self._store.clock.monotonic())",
         "wants = False",
         RINGING,
     ),
     Mutant(
-        "work that nobody can take is rung for without end",
+        "work that nobody can take gets a wake-up without end",
         RELAY,
         "self._pause = min(2 * self._pause, LONGEST_AGAIN)",
         "self._pause = FIRST_AGAIN",

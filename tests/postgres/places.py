@@ -21,7 +21,7 @@ from outlast.stores.postgres.schema import migrations
 
 TABLES = """
     runs run_details attributes events inbox receipts timers entries activities snapshots facts
-    keys tasks dead_tasks owners workers line_rings lines policies policy_changes strides starts
+    keys tasks dead_tasks owners workers line_wakeups lines policies policy_changes strides starts
 """
 _DIGEST = hashlib.sha256("".join(step.script for step in migrations()).encode()).hexdigest()
 # A server that is kept running has schemas of yesterday's files.

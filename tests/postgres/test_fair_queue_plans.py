@@ -91,7 +91,7 @@ async def bench(schema: str) -> AsyncIterator[Bench]:
     async with pool:
         bench = Bench(pool, schema)
         async with bench.queue:
-            for table in ("tasks", "lines", "line_rings", "policies", "starts"):
+            for table in ("tasks", "lines", "line_wakeups", "policies", "starts"):
                 await pool.execute(f'ALTER TABLE "{schema}".{table} SET (autovacuum_enabled = off)')
             await bench.queue.set_policy(RULES, by="test")
             yield bench
@@ -129,7 +129,7 @@ async def test_a_deep_queue_costs_what_a_shallow_one_does(bench: Bench) -> None:
     await bench.fill("many", number=50_000, keys=1000)
     await bench.fill("later", number=25_000, keys=1000, ready_at=2**62)
     await bench.fill("one", number=25_000, keys=1)
-    for _ in range(3):  # the keys that are new wake once, and what rang for them is gone
+    for _ in range(3):  # the keys that are new wake once, and what sent it for them is gone
         await bench.take(1)
     deep = {limit: await bench.cost(limit) for limit in (1, 20)}
     # Fifty times as much waits. A transaction that another test holds open keeps dead entries in the
@@ -161,16 +161,16 @@ async def test_to_see_a_deep_queue_costs_what_is_counted(bench: Bench) -> None:
 
 @pytest.mark.proves("I22")
 async def test_a_newcomer_is_heard_among_many(bench: Bench) -> None:
-    """Rings that gathered while nobody took are taken away in bounded numbers, and hold nobody up."""
+    """Wake-ups that gathered while nobody took are taken away in bounded numbers, and hold nobody up."""
     await bench.queue.enqueue(QUEUES[0], [Task(id=f"big{n}", key="big") for n in range(20)])
     await bench.told(
-        f'INSERT INTO "{bench.schema}".line_rings '
+        f'INSERT INTO "{bench.schema}".line_wakeups '
         f"SELECT 'gpu', 'gpu/render', 'big', true, true FROM generate_series(1, 20000) "
         "WHERE $1 <> ''"
     )
     await bench.queue.enqueue(QUEUES[1], [Task(id="small", key="small")])
     assert {one.task.key for one in await bench.take(2)} == {"big", "small"}
-    left = f"SELECT count(*) FROM \"{bench.schema}\".line_rings WHERE $1 <> ''"
+    left = f"SELECT count(*) FROM \"{bench.schema}\".line_wakeups WHERE $1 <> ''"
     assert 0 < await bench.told(left) < 20_000
     for _ in range(4):
         await bench.take(1)

@@ -60,7 +60,7 @@ async def test_a_lease_that_is_extended_at_its_end_keeps_its_place() -> None:
 
 @pytest.mark.parametrize("ready", [0, 1])
 async def test_a_line_with_a_task_never_sleeps_for_good(ready: int) -> None:
-    """What kept a task from being taken has gone between two looks, and its ring was heard before the
+    """What kept a task from being taken has gone between two looks, and its wake-up was heard before the
     line was put to sleep: somebody looks again."""
     async with FreshStore() as store, store.queue() as queue:
         await queue.set_policy(QueuePolicy(queue="mail", key_concurrency=1), by="test")
@@ -70,7 +70,7 @@ async def test_a_line_with_a_task_never_sleeps_for_good(ready: int) -> None:
         assert held is not None
         await queue.ack(held.claim)
         async with asyncpg.create_pool(direct(), min_size=1) as pool:
-            await pool.execute(f"DELETE FROM {SCHEMA}.line_rings")
+            await pool.execute(f"DELETE FROM {SCHEMA}.line_wakeups")
             await pool.execute(SLEEP, ready)
         assert await queue.take("mail", owner="ben", visibility=30.0) is not None
 

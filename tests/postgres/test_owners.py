@@ -24,9 +24,9 @@ CLOCK = SystemClock()
 
 async def listening(store: PostgresStore) -> None:
     """Wait until a store has the session that holds its locks."""
-    bell = store.database.notifier
-    while not bell.is_listening:
-        await bell.wait(CLOCK, 0.05, since=bell.rings)
+    notifier = store.database.notifier
+    while not notifier.is_listening:
+        await notifier.wait(CLOCK, 0.05, since=notifier.wakeups)
 
 
 @pytest.fixture
@@ -62,16 +62,16 @@ def claim_and_wait(pipe: Pipe, url: str, schema: str) -> None:
 
 async def claimed_by(store: PostgresStore, owner: str) -> tuple[Claim, Claim]:
     """The run and the task, as soon as both can be had."""
-    bell = store.database.notifier
+    notifier = store.database.notifier
     run = task = None
     while run is None or task is None:
-        rings = bell.rings
+        wakeups = notifier.wakeups
         if run is None:
             run = next((one.claim for one in await store.claim_runs(owner, HOUR)), None)
         if task is None:
             task = await store.claim_task("r", "t", owner, ttl=HOUR)
         if run is None or task is None:
-            await bell.wait(CLOCK, 60, since=rings)
+            await notifier.wait(CLOCK, 60, since=wakeups)
     return run, task
 
 
@@ -142,10 +142,10 @@ async def test_a_session_that_was_cut_off_holds_its_owners_again(here: PostgresS
         "WHERE l.locktype = 'advisory' AND l.mode = 'ShareLock' AND pid = $1",
         here.database.owners._session.get_server_pid(),
     )
-    bell = here.database.notifier
-    rings = bell.rings
+    notifier = here.database.notifier
+    wakeups = notifier.wakeups
     await ask(f"SELECT pg_terminate_backend({pid})")
-    assert await bell.wait(CLOCK, 60, since=rings)  # it has come back
+    assert await notifier.wait(CLOCK, 60, since=wakeups)  # it has come back
     assert not await here.owner_gone("w")
     assert (await here.get("r")).owner == "w"
 

@@ -103,19 +103,19 @@ async def test_without_a_transaction_there_is_nothing_to_join(
 
 
 @pytest.mark.proves("I24")
-async def test_those_who_wait_are_rung_for_by_the_commit(user: asyncpg.Connection) -> None:
-    """The database rings when the transaction is committed, in this process too."""
+async def test_the_commit_wakes_those_who_wait(user: asyncpg.Connection) -> None:
+    """The database sends a wake-up when the transaction is committed, in this process too."""
     async with PostgresStore(direct(), schema=SCHEMA) as store:
-        rings = store.notifier.rings
-        assert await store.notifier.wait(SystemClock(), 30, since=rings)  # it listens now
-        rings = store.notifier.rings
+        wakeups = store.notifier.wakeups
+        assert await store.notifier.wait(SystemClock(), 30, since=wakeups)  # it listens now
+        wakeups = store.notifier.wakeups
         async with user.transaction():
             await store.on(user).commit(
-                [Commit(run_id="rung", create=Run(id="rung", workflow="w", runnable_at=NOW))]
+                [Commit(run_id="woken", create=Run(id="woken", workflow="w", runnable_at=NOW))]
             )
-            assert store.notifier.rings == rings
-        assert await store.notifier.wait(SystemClock(), 30, since=rings)
-        await store.delete("rung")
+            assert store.notifier.wakeups == wakeups
+        assert await store.notifier.wait(SystemClock(), 30, since=wakeups)
+        await store.delete("woken")
 
 
 @pytest.mark.proves("I5", "I12")

@@ -1,4 +1,4 @@
-"""Doorbells between processes, here between two stores on the same tables."""
+"""Wake-ups between processes, here between two stores on the same tables."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ pytestmark = pytest.mark.server
 CLOCK = SystemClock()
 
 
-def bell(store: PostgresStore) -> PostgresNotifier:
-    """The doorbell of a store."""
+def notifier(store: PostgresStore) -> PostgresNotifier:
+    """The wake-up channel of a store."""
     return store.database.notifier
 
 
 async def listening(store: PostgresStore) -> int:
-    """Wait until a store listens; how often it has rung by then."""
-    while not bell(store).is_listening:
-        await bell(store).wait(CLOCK, 0.05, since=bell(store).rings)
-    return bell(store).rings
+    """Wait until a store listens; how often it has woken by then."""
+    while not notifier(store).is_listening:
+        await notifier(store).wait(CLOCK, 0.05, since=notifier(store).wakeups)
+    return notifier(store).wakeups
 
 
 @pytest.fixture
 async def here() -> AsyncIterator[PostgresStore]:
-    """A store that rings and listens."""
+    """A store that sends a wake-up and listens."""
     async with FreshStore(notify=True) as store:
         await listening(store)
         yield store
@@ -53,47 +53,49 @@ async def begin(store: PostgresStore, id: str) -> None:
 
 
 @pytest.mark.proves("I24")
-async def test_a_commit_rings_in_other_processes(here: PostgresStore, there: PostgresStore) -> None:
+async def test_a_commit_wakes_other_processes(here: PostgresStore, there: PostgresStore) -> None:
     """Whoever waits elsewhere is woken, and finds the run."""
-    rings = bell(there).rings
+    wakeups = notifier(there).wakeups
     await begin(here, "r")
-    assert await there.notifier.wait(CLOCK, 60, since=rings)
+    assert await there.notifier.wait(CLOCK, 60, since=wakeups)
     assert [one.run.id for one in await there.claim_runs("w", 30)] == ["r"]
 
 
 @pytest.mark.proves("I31")
-async def test_many_rings_are_few_notifications(here: PostgresStore, there: PostgresStore) -> None:
+async def test_many_wakeups_are_few_notifications(
+    here: PostgresStore, there: PostgresStore
+) -> None:
     """They are gathered: a hundred commits are heard as a few."""
-    rings = bell(there).rings
+    wakeups = notifier(there).wakeups
     for _ in range(100):
-        here.notifier.ring()
-    assert await there.notifier.wait(CLOCK, 60, since=rings)
-    assert bell(there).rings - rings < 5
+        here.notifier.wake()
+    assert await there.notifier.wait(CLOCK, 60, since=wakeups)
+    assert notifier(there).wakeups - wakeups < 5
 
 
 @pytest.mark.proves("I24")
 async def test_a_listener_that_was_cut_off_comes_back(
     here: PostgresStore, there: PostgresStore
 ) -> None:
-    """It connects again and rings, for whatever came meanwhile."""
-    rings = bell(there).rings
+    """It connects again and sends a wake-up, for whatever came meanwhile."""
+    wakeups = notifier(there).wakeups
     await ask(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        f"WHERE query LIKE 'LISTEN%{bell(there).channel}%'"
+        f"WHERE query LIKE 'LISTEN%{notifier(there).channel}%'"
     )
-    assert await there.notifier.wait(CLOCK, 60, since=rings)
+    assert await there.notifier.wait(CLOCK, 60, since=wakeups)
     await listening(there)
-    rings = bell(there).rings
+    wakeups = notifier(there).wakeups
     await begin(here, "r")
-    assert await there.notifier.wait(CLOCK, 60, since=rings)
+    assert await there.notifier.wait(CLOCK, 60, since=wakeups)
 
 
 @pytest.mark.proves("I24")
-async def test_without_any_ring_the_work_is_found_by_looking(here: PostgresStore) -> None:
+async def test_without_any_wakeup_the_work_is_found_by_polling(here: PostgresStore) -> None:
     """Behind a pooler nobody listens, and nothing is lost."""
     async with PostgresStore(pooled(), schema=SCHEMA) as deaf:
         await begin(here, "r")
-        assert not bell(deaf).is_listening
+        assert not notifier(deaf).is_listening
         assert [one.run.id for one in await deaf.claim_runs("w", 30)] == ["r"]
 
 

@@ -20,7 +20,7 @@ from tools.serving.system import Process, ServerMissing, free_port, listens, sto
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEEL = "ministack==1.5.33"
-FILES = ("doorbell", "fifo", "mapping", "polling", "trouble")
+FILES = ("wakeups", "fifo", "mapping", "polling", "trouble")
 MOVE_TIME = (
     "test_a_delay_is_kept_where_sqs_has_none",
     "test_letters_moved_by_sqs_are_read_like_ours",

@@ -64,7 +64,7 @@ def until(deadline: float) -> Iterator[None]:
     """Again and again; an error if it takes too long."""
     while time.monotonic() < deadline:
         yield
-        time.sleep(0.05)  # noqa: TID251 - processes do not ring
+        time.sleep(0.05)  # noqa: TID251 - processes do not send a wake-up
     pytest.fail("it took too long")
 
 

@@ -202,13 +202,13 @@ async def test_a_store_of_a_newer_outlast_is_left_alone(client: Redis, store: Re
         await again(store).open()
 
 
-async def test_two_stores_ring_each_other(store: RedisStore) -> None:
+async def test_two_stores_wake_each_other(store: RedisStore) -> None:
     """Whoever waits in another process looks at once: pub/sub, as a hint."""
     async with again(store) as other:
-        rings = other.notifier.rings
-        waiting = asyncio.create_task(other.notifier.wait(other.clock, 3600, since=rings))
+        wakeups = other.notifier.wakeups
+        waiting = asyncio.create_task(other.notifier.wait(other.clock, 3600, since=wakeups))
         while not waiting.done():
-            # The other one may not listen yet: a ring that is lost does no harm.
+            # The other one may not listen yet: a wake-up that is lost does no harm.
             await done(store, Commit(run_id="r", create=Run(id="r"), creation=Creation.UPSERT))
             await asyncio.wait([waiting], timeout=0.02)
         assert await waiting

@@ -1,4 +1,4 @@
-"""The doorbell knows whether it hears others: who can rely on it looks more rarely."""
+"""The wake-up channel knows whether it hears others: who can rely on it looks more rarely."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ CLOCK = SystemClock()
 
 
 async def listening(store: RedisStore) -> int:
-    """Wait until a store hears others; how often it has rung by then."""
+    """Wait until a store hears others; how often it has woken by then."""
     while not hears_all(store.notifier):
-        await store.notifier.wait(CLOCK, 0.05, since=store.notifier.rings)
-    return store.notifier.rings
+        await store.notifier.wait(CLOCK, 0.05, since=store.notifier.wakeups)
+    return store.notifier.wakeups
 
 
 @pytest.mark.parametrize("make", [single, clustered])
-async def test_who_listens_is_rung_for(make: Callable[[], RedisStore]) -> None:
+async def test_a_listener_is_woken(make: Callable[[], RedisStore]) -> None:
     """What another process begins is heard, on a server and on a cluster."""
     async with make() as here, again(here) as there:
-        rings = await listening(there)
+        wakeups = await listening(there)
         await here.commit([Commit(run_id="r", create=Run(id="r", runnable_at=NOW))])
-        assert await there.notifier.wait(CLOCK, 60, since=rings)
+        assert await there.notifier.wait(CLOCK, 60, since=wakeups)
 
 
 async def test_a_connection_that_ends_is_not_relied_on(victim: RedisStore, warden: Redis) -> None:
@@ -40,5 +40,5 @@ async def test_a_connection_that_ends_is_not_relied_on(victim: RedisStore, warde
     await listening(victim)
     await warden.execute_command("CLIENT", "KILL", "TYPE", "pubsub")  # type: ignore[no-untyped-call]
     while hears_all(victim.notifier):
-        await victim.notifier.wait(CLOCK, 0.05, since=victim.notifier.rings)
+        await victim.notifier.wait(CLOCK, 0.05, since=victim.notifier.wakeups)
     await listening(victim)

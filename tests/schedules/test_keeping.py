@@ -226,11 +226,11 @@ async def test_clocks_that_jump(world: World) -> None:
     async with world.process(schedule) as app:
         await world.clock.sleep(2.5 * HOUR)
         world.clock.moved += timedelta(hours=5)
-        world.store.notifier.ring()  # it would be looked at in a second or five
+        world.store.notifier.wake()  # it would be looked at in a second or five
         await world.clock.sleep(0.25 * HOUR)
         assert ran == [world.at(1), world.at(2), world.at(7)]
         world.clock.moved -= timedelta(hours=3)
-        world.store.notifier.ring()
+        world.store.notifier.wake()
         await world.clock.sleep(4 * HOUR)
         assert ran == [world.at(number) for number in (1, 2, 7, 8)]
         assert (await app.schedules.get("s")).fired == 4

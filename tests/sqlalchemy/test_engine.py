@@ -116,7 +116,7 @@ async def test_workers_of_both_kinds_work_on_the_same_runs(kind: str, engine: An
 async def until(app: outlast.App, run_id: str, *, steps: int) -> None:
     """Wait for a run to wait, with so many steps done."""
     while True:
-        since = app.store.notifier.rings
+        since = app.store.notifier.wakeups
         run = await app.get(run_id)
         done = [e for e in await app.history(run_id) if e.type == "step.completed"]
         if run.status is Status.WAITING and len(done) == steps:

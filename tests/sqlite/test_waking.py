@@ -38,12 +38,12 @@ async def test_the_number_tells_others_from_us(tmp_path: Path) -> None:
 async def test_whoever_waits_hears_another_process(tmp_path: Path) -> None:
     """Long before it would look by itself."""
     async with SqliteStore(tmp_path / "a.db") as here, SqliteStore(tmp_path / "a.db") as there:
-        bell = here.notifier
+        notifier = here.notifier
         # The first look finds a number that is new.
-        assert not hears_all(bell)
-        assert await bell.wait(SystemClock(), 3600, since=bell.rings)
-        assert hears_all(bell), "so nobody has to look for work every second"
-        waiting = asyncio.create_task(bell.wait(SystemClock(), 3600, since=bell.rings))
+        assert not hears_all(notifier)
+        assert await notifier.wait(SystemClock(), 3600, since=notifier.wakeups)
+        assert hears_all(notifier), "so nobody has to look for work every second"
+        waiting = asyncio.create_task(notifier.wait(SystemClock(), 3600, since=notifier.wakeups))
         await begin(there, "r")
         assert await waiting
 
@@ -59,17 +59,19 @@ def test_a_loop_that_nobody_runs_any_more_looks_at_nothing(tmp_path: Path) -> No
     first = asyncio.new_event_loop()
     try:
         here = first.run_until_complete(opened())
-        bell = here.notifier
-        assert isinstance(bell, SqliteNotifier)
-        assert first.run_until_complete(bell.wait(SystemClock(), 3600, since=bell.rings))
-        assert hears_all(bell)
+        notifier = here.notifier
+        assert isinstance(notifier, SqliteNotifier)
+        assert first.run_until_complete(notifier.wait(SystemClock(), 3600, since=notifier.wakeups))
+        assert hears_all(notifier)
 
         async def go_on() -> None:
-            bell._looked_at -= MISSED  # time passes, and nobody looks
-            assert not hears_all(bell)
+            notifier._looked_at -= MISSED  # time passes, and nobody looks
+            assert not hears_all(notifier)
             async with SqliteStore(path) as there:
-                waiting = asyncio.create_task(bell.wait(SystemClock(), 3600, since=bell.rings))
-                while not hears_all(bell):  # noqa: ASYNC110 - it begins to look
+                waiting = asyncio.create_task(
+                    notifier.wait(SystemClock(), 3600, since=notifier.wakeups)
+                )
+                while not hears_all(notifier):  # noqa: ASYNC110 - it begins to look
                     await asyncio.sleep(0)
                 await begin(there, "r")
                 assert await waiting
@@ -96,10 +98,10 @@ async def test_a_run_begun_elsewhere_is_taken_up(tmp_path: Path) -> None:
 
 
 async def test_virtual_time_knows_no_looking(tmp_path: Path) -> None:
-    """Where a test moves time, only its own rings count."""
+    """Where a test moves time, only its own wake-ups count."""
     clock = ManualClock()
     async with SqliteStore(tmp_path / "a.db", clock=clock) as here:
-        waiting = asyncio.create_task(here.notifier.wait(clock, 60, since=here.notifier.rings))
+        waiting = asyncio.create_task(here.notifier.wait(clock, 60, since=here.notifier.wakeups))
         async with SqliteStore(tmp_path / "a.db") as there:
             await begin(there, "r")
         while not clock.sleepers:  # noqa: ASYNC110 - the clock has no event

@@ -10,7 +10,7 @@ from outlast.queues.sqs.client import Answer, SqsClient
 
 
 class Rough:
-    """What SQS may do, done often. `loses` is for doorbells: SQS itself does not lose messages.
+    """What SQS may do, done often. `loses` is for wake-up channels: SQS itself does not lose messages.
 
     A doubled message is one that is sent twice. A delayed one is received and shown again, as if the
     one who received it had not answered; what comes after it overtakes it.

@@ -18,9 +18,9 @@ from outlast.errors import UnknownOutcome
 from outlast.queues.sqs import SqsWakeups, wakeups
 from outlast.queues.sqs.calls import Calls
 from tests.sqlite_processes.crew import Crew
-from tests.sqs.bells import process, send
+from tests.sqs.apps import process, send
 from tests.sqs.places import Recording, client, own_prefix
-from tests.sqs.test_doorbell import other, until
+from tests.sqs.test_wakeups import other, until
 
 pytestmark = pytest.mark.server
 
@@ -44,20 +44,20 @@ async def test_a_worker_begins_though_sqs_is_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its runs are found by looking; that nothing is heard is told once; when SQS is there, its
-    doorbell finds its queue and hears."""
+    wake-up channel finds its queue and hears."""
     monkeypatch.setattr(wakeups, "LONGEST_RETRY", 0.1)
-    queue, away = f"{own_prefix()}bell", Away(client())
+    queue, away = f"{own_prefix()}wakeups", Away(client())
     with caplog.at_level(logging.WARNING, "outlast.sqs"):
         async with process(tmp_path / "o.db", queue, client=away, workflows=[other]) as app:
-            assert app.store.notifier.doorbell is not None
+            assert app.store.notifier.wakeup_channel is not None
             run = await app.start(other, here=False)
             await run.result()
-            bell = app.store.notifier.doorbell
+            channel = app.store.notifier.wakeup_channel
             away.is_away = False
             await until(lambda: "receive_message" in away.since(0))
-            send(queue, '{"outlast":1,"ring":"somebody"}')
-            await until(lambda: bell.heard > 0)
-            assert bell.is_listening
+            send(queue, '{"outlast":1,"wakeup":"somebody"}')
+            await until(lambda: channel.received > 0)
+            assert channel.is_listening
     assert len([one for one in caplog.records if "nothing is heard" in one.message]) == 1
 
 
@@ -80,14 +80,14 @@ def leave(pipe: Pipe, path: str) -> str:
     hanging = Hanging()
 
     async def live() -> None:
-        bell = SqsWakeups(url="http://127.0.0.1:9/1/bell", client=hanging)
-        async with outlast.App(f"sqlite:///{path}", doorbell=bell) as app:
-            await app.start(other, here=False)  # so there is something to ring for
+        channel = SqsWakeups(url="http://127.0.0.1:9/1/wakeups", client=hanging)
+        async with outlast.App(f"sqlite:///{path}", wakeup_channel=channel) as app:
+            await app.start(other, here=False)  # so there is something to send a wake-up for
             await asyncio.to_thread(hanging.asked.wait)
         calls = Calls(hanging, None, None)
         calls.open()
         with suppress(UnknownOutcome):
-            await calls.call("send_message", "bell", timeout=0.01)
+            await calls.call("send_message", "wakeups", timeout=0.01)
         calls.close()
 
     asyncio.run(live())

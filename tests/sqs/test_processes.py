@@ -1,4 +1,4 @@
-"""Real processes on PostgreSQL, with SQS as their doorbell and a rough road between."""
+"""Real processes on PostgreSQL, with SQS as their wake-up channel and a rough road between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outlast.queues.sqs import SqsWakeups
 from outlast.stores.postgres import PostgresStore
 from tests.postgres.places import SCHEMA, FreshStore, direct
 from tests.sqlite_processes.crew import Crew
-from tests.sqs.bells import waiting
+from tests.sqs.apps import waiting
 from tests.sqs.places import client, own_prefix
 from tests.sqs.rough import Rough
 
@@ -62,8 +62,11 @@ def work(pipe: Pipe, folder: str, queue: str, seed: int) -> dict[str, int]:
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         store = PostgresStore(direct(), schema=SCHEMA, notify=False)
-        bell = SqsWakeups(queue, road)
-        async with store, outlast.App(store, workflows=[job], steps=[heavy], doorbell=bell):
+        channel = SqsWakeups(queue, road)
+        async with (
+            store,
+            outlast.App(store, workflows=[job], steps=[heavy], wakeup_channel=channel),
+        ):
             pipe.send("ready")
             await stop.wait()
 
@@ -76,10 +79,10 @@ async def test_two_workers_on_a_rough_road(tmp_path: Path) -> None:
     """A third of all messages is lost, doubled, delayed or overtaken. Every run completes, no effect
     is doubled, and when all is quiet, no message is left."""
     (tmp_path / "ledger").touch()
-    queue, crew = f"{own_prefix()}bell", Crew()
+    queue, crew = f"{own_prefix()}wakeups", Crew()
     async with FreshStore() as store:
-        bell = SqsWakeups(queue, Rough(client(), seed=0, loses=True), create=True)
-        async with outlast.App(store, name="client", doorbell=bell) as server:
+        channel = SqsWakeups(queue, Rough(client(), seed=0, loses=True), create=True)
+        async with outlast.App(store, name="client", wakeup_channel=channel) as server:
             workers = [crew.hire(work, str(tmp_path), queue, seed) for seed in (1, 2)]
             for worker in workers:
                 assert await asyncio.to_thread(worker.pipe.recv) == "ready"

@@ -26,7 +26,7 @@ async def job() -> str:
 
 async def until_listed(store: MemoryStore) -> Worker:
     """The worker, once it has spoken."""
-    while not (known := await store.workers()):  # noqa: ASYNC110 - nobody rings for it
+    while not (known := await store.workers()):  # noqa: ASYNC110 - nobody sends a wake-up for it
         await asyncio.sleep(0)
     return known[0]
 

@@ -1,4 +1,4 @@
-"""The relay: what is due and nobody has is rung for, and what was heard is settled by the store."""
+"""The relay: what is due and nobody has gets a wake-up, and what was heard is settled by the store."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from outlast.worker.wakeup_relay import (
 )
 
 
-class Bell(WakeupChannel):
-    """A doorbell whose messages the test sends and counts."""
+class Channel(WakeupChannel):
+    """A wake-up channel whose messages the test sends and counts."""
 
     def __init__(self) -> None:
-        self.rung = self.looks = self.gone_on = self.done = 0
+        self.sent = self.looks = self.gone_on = self.done = 0
         self.broken = False
         self.changed = asyncio.Event()
         self._unsettled = 0
@@ -41,17 +41,17 @@ class Bell(WakeupChannel):
 
     def hear(self) -> None:
         """A message comes."""
-        self.heard += 1
+        self.received += 1
         self._unsettled += 1
         self._wake()
 
-    async def ring(self) -> None:
+    async def send(self) -> None:
         if self.broken:
             raise Unavailable("nobody answers")
-        self.rung += 1
+        self.sent += 1
         self.changed.set()
 
-    async def settle(self, heard: int, *, left: bool) -> int:
+    async def settle(self, received: int, *, left: bool) -> int:
         self.looks += 1
         settled, self._unsettled = self._unsettled, 0
         if left:
@@ -87,60 +87,62 @@ def store(clock: ManualClock) -> MemoryStore:
 
 
 @pytest.fixture
-def bell() -> Bell:
-    """The doorbell of the app under test."""
-    return Bell()
+def channel() -> Channel:
+    """The wake-up channel of the app under test."""
+    return Channel()
 
 
-async def swept(bell: Bell, clock: ManualClock) -> None:
+async def swept(channel: Channel, clock: ManualClock) -> None:
     """Return when the store was looked at once more."""
-    looks = bell.looks
+    looks = channel.looks
     async with asyncio.timeout(60):
-        while bell.looks == looks:
+        while channel.looks == looks:
             clock.advance(6)  # it may have been between two waits
             await asyncio.sleep(0.001)
 
 
 @pytest.mark.proves("I23")
 @pytest.mark.parametrize("kind", ["run", "task"])
-async def test_what_nobody_has_is_rung_for(
-    store: MemoryStore, bell: Bell, clock: ManualClock, kind: str
+async def test_unclaimed_work_sends_a_wakeup(
+    store: MemoryStore, channel: Channel, clock: ManualClock, kind: str
 ) -> None:
     """A run whose code is elsewhere, or a task, as soon as it is written; not before there is one,
     and not when somebody holds it."""
-    async with outlast.App(store, doorbell=bell) as app:
-        await swept(bell, clock)
-        assert bell.rung == 0
+    async with outlast.App(store, wakeup_channel=channel) as app:
+        await swept(channel, clock)
+        assert channel.sent == 0
         if kind == "run":
             await app.start(nothing, id="r", here=False)
         else:
             await store.queue().enqueue("gpu/render", [Task(id="t")])
-        await bell.until(lambda: bell.rung == 1)
+        await channel.until(lambda: channel.sent == 1)
         if kind == "run":
             await store.claim_runs("somebody", ttl=3600)
         else:
             await store.queue().take("gpu/render", owner="somebody", visibility=3600)
         for _ in range(5):
-            await swept(bell, clock)
-        assert bell.rung == 1
+            await swept(channel, clock)
+        assert channel.sent == 1
 
 
 @pytest.mark.proves("I31")
-async def test_many_writes_are_one_ring(store: MemoryStore, bell: Bell, clock: ManualClock) -> None:
-    """Rings are gathered off the path of the write."""
-    async with outlast.App(store, doorbell=bell) as app:
+async def test_many_writes_are_one_wakeup(
+    store: MemoryStore, channel: Channel, clock: ManualClock
+) -> None:
+    """Wake-ups are gathered off the path of the write."""
+    async with outlast.App(store, wakeup_channel=channel) as app:
         await app.start(nothing, here=False)
-        await bell.until(lambda: bell.rung == 1)
+        await channel.until(lambda: channel.sent == 1)
         for _ in range(1000):
-            store.notifier.ring()
-        await bell.until(lambda: bell.rung == 2)
-        await swept(bell, clock)
-        assert bell.rung <= 3  # once for the thousand; once more because time has passed
+            store.notifier.wake()
+        await channel.until(lambda: channel.sent == 2)
+        await swept(channel, clock)
+        assert channel.sent <= 3  # once for the thousand; once more because time has passed
 
 
 @pytest.mark.proves("I23")
-async def test_a_run_is_not_rung_for_before_it_is_due(
-    store: MemoryStore, bell: Bell, clock: ManualClock
+async def test_a_run_sends_no_wakeup_before_it_is_due(
+    store: MemoryStore, channel: Channel, clock: ManualClock
 ) -> None:
     """Who sleeps needs nobody; when the time has come, the sweep tells."""
 
@@ -152,59 +154,61 @@ async def test_a_run_is_not_rung_for_before_it_is_due(
         run = await app.start(later)
         while (await store.get(run.id)).owner is not None:  # noqa: ASYNC110 - until it rests
             await asyncio.sleep(0)
-    async with outlast.App(store, doorbell=bell):
-        await swept(bell, clock)
-        assert bell.rung == 0
+    async with outlast.App(store, wakeup_channel=channel):
+        await swept(channel, clock)
+        assert channel.sent == 0
         clock.advance(3600)
-        await swept(bell, clock)
-        assert bell.rung == 1
+        await swept(channel, clock)
+        assert channel.sent == 1
 
 
 @pytest.mark.proves("I23")
 async def test_what_was_heard_is_settled_by_the_store(
-    store: MemoryStore, bell: Bell, clock: ManualClock
+    store: MemoryStore, channel: Channel, clock: ManualClock
 ) -> None:
     """Nothing is left to do: the message is done with, and no other one is sent. Something is that
     nobody here can take: it goes on."""
-    async with outlast.App(store, doorbell=bell):
-        bell.hear()
-        await bell.until(lambda: bell.done == 1)
+    async with outlast.App(store, wakeup_channel=channel):
+        channel.hear()
+        await channel.until(lambda: channel.done == 1)
         async with outlast.App(store) as other:
             await other.start(nothing, here=False)
-        await bell.until(lambda: bell.rung == 1)
-        bell.hear()
-        await bell.until(lambda: bell.gone_on == 1)
-        assert (bell.rung, bell.done) == (1, 1)
+        await channel.until(lambda: channel.sent == 1)
+        channel.hear()
+        await channel.until(lambda: channel.gone_on == 1)
+        assert (channel.sent, channel.done) == (1, 1)
 
 
 @pytest.mark.proves("I23")
-async def test_a_message_wakes_those_who_look_here(store: MemoryStore, bell: Bell) -> None:
-    """The run was written where no ring is heard; no time passes, and yet it is done."""
-    async with outlast.App(store, workflows=[nothing], doorbell=bell):
-        rings, store.notifier.wake = store.notifier.wake, lambda *_, **__: None  # type: ignore[method-assign]
+async def test_a_message_wakes_those_who_look_here(store: MemoryStore, channel: Channel) -> None:
+    """The run was written where no wake-up is heard; no time passes, and yet it is done."""
+    async with outlast.App(store, workflows=[nothing], wakeup_channel=channel):
+        wakeups, store.notifier.wake_local = store.notifier.wake_local, lambda *_, **__: None  # type: ignore[method-assign]
         async with outlast.App(store) as other:
             run = await other.start(nothing, here=False)
-        store.notifier.wake = rings  # type: ignore[method-assign]
-        bell.hear()
+        store.notifier.wake_local = wakeups  # type: ignore[method-assign]
+        channel.hear()
         await asyncio.wait_for(run.result(), 60)
 
 
 @pytest.mark.proves("I23")
-async def test_a_ring_that_failed_is_rung_again(
-    store: MemoryStore, bell: Bell, clock: ManualClock
+async def test_a_wakeup_that_failed_is_sent_again(
+    store: MemoryStore, channel: Channel, clock: ManualClock
 ) -> None:
-    """The doorbell was out of order: the next sweep finds what is left."""
-    bell.broken = True
-    async with outlast.App(store, doorbell=bell) as app:
+    """The wake-up channel was out of order: the next sweep finds what is left."""
+    channel.broken = True
+    async with outlast.App(store, wakeup_channel=channel) as app:
         await app.start(nothing, here=False)
-        await swept(bell, clock)
-        bell.broken = False
-        while not bell.rung:
-            await swept(bell, clock)
+        await swept(channel, clock)
+        channel.broken = False
+        while not channel.sent:
+            await swept(channel, clock)
 
 
 @pytest.mark.proves("I30")
-async def test_what_is_handed_back_at_the_end_is_rung_for(store: MemoryStore, bell: Bell) -> None:
+async def test_work_handed_back_at_the_end_sends_a_wakeup(
+    store: MemoryStore, channel: Channel
+) -> None:
     """Who closes leaves runs that others should hear of."""
     began = asyncio.Event()
 
@@ -217,25 +221,25 @@ async def test_what_is_handed_back_at_the_end_is_rung_for(store: MemoryStore, be
     async def slow() -> None:
         await long()
 
-    async with outlast.App(store, workflows=[slow], doorbell=bell) as app:
+    async with outlast.App(store, workflows=[slow], wakeup_channel=channel) as app:
         await app.start(slow)
         await began.wait()
-        assert bell.rung == 0
-    assert bell.rung == 1
-    assert store.notifier.doorbell is None
+        assert channel.sent == 0
+    assert channel.sent == 1
+    assert store.notifier.wakeup_channel is None
 
 
-async def test_opening_and_closing_twice_does_nothing(store: MemoryStore, bell: Bell) -> None:
+async def test_opening_and_closing_twice_does_nothing(store: MemoryStore, channel: Channel) -> None:
     """A relay is a daemon like others."""
-    relay = WakeupRelay(store, bell)
+    relay = WakeupRelay(store, channel)
     for act in (relay.open, relay.open, relay.close, relay.close):
         await act()
-    assert not bell.is_listening
+    assert not channel.is_listening
 
 
 @pytest.mark.proves("I31")
 def test_insistence_grows_weary() -> None:
-    """What is new is rung for at once, what stays ever more rarely, and after nothing anew."""
+    """What is new gets a wake-up at once, what stays ever more rarely, and after nothing anew."""
     left: Left = (None, "t")
     insistence = RepeatedWakeups()
     times = [now for now in range(400) if insistence.wants(left, float(now))]

@@ -32,8 +32,8 @@ class Hanging(MemoryStore):
         return await super().send(*args, timeout=timeout, **options)
 
 
-class Bell(WakeupChannel):
-    """A doorbell that knows whether it is open."""
+class Channel(WakeupChannel):
+    """A wake-up channel that knows whether it is open."""
 
     is_open = False
 
@@ -43,10 +43,10 @@ class Bell(WakeupChannel):
     async def close(self) -> None:
         self.is_open = False
 
-    async def ring(self) -> None:
+    async def send(self) -> None:
         return None
 
-    async def settle(self, heard: int, *, left: bool) -> int:
+    async def settle(self, received: int, *, left: bool) -> int:
         return 0
 
 
@@ -74,9 +74,9 @@ async def goes_far() -> None:
 async def test_a_store_that_hangs_does_not_keep_an_app_from_closing() -> None:
     """What cannot be told within a third of the lease is left to its end."""
     async with Hanging() as store:
-        bell = Bell()
+        channel = Channel()
         app = outlast.App(
-            store, workflows=[goes_far], steps=[far_and_long], lease=LEASE, doorbell=bell
+            store, workflows=[goes_far], steps=[far_and_long], lease=LEASE, wakeup_channel=channel
         )
         await app.open()
         await app.start(goes_far)
@@ -84,7 +84,7 @@ async def test_a_store_that_hangs_does_not_keep_an_app_from_closing() -> None:
         store.hangs = True
         async with asyncio.timeout(60):
             await app.close()
-        assert not bell.is_open
+        assert not channel.is_open
 
 
 class Away(MemoryStore):
@@ -110,17 +110,17 @@ async def stays_here() -> None:
 
 
 async def test_a_part_that_cannot_be_closed_leaves_no_other_open() -> None:
-    """The engine cannot hand back what it has, and the doorbell is closed all the same."""
+    """The engine cannot hand back what it has, and the wake-up channel is closed all the same."""
     async with Away() as store:
-        bell = Bell()
-        app = outlast.App(store, workflows=[stays_here], lease=LEASE / 6, doorbell=bell)
+        channel = Channel()
+        app = outlast.App(store, workflows=[stays_here], lease=LEASE / 6, wakeup_channel=channel)
         await app.open()
         await app.start(stays_here)
         await began.wait()
-        assert bell.is_open
+        assert channel.is_open
         with pytest.raises(TryAgain):
             await app.close()
-        assert not bell.is_open
+        assert not channel.is_open
 
 
 class Answering(MemoryStore):
@@ -210,8 +210,8 @@ async def test_a_run_that_was_on_its_way_to_who_stops_is_free(queue: str | None)
             assert await run.result() == "done"
 
 
-class Deaf(Bell):
-    """A doorbell that cannot be opened, though it has begun to."""
+class Deaf(Channel):
+    """A wake-up channel that cannot be opened, though it has begun to."""
 
     async def open(self, wake: Any) -> None:
         self.is_open = True
@@ -219,11 +219,11 @@ class Deaf(Bell):
 
 
 async def test_an_app_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
-    """The store that it has opened itself is closed, and the doorbell that failed is too."""
-    bell = Deaf()
-    app = outlast.App(f"sqlite:///{tmp_path}/store.db", workflows=[short], doorbell=bell)
+    """The store that it has opened itself is closed, and the wake-up channel that failed is too."""
+    channel = Deaf()
+    app = outlast.App(f"sqlite:///{tmp_path}/store.db", workflows=[short], wakeup_channel=channel)
     with pytest.raises(Unavailable):
         await app.open()
-    assert not bell.is_open
+    assert not channel.is_open
     with pytest.raises(StoreClosed):
         await app.store.find_one("r")

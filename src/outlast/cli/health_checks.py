@@ -1,6 +1,6 @@
 """Does the work get done: workers, runs that nobody takes, runs on their way, dead tasks.
 
-Is the store, and the doorbell, set up as it should be?
+Is the store, and the wake-up channel, set up as it should be?
 
 Finding: something that was looked at, and what to do about it.
 """
@@ -23,7 +23,7 @@ from outlast.model.run import MOVING, Run
 from outlast.ports.capabilities import Capability, Durability
 from outlast.ports.store import Store
 from outlast.query import count, parse, search
-from outlast.urls import resolve_doorbell
+from outlast.urls import resolve_wakeup_channel
 
 STUCK_AFTER = timedelta(minutes=1)
 LOOKED_AT = 10_000
@@ -168,7 +168,7 @@ SURVIVES = {
     Durability.POWER_LOSS: "a loss of power",
     Durability.NODE_LOSS: "the loss of a machine",
 }
-RING_SECONDS, MOST_RINGS = 3_600, 1_000
+MAX_WAKEUP_AGE_S, MAX_WAITING_WAKEUPS = 3_600, 1_000
 
 
 async def settings_of(store: Store) -> AsyncIterator[Finding]:
@@ -254,41 +254,43 @@ def _redis(told: dict[str, Any]) -> Iterator[Finding]:
         )
 
 
-async def doorbell_of(url: str) -> AsyncIterator[Finding]:
-    """What the SQS queue is like that wakes workers. Rings are worth nothing after a while."""
-    told = await resolve_doorbell(url).describe()
+async def wakeup_channel_of(url: str) -> AsyncIterator[Finding]:
+    """What the SQS queue is like that wakes workers. Wake-ups are worth nothing after a while."""
+    told = await resolve_wakeup_channel(url).describe()
     waiting = int(told.get("ApproximateNumberOfMessages", "0"))
-    yield Finding("ok", f"the doorbell {told.get('QueueUrl', url)} answers; {waiting:,} rings wait")
+    yield Finding(
+        "ok", f"the wake-up channel {told.get('QueueUrl', url)} answers; {waiting:,} wake-ups wait"
+    )
     if told.get("FifoQueue") == "true":
         yield Finding(
             "problem",
-            "the doorbell is a FIFO queue, which holds rings back",
+            "the wake-up channel is a FIFO queue, which holds wake-ups back",
             "use a standard queue",
         )
     if int(told.get("DelaySeconds", "0")):
         yield Finding(
             "warning",
-            f"rings are held back for {told['DelaySeconds']} s",
+            f"wake-ups are held back for {told['DelaySeconds']} s",
             "set DelaySeconds of the queue to 0",
         )
-    if int(told.get("MessageRetentionPeriod", "0")) > RING_SECONDS:
+    if int(told.get("MessageRetentionPeriod", "0")) > MAX_WAKEUP_AGE_S:
         yield Finding(
             "warning",
-            f"rings are kept for {length(float(told['MessageRetentionPeriod']))}, and wake workers "
+            f"wake-ups are kept for {length(float(told['MessageRetentionPeriod']))}, and wake workers "
             "for nothing",
             "set MessageRetentionPeriod of the queue to 60",
         )
     if "RedrivePolicy" in told:
         yield Finding(
             "warning",
-            "rings that nobody needs go to a queue of dead letters",
-            "remove the RedrivePolicy of the queue: a ring carries nothing",
+            "wake-ups that nobody needs go to a queue of dead letters",
+            "remove the RedrivePolicy of the queue: a wake-up carries nothing",
         )
-    if waiting > MOST_RINGS:
+    if waiting > MAX_WAITING_WAKEUPS:
         yield Finding(
             "warning",
-            f"{waiting:,} rings wait: nobody listens",
-            "start workers with App(…, doorbell=…); the store is looked at now and then all the same",
+            f"{waiting:,} wake-ups wait: nobody listens",
+            "start workers with App(…, wakeup_channel=…); the store is looked at now and then all the same",
         )
 
 

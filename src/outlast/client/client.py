@@ -319,7 +319,7 @@ class Client:
             patience=timeout,
             attempt=partial(self._attempt, timeout=timeout),
         )
-        self._store.notifier.ring()  # its place in a queue is free
+        self._store.notifier.wake()  # its place in a queue is free
         for id in (run_id, *open):
             self._drop(id)
         return was_there

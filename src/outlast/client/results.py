@@ -46,7 +46,7 @@ async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None
             record = _record_in(here)
             if record is not None:
                 return record
-        rings = store.notifier.rings
+        wakeups = store.notifier.wakeups
         run = await _look(clock, deadline, partial(_find, store, run_id))
         if run.status.terminal:
             return run
@@ -55,7 +55,7 @@ async def ended(store: Store, run_id: str, ending: Ending, timeout: float | None
         if left <= 0:
             raise TimeoutError(f"run {run_id!r} is {run.status} after {timeout} s")
         if ending(run_id) is None:
-            await store.notifier.wait(clock, min(left, patience), since=rings)
+            await store.notifier.wait(clock, min(left, patience), since=wakeups)
 
 
 async def answered(
@@ -66,7 +66,7 @@ async def answered(
     deadline = _deadline(clock, timeout)
     uid = run.uid
     while True:
-        rings = store.notifier.rings
+        wakeups = store.notifier.wakeups
         run = await _look(clock, deadline, partial(_find, store, run.id))
         if run.uid != uid:
             uid, after = run.uid, 0  # it has continued as new: what it had answered went along
@@ -85,7 +85,7 @@ async def answered(
                 "get one: ask again with the same `dedup`, or see whether the workflow has a "
                 f"handler, `@outlast.on_update` over `def {name}`"
             )
-        await store.notifier.wait(clock, min(left, patience), since=rings)
+        await store.notifier.wait(clock, min(left, patience), since=wakeups)
 
 
 def answer_in(history: Iterable[Event], update_id: str) -> UpdateCompleted | None:

@@ -107,22 +107,22 @@ class WakeupKind(IntFlag):
     ANY = RUNS | TASKS | ENDS
 
 
-NEWS = tuple(map(WakeupKind, range(WakeupKind.ANY + 1)))
+_KINDS = tuple(map(WakeupKind, range(WakeupKind.ANY + 1)))
 """Each by its number: to make one takes longer than to find it."""
 
 _RUNS, _TASKS, _ENDS = int(WakeupKind.RUNS), int(WakeupKind.TASKS), int(WakeupKind.ENDS)
 
 
-def news_of(commits: Iterable[Commit]) -> WakeupKind:
+def wakeup_kind_of(commits: Iterable[Commit]) -> WakeupKind:
     """What others may find after these; nothing if they only carry their runs on."""
-    news = 0
+    kind = 0
     for commit in commits:
-        news |= _news_of(commit)
-    return NEWS[news]
+        kind |= _wakeup_kind_of(commit)
+    return _KINDS[kind]
 
 
-def _news_of(commit: Commit) -> int:
-    change, news = commit.change, 0
+def _wakeup_kind_of(commit: Commit) -> int:
+    change, kind = commit.change, 0
     # A log that a program keeps with the store alone begins like a run, and is none to claim.
     is_free = commit.release or (
         commit.create is not None
@@ -131,11 +131,11 @@ def _news_of(commit: Commit) -> int:
     )
     if change is not None and change.runnable_at is not UNSET:
         is_free = change.runnable_at is not None
-        news |= _ENDS
+        kind |= _ENDS
     elif commit.release or (change is not None and change.status in TERMINAL):
-        news |= _ENDS
+        kind |= _ENDS
     if is_free or commit.sends or commit.starts:
-        news |= _RUNS
+        kind |= _RUNS
     if commit.tasks:
-        news |= _TASKS
-    return news
+        kind |= _TASKS
+    return kind

@@ -36,7 +36,7 @@ class LeapingClock(Clock, Protocol):
     be told what is: time must not pass while a step or a database is at work."""
 
     look_again_after: float
-    """How long to rely on a doorbell before looking all the same. A month of looking every second
+    """How long to rely on a wake-up channel before looking all the same. A month of looking every second
     would cost minutes even if no second takes any time."""
 
     def attempt(self, body: object, *, elsewhere: bool) -> AbstractAsyncContextManager[None]:
@@ -50,7 +50,7 @@ class LeapingClock(Clock, Protocol):
 
 
 def look_again_after(clock: Clock, seconds: float) -> float:
-    """How long to rely on a doorbell: `seconds`, unless the clock has its own idea."""
+    """How long to rely on a wake-up channel: `seconds`, unless the clock has its own idea."""
     own: float = getattr(clock, "look_again_after", seconds)
     return own
 

@@ -26,7 +26,7 @@ from typing import ClassVar, NoReturn, Self
 from outlast.errors import Unsupported
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Committed, Creation, Outcome
-from outlast.model.commit_rules import news_of
+from outlast.model.commit_rules import wakeup_kind_of
 from outlast.model.event import Event
 from outlast.model.run import Run
 from outlast.model.validation import check_batch
@@ -175,17 +175,17 @@ class StoreCore(ABC):
     ) -> None:
         """What `commit` calls last: wake those who wait for what these commits bring. Without
         `outcomes` any of them may have been written."""
-        news = news_of(commits)
-        if news and outcomes is not None:
+        kind = wakeup_kind_of(commits)
+        if kind and outcomes is not None:
             commits = [
                 commit
                 for commit, outcome in zip(commits, outcomes, strict=True)
                 if isinstance(outcome, Committed)
             ]
-            news = news_of(commits)
-        if news:
+            kind = wakeup_kind_of(commits)
+        if kind:
             sent = {send.run_id for commit in commits for send in commit.sends}
-            self.notifier.ring(news, runs=sent)
+            self.notifier.wake(kind, runs=sent)
 
     def _require(self, capability: Capability) -> None:
         if capability not in self.capabilities:

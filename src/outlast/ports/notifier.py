@@ -1,20 +1,17 @@
-"""Notifier: a doorbell. It says that looking may be worth it, never what will be found.
+"""Wake-ups: hints that work may be available. The store alone knows what work there is.
 
-A ring may be lost, doubled or late: whoever waits looks again after a while all the same.
+A wake-up may be lost, doubled or late, so every waiter also polls. Two ports carry wake-ups:
 
-WakeupChannel: how processes tell each other, past the store, that looking may be worth it.
+- `Notifier` belongs to a store. It wakes waiters in this process and, where the database has a
+  means (NOTIFY, pub/sub, a data version), in the other processes on the same store.
+- `WakeupChannel` works past the store, by a cloud queue. A message says "poll now" and names no
+  work::
 
-A doorbell is something outside the store: a queue of a cloud, a broker that is there already. It
-carries no work and knows of none. A message says "look"; what there is to do, the store says. So a
-message may be lost, doubled, late, stale or overtaken, and nothing but time is lost.
-
-::
-
-    somebody's commit ──▶ store ◀── is there something due that nobody has? ── relay
-                                                                  yes: ring ──▶ one of the others
-    relay ◀── heard ── doorbell         wakes those who look here, then asks the store again:
-          ── settle(left=False) ──▶     nothing is left to do: the message is done with
-          ── settle(left=True)  ──▶     something is: the message goes on to another process
+    commit ──▶ store ◀── is there due work that no process holds? ── wake-up relay
+                                                           yes: send ──▶ one other process
+    wake-up relay ◀── message ── channel     wakes the waiters here, then asks the store again:
+          ── settle(left=False) ──▶     no work is left: the message is deleted
+          ── settle(left=True)  ──▶     work is left: the message goes on to another process
 """
 
 from __future__ import annotations
@@ -30,88 +27,100 @@ import msgspec
 from outlast.model.commit_rules import WakeupKind
 from outlast.ports.clock import Clock
 
-Heard = Callable[[Collection[str] | None], object]
-"""Called with the ids of runs; with None if it may be any."""
+OnInbox = Callable[[Collection[str] | None], object]
+"""Called with the ids of runs whose inbox has new items; with None if it may be any run."""
 
 
 class Notifier(Protocol):
     """Wakes those who wait for work."""
 
-    doorbell: WakeupChannel | None
-    """By what else this process hears others, if it does: an app's `WakeupChannel`."""
+    wakeup_channel: WakeupChannel | None
+    """The app's `WakeupChannel`, if it has one."""
 
-    rung: int
-    """How often `ring` was called."""
+    wake_calls: int
+    """How often `wake` was called in this process."""
 
     @property
-    def rings(self) -> int:
-        """How often it has rung: read it before you look, and pass it to `wait`."""
+    def wakeups(self) -> int:
+        """How many wake-ups have come: read it before you poll, and pass it to `wait`."""
         ...
 
-    def rings_for(self, news: WakeupKind) -> int:
-        """How often it has rung for that: for those whom nothing else concerns."""
+    def wakeups_for(self, kind: WakeupKind) -> int:
+        """How many wake-ups of this kind have come."""
         ...
 
-    def ring(self, news: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
-        """Wake everybody who waits for such news; `runs` have something in their inbox, which is
-        for whoever holds them. Never blocks and never fails."""
+    def wake(self, kind: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
+        """Wake all waiters for this kind, here and in other processes. `runs` have a new item in
+        their inbox: their owners read it. Never blocks and never fails."""
         ...
 
-    def wake(self, news: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
-        """Wake those who wait in this process, and nobody else."""
+    def wake_local(self, kind: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
+        """As `wake`, but in this process only."""
         ...
 
-    def listen(self, heard: Heard) -> Callable[[], None]:
-        """Have `heard` called, in the loop that is running, with the ids of runs that a ring names;
-        what is returned ends that."""
+    def listen(self, on_inbox: OnInbox) -> Callable[[], None]:
+        """Call `on_inbox`, in the running event loop, with the run ids of each wake-up that names
+        any. Returns a function that ends this."""
         ...
 
     async def wait(
-        self, clock: Clock, seconds: float, *, since: int, news: WakeupKind | None = None
+        self, clock: Clock, seconds: float, *, since: int, kind: WakeupKind | None = None
     ) -> bool:
-        """Return True at a ring after `since`, or False after `seconds` on `clock`. With `news`
-        only such a ring counts, and `since` is what `rings_for` gave."""
+        """Return True at a wake-up after `since`, or False after `seconds` on `clock`. With `kind`
+        only such wake-ups count, and `since` is a value of `wakeups_for`."""
         ...
 
 
 def hears_all(notifier: Notifier) -> bool:
-    """Whether it rings, by and large, for what other processes do too: `is_listening` of a
-    notifier that can tell, or of the doorbell beside it."""
-    doorbell = notifier.doorbell
-    return bool(getattr(notifier, "is_listening", False)) or bool(
-        doorbell and doorbell.is_listening
-    )
+    """Whether commits of other processes, too, cause wake-ups here: by the notifier itself, or by
+    the wake-up channel."""
+    channel = notifier.wakeup_channel
+    return bool(getattr(notifier, "is_listening", False)) or bool(channel and channel.is_listening)
 
 
 class LocalNotifier:
-    """A doorbell within one process; it may be rung and waited for from several threads."""
+    """Wake-ups within one process. Safe from several threads."""
 
     def __init__(self) -> None:
-        self.doorbell: WakeupChannel | None = None
-        self.rung = 0
+        self.wakeup_channel: WakeupChannel | None = None
+        self.wake_calls = 0
         self._lock = threading.Lock()
-        self._rings = 0
-        self._rings_for = dict.fromkeys(
-            map(int, WakeupKind), 0
-        )  # plain numbers: they are compared often
-        self._listeners: list[tuple[asyncio.AbstractEventLoop, Heard]] = []
+        self._wakeups = 0
+        # Plain numbers: an IntFlag takes several times as long to compare.
+        self._wakeups_for = dict.fromkeys(map(int, WakeupKind), 0)
+        self._listeners: list[tuple[asyncio.AbstractEventLoop, OnInbox]] = []
         # Woken in the order in which they came, so that a simulation can be repeated.
         self._waiting: dict[_Ticket, int] = {}
 
     @property
-    def rings(self) -> int:
-        return self._rings
+    def wakeups(self) -> int:
+        return self._wakeups
 
-    def rings_for(self, news: WakeupKind) -> int:
-        wanted = int(news)
-        return sum(count for kind, count in self._rings_for.items() if kind & wanted)
+    def wakeups_for(self, kind: WakeupKind) -> int:
+        wanted = int(kind)
+        return sum(count for single, count in self._wakeups_for.items() if single & wanted)
 
-    def ring(self, news: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
-        self.rung += 1  # threads may lose a count to each other, never the last
-        self.wake(news, runs=runs)
+    def wake(self, kind: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
+        self.wake_calls += 1  # two threads may count as one: readers only compare for change
+        self.wake_local(kind, runs=runs)
 
-    def listen(self, heard: Heard) -> Callable[[], None]:
-        listener = (asyncio.get_running_loop(), heard)
+    def wake_local(self, kind: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
+        if runs:
+            self._call_listeners(runs)
+        sent = int(kind)
+        with self._lock:
+            self._wakeups += 1
+            for single in self._wakeups_for:
+                self._wakeups_for[single] += bool(single & sent)
+            waiting = [one for one, wanted in self._waiting.items() if wanted & sent]
+            for ticket in waiting:
+                del self._waiting[ticket]
+        for loop, future in waiting:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_resolve, future)
+
+    def listen(self, on_inbox: OnInbox) -> Callable[[], None]:
+        listener = (asyncio.get_running_loop(), on_inbox)
         self._listeners = [*self._listeners, listener]
 
         def end() -> None:
@@ -119,46 +128,30 @@ class LocalNotifier:
 
         return end
 
-    def wake(self, news: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
-        if runs:
-            self._tell_listeners(runs)
-        told = int(news)
-        with self._lock:
-            self._rings += 1
-            for kind in self._rings_for:
-                self._rings_for[kind] += bool(kind & told)
-            waiting = [one for one, wanted in self._waiting.items() if wanted & told]
-            for ticket in waiting:
-                del self._waiting[ticket]
-        for loop, future in waiting:
-            # A loop that was closed meanwhile has nobody left to wake.
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_wake, future)
-
     def abandon(self) -> None:
-        """In a forked child: forget what waits and listens, which lives in the parent."""
+        """In a forked child: drop waiters and listeners, which live in the parent."""
         self._waiting.clear()
         self._listeners = []
 
-    def _tell_listeners(self, runs: Collection[str] | None) -> None:
-        for loop, heard in self._listeners:
+    def _call_listeners(self, runs: Collection[str] | None) -> None:
+        for loop, on_inbox in self._listeners:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(heard, runs)
+                loop.call_soon_threadsafe(on_inbox, runs)
 
     async def wait(
-        self, clock: Clock, seconds: float, *, since: int, news: WakeupKind | None = None
+        self, clock: Clock, seconds: float, *, since: int, kind: WakeupKind | None = None
     ) -> bool:
         loop = asyncio.get_running_loop()
-        rung: asyncio.Future[bool] = loop.create_future()
-        ticket = (loop, rung)
+        woken: asyncio.Future[bool] = loop.create_future()
+        ticket = (loop, woken)
         with self._lock:
-            if (self._rings if news is None else self.rings_for(news)) != since:
+            if (self._wakeups if kind is None else self.wakeups_for(kind)) != since:
                 return True
-            self._waiting[ticket] = int(WakeupKind.ANY if news is None else news)
+            self._waiting[ticket] = int(WakeupKind.ANY if kind is None else kind)
         pause = asyncio.ensure_future(clock.sleep(seconds))
         try:
-            await asyncio.wait((rung, pause), return_when=asyncio.FIRST_COMPLETED)
-            return rung.done()
+            await asyncio.wait((woken, pause), return_when=asyncio.FIRST_COMPLETED)
+            return woken.done()
         finally:
             with self._lock:
                 self._waiting.pop(ticket, None)
@@ -168,61 +161,62 @@ class LocalNotifier:
 _Ticket = tuple[asyncio.AbstractEventLoop, "asyncio.Future[bool]"]
 
 
-def _wake(future: asyncio.Future[bool]) -> None:
+def _resolve(future: asyncio.Future[bool]) -> None:
     if not future.done():
         future.set_result(True)
 
 
-MOST_BYTES = 7_000
-"""Of a message: PostgreSQL takes 8,000."""
+MAX_MESSAGE_BYTES = 7_000
+"""PostgreSQL's NOTIFY takes 8,000."""
 
 
-def to_message(sender: str, news: WakeupKind, runs: Collection[str]) -> str:
-    """A ring, for those who carry it to other processes. Too many runs are left out: their holders
-    look by themselves after a while."""
-    message = f"{sender} {news:d}"
+def to_message(sender: str, kind: WakeupKind, runs: Collection[str]) -> str:
+    """A wake-up as text, for other processes. Run ids that do not fit are left out: the owners of
+    those runs find their items when they poll."""
+    message = f"{sender} {kind:d}"
     named = f"{message} {msgspec.json.encode(sorted(runs)).decode()}" if runs else message
-    return named if len(named.encode()) <= MOST_BYTES else message
+    return named if len(named.encode()) <= MAX_MESSAGE_BYTES else message
 
 
 def from_message(message: str) -> tuple[str, WakeupKind, Collection[str]]:
-    """Who rang, what for, and which runs it named. Of a message that is none of these, anything."""
+    """Sender, kind and run ids of a wake-up. A malformed message counts as a wake-up of any kind."""
     sender, _, rest = message.partition(" ")
-    news, _, runs = rest.partition(" ")
+    kind, _, runs = rest.partition(" ")
     try:
         named = msgspec.json.decode(runs, type=list[str]) if runs else []
-        return sender, WakeupKind(int(news)) & WakeupKind.ANY, named
+        return sender, WakeupKind(int(kind)) & WakeupKind.ANY, named
     except (ValueError, msgspec.MsgspecError):
         return sender, WakeupKind.ANY, ()
 
 
 class WakeupChannel(ABC):
-    """A bell between processes. It serves one app, which opens and closes it."""
+    """Wake-ups between processes, past the store. It serves one app, which opens and closes it."""
 
     is_listening: bool = False
-    """Whether messages of others are heard now. While they are, stores are looked at more rarely."""
+    """Whether messages of other processes arrive now. While they do, stores are polled less often."""
 
-    heard: int = 0
-    """How many messages were heard: read it before you look, and pass it to `settle`."""
+    received: int = 0
+    """How many messages have arrived: read it before you poll, and pass it to `settle`."""
 
     @abstractmethod
     async def open(self, wake: Callable[[], None]) -> None:
-        """Begin to listen, and call `wake` when a message has come."""
+        """Start to listen, and call `wake` for each message."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop. What was heard and not settled is left to others. Closing twice is fine."""
+        """Stop. Messages that were received and not settled go to other processes. Closing twice
+        is fine."""
 
     @abstractmethod
-    async def ring(self) -> None:
-        """Tell one of the processes that listen. Any `OutlastError` means: perhaps nobody knows."""
+    async def send(self) -> None:
+        """Wake one of the processes that listen. After an `OutlastError` the message may be lost."""
 
     @abstractmethod
-    async def settle(self, heard: int, *, left: bool) -> int:
-        """The store was looked at after the first `heard` messages had come. If something is
-        `left` that nobody has taken, they go on to others; else they are done with. Returns how
-        many went on. What is never settled comes to somebody again. Never fails."""
+    async def settle(self, received: int, *, left: bool) -> int:
+        """Decide about the first `received` messages, after a poll of the store. If work is `left`
+        that no process holds, they go on to other processes; else they are deleted. Returns how
+        many went on. A message that is never settled is delivered again. Never fails."""
 
     async def describe(self) -> dict[str, str]:
-        """What there is to know of it for whoever checks its settings, in words of its own kind."""
+        """The channel's settings, for health checks, in the words of its service."""
         return {}

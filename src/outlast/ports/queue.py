@@ -40,7 +40,7 @@ from outlast.ports.notifier import LocalNotifier, Notifier
 
 _NO_POLICY = (
     "{} has no rules for its queues: use the queue of a store (`store.queue()`), and a foreign queue "
-    "as its doorbell"
+    "as its wake-up channel"
 )
 DEFAULT_VISIBILITY = 30.0
 DEFAULT_ATTEMPTS = 5
@@ -133,12 +133,12 @@ class Queue(ABC):
             raise InvalidValue(f"wait={wait} is not possible: use 0 to look once, or more")
         deadline = self.clock.monotonic() + wait
         while True:
-            rings = self.notifier.rings
+            wakeups = self.notifier.wakeups
             delivery = await self.take(queue, owner=owner, visibility=visibility, timeout=timeout)
             left = deadline - self.clock.monotonic()
             if delivery is not None or left <= 0:
                 return delivery
-            await self.notifier.wait(self.clock, min(left, self._poll), since=rings)
+            await self.notifier.wait(self.clock, min(left, self._poll), since=wakeups)
 
     @abstractmethod
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:

@@ -95,8 +95,8 @@ def clock_of_step(clock: Clock) -> Iterator[None]:
 class VirtualClock(ManualClock):
     """A clock that leaps when all is idle. For the one event loop that a test runs on.
 
-    `look_again_after` is how long engines and clients on this clock trust their doorbell. In one
-    process it never fails; with two stores on one file, which cannot ring for each other, say
+    `look_again_after` is how long engines and clients on this clock trust their wake-up channel. In one
+    process it never fails; with two stores on one file, which cannot send a wake-up for each other, say
     ``look_again_after=1``.
     """
 

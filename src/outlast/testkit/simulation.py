@@ -284,13 +284,13 @@ class _Simulation:
         self._tasks.add(task)
 
     def _mishap(self) -> None:
-        self._background(self._ring())
+        self._background(self._wake())
 
-    async def _ring(self) -> None:
+    async def _wake(self) -> None:
         """Engines look again all the same after a while, told or not. Here they do it when it
         matters, because looking every second for a simulated month takes too long."""
         await self._clock.sleep(self._lease + 1)
-        self._store.notifier.ring()
+        self._store.notifier.wake()
 
     async def _replace(self) -> None:
         await self._clock.sleep(self._weather.replacement())

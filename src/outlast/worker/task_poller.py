@@ -1,4 +1,4 @@
-"""Looking for tasks, for ever: when somebody rings, when it is time, and now and then."""
+"""Looking for tasks, for ever: when somebody sends a wake-up, when it is time, and now and then."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ async def look_for_ever(
     it does; then wait until there may be more, or, if this process `is_full`, there is room again.
     A question to the queue may take `patience` seconds."""
     clock, notifier = store.clock, store.notifier
-    news = WakeupKind.ANY
+    kind = WakeupKind.ANY
     while True:
-        rings = {kind: notifier.rings_for(kind) for kind in (WakeupKind.ANY, WakeupKind.TASKS)}
+        wakeups = {kind: notifier.wakeups_for(kind) for kind in (WakeupKind.ANY, WakeupKind.TASKS)}
         seconds = LISTENING_SECONDS if hears_all(notifier) else IDLE_SECONDS
         pause = look_again_after(clock, seconds)
         try:
             if await look():
                 continue
-            # Nobody rings when a delayed task comes due, a lease ends or a rate allows more.
+            # Nobody sends a wake-up when a delayed task comes due, a lease ends or a rate allows more.
             due = await queue.next_ready_at(names, timeout=patience)
             now = clock.now()
             if due is not None:
@@ -50,7 +50,7 @@ async def look_for_ever(
                 pause = max(min(pause, abs((due - now).total_seconds())), SHORTEST_PAUSE)
             # Where there are rules, and where there was no room, what ends lets something begin.
             ruled = is_full() or await _has_rules(queue, patience)
-            news = WakeupKind.ANY if ruled else WakeupKind.TASKS
+            kind = WakeupKind.ANY if ruled else WakeupKind.TASKS
         except (TryAgain, StoreFault, asyncio.CancelledError) as error:
             unless_meant()
             log.warning("taking tasks failed, trying again: %s", error)
@@ -58,7 +58,7 @@ async def look_for_ever(
             raise
         except Exception:
             log.exception("taking tasks failed in an unforeseen way, trying again")
-        await notifier.wait(clock, pause, since=rings[news], news=news)
+        await notifier.wait(clock, pause, since=wakeups[kind], kind=kind)
 
 
 async def _has_rules(queue: Queue, patience: float) -> bool:

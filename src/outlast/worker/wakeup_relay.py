@@ -1,16 +1,16 @@
-"""WakeupRelay: rings the doorbell for work that nobody has taken.
+"""WakeupRelay: sends a wake-up the wake-up channel for work that nobody has taken.
 
 The store is the outbox. What a commit makes due stands there, durable, in the same rows by which it
 is claimed, so there is no list of messages to be sent that could disagree with it. A relay asks one
-question, "is there something due that nobody has?", and rings if there is:
+question, "is there something due that nobody has?", and sends a wake-up if there is:
 
 - after a write here, once those who look in this process have had their chance;
 - after a message was heard, to know whether it is done with or has to go on to another process;
 - every few seconds all the same: so a message that was lost, or whose sender died before it was
   sent, is made anew from the store by whichever relay asks next.
 
-Every process has one, and they need not agree: two that ring for the same work make one message too
-many. What stays although it was rung for (nobody has its code, or room) is rung for more and more
+Every process has one, and they need not agree: two that send a wake-up for the same work make one message too
+many. What stays although it was woken for (nobody has its code, or room) gets a wake-up more and more
 rarely.
 """
 
@@ -29,7 +29,7 @@ from outlast.ports.store import Store
 
 SWEEP_SECONDS = 5.0
 OTHERS_FIRST = 0.05
-"""Seconds for which those who look here go first: what they take need not be rung for."""
+"""Seconds for which those who look here go first: what they take need not be woken for."""
 
 FIRST_AGAIN, LONGEST_AGAIN = 1.0, 60.0
 
@@ -38,7 +38,7 @@ log = logging.getLogger("outlast.worker")
 BETWEEN_RINGS = 0.2
 CALL_SECONDS = 10.0
 LAST_SECONDS = 2.0
-"""How long a process that stops tries to ring: others find what it hands back by looking, too."""
+"""How long a process that stops tries to send a wake-up: others find what it hands back by looking, too."""
 
 Left = tuple[datetime | None, str | None]
 """What is due and nobody has: since when a run is, and the id of a task."""
@@ -47,46 +47,46 @@ NOTHING: Left = (None, None)
 
 
 class WakeupRelay:
-    """Rings for one store, and settles what its doorbell hears. A question to the store may take
+    """Sends a wake-up for one store, and settles what its wake-up channel hears. A question to the store may take
     `patience` seconds."""
 
     def __init__(
-        self, store: Store, doorbell: WakeupChannel, *, patience: float = CALL_SECONDS
+        self, store: Store, wakeup_channel: WakeupChannel, *, patience: float = CALL_SECONDS
     ) -> None:
         self._store = store
         self._patience = patience
-        self._doorbell = doorbell
+        self._channel = wakeup_channel
         self._insistence = RepeatedWakeups()
-        self._rung = 0
+        self._wake_calls = 0
         self._relaying: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Begin to listen and to ring."""
+        """Begin to listen and to send a wake-up."""
         if self._relaying is None:
             notifier = self._store.notifier
-            self._rung = notifier.rung
+            self._wake_calls = notifier.wake_calls
             try:
-                await self._doorbell.open(notifier.wake)
+                await self._channel.open(notifier.wake_local)
             except BaseException:
-                await self._doorbell.close()
+                await self._channel.close()
                 raise
-            notifier.doorbell = self._doorbell
+            notifier.wakeup_channel = self._channel
             self._relaying = asyncio.create_task(self._relay_for_ever(), name="outlast relays")
 
     async def close(self) -> None:
-        """Stop. What was handed back last is rung for; closing twice is fine."""
+        """Stop. What was handed back last gets a wake-up; closing twice is fine."""
         relaying, self._relaying = self._relaying, None
         if relaying is not None:
             relaying.cancel()
             await asyncio.gather(relaying, return_exceptions=True)
-            self._store.notifier.doorbell = None
+            self._store.notifier.wakeup_channel = None
             try:
                 async with asyncio.timeout(LAST_SECONDS):
                     await self._relay()
             except (OutlastError, TimeoutError) as error:
-                log.debug("the last ring was not passed on: %r", error)
+                log.debug("the last wake-up was not passed on: %r", error)
             finally:
-                await self._doorbell.close()
+                await self._channel.close()
 
     async def _relay_for_ever(self) -> None:
         notifier, clock = self._store.notifier, self._store.clock
@@ -94,7 +94,7 @@ class WakeupRelay:
         while True:
             # Not by the clock of the store: this is about the other tasks of this process.
             await asyncio.sleep(pause)
-            rings = notifier.rings
+            wakeups = notifier.wakeups
             try:
                 pause = BETWEEN_RINGS if await self._relay() else OTHERS_FIRST
             except Closed:
@@ -102,23 +102,23 @@ class WakeupRelay:
             except (OutlastError, asyncio.CancelledError) as error:
                 unless_meant()
                 # Nobody is told, and nothing is lost: they look again after a while.
-                log.debug("a ring was not passed on: %s", error)
+                log.debug("a wake-up was not passed on: %s", error)
             except Exception:
-                log.exception("passing rings on failed in an unforeseen way, trying again")
+                log.exception("passing wake-ups on failed in an unforeseen way, trying again")
             sweep = random.uniform(0.8, 1.2) * SWEEP_SECONDS
-            await notifier.wait(clock, sweep, since=rings)
+            await notifier.wait(clock, sweep, since=wakeups)
 
     async def _relay(self) -> bool:
-        """Settle what was heard, ring for what is left; whether it rang."""
-        heard, rung = self._doorbell.heard, self._store.notifier.rung
+        """Settle what was heard, send a wake-up for what is left; whether it sent it."""
+        received, wake_calls = self._channel.received, self._store.notifier.wake_calls
         left = await self._left()
-        is_new = rung != self._rung and left != NOTHING
-        self._rung = rung
+        is_new = wake_calls != self._wake_calls and left != NOTHING
+        self._wake_calls = wake_calls
         wants = self._insistence.wants(left, self._store.clock.monotonic())
         # For what was written here a fresh message goes out, which nobody has turned down yet.
-        gone_on = await self._doorbell.settle(heard, left=left != NOTHING and not is_new)
+        gone_on = await self._channel.settle(received, left=left != NOTHING and not is_new)
         if is_new or (wants and not gone_on):
-            await self._doorbell.ring()
+            await self._channel.send()
             return True
         return False
 
@@ -136,7 +136,7 @@ class WakeupRelay:
 
 
 class RepeatedWakeups:
-    """Whether to ring for what is left though nothing was written here: at once if it was not there
+    """Whether to send a wake-up for what is left though nothing was written here: at once if it was not there
     before, else more and more rarely."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class RepeatedWakeups:
         self._pause = FIRST_AGAIN
 
     def wants(self, left: Left, now: float) -> bool:
-        """Whether to ring now, at `now` on a monotonic clock."""
+        """Whether to send a wake-up now, at `now` on a monotonic clock."""
         before, self._left = self._left, left
         if left == NOTHING:
             return False

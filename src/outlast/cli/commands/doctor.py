@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from outlast.cli.codes import Exit
-from outlast.cli.health_checks import Finding, doorbell_of, life_of, settings_of, versions
+from outlast.cli.health_checks import Finding, life_of, settings_of, versions, wakeup_channel_of
 from outlast.cli.place import settings_here
 from outlast.cli.session import Session, with_session
 from outlast.cli.text import neutral
@@ -14,17 +14,17 @@ from outlast.errors import OutlastError
 
 @click.command("doctor")
 @click.option(
-    "--doorbell", metavar="URL", help="An SQS queue that wakes workers, to be checked too."
+    "--wakeup-channel", metavar="URL", help="An SQS queue that wakes workers, to be checked too."
 )
 @with_session
-async def doctor_command(session: Session, *, doorbell: str | None) -> None:
+async def doctor_command(session: Session, *, wakeup_channel: str | None) -> None:
     """Check versions, durability, settings of the server, clock, schema, workers, stuck and half-moved
-    runs, dead tasks, and the doorbell. Each finding comes with its remedy. Exits with 1 if there is a
+    runs, dead tasks, and the wake-up channel. Each finding comes with its remedy. Exits with 1 if there is a
     problem; warnings alone are 0.
 
     \b
       outlast doctor
-      outlast doctor --json --doorbell 'sqs://bell?region=eu-central-1'
+      outlast doctor --json --wakeup-channel 'sqs://wakeups?region=eu-central-1'
     """
     out, found = session.out, [versions()]
     try:
@@ -36,10 +36,10 @@ async def doctor_command(session: Session, *, doorbell: str | None) -> None:
             found += [one async for one in life_of(store)]
     except OutlastError as error:
         found.append(_in_the_way(error))
-    doorbell = doorbell or settings_here()[0].get("doorbell")
-    if doorbell:
+    wakeup_channel = wakeup_channel or settings_here()[0].get("wakeup_channel")
+    if wakeup_channel:
         try:
-            found += [one async for one in doorbell_of(str(doorbell))]
+            found += [one async for one in wakeup_channel_of(str(wakeup_channel))]
         except OutlastError as error:
             found.append(_in_the_way(error))
     for one in found:

@@ -82,7 +82,7 @@ async def tail_command(
 async def _events(store: Store, out: Output, run_id: str, after: int, *, follow: bool) -> Status:
     uid = (await store.get(run_id)).uid
     while True:
-        rings = store.notifier.rings
+        wakeups = store.notifier.wakeups
         run = await store.get(run_id)
         if run.uid != uid:
             out.note("it has continued as new: a new history begins")
@@ -96,7 +96,7 @@ async def _events(store: Store, out: Output, run_id: str, after: int, *, follow:
             return run.status
         if not follow:
             return run.status
-        await store.notifier.wait(store.clock, LOOK_AGAIN, since=rings)
+        await store.notifier.wait(store.clock, LOOK_AGAIN, since=wakeups)
 
 
 async def _changes(
@@ -106,7 +106,7 @@ async def _changes(
     seen: dict[str, _Seen] = {}
     first = True
     while True:
-        rings = store.notifier.rings
+        wakeups = store.notifier.wakeups
         if since is None:
             page = await search(store, wanted, order=Order.LATEST, limit=AT_ONCE)
             since = page.runs[-1].updated_at if page.runs else await store.now()
@@ -123,7 +123,7 @@ async def _changes(
         first = False
         if not follow:
             return
-        await store.notifier.wait(store.clock, LOOK_AGAIN, since=rings)
+        await store.notifier.wait(store.clock, LOOK_AGAIN, since=wakeups)
 
 
 async def _changed(store: Store, wanted: Filter, since: datetime) -> AsyncIterator[Run]:

@@ -39,12 +39,12 @@ class BlockingClock(SystemClock):
 
 
 class BlockingNotifier(LocalNotifier):
-    """Nobody rings in the caller's own thread: who waits looks again after a moment."""
+    """Nobody sends a wake-up in the caller's own thread: who waits looks again after a moment."""
 
     LOOK_AGAIN = 0.1
 
     async def wait(
-        self, clock: Clock, seconds: float, *, since: int, news: WakeupKind | None = None
+        self, clock: Clock, seconds: float, *, since: int, kind: WakeupKind | None = None
     ) -> bool:
         await clock.sleep(min(seconds, self.LOOK_AGAIN))
         return False

@@ -25,8 +25,8 @@ from outlast.client.start import StartMany
 from outlast.contrib.django.blocking import run_blocking
 from outlast.contrib.django.conf import read_settings
 from outlast.contrib.django.discovery import found_here
-from outlast.contrib.django.rings import ring_with_commit
 from outlast.contrib.django.store import store_here
+from outlast.contrib.django.wakeups import wake_on_commit
 from outlast.decorators import Workflow
 from outlast.errors import WorkflowMisuse
 from outlast.model.event import Event
@@ -64,7 +64,7 @@ class Runs:
         """Put tasks into a queue, for those who use queues without runs; how many are new."""
         store = store_here(read_settings())
         added = run_blocking(store.queue().enqueue(queue, tasks, delay=delay))
-        ring_with_commit(read_settings().database)
+        wake_on_commit(read_settings().database)
         return added
 
     # -- acting -------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Runs:
     async def aresult(self, run_id: str, *, timeout: float | None = None) -> Any:
         """`result`, in async code: no thread is held up meanwhile."""
         async with asyncio.timeout(timeout):
-            while not (await self.aget(run_id)).status.terminal:  # noqa: ASYNC110 - nobody rings here
+            while not (await self.aget(run_id)).status.terminal:  # noqa: ASYNC110 - no wake-up comes here
                 await asyncio.sleep(POLL_SECONDS)
         return await _in_thread(self.result, run_id)
 

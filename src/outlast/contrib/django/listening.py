@@ -1,6 +1,6 @@
 """How a worker on PostgreSQL hears of work: a thread with a connection of Django's that listens.
 
-It is a doorbell: what it misses is found by looking. Behind a pooler nobody can listen.
+It is a wake-up channel: what it misses is found by looking. Behind a pooler nobody can listen.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class Listening:
         own.ensure_connection()
         own.connection.execute(f'LISTEN "{self._notifier.channel}"'.encode())
         self._notifier.is_listening = True
-        self._notifier.wake()  # for all that came while nobody listened
+        self._notifier.wake_local()  # for all that came while nobody listened
         with selectors.DefaultSelector() as selector:
             selector.register(stopped, selectors.EVENT_READ)
             selector.register(own.connection.fileno(), selectors.EVENT_READ)
             while not self._stopping.is_set():
                 for heard in own.connection.notifies(timeout=GATHER):
-                    sender, news, runs = from_message(heard.payload)
+                    sender, kind, runs = from_message(heard.payload)
                     if sender != self._notifier.name:
-                        self._notifier.wake(news, runs=runs)
+                        self._notifier.wake_local(kind, runs=runs)
                 selector.select(LOOK_AGAIN)

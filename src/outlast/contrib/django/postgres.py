@@ -12,8 +12,8 @@ from django.db import connections, transaction
 
 from outlast.contrib.django.blocking import BlockingClock, BlockingNotifier
 from outlast.contrib.django.listening import Listening
-from outlast.contrib.django.rings import RingingStore, listen
 from outlast.contrib.django.threads import HeldTransaction, Threads
+from outlast.contrib.django.wakeups import WakingStore, listen
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.postgres import PostgresStore
@@ -117,7 +117,7 @@ class HeldSource(Source):
             yield connections[self._held.alias].connection
 
 
-class PostgresHere(RingingStore, BorrowedStore):
+class PostgresHere(WakingStore, BorrowedStore):
     """On the connection that the calling thread has, in its transaction."""
 
     def __init__(self, alias: str, schema: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from django.db import connections
 
 from outlast.contrib.django.blocking import BlockingClock, BlockingNotifier
-from outlast.contrib.django.rings import RingingStore, listen
 from outlast.contrib.django.threads import Threads
+from outlast.contrib.django.wakeups import WakingStore, listen
 from outlast.errors import InvalidValue
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
@@ -61,7 +61,7 @@ class DjangoSqliteStore(SqliteStore):
             yield held, BorrowedStore(self, borrow)
 
 
-class SqliteHere(RingingStore, BorrowedStore):
+class SqliteHere(WakingStore, BorrowedStore):
     """On the connection that the calling thread has, in its transaction."""
 
     def __init__(self, alias: str) -> None:

@@ -42,7 +42,7 @@ class JoiningStore(Store, Generic[S]):
         """This store inside the transaction of a Session, AsyncSession, or connection: starts, signals
         and tasks are committed, or not, with your own data."""
         transaction = joined(connection)
-        ring_after(transaction, self.notifier)
+        wake_after_commit(transaction, self.notifier)
         return self._inside(transaction)
 
     @asynccontextmanager
@@ -139,20 +139,20 @@ def connection_of(transaction: Any) -> Connection:
     return found
 
 
-def ring_after(transaction: Any, notifier: Notifier) -> None:
+def wake_after_commit(transaction: Any, notifier: Notifier) -> None:
     """Let those who wait look again when a session has committed."""
     session = transaction.sync_session if isinstance(transaction, AsyncSession) else transaction
     if isinstance(session, Session):
         session.info.setdefault(WAITING, set()).add(notifier)
         # One listener, however often: SQLAlchemy forgets none as long as the session lives.
-        if not event.contains(session, "after_commit", _ring):
-            event.listen(session, "after_commit", _ring)
+        if not event.contains(session, "after_commit", _wake):
+            event.listen(session, "after_commit", _wake)
 
 
-def _ring(session: Session) -> None:
+def _wake(session: Session) -> None:
     if not session.in_nested_transaction():  # the end of a savepoint is seen by nobody else
         for notifier in session.info.pop(WAITING, ()):
-            notifier.ring()
+            notifier.wake()
 
 
 WAITING = "outlast.waiting"

@@ -45,7 +45,7 @@ from outlast.ports.store import Store
 IDLE_SECONDS = 1.0
 SHORTEST_PAUSE = 0.001
 LISTENING_SECONDS = 5.0
-"""How often to look for work when nobody rings: more rarely where a doorbell can be trusted."""
+"""How often to look for work when nobody sends a wake-up: more rarely where a wake-up channel can be trusted."""
 JITTER = 0.2
 CLAIM_AT_ONCE = 100
 RESUME_AT_ONCE = 16
@@ -124,7 +124,7 @@ class Claimer:
     def look_for_parked(self) -> None:
         """Take up parked runs soon that the code which is here has not tried."""
         self._parked_at = self._clock.monotonic()
-        self._store.notifier.wake(WakeupKind.RUNS)
+        self._store.notifier.wake_local(WakeupKind.RUNS)
 
     async def claim(
         self,
@@ -280,7 +280,7 @@ class Claimer:
 
     async def _claim_for_ever(self) -> None:
         while True:
-            rings = self._store.notifier.rings_for(WakeupKind.RUNS)
+            wakeups = self._store.notifier.wakeups_for(WakeupKind.RUNS)
             room = min(self.room, CLAIM_AT_ONCE)
             self._drives.is_full = room <= 0
             looked_at = self._clock.now()
@@ -304,7 +304,7 @@ class Claimer:
                 self.error = error
                 log.exception("claiming failed in an unforeseen way, trying again")
             notifier = self._store.notifier
-            await notifier.wait(self._clock, pause, since=rings, news=WakeupKind.RUNS)
+            await notifier.wait(self._clock, pause, since=wakeups, kind=WakeupKind.RUNS)
 
     async def _claim(self, room: int) -> int:
         """Claim what is due. From time to time also runs that this code has rejected, in case no worker

@@ -194,7 +194,9 @@ class DriverPool:
 
     def _doubt(self, drive: RunDriver) -> None:
         drive.doubt()
-        self._store.notifier.wake(WakeupKind.RUNS)  # it may be claimed again, here or elsewhere
+        self._store.notifier.wake_local(
+            WakeupKind.RUNS
+        )  # it may be claimed again, here or elsewhere
 
     def _may_linger(self) -> bool:
         return not self.others_wait
@@ -228,7 +230,7 @@ class DriverPool:
         # One that ended as it should leaves nothing to be found: whoever looked at the store for
         # that would look as often as there are runs.
         if self.is_full or not drive.is_over:
-            self._store.notifier.wake(WakeupKind.RUNS)
+            self._store.notifier.wake_local(WakeupKind.RUNS)
 
     def forgotten(self) -> dict[str, list[str]]:
         """The runs that have something open for which nothing is done here, and what."""

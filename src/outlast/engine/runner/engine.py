@@ -206,7 +206,7 @@ class Engine:
             committed = await self._journal.commit(commit, patience=LOCK_PATIENCE_S)
         except BaseException:
             execution.evict()
-            self._store.notifier.ring()  # it may have been written, and then needs a driver
+            self._store.notifier.wake()  # it may have been written, and then needs a driver
             raise
         claim = msgspec.structs.replace(
             claim, token=committed.token, run_id=run_id, uid=committed.uid
@@ -216,7 +216,7 @@ class Engine:
             execution.evict()
         elif committed.again and not await self._still_holds(claim, asked):
             execution.evict()
-            self._store.notifier.ring()
+            self._store.notifier.wake()
         else:
             self.drives.begin(execution, run, claim, self.leases.hold(claim, asked=asked))
         return run

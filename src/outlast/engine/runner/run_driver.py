@@ -124,7 +124,7 @@ class RunDriver:
     def doubt(self) -> None:
         """The lease is in doubt: stop what could act twice, and keep what has ended."""
         self.in_flight.suspend()
-        self._arrived.ring()
+        self._arrived.set()
 
     def adopt(self, run: Run, claim: Claim) -> bool:
         """Go on under a newer claim that this process has got; False if the run was written to
@@ -142,7 +142,7 @@ class RunDriver:
     def stop(self) -> None:
         """Begin nothing more, and hand the run back when what runs has ended."""
         self._leaving = True
-        self._arrived.ring()
+        self._arrived.set()
 
     def cut(self) -> None:
         """Hand the run back now: what still runs is cut off."""
@@ -152,7 +152,7 @@ class RunDriver:
     def poke(self) -> None:
         """Something may be in the inbox: look."""
         self._look = True
-        self._arrived.ring()
+        self._arrived.set()
 
     def forgotten(self) -> list[str]:
         """The keys of what is open for this process to do, and not being done."""

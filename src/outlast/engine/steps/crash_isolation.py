@@ -201,11 +201,11 @@ class Suspects:
         """Its turn has come."""
         self._begun[turn.suspect.key] = turn
         self._turns.append(turn)
-        self._arrived.ring()
+        self._arrived.set()
 
     def survive(self, turn: SuspectTurn) -> None:
         """Its quiet time is over, and others begin beside it."""
         if not turn.has_survived and turn not in self._turns:
             turn.has_survived = True
             self._survivors.append(turn)
-            self._arrived.ring()
+            self._arrived.set()

@@ -37,7 +37,7 @@ from outlast.ports.store import Store
 
 
 class InFlight:
-    """The bodies of one run that this process has begun. `arrived` is rung whenever one of them has
+    """The bodies of one run that this process has begun. `arrived` is set whenever one of them has
     something to tell."""
 
     def __init__(
@@ -144,7 +144,7 @@ class InFlight:
                 continue
             if operation.is_awaited and isinstance(operation, StepCall) and not operation.has_begun:
                 self._not_begun.append(operation)
-                self._arrived.ring()
+                self._arrived.set()
             else:
                 self._begin(operation)
 
@@ -347,7 +347,7 @@ class InFlight:
             self._cut.pop(call.key, None)
             self._running.pop(call.key, None)
             self.suspects.ended(call.key)
-            self._arrived.ring()
+            self._arrived.set()
 
     async def _run_in_transaction(self, call: StepCall, context: StepContext) -> None:
         try:
@@ -382,7 +382,7 @@ class InFlight:
             self._doubt = error
         finally:
             self._running.pop(child.key, None)
-            self._arrived.ring()
+            self._arrived.set()
 
     def _context(self, call: Operation, attempt: int, progress: Raw | None) -> StepContext:
         key = call.key
@@ -408,4 +408,4 @@ class InFlight:
         if isinstance(call, StepCall) and call.attempt == attempt:
             progress = StepProgress(attempt=attempt, details=details)
             self._execution.deliver(progress, self._clock.now(), key=key)
-            self._arrived.ring()
+            self._arrived.set()

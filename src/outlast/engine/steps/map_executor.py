@@ -42,7 +42,7 @@ class MapExecutor:
         if call.is_awaited or (call.is_over and call.is_undoable):
             self.finish_what_runs()
         elif call.is_over:
-            arrived.ring()  # there is nothing to do: no items, or enough of them
+            arrived.set()  # there is nothing to do: no items, or enough of them
             return
         self._fill()
 
@@ -83,7 +83,7 @@ class MapExecutor:
             self._is_ending = True
             self._todo = deque(index for index in self._todo if index in self._inherited)
             self._last_attempts.set()
-            self._arrived.ring()
+            self._arrived.set()
 
     def finish(self) -> list[asyncio.Task[None]]:
         """Begin nothing more; the items that nobody can stop, because they are in threads."""
@@ -152,7 +152,7 @@ class MapExecutor:
             self._broken = self._broken or task.exception()
             self._fill()
         if not self._running or self._broken:
-            self._arrived.ring()  # a run that is paused can rest now
+            self._arrived.set()  # a run that is paused can rest now
 
     async def _run(self, index: int) -> None:
         outcome = await self._attempts(index)
@@ -161,7 +161,7 @@ class MapExecutor:
         elif outcome.output is not None:
             self._results[index] = outcome.output
         self._at_work.discard(index)
-        self._arrived.ring()
+        self._arrived.set()
 
     async def _attempts(self, index: int) -> Outcome:
         """Try one item as often as its step's policy says. These retries wait in memory: a crash

@@ -1,4 +1,4 @@
-"""WakeEvent: rung when something has arrived for one task that waits."""
+"""WakeEvent: an event for the one task that waits for it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import asyncio
 class WakeEvent:
     """What `asyncio.Event` is for many who wait, for one: a run waits for every step."""
 
-    __slots__ = ("_has_rung", "_loop", "_waiter")
+    __slots__ = ("_is_set", "_loop", "_waiter")
 
     def __init__(self) -> None:
-        self._has_rung = False
+        self._is_set = False
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Something has arrived."""
-        self._has_rung = True
+        self._is_set = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Return when it rings, or at once if it has since the last time."""
-        if not self._has_rung:
+        """Return once `set` was called since the last return; at once if it was already."""
+        if not self._is_set:
             waiter = self._waiter = asyncio.Future(loop=self._loop)
             try:
                 await waiter
@@ -31,4 +31,4 @@ class WakeEvent:
                 # One who was cancelled may get here when the next one waits already.
                 if self._waiter is waiter:
                     self._waiter = None
-        self._has_rung = False
+        self._is_set = False

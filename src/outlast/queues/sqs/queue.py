@@ -102,7 +102,7 @@ class SqsQueue(Queue):
 
     async def close(self) -> None:
         self._calls.close()
-        self.notifier.ring()
+        self.notifier.wake()
 
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
@@ -120,7 +120,7 @@ class SqsQueue(Queue):
         for letter in sent:
             check_size(letter)
         await self._mail.send(queue, list(zip(sent, waits, strict=True)), timeout=timeout)
-        self.notifier.ring()
+        self.notifier.wake()
         return len(stamped)
 
     async def take_many(
@@ -165,7 +165,7 @@ class SqsQueue(Queue):
         check_taking([queue], owner, visibility, 1)
         deadline = self.clock.monotonic() + wait
         while True:
-            rings = self.notifier.rings
+            wakeups = self.notifier.wakeups
             poll = min(self._long_poll, int(max(deadline - self.clock.monotonic(), 0)))
             found = await self._taker.take(
                 queue,
@@ -180,7 +180,7 @@ class SqsQueue(Queue):
             if found or left <= 0:
                 return found[0] if found else None
             if not poll:
-                await self.notifier.wait(self.clock, min(left, self._poll), since=rings)
+                await self.notifier.wait(self.clock, min(left, self._poll), since=wakeups)
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         self._calls.check_open()
@@ -222,7 +222,7 @@ class SqsQueue(Queue):
                     timeout=timeout,
                 )
                 self._holdings.finish(held)
-        self.notifier.ring()
+        self.notifier.wake()
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         """Hide the task for `seconds` from now. SQS hides a message for 12 hours; then a copy takes
@@ -271,7 +271,7 @@ class SqsQueue(Queue):
             await self._mail.post(source, entries, timeout=timeout)
 
         count = await self._mail.remove_dead(place, queue, task_ids, first=send, timeout=timeout)
-        self.notifier.ring()
+        self.notifier.wake()
         return count
 
     async def purge(

@@ -1,7 +1,7 @@
 """Which SQS queue a name of ours stands for, and where its dead letters go.
 
-An SQS queue as a URL: by name, ``sqs://bell?region=eu-central-1``, or by its own URL,
-``sqs+https://sqs.eu-central-1.amazonaws.com/1234/bell``.
+An SQS queue as a URL: by name, ``sqs://wakeups?region=eu-central-1``, or by its own URL,
+``sqs+https://sqs.eu-central-1.amazonaws.com/1234/wakeups``.
 
 Options: `region`, `endpoint` (of another SQS than Amazon's) and ``create=true``. Credentials never
 stand in it: AWS tools find them elsewhere.
@@ -124,7 +124,9 @@ class Location(NamedTuple):
             parts = urlsplit(text)
             pairs = parse_qsl(parts.query, strict_parsing=True) if parts.query else []
         except ValueError:
-            raise InvalidValue("the doorbell is not a URL: use sqs://queue?region=…") from None
+            raise InvalidValue(
+                "the wake-up channel is not a URL: use sqs://queue?region=…"
+            ) from None
         given = dict(pairs)
         wrong = sorted(set(given) - set(OPTIONS))
         if wrong or len(pairs) > len(given) or parts.fragment:
@@ -133,7 +135,7 @@ class Location(NamedTuple):
             )
         if "@" in parts.netloc:
             raise InvalidValue(
-                "the doorbell carries a user or password: leave them out, AWS takes credentials "
+                "the wake-up channel carries a user or password: leave them out, AWS takes credentials "
                 "from your configuration"
             )
         create = given.get("create", "false")
@@ -146,6 +148,8 @@ class Location(NamedTuple):
             return cls(sqs_name(parts.netloc, fifo=False), None, *options)
         if options[2]:
             raise InvalidValue(f"{scheme}:// names a queue that is there: leave out `create`")
-        url = check_url(f"{scheme.removeprefix('sqs+')}://{rest.partition('?')[0]}", "doorbell")
+        url = check_url(
+            f"{scheme.removeprefix('sqs+')}://{rest.partition('?')[0]}", "wakeup_channel"
+        )
         name = parts.path.rpartition("/")[2]
         return cls(sqs_name(name, fifo=name.endswith(".fifo")), url, *options)

@@ -1,15 +1,15 @@
-"""A doorbell over SQS: it says "look", and the store says what there is.
+"""A wake-up channel over SQS: it says "look", and the store says what there is.
 
 ::
 
-    ring ──▶ SendMessage ──▶ SQS ──▶ long poll, of whichever process gets it
+    send a wake-up ──▶ SendMessage ──▶ SQS ──▶ long poll, of whichever process gets it
                                         │ heard: those who look there are woken
                                         ▼
              nothing is left            DeleteMessage
              something is left          shown again, at once or soon: another process gets it
              never settled (it died)    shown again when its visibility ends
 
-A message names its sender and nothing else. One that is not ours is no ring: it is left alone, for
+A message names its sender and nothing else. One that is not ours is no wake-up: it is left alone, for
 its owner or the redrive policy of the queue, and told of once.
 """
 
@@ -38,7 +38,7 @@ HEARING = 30
 AT_ONCE, MOST_TURNS, LONGEST_REST = 3, 10, 30
 """A message that goes on is shown at once the first times, then after 1, 2, 4 … seconds, so that
 work which nobody can take does not keep everybody busy; at last it is dropped. Whoever sweeps the
-store rings anew if there is still reason to."""
+store sends it again if there is still reason to."""
 
 REST = 0.2
 """Seconds for which a process does not listen after it has passed something on: another one should
@@ -50,29 +50,29 @@ FIRST_CALL, LAST_CALL = 5.0, 2.0
 """Seconds that SQS has to answer when a process begins, and when it ends: it waits for neither."""
 
 MINUTE = {"MessageRetentionPeriod": "60"}
-"""A ring that is older tells nothing: everybody has looked since."""
+"""A wake-up that is older tells nothing: everybody has looked since."""
 
 _log = logging.getLogger("outlast.sqs")
 
 
-class Ring(Struct, frozen=True):
-    """What the text of a message says: which form it has, and who rang."""
+class WakeupMessage(Struct, frozen=True):
+    """What the text of a message says: which form it has, and who sent it."""
 
     outlast: int
-    ring: str
+    wakeup: str
 
 
 class SqsWakeups(WakeupChannel):
-    """Rings in one of the other processes that have a doorbell on the same SQS queue.
+    """Sends wake-ups in one of the other processes that have a wake-up channel on the same SQS queue.
 
-    Give it to an app: ``App(store, doorbell=SqsWakeups("bell"))``. `client`, `region` and
+    Give it to an app: ``App(store, wakeup_channel=SqsWakeups("wakeups"))``. `client`, `region` and
     `endpoint` are as for `SqsQueue`. The queue is named, or given by its `url`; it must be a
-    standard one, for rings alone. `create` makes it if it is missing.
+    standard one, for wake-ups alone. `create` makes it if it is missing.
     """
 
     def __init__(
         self,
-        queue: str = "outlast-doorbell",
+        queue: str = "outlast-wakeups",
         client: SqsClient | None = None,
         *,
         url: str | None = None,
@@ -80,7 +80,7 @@ class SqsWakeups(WakeupChannel):
         endpoint: str | None = None,
         create: bool = False,
     ) -> None:
-        self._text = msgspec.json.encode(Ring(1, os.urandom(8).hex())).decode()
+        self._text = msgspec.json.encode(WakeupMessage(1, os.urandom(8).hex())).decode()
         self._queue = queue
         self._calls = Calls(client, region, endpoint)
         self._places = QueueUrls(
@@ -100,7 +100,7 @@ class SqsWakeups(WakeupChannel):
 
     @classmethod
     def at(cls, location: str) -> SqsWakeups:
-        """The doorbell that ``sqs://bell?region=…`` or ``sqs+https://…/bell`` names."""
+        """The wake-up channel that ``sqs://wakeups?region=…`` or ``sqs+https://…/wakeups`` names."""
         given = Location.of(location)
         return cls(
             given.queue,
@@ -117,7 +117,9 @@ class SqsWakeups(WakeupChannel):
         try:
             place = await self._places.of(self._queue, timeout=FIRST_CALL)
             if place.is_fifo:
-                raise InvalidValue("a doorbell needs a standard queue: FIFO would hold rings back")
+                raise InvalidValue(
+                    "a wake-up channel needs a standard queue: FIFO would hold wake-ups back"
+                )
         except TryAgain as error:
             _log.warning("nothing is heard yet, work is found by looking: %s", error)
         except BaseException:
@@ -154,7 +156,7 @@ class SqsWakeups(WakeupChannel):
                 self._calls.close()
         return {"QueueUrl": place.url, **answer.get("Attributes", {})}
 
-    async def ring(self) -> None:
+    async def send(self) -> None:
         place = await self._places.of(self._queue, timeout=LONGEST_CALL)
         await self._calls.call(
             "send_message",
@@ -164,8 +166,8 @@ class SqsWakeups(WakeupChannel):
             MessageBody=self._text,
         )
 
-    async def settle(self, heard: int, *, left: bool) -> int:
-        count = len(self._held) - (self.heard - heard)
+    async def settle(self, received: int, *, left: bool) -> int:
+        count = len(self._held) - (self.received - received)
         messages, self._held = self._held[: max(count, 0)], self._held[max(count, 0) :]
         if not messages:
             return 0
@@ -202,14 +204,14 @@ class SqsWakeups(WakeupChannel):
         """One long poll. What it brings is looked into before there is another."""
         found = await self._calls.receive(place, seconds=HEARING, wait=LONG_POLL, count=BATCH)
         self.is_listening = True
-        rings = [one for one in found if _is_ring(one.body)]
-        if len(rings) < len(found):
+        wakeups = [one for one in found if _is_wakeup(one.body)]
+        if len(wakeups) < len(found):
             self._tell(place)
-        if not rings:
+        if not wakeups:
             return
         self._settled.clear()
-        self._held += rings
-        self.heard += len(rings)
+        self._held += wakeups
+        self.received += len(wakeups)
         wake()
         try:
             async with asyncio.timeout(HEARING):
@@ -223,7 +225,7 @@ class SqsWakeups(WakeupChannel):
             self._has_told = True
             _log.warning(
                 "SQS queue %r has messages that are not of outlast: they are left alone. Give the "
-                "doorbell a queue of its own, or look at who sends them",
+                "wake-up channel a queue of its own, or look at who sends them",
                 place.name,
             )
 
@@ -250,10 +252,10 @@ class SqsWakeups(WakeupChannel):
             _log.debug("what was heard is not settled: %s", error)
 
 
-def _is_ring(body: str) -> bool:
+def _is_wakeup(body: str) -> bool:
     if len(body) > 1000:
         return False
     try:
-        return msgspec.json.decode(body, type=Ring).outlast >= 1
+        return msgspec.json.decode(body, type=WakeupMessage).outlast >= 1
     except (msgspec.MsgspecError, ValueError):
         return False

@@ -108,7 +108,7 @@ class MemoryOptional(Store):
             for claim in keeps:
                 if claim.run_id not in refused:
                     tables.keep(claim)
-        self.notifier.ring(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
         return receipts
 
     async def inbox(
@@ -314,7 +314,7 @@ class MemoryOptional(Store):
             now = self.clock.now()
             for send in sends:
                 deliver(tables, send, now)
-        self.notifier.ring(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
         return was_there
 
     async def expire(

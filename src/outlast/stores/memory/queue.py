@@ -52,7 +52,7 @@ class MemoryQueue(Queue):
 
     async def close(self) -> None:
         self._closed = True
-        self.notifier.ring()
+        self.notifier.wake()
 
     @contextmanager
     def _locked(self) -> Iterator[Tables]:
@@ -69,7 +69,7 @@ class MemoryQueue(Queue):
         later = now + timedelta(seconds=delay)
         with self._locked() as tables:
             added = sum(tables.add_task(task, max(later, task.run_at or now)) for task in stamped)
-        self.notifier.ring()
+        self.notifier.wake()
         return added
 
     async def take_many(
@@ -124,7 +124,7 @@ class MemoryQueue(Queue):
                 _remove(tables, queued)
             else:
                 _bury(tables, queued, reason, now)
-        self.notifier.ring()
+        self.notifier.wake()
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         check_ttl(seconds)
@@ -162,7 +162,7 @@ class MemoryQueue(Queue):
             chosen = _chosen(tables, queue, task_ids)
             for dead in chosen:
                 _bring_back(tables, dead, self.clock.now())
-        self.notifier.ring()
+        self.notifier.wake()
         return len(chosen)
 
     async def purge(
@@ -200,7 +200,7 @@ class MemoryQueue(Queue):
             changes = tables.policy_changes.setdefault(queue, [])
             changes.append(change)
             del changes[:-KEPT_CHANGES]
-        self.notifier.ring()
+        self.notifier.wake()
         return True
 
     async def policies(self, *, timeout: float | None = None) -> list[QueuePolicy]:

@@ -174,7 +174,7 @@ class MemoryStore(MemoryOptional):
                     if queued is not None:
                         queued.owner = queued.claimed_until = None
                     released.append(queued is not None)
-        self.notifier.ring()
+        self.notifier.wake()
         return released
 
     async def next_runnable_at(self, *, timeout: float | None = None) -> datetime | None:

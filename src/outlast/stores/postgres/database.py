@@ -93,8 +93,8 @@ class Database:
         return self._main is not None
 
     @property
-    def bell(self) -> tuple[str, str]:
-        """The parameters of `notify`: the channel, and who rings."""
+    def notify_address(self) -> tuple[str, str]:
+        """The parameters of `notify`: the channel, and who sends a wake-up."""
         return self.notifier.channel, self.notifier.name
 
     def borrow(self, lender: Database) -> None:
@@ -102,7 +102,7 @@ class Database:
         self._main = self._urgent = self._steps = _source_of(self._place)
         self._users.add(lender)  # a queue that is closed does not end the user's transaction
         self._pid, self.was_open, self.server = os.getpid(), True, lender.server
-        self.notifier.name = ""  # its rings are for our own process too
+        self.notifier.name = ""  # its wake-ups are for our own process too
 
     def sibling(self) -> Database | None:
         """Another one on the same tables, for the loop of another thread; None if the connections
@@ -173,10 +173,10 @@ class Database:
             self._main = self._urgent = self._steps = source
         self._pid = os.getpid()
         if self._notify and isinstance(self._place, str) and not self._is_pooled:
-            self.owners.start(self._end_leases, self.notifier.ring)
-            self.notifier.start(self._place, self._ring_others, self.owners)
+            self.owners.start(self._end_leases, self.notifier.wake)
+            self.notifier.start(self._place, self._notify_others, self.owners)
         elif self._notify and isinstance(self._place, Source):
-            self.notifier.pass_on(self._ring_others)
+            self.notifier.pass_on(self._notify_others)
 
     @property
     def _is_inherited(self) -> bool:
@@ -194,7 +194,7 @@ class Database:
             return None
         return sorted(owners)[:MOST]
 
-    async def _ring_others(self, message: str) -> None:
+    async def _notify_others(self, message: str) -> None:
         await self.fetch("notify", self.notifier.channel, message, timeout=CLOSE_SECONDS)
 
     async def _end_leases(self, grace: timedelta, settle: timedelta) -> list[Row]:

@@ -7,7 +7,7 @@
     kill -9 ──▶ all sessions end, the locks with them
     others  ──▶ look when they begin, and every two seconds: a row without a lock is missing; if it
                 still is when they look again, half a second later, its owner is gone: its leases
-                are ended, and whoever waits is rung for
+                are ended, and whoever waits gets a wake-up
 
 One session that is cut off says nothing: the others hold the lock. All can be lost while their process
 lives: the network was cut, or the server was restarted. So there is a second look, a session that is lost is made again at once, and whoever has just come back

@@ -1,15 +1,15 @@
-"""Doorbells between processes: one connection that listens, and rings that are gathered.
+"""Wake-ups between processes: one connection that listens, and wake-ups that are gathered.
 
 ::
 
-    commit ── ring ──▶ waiters here, at once
+    commit ── send a wake-up ──▶ waiters here, at once
                 └────▶ flag ── at most one NOTIFY in 50 ms, by a task of its own ──▶ the others
     others' NOTIFY ──▶ the listening connection ──▶ waiters here
 
 NOTIFY takes a lock over the whole database while it commits, so it is no part of a commit: it goes
-on its own, once for however many commits there were, and without waiting for the disk. A ring may be
+on its own, once for however many commits there were, and without waiting for the disk. A wake-up may be
 lost; whoever waits looks again after a while all the same. A process that only sends something and
-ends still rings: what it owes is passed on as it closes. Behind a pooler nobody can listen: then processes
+ends still sends a wake-up: what it owes is passed on as it closes. Behind a pooler nobody can listen: then processes
 find each other's work by looking.
 """
 
@@ -35,14 +35,14 @@ _logger = logging.getLogger("outlast.postgres")
 Notify = Callable[[str], Awaitable[object]]
 
 PAUSE = 0.05
-"""Seconds between two NOTIFYs: more rings in between are one."""
+"""Seconds between two NOTIFYs: more wake-ups in between are one."""
 
 FIRST_RETRY, LONGEST_RETRY = 0.05, 5.0
 """Seconds. At first at once: others wait a moment only for a session that is lost (owners.py)."""
 
 
 class PostgresNotifier(LocalNotifier):
-    """Rings here and, between `start` and `stop`, in the other processes on the same tables."""
+    """Sends wake-ups here and, between `start` and `stop`, in the other processes on the same tables."""
 
     def __init__(self, schema: str, prefix: str) -> None:
         super().__init__()
@@ -52,25 +52,25 @@ class PostgresNotifier(LocalNotifier):
         self.is_listening = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wanted = asyncio.Event()
-        self._news = WakeupKind(0)
+        self._kind = WakeupKind(0)
         self._runs: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._notify: Notify | None = None
 
-    def ring(self, news: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
-        super().ring(news, runs=runs)
+    def wake(self, kind: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
+        super().wake(kind, runs=runs)
         loop = self._loop
         if loop is not None and not loop.is_closed():
             with suppress(RuntimeError):  # it may be closed by now
-                loop.call_soon_threadsafe(self._want, news, runs)
+                loop.call_soon_threadsafe(self._want, kind, runs)
 
-    def _want(self, news: WakeupKind, runs: Collection[str]) -> None:
-        self._news |= news
+    def _want(self, kind: WakeupKind, runs: Collection[str]) -> None:
+        self._kind |= kind
         self._runs.update(runs)
         self._wanted.set()
 
     def start(self, url: str, notify: Notify, owners: Owners) -> None:
-        """Begin to listen at `url` and to pass rings on by `notify`. The session that listens holds
+        """Begin to listen at `url` and to pass wake-ups on by `notify`. The session that listens holds
         the locks of `owners` too."""
         if not self._tasks:
             self._loop = asyncio.get_running_loop()
@@ -81,7 +81,7 @@ class PostgresNotifier(LocalNotifier):
             ]
 
     def pass_on(self, notify: Notify) -> None:
-        """Begin to pass rings on, and listen to nobody: there is no connection to listen on."""
+        """Begin to pass wake-ups on, and listen to nobody: there is no connection to listen on."""
         if not self._tasks:
             self._loop = asyncio.get_running_loop()
             self._notify = notify
@@ -96,7 +96,7 @@ class PostgresNotifier(LocalNotifier):
         tasks, self._tasks, self._loop = self._tasks, [], None
         notify, self._notify = self._notify, None
         await end(*tasks)
-        if notify is not None and self._news:
+        if notify is not None and self._kind:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_SECONDS):
                     await self._tell(notify)
@@ -110,15 +110,15 @@ class PostgresNotifier(LocalNotifier):
 
     async def _tell(self, notify: Notify) -> None:
         """Pass on what is owed. If that is cut off, it is owed still: twice does no harm."""
-        news, runs = self._news, self._runs
-        self._news, self._runs = WakeupKind(0), set()
+        kind, runs = self._kind, self._runs
+        self._kind, self._runs = WakeupKind(0), set()
         try:
-            await notify(to_message(self.name, news, runs))
-        except Exception as error:  # noqa: BLE001 - who rings never fails, and rings again
+            await notify(to_message(self.name, kind, runs))
+        except Exception as error:  # noqa: BLE001 - `wake` never fails, and the next one sends it again
             # Nobody is told, and nothing is lost: they look again after a while.
-            _logger.debug("a ring was not passed on: %s", error)
+            _logger.debug("a wake-up was not passed on: %s", error)
         except asyncio.CancelledError:
-            self._want(news, runs)
+            self._want(kind, runs)
             raise
 
     async def _listen(self, url: str, owners: Owners) -> None:
@@ -132,8 +132,8 @@ class PostgresNotifier(LocalNotifier):
                 await owners.attach(connection)
                 await connection.add_listener(self.channel, self._heard)
                 self.is_listening, retry = True, FIRST_RETRY
-                self.wake()  # for all that came while nobody listened
-                self._tell_listeners(None)
+                self.wake_local()  # for all that came while nobody listened
+                self._call_listeners(None)
                 await ended.wait()
                 _logger.info("the connection that listens has ended: it is made again")
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -147,6 +147,6 @@ class PostgresNotifier(LocalNotifier):
             retry = min(2 * retry, LONGEST_RETRY)
 
     def _heard(self, _: Any, pid: int, channel: str, message: str) -> None:
-        sender, news, runs = from_message(message)
+        sender, kind, runs = from_message(message)
         if sender != self.name:
-            self.wake(news, runs=runs)
+            self.wake_local(kind, runs=runs)

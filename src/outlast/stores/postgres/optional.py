@@ -95,7 +95,7 @@ class PostgresOptional(Store):
             "send", *self._session.time, *pack_sends(sends, finishes, keeps), timeout=timeout
         )
         receipts = receipts_of(sends, [*finishes, *keeps], found)
-        self.notifier.ring(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
         return receipts
 
     async def inbox(
@@ -256,7 +256,7 @@ class PostgresOptional(Store):
         )
         if alive:
             raise RunsOpen(run_id, alive)
-        self.notifier.ring(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
         return bool(gone)
 
     async def expire(

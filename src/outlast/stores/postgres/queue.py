@@ -71,7 +71,7 @@ class PostgresQueue(Queue):
 
     async def close(self) -> None:
         await self._session.close()
-        self.notifier.ring()
+        self.notifier.wake()
 
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
@@ -84,7 +84,7 @@ class PostgresQueue(Queue):
             *pack_tasks(tasks),
             timeout=timeout,
         )
-        self.notifier.ring()
+        self.notifier.wake()
         return int(added)
 
     async def take_many(
@@ -127,7 +127,7 @@ class PostgresQueue(Queue):
         check_delay(delay)
         verb = "nack" if requeue else "drop" if drop else "bury"
         await self._settle(verb, claim, span=delay, reason=reason, timeout=timeout)
-        self.notifier.ring()
+        self.notifier.wake()
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         check_ttl(seconds)
@@ -158,7 +158,7 @@ class PostgresQueue(Queue):
         ((count,),) = await self._session.write(
             "redrive", *self._session.time, quote(queue), _named(task_ids), timeout=timeout
         )
-        self.notifier.ring()
+        self.notifier.wake()
         return int(count)
 
     async def purge(
@@ -187,7 +187,7 @@ class PostgresQueue(Queue):
             *pack_policy(queue, policy, declared, seen, by),
             timeout=timeout,
         )
-        self.notifier.ring()
+        self.notifier.wake()
         return bool(written)
 
     async def policies(self, *, timeout: float | None = None) -> list[QueuePolicy]:

@@ -274,7 +274,7 @@ class PostgresStore(PostgresRegistry):
     async def release(self, claims: Sequence[Claim], *, timeout: float | None = None) -> list[bool]:
         rows = await self._session.write("release", *pack_claims(claims), timeout=timeout)
         released = {(subject or place, token) for subject, place, token in rows}
-        self.notifier.ring()
+        self.notifier.wake()
         return [_subject(claim) in released for claim in claims]
 
     async def next_runnable_at(self, *, timeout: float | None = None) -> datetime | None:

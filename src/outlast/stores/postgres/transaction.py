@@ -2,7 +2,7 @@
 
 It is the same store, whose statements go through one connection. A refusal is a value and leaves
 the transaction as it was. A run that is written is locked until the transaction ends; batches of
-others answer `Busy` for that run and go on with the rest. Whoever waits for work is rung for by the
+others answer `Busy` for that run and go on with the rest. Whoever waits for work gets a wake-up by the
 database when the transaction commits.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from outlast.errors import InvalidValue, WorkflowMisuse
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Outcome, Refusal
-from outlast.model.commit_rules import news_of
+from outlast.model.commit_rules import wakeup_kind_of
 from outlast.model.inbox import Receipt, Send
 from outlast.model.task import Task
 from outlast.ports.notifier import LocalNotifier
@@ -44,7 +44,7 @@ class BorrowedStore(PostgresStore):
         database.borrow(lender)
         super().__init__(database, clock=store.clock)
         self.durability = store.durability
-        # Nobody may look before the commit: the database rings then.
+        # Nobody may look before the commit: the database sends a wake-up then.
         self.notifier = LocalNotifier()
 
     async def open(self) -> None:
@@ -61,8 +61,8 @@ class BorrowedStore(PostgresStore):
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
     ) -> list[Outcome]:
         outcomes = await super().commit(commits, atomic=atomic, timeout=timeout)
-        if news_of(commits):
-            await self._ring(timeout)
+        if wakeup_kind_of(commits):
+            await self._wake(timeout)
         return outcomes
 
     async def send(
@@ -74,14 +74,16 @@ class BorrowedStore(PostgresStore):
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
         receipts = await super().send(sends, finishes=finishes, keeps=keeps, timeout=timeout)
-        await self._ring(timeout)
+        await self._wake(timeout)
         return receipts
 
     def queue(self) -> PostgresQueue:
         return _BorrowedQueue(self.database, clock=self.clock, notifier=self.notifier)
 
-    async def _ring(self, timeout: float | None) -> None:
-        await self._session.write("notify_with_commit", *self.database.bell, timeout=timeout)
+    async def _wake(self, timeout: float | None) -> None:
+        await self._session.write(
+            "notify_with_commit", *self.database.notify_address, timeout=timeout
+        )
 
 
 class _BorrowedQueue(PostgresQueue):
@@ -89,6 +91,6 @@ class _BorrowedQueue(PostgresQueue):
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:
         added = await super().enqueue(queue, tasks, delay=delay, timeout=timeout)
-        bell = self._session.database.bell
-        await self._session.write("notify_with_commit", *bell, timeout=timeout)
+        address = self._session.database.notify_address
+        await self._session.write("notify_with_commit", *address, timeout=timeout)
         return added

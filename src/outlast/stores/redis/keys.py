@@ -148,5 +148,5 @@ class Layout:
 
     @property
     def channel(self) -> str:
-        """Where the doorbell rings."""
-        return f"{self.prefix}:bell"
+        """Where the wake-up channel sends a wake-up."""
+        return f"{self.prefix}:wakeups"

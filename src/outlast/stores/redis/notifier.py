@@ -1,10 +1,10 @@
-"""A doorbell over pub/sub: whoever waits, in whatever process, looks at once.
+"""A wake-up channel over pub/sub: whoever waits, in whatever process, looks at once.
 
 Pub/sub is a hint and no more: a message that is lost costs the time until the next look. So nothing
-here fails, and nothing is sent before somebody in this process has begun to listen or to ring. A process
-that only sends something and ends still rings: what it owes is passed on as it closes.
+here fails, and nothing is sent before somebody in this process has begun to listen or to send a wake-up. A process
+that only sends something and ends still sends a wake-up: what it owes is passed on as it closes.
 
-PubSubConnection: the pub/sub side of the doorbell, on connections of its own.
+PubSubConnection: the pub/sub side of the wake-up channel, on connections of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from outlast.stores.redis.session import Server
 _logger = logging.getLogger(__name__)
 
 LAST_SECONDS = 2.0
-"""How long a process that closes may take to pass a ring on."""
+"""How long a process that closes may take to pass a wake-up on."""
 
 Publish = Callable[[bytes], Awaitable[None]]
 Listen = Callable[[Callable[[bytes], None]], Awaitable[None]]
@@ -34,7 +34,7 @@ Listen = Callable[[Callable[[bytes], None]], Awaitable[None]]
 
 
 class RedisNotifier(LocalNotifier):
-    """Rings here at once, and everywhere else by a message that says who rang. One task, begun when
+    """Sends wake-ups here at once, and everywhere else by a message that says who sent it. One task, begun when
     the store is opened, sends the messages and, once somebody waits, hears those of others."""
 
     def __init__(self, publish: Publish, listen: Listen) -> None:
@@ -52,7 +52,7 @@ class RedisNotifier(LocalNotifier):
         self.is_listening = False
 
     def open(self) -> None:
-        """From now on it rings elsewhere, too."""
+        """From now on it sends a wake-up elsewhere, too."""
         if self._serving is None:
             self._pid = os.getpid()
             self._loop, self._called = asyncio.get_running_loop(), asyncio.Event()
@@ -64,7 +64,7 @@ class RedisNotifier(LocalNotifier):
         self._is_awaited = self.is_listening = False
 
     async def close(self) -> None:
-        """Stop listening, and pass on what is owed. It still rings here."""
+        """Stop listening, and pass on what is owed. It still sends a wake-up here."""
         if self._pid != os.getpid():
             self.abandon()
             return
@@ -76,19 +76,19 @@ class RedisNotifier(LocalNotifier):
                     async with asyncio.timeout(LAST_SECONDS):
                         await self._tell()
 
-    def ring(self, news: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
-        super().ring(news, runs=runs)
-        self._owed |= news
+    def wake(self, kind: WakeupKind = WakeupKind.ANY, *, runs: Collection[str] = ()) -> None:
+        super().wake(kind, runs=runs)
+        self._owed |= kind
         self._runs = self._runs.union(runs)
         self._call()
 
     async def wait(
-        self, clock: Clock, seconds: float, *, since: int, news: WakeupKind | None = None
+        self, clock: Clock, seconds: float, *, since: int, kind: WakeupKind | None = None
     ) -> bool:
         if not self._is_awaited:
             self._is_awaited = True
             self._call()
-        return await super().wait(clock, seconds, since=since, news=news)
+        return await super().wait(clock, seconds, since=since, kind=kind)
 
     def _call(self) -> None:
         called, loop = self._called, self._loop
@@ -103,7 +103,7 @@ class RedisNotifier(LocalNotifier):
                 called.clear()
                 if self._is_awaited and (hearing is None or hearing.done()):
                     hearing = asyncio.create_task(self._hear())
-                # Rings that come while one message is on its way need one more, not one each.
+                # Wake-ups that come while one message is on its way need one more, not one each.
                 if self._owed:
                     await self._tell()
         finally:
@@ -112,14 +112,14 @@ class RedisNotifier(LocalNotifier):
 
     async def _tell(self) -> None:
         """Pass on what is owed. If that is cut off, it is owed still: twice does no harm."""
-        news, runs = self._owed, self._runs
+        kind, runs = self._owed, self._runs
         self._owed, self._runs = WakeupKind(0), frozenset()
         try:
-            await self._publish(to_message(self._name, news, runs).encode())
-        except Exception as error:  # noqa: BLE001 - who rings never fails, and rings again
+            await self._publish(to_message(self._name, kind, runs).encode())
+        except Exception as error:  # noqa: BLE001 - `wake` never fails, and the next one sends it again
             _logger.debug("nobody was told: %s", error)
         except asyncio.CancelledError:
-            self._owed, self._runs = self._owed | news, self._runs | runs
+            self._owed, self._runs = self._owed | kind, self._runs | runs
             raise
 
     async def _hear(self) -> None:
@@ -135,11 +135,11 @@ class RedisNotifier(LocalNotifier):
     def _heard(self, message: bytes) -> None:
         if not message:
             self.is_listening = True
-            self.wake()  # for all that came while nobody listened
+            self.wake_local()  # for all that came while nobody listened
             return
-        name, news, runs = from_message(message.decode())
+        name, kind, runs = from_message(message.decode())
         if name != self._name:
-            self.wake(news, runs=runs)
+            self.wake_local(kind, runs=runs)
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -156,10 +156,10 @@ class PubSubConnection:
         self._server = server
 
     async def publish(self, name: bytes) -> None:
-        """Ring elsewhere. A cluster spreads it to all its nodes."""
+        """Send a wake-up elsewhere. A cluster spreads it to all its nodes."""
         channel = self._server.layout.channel.encode()
         await self._server.commands([(0, (b"PUBLISH", channel, name))], timeout=5, writes=False)
 
     async def listen(self, heard: Callable[[bytes], None]) -> None:
-        """Call back at each ring, until this is cancelled or the connection breaks."""
+        """Call back at each wake-up, until this is cancelled or the connection breaks."""
         await self._server.subscribe(self._server.layout.channel.encode(), heard)

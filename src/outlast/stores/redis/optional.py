@@ -66,16 +66,16 @@ class RedisOptional(Store):
         self._watch = FailoverGuard()
         self._reads = Reads(self._session)
         self._tidied: float | None = None
-        bell = PubSubConnection(self._server)
-        self.notifier = self._doorbell = RedisNotifier(bell.publish, bell.listen)
+        channel = PubSubConnection(self._server)
+        self.notifier = self._own_notifier = RedisNotifier(channel.publish, channel.listen)
 
     async def _open(self) -> None:
         await self._session.open()
         self.durability = self._server.durability
-        self._doorbell.open()
+        self._own_notifier.open()
 
     async def _close(self) -> None:
-        await self._doorbell.close()
+        await self._own_notifier.close()
         await self._session.close()
 
     def describe(self) -> dict[str, object]:
@@ -96,7 +96,7 @@ class RedisOptional(Store):
         server = await self._session.server()
         self._watch.forget(run_id)
         answer = await server.call(quarantine_call(server, run_id, {}), timeout=timeout)
-        self.notifier.ring()
+        self.notifier.wake()
         return bool(answer[0] == b"done")
 
     async def reconcile(self, *, timeout: float | None = None) -> int:
@@ -148,7 +148,7 @@ class RedisOptional(Store):
             check_send(send)
         server = await self._session.server()
         receipts = await inbox.send_all(server, sends, finishes, keeps, timeout=timeout)
-        self.notifier.ring(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
         return receipts
 
     async def inbox(
@@ -294,7 +294,7 @@ class RedisOptional(Store):
         self._watch.forget(run_id)
         if posted:
             await self._carry(relay, posted, timeout)
-        self.notifier.ring(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
         return was_there
 
     async def expire(

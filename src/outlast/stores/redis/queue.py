@@ -61,23 +61,23 @@ class RedisQueue(Queue):
             count = partitions or int(options.get("partitions", PARTITIONS if clustered else 1))
             layout = Layout(prefix or options.get("prefix", "outlast"), count, tagged=clustered)
             server = Server(place, layout, clock=clock, allow_eviction=allow_eviction)
-        self._bell: RedisNotifier | None = None
+        self._own_notifier: RedisNotifier | None = None
         if notifier is None:
-            bell = PubSubConnection(server)
-            notifier = self._bell = RedisNotifier(bell.publish, bell.listen)
+            channel = PubSubConnection(server)
+            notifier = self._own_notifier = RedisNotifier(channel.publish, channel.listen)
         super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
         self._session = Session(server, QueueClosed, borrowed=is_borrowed)
 
     async def open(self) -> None:
         await self._session.open()
-        if self._bell is not None:
-            self._bell.open()
+        if self._own_notifier is not None:
+            self._own_notifier.open()
 
     async def close(self) -> None:
-        if self._bell is not None:
-            await self._bell.close()
+        if self._own_notifier is not None:
+            await self._own_notifier.close()
         await self._session.close()
-        self.notifier.ring()
+        self.notifier.wake()
 
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
@@ -94,7 +94,7 @@ class RedisQueue(Queue):
             args = [pack([pack_task(task) for task in own]), b"%d" % lease(delay)]
             answer = await server.call(Call("enqueue", part, names, args), timeout=timeout)
             added += int(answer[1])
-        self.notifier.ring()
+        self.notifier.wake()
         return added
 
     async def take_many(
@@ -135,7 +135,7 @@ class RedisQueue(Queue):
             "attempts": self.max_attempts,
         }
         await self._settle(claim, wish, timeout)
-        self.notifier.ring()
+        self.notifier.wake()
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         check_ttl(seconds)
@@ -183,7 +183,7 @@ class RedisQueue(Queue):
         self, queue: str, task_ids: Collection[str] | None = None, *, timeout: float | None = None
     ) -> int:
         count = await self._chosen(queue, task_ids, revive=True, timeout=timeout)
-        self.notifier.ring()
+        self.notifier.wake()
         return count
 
     async def purge(
@@ -221,7 +221,7 @@ class RedisQueue(Queue):
         written = await queue_stats.write_policy(
             server, queue, policy, declared, seen, by=by, timeout=timeout
         )
-        self.notifier.ring()
+        self.notifier.wake()
         return written
 
     async def policies(self, *, timeout: float | None = None) -> list[QueuePolicy]:

@@ -195,7 +195,7 @@ class RedisStore(RedisRegistry):
     async def release(self, claims: Sequence[Claim], *, timeout: float | None = None) -> list[bool]:
         server = await self._session.server()
         released = await claiming.renew(server, claims, None, timeout=timeout)
-        self.notifier.ring()
+        self.notifier.wake()
         return [claim is not None for claim in released]
 
     async def next_runnable_at(self, *, timeout: float | None = None) -> datetime | None:

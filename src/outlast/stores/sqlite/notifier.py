@@ -1,9 +1,9 @@
-"""A doorbell between processes on one file: nobody can ring there, but everybody can see that somebody
+"""A wake-up channel between processes on one file: nobody can send a wake-up there, but everybody can see that somebody
 else has written.
 
 ::
 
-    commit here ── ring ──▶ waiters here, at once
+    commit here ── send a wake-up ──▶ waiters here, at once
     commit of another process ──▶ a number in the file ◀── every tenth of a second, while somebody
                                                            waits: has it changed?
 
@@ -29,7 +29,7 @@ BETWEEN_LOOKS = 1.0
 
 
 class SqliteNotifier(LocalNotifier):
-    """Rings here, and for what others write while somebody waits here. `version` gives the number, or
+    """Sends wake-ups here, and for what others write while somebody waits here. `version` gives the number, or
     None if it cannot be seen now. Where time is not the machine's, nobody looks."""
 
     def __init__(self, version: Callable[[], int | None]) -> None:
@@ -49,15 +49,15 @@ class SqliteNotifier(LocalNotifier):
         return self._loop is not None and time.monotonic() - self._looked_at < MISSED
 
     async def wait(
-        self, clock: Clock, seconds: float, *, since: int, news: WakeupKind | None = None
+        self, clock: Clock, seconds: float, *, since: int, kind: WakeupKind | None = None
     ) -> bool:
         if not isinstance(clock, SystemClock):
-            return await super().wait(clock, seconds, since=since, news=news)
+            return await super().wait(clock, seconds, since=since, kind=kind)
         self._count(1)
         try:
             if not self.is_listening:
                 self._begin(asyncio.get_running_loop())
-            return await super().wait(clock, seconds, since=since, news=news)
+            return await super().wait(clock, seconds, since=since, kind=kind)
         finally:
             self._count(-1)
 
@@ -82,8 +82,8 @@ class SqliteNotifier(LocalNotifier):
         version = self._version()
         if version is not None and version != self._seen:
             self._seen, self._is_owed = version, True
-            self.wake()
+            self.wake_local()
         # Nobody knows for which run it was, so who holds many has to look at all of them.
         if self._is_owed and loop.time() - self._told >= BETWEEN_LOOKS:
             self._told, self._is_owed = loop.time(), False
-            self._tell_listeners(None)
+            self._call_listeners(None)

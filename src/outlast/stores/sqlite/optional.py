@@ -85,7 +85,7 @@ class SqliteOptional(Store):
             rows=3 * len(sends) + len(finishes) + len(keeps),
             timeout=timeout,
         )
-        self.notifier.ring(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
         return receipts
 
     async def inbox(
@@ -256,7 +256,7 @@ class SqliteOptional(Store):
             rows=MANY,
             timeout=timeout,
         )
-        self.notifier.ring(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
         return run_id in gone
 
     async def expire(

@@ -92,7 +92,7 @@ class SqliteQueue(Queue):
 
     async def close(self) -> None:
         await self._session.close()
-        self.notifier.ring()
+        self.notifier.wake()
 
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
@@ -107,7 +107,7 @@ class SqliteQueue(Queue):
             return int(scalar(db, COUNT_CHANGES) - before)
 
         added = await self._session.write(work, rows=len(tasks), timeout=timeout)
-        self.notifier.ring()
+        self.notifier.wake()
         return added
 
     async def take_many(
@@ -169,7 +169,7 @@ class SqliteQueue(Queue):
                 _bury(db, task, reason, now)
 
         await self._with_task(claim, work, timeout)
-        self.notifier.ring()
+        self.notifier.wake()
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         check_ttl(seconds)
@@ -218,7 +218,7 @@ class SqliteQueue(Queue):
             return len(keys)
 
         count = await self._session.write(work, rows=MANY, timeout=timeout)
-        self.notifier.ring()
+        self.notifier.wake()
         return count
 
     async def purge(
@@ -248,7 +248,7 @@ class SqliteQueue(Queue):
             return fair_queue.write_policy(db, queue, policy, declared, seen, by=by, now=now)
 
         written = await self._session.write(work, rows=MANY, timeout=timeout)
-        self.notifier.ring()
+        self.notifier.wake()
         return written
 
     async def policies(self, *, timeout: float | None = None) -> list[QueuePolicy]:

@@ -222,7 +222,7 @@ class SqliteStore(SqliteRegistry):
         released = await self._session.write(
             lambda db: claiming.release(db, claims), rows=len(claims), timeout=timeout
         )
-        self.notifier.ring()
+        self.notifier.wake()
         return released
 
     async def next_runnable_at(self, *, timeout: float | None = None) -> datetime | None:

@@ -35,7 +35,7 @@ class QueueSuite:
     reuses_ids: ClassVar[bool] = True
     """The id of a task that is gone is free at once. False where it is remembered for a while."""
 
-    rings: ClassVar[bool] = True
+    wakeups: ClassVar[bool] = True
     """Who waits in the same process is woken at once by what comes, without time passing. False
     where only looking again after a while tells."""
 

@@ -97,11 +97,13 @@ class Waiting(QueueSuite):
         waiting = _waiting(queue)
         await asleep(queue, waiting)
         await put(queue, "a")
-        assert _id(await (at_once(waiting) if self.rings else self.passing(queue, waiting))) == "a"
+        assert (
+            _id(await (at_once(waiting) if self.wakeups else self.passing(queue, waiting))) == "a"
+        )
 
     @pytest.mark.proves("M-12", "M-44")
     async def test_time_wakes_who_waits(self, queue: Queue) -> None:
-        """A delayed task becomes ready without anybody ringing."""
+        """A delayed task becomes ready without anybody sending a wake-up."""
         await put(queue, "a", delay=20)
         begin = queue.clock.monotonic()
         assert _id(await self.passing(queue, _waiting(queue))) == "a"
@@ -124,7 +126,9 @@ class Waiting(QueueSuite):
         waiting = _waiting(queue)
         await asleep(queue, waiting)
         await queue.nack(held.claim)
-        assert _id(await (at_once(waiting) if self.rings else self.passing(queue, waiting))) == "a"
+        assert (
+            _id(await (at_once(waiting) if self.wakeups else self.passing(queue, waiting))) == "a"
+        )
 
     @pytest.mark.proves("M-12", "C-21")
     async def test_a_redrive_wakes_who_waits(self, queue: Queue) -> None:
@@ -133,7 +137,9 @@ class Waiting(QueueSuite):
         waiting = _waiting(queue)
         await asleep(queue, waiting)
         await queue.redrive(QUEUE)
-        assert _id(await (at_once(waiting) if self.rings else self.passing(queue, waiting))) == "a"
+        assert (
+            _id(await (at_once(waiting) if self.wakeups else self.passing(queue, waiting))) == "a"
+        )
 
     @pytest.mark.proves("M-12")
     async def test_one_task_goes_to_one_of_two(self, queue: Queue) -> None:
@@ -171,7 +177,7 @@ class Waiting(QueueSuite):
         await asleep(queue, waiting)
         await queue.close()
         with pytest.raises(QueueClosed):
-            await (at_once(waiting) if self.rings else self.passing(queue, waiting))
+            await (at_once(waiting) if self.wakeups else self.passing(queue, waiting))
 
     @pytest.mark.proves("M-16")
     async def test_closing_twice_is_fine_and_tasks_stay(self, queue: Queue) -> None:

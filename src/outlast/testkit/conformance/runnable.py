@@ -41,12 +41,12 @@ class Runnable(StoreContract):
         """An append to a log that has no workflow, and a commit that is refused, cost no worker a
         look; a run that can be claimed does."""
         await store.append("log", events("log", 1))
-        woken = store.notifier.rung
+        woken = store.notifier.wake_calls
         await store.append("log", events("log", 2))
         await store.commit([Commit(run_id="log", create=Run(id="log", runnable_at=NOW))])
-        assert store.notifier.rung == woken
+        assert store.notifier.wake_calls == woken
         await begin_runnable(store, "r")
-        assert store.notifier.rung > woken
+        assert store.notifier.wake_calls > woken
 
     @pytest.mark.proves("C-16", "I29")
     async def test_now_means_the_present_of_the_store(self, store: Store) -> None:

@@ -1,12 +1,12 @@
 -- Queue policy: tasks of one key stand in a line, lines take turns, and a queue may have rules.
 --
---   enqueue, commit, ack ──▶ tasks ──trigger──▶ line_rings        nobody waits for anybody
+--   enqueue, commit, ack ──▶ tasks ──trigger──▶ line_wakeups        nobody waits for anybody
 --                                                   │
 --   take ──lock──▶ policies ──hear──▶ lines ──look──▶ tasks         one at a time for each scope
 --
--- Whoever writes tasks only appends to `line_rings`. Whoever takes holds the lock of the scope (the
--- queue that people name: `gpu` for the tasks of `gpu/render`), hears the rings first, and then looks at
--- the lines in the order of their turns. What is committed after the look has left its ring for the
+-- Whoever writes tasks only appends to `line_wakeups`. Whoever takes holds the lock of the scope (the
+-- queue that people name: `gpu` for the tasks of `gpu/render`), receives the wake-ups first, and then looks at
+-- the lines in the order of their turns. What is committed after the look has left its wake-up for the
 -- next. Only who holds the lock of a scope touches its lines, so limits are counted on what stands still.
 --
 -- The rules are those of `outlast.model.queue_policy`, whose `allocate` is a sort here: a line's turns are
@@ -107,14 +107,14 @@ CREATE INDEX #starts_scope ON @starts (scope, at, n);
 CREATE INDEX #starts_line ON @starts (scope, line, at, m) WHERE line <> '';
 
 -- What has happened to a line since somebody last heard: a task came, a place became free.
-CREATE TABLE @line_rings (
+CREATE TABLE @line_wakeups (
     scope text COLLATE "C" NOT NULL,
     queue text COLLATE "C" NOT NULL,
     line  text COLLATE "C" NOT NULL,
     came  boolean NOT NULL,
     freed boolean NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
-CREATE INDEX #line_rings_scope ON @line_rings (scope, queue, line);
+CREATE INDEX #line_wakeups_scope ON @line_wakeups (scope, queue, line);
 
 -- As before, with the line.
 CREATE OR REPLACE FUNCTION @insert_tasks_1(
@@ -187,9 +187,9 @@ END $$;
 -- Taking is @take_many_1 now.
 DROP FUNCTION @take_1(bigint, bigint, text[], text, bigint, bigint, int);
 
--- Triggers, because tasks come and go in many ways, and none of them may forget. A transaction rings
+-- Triggers, because tasks come and go in many ways, and none of them may forget. A transaction sends a wake-up
 -- once for a line, however many tasks it adds.
-CREATE FUNCTION @ring_line_1() RETURNS trigger
+CREATE FUNCTION @wake_line_1() RETURNS trigger
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     t record;
@@ -202,30 +202,30 @@ BEGIN
         t := NEW;
     END IF;
     IF NOT EXISTS (
-        SELECT FROM @line_rings AS r
+        SELECT FROM @line_wakeups AS r
         WHERE r.scope = split_part(t.queue, '/', 1) AND r.queue = t.queue AND r.line = t.line
           AND r.came >= has_come AND r.freed >= is_free AND r.xmin = pg_current_xact_id()::xid
     ) THEN
-        INSERT INTO @line_rings (scope, queue, line, came, freed)
+        INSERT INTO @line_wakeups (scope, queue, line, came, freed)
         VALUES (split_part(t.queue, '/', 1), t.queue, t.line, has_come, is_free);
     END IF;
     RETURN NULL;
 END $$;
 
 CREATE TRIGGER #tasks_come AFTER INSERT ON @tasks
-    FOR EACH ROW WHEN (NEW.line <> '') EXECUTE FUNCTION @ring_line_1();
+    FOR EACH ROW WHEN (NEW.line <> '') EXECUTE FUNCTION @wake_line_1();
 CREATE TRIGGER #tasks_go AFTER DELETE ON @tasks
-    FOR EACH ROW WHEN (OLD.line <> '' AND OLD.owner IS NOT NULL) EXECUTE FUNCTION @ring_line_1();
+    FOR EACH ROW WHEN (OLD.line <> '' AND OLD.owner IS NOT NULL) EXECUTE FUNCTION @wake_line_1();
 -- A lease that is cut short is one that ends before the line would look.
 CREATE TRIGGER #tasks_return AFTER UPDATE OF owner, claimed_until ON @tasks
     FOR EACH ROW WHEN (NEW.line <> '' AND (
         (OLD.owner IS NOT NULL AND NEW.owner IS NULL) OR NEW.claimed_until < OLD.claimed_until
-    )) EXECUTE FUNCTION @ring_line_1();
+    )) EXECUTE FUNCTION @wake_line_1();
 
--- Wakes the lines of a scope that were rung for; where a task came, they stand in the present at the
--- earliest. Says whether there are more rings than were taken away:
+-- Wakes the lines of a scope that were woken for; where a task came, they stand in the present at the
+-- earliest. Says whether there are more wake-ups than were taken away:
 -- so that a long absence does not make one take long.
-CREATE FUNCTION @hear_rings_1(s text, present bigint) RETURNS boolean
+CREATE FUNCTION @receive_line_wakeups_1(s text, present bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     batch CONSTANT int := 5000;
@@ -235,8 +235,8 @@ DECLARE
     fs text[];
 BEGIN
     WITH gone AS (
-        DELETE FROM @line_rings AS r WHERE r.ctid = ANY (ARRAY(
-            SELECT i.ctid FROM @line_rings AS i WHERE i.scope = s LIMIT batch
+        DELETE FROM @line_wakeups AS r WHERE r.ctid = ANY (ARRAY(
+            SELECT i.ctid FROM @line_wakeups AS i WHERE i.scope = s LIMIT batch
         ))
         RETURNING r.queue, r.line, r.came, r.freed
     ), once AS (
@@ -247,19 +247,19 @@ BEGIN
            array_agg(DISTINCT o.line) FILTER (WHERE o.freed), coalesce(sum(o.n), 0)
     INTO qs, ls, fs, heard FROM once AS o;
     IF heard = batch THEN
-        -- A newcomer does not wait until the others' rings are taken away: lines by a skip scan.
-        WITH RECURSIVE ringing (queue, line, n) AS (
-            (SELECT r.queue, r.line, 1 FROM @line_rings AS r WHERE r.scope = s
+        -- A newcomer does not wait until the others' wake-ups are taken away: lines by a skip scan.
+        WITH RECURSIVE woken (queue, line, n) AS (
+            (SELECT r.queue, r.line, 1 FROM @line_wakeups AS r WHERE r.scope = s
              ORDER BY r.queue, r.line LIMIT 1)
             UNION ALL
-            SELECT f.queue, f.line, g.n + 1 FROM ringing AS g CROSS JOIN LATERAL (
-                SELECT r.queue, r.line FROM @line_rings AS r
+            SELECT f.queue, f.line, g.n + 1 FROM woken AS g CROSS JOIN LATERAL (
+                SELECT r.queue, r.line FROM @line_wakeups AS r
                 WHERE r.scope = s AND (r.queue, r.line) > (g.queue, g.line)
                 ORDER BY r.queue, r.line LIMIT 1
             ) AS f WHERE g.n < 1000
         )
         SELECT array_agg(o.queue), array_agg(o.line) INTO qs, ls FROM (
-            SELECT g.queue, g.line FROM ringing AS g
+            SELECT g.queue, g.line FROM woken AS g
             UNION
             SELECT u.queue, u.line FROM unnest(qs, ls) AS u (queue, line)
         ) AS o;
@@ -569,7 +569,7 @@ BEGIN
         ));
     END IF;
     -- Others write meanwhile: what was in the way of a task may have gone since it was counted, and has
-    -- rung before anybody slept. Only a line without any task sleeps until one comes.
+    -- woken before anybody slept. Only a line without any task sleeps until one comes.
     IF until IS NULL AND (
         EXISTS (SELECT FROM @tasks AS t WHERE t.owner IS NULL AND t.queue = q AND t.line = l)
         OR EXISTS (SELECT FROM @tasks AS t WHERE t.owner IS NOT NULL AND t.queue = q AND t.line = l)
@@ -591,7 +591,7 @@ BEGIN
     IF @scope_room_1(now, f) <= 0 THEN
         RETURN false;
     END IF;
-    IF EXISTS (SELECT FROM @line_rings AS r WHERE r.scope = s) THEN
+    IF EXISTS (SELECT FROM @line_wakeups AS r WHERE r.scope = s) THEN
         RETURN true;
     END IF;
     FOREACH q IN ARRAY own LOOP
@@ -614,7 +614,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     f @policies;
     taken bigint[] := '{}';
-    more boolean;          -- rings that nobody has heard yet
+    more boolean;          -- wake-ups that nobody has heard yet
     allowed int;           -- how many, by room and the rules of the scope
     ls text[];             -- the lines that can be served, …
     passes bigint[];
@@ -647,7 +647,7 @@ DECLARE
 BEGIN
     SELECT * INTO f FROM @policies AS t WHERE t.scope = s;
     LOOP
-        more := @hear_rings_1(s, f.present);
+        more := @receive_line_wakeups_1(s, f.present);
         UPDATE @lines AS l SET wake_at = NULL WHERE l.queue = ANY (own) AND l.wake_at <= now;
         allowed := least(room - cardinality(taken), @scope_room_1(now, f));
         EXIT WHEN allowed <= 0;
@@ -819,7 +819,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM @policies AS f WHERE f.scope = s AND f.rules IS NOT NULL)
         OR EXISTS (SELECT FROM @lines AS l WHERE l.scope = s AND l.line > '')
-        OR EXISTS (SELECT FROM @line_rings AS r WHERE r.scope = s);
+        OR EXISTS (SELECT FROM @line_wakeups AS r WHERE r.scope = s);
 END $$;
 
 -- Hands out up to `room` tasks of some queues.

@@ -239,7 +239,7 @@ LANGUAGE sql STABLE AS $$
     ))
 $$;
 
--- When something of these queues may be ready by time alone, or NULL. Now, if there are rings that
+-- When something of these queues may be ready by time alone, or NULL. Now, if there are wake-ups that
 -- nobody has heard.
 CREATE FUNCTION @next_ready_at_1(at bigint, shift bigint, queues text[]) RETURNS bigint
 LANGUAGE plpgsql STABLE
@@ -261,7 +261,7 @@ BEGIN
             WHERE l.queue = q AND l.wake_at < 9223372036854775806
             ORDER BY l.wake_at LIMIT 1
         ), @lease_end_1(now, q));
-        IF EXISTS (SELECT FROM @line_rings AS r WHERE r.scope = split_part(q, '/', 1)) THEN
+        IF EXISTS (SELECT FROM @line_wakeups AS r WHERE r.scope = split_part(q, '/', 1)) THEN
             RETURN now;
         END IF;
         SELECT * INTO f FROM @policies AS w WHERE w.scope = split_part(q, '/', 1);

@@ -24,7 +24,7 @@ INSERT INTO @migrations (version) VALUES ($1);
 SELECT pg_advisory_xact_lock(hashtextextended('outlast migrations @migrations', 0));
 
 -- name: notify
--- A ring is no loss: it does not wait for the disk.
+-- A wake-up is no loss: it does not wait for the disk.
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2);
 
 -- name: notify_with_commit

@@ -1,4 +1,4 @@
-"""Apps that hear each other by a doorbell on the SQS server."""
+"""Apps that hear each other by a wake-up channel on the SQS server."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ async def process(
     client: SqsClient | None = None,
     **options: Any,
 ) -> AsyncIterator[outlast.App]:
-    """What a process of its own would have: a store, a doorbell, an app."""
-    bell = SqsWakeups(queue, client or _client(), create=True)
+    """What a process of its own would have: a store, a wake-up channel, an app."""
+    channel = SqsWakeups(queue, client or _client(), create=True)
     async with (
         SqliteStore(path, clock=clock or SystemClock()) as store,
-        outlast.App(store, doorbell=bell, **options) as app,
+        outlast.App(store, wakeup_channel=channel, **options) as app,
     ):
         yield app
 

@@ -1,4 +1,4 @@
-"""With the engine SQS only rings: the store decides, and no message can do harm."""
+"""With the engine SQS only sends a wake-up: the store decides, and no message can do harm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outlast.queues.sqs import SqsWakeups
 from outlast.queues.sqs.wakeups import MOST_TURNS
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
-from tests.sqs.bells import process, send, waiting
+from tests.sqs.apps import process, send, waiting
 from tests.sqs.places import Recording, client, endpoint, own_prefix
 from tests.sqs.rough import Rough
 
@@ -49,8 +49,8 @@ def _fresh_world() -> None:
 
 @pytest.fixture
 def queue() -> str:
-    """A queue for rings that nobody else uses."""
-    return f"{own_prefix()}bell"
+    """A queue for wake-ups that nobody else uses."""
+    return f"{own_prefix()}wakeups"
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -61,9 +61,11 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.proves("I23")
-async def test_work_goes_from_process_to_process_by_rings_alone(tmp_path: Path, queue: str) -> None:
+async def test_work_goes_from_process_to_process_by_wakeups_alone(
+    tmp_path: Path, queue: str
+) -> None:
     """Time stands still, so that nobody looks on his own: who starts, who drives and who works find
-    each other's work because they are rung for; and when all is done, no message is left."""
+    each other's work because they get a wake-up; and when all is done, no message is left."""
     path, clock = tmp_path / "film.db", ManualClock()
     async with (
         process(path, queue, clock=clock) as server,
@@ -78,11 +80,11 @@ async def test_work_goes_from_process_to_process_by_rings_alone(tmp_path: Path, 
 
 
 @pytest.mark.proves("I23", "M-23")
-async def test_lost_doubled_late_and_overtaken_rings_are_harmless(
+async def test_lost_doubled_late_and_overtaken_wakeups_are_harmless(
     tmp_path: Path, queue: str
 ) -> None:
     """Two drivers and two workers, and a road on which a third of the messages is lost, doubled or
-    delayed: every run ends, every step is done once, and what rings afterwards finds nothing."""
+    delayed: every run ends, every step is done once, and what sends a wake-up afterwards finds nothing."""
     path = tmp_path / "films.db"
     roads = [Rough(client(), seed=seed, loses=True) for seed in range(4)]
     roles: list[dict[str, Any]] = [{"workflows": [film]}, {"steps": [render]}] * 2
@@ -95,7 +97,7 @@ async def test_lost_doubled_late_and_overtaken_rings_are_harmless(
         results = await asyncio.gather(*(run.result() for run in runs))
         assert results == [[f"F{n}-0", f"F{n}-1", f"F{n}-2"] for n in range(12)]
         before = [await apps[0].store.history(run.id) for run in runs]
-        send(queue, '{"outlast":1,"ring":"stale"}')
+        send(queue, '{"outlast":1,"wakeup":"stale"}')
         await until(lambda: waiting(queue) == (0, 0))
         assert await apps[0].store.claim_runs("looks", ttl=1) == []
         assert [await apps[0].store.history(run.id) for run in runs] == before
@@ -108,8 +110,8 @@ async def test_lost_doubled_late_and_overtaken_rings_are_harmless(
 
 @pytest.mark.proves("I23")
 async def test_a_lost_message_is_made_anew_from_the_store(tmp_path: Path, queue: str) -> None:
-    """Who wrote the run died before it could ring. A relay that has no code for it finds it in the
-    store when it sweeps, and rings for it; whoever has the code hears that."""
+    """Who wrote the run died before it could send a wake-up. A relay that has no code for it finds it in the
+    store when it sweeps, and sends a wake-up for it; whoever has the code hears that."""
     path, clock = tmp_path / "film.db", ManualClock()
     calls = Recording(client())
     async with process(path, queue, clock=clock, client=calls):
@@ -161,7 +163,9 @@ async def test_work_that_nobody_can_take_keeps_nobody_busy(tmp_path: Path, queue
 
 
 @pytest.mark.proves("I30", "I23")
-async def test_who_stops_rings_for_what_it_hands_back(tmp_path: Path, queue: str) -> None:
+async def test_a_stopping_process_wakes_others_for_what_it_hands_back(
+    tmp_path: Path, queue: str
+) -> None:
     """Another process goes on with it though no time has passed."""
     path, clock = tmp_path / "f.db", ManualClock()
     async with process(path, queue, clock=clock, workflows=[film]) as second:
@@ -171,7 +175,7 @@ async def test_who_stops_rings_for_what_it_hands_back(tmp_path: Path, queue: str
             assert await asyncio.wait_for(second.handle("f").result(), 60)
 
 
-FOREIGN = ["<xml>not ours</xml>", '{"outlast": "no"}', '{"ring": "x"}', "x" * 262_000]
+FOREIGN = ["<xml>not ours</xml>", '{"outlast": "no"}', '{"wakeup": "x"}', "x" * 262_000]
 
 
 @pytest.mark.proves("I23")
@@ -180,7 +184,7 @@ async def test_a_foreign_message_is_left_alone(
     tmp_path: Path, queue: str, body: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is hidden for a moment and never deleted, so its owner or a redrive policy can have it; it
-    is told of once, and rings behind it are heard."""
+    is told of once, and wake-ups behind it are heard."""
     path, clock = tmp_path / "o.db", ManualClock()
     with caplog.at_level(logging.WARNING, "outlast.sqs"):
         async with process(path, queue, clock=clock, workflows=[other]) as worker:
@@ -198,17 +202,17 @@ async def test_a_foreign_message_is_left_alone(
 async def test_without_sqs_work_is_found_by_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The doorbell is broken, nobody fails: the store is looked at as often as without it."""
+    """The wake-up channel is broken, nobody fails: the store is looked at as often as without it."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIANONE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
-    bell = "sqs+http://127.0.0.1:9/1/bell?region=x"
+    channel = "sqs+http://127.0.0.1:9/1/wakeups?region=x"
     url = f"sqlite:///{tmp_path}/film.db"
-    async with outlast.App(url, workflows=[film], steps=[render], doorbell=bell) as app:
+    async with outlast.App(url, workflows=[film], steps=[render], wakeup_channel=channel) as app:
         run = await app.start(film, "jaws")
         assert await run.result() == ["JAWS-0", "JAWS-1", "JAWS-2"]
 
 
-async def test_a_doorbell_is_named_by_a_url(
+async def test_a_wakeup_channel_is_named_by_a_url(
     tmp_path: Path, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its queue's name with options, or by its queue's own URL."""
@@ -216,10 +220,10 @@ async def test_a_doorbell_is_named_by_a_url(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     store = f"sqlite:///{tmp_path}/o.db"
     named = f"sqs://{queue}?region=eu-central-1&endpoint={endpoint()}&create=true"
-    async with outlast.App(store, doorbell=named) as server:
+    async with outlast.App(store, wakeup_channel=named) as server:
         url = client().get_queue_url(QueueName=queue)["QueueUrl"]
         at = f"sqs+{url}?region=eu-central-1&endpoint={endpoint()}"
-        async with outlast.App(store, doorbell=at, workflows=[other]):
+        async with outlast.App(store, wakeup_channel=at, workflows=[other]):
             run = await server.start(other, here=False)
             await asyncio.wait_for(run.result(), 60)
 
@@ -229,30 +233,30 @@ async def test_a_doorbell_is_named_by_a_url(
     [
         "sqs://",
         "sqs://a b",
-        "sqs://bell.fifo",
-        "sqs://bell?colour=red",
-        "sqs://bell?create=perhaps",
-        "sqs://bell/more",
-        "sqs://key:secret@bell",
+        "sqs://wakeups.fifo",
+        "sqs://wakeups?colour=red",
+        "sqs://wakeups?create=perhaps",
+        "sqs://wakeups/more",
+        "sqs://key:secret@wakeups",
         "sqs+https://",
         "sqs+https://host/",
-        "sqs+https://host/1/bell?create=true",
+        "sqs+https://host/1/wakeups?create=true",
         "amqp://host",
-        "bell",
+        "wakeups",
     ],
 )
-def test_a_url_that_names_no_doorbell_is_refused(url: str) -> None:
+def test_a_url_that_names_no_wakeup_channel_is_refused(url: str) -> None:
     """Where it is written, before anything is opened, and without showing a password."""
     with pytest.raises((InvalidValue, InvalidId)) as refused:
-        outlast.App(MemoryStore(), doorbell=url)
+        outlast.App(MemoryStore(), wakeup_channel=url)
     assert "secret" not in str(refused.value)
 
 
-async def test_a_queue_that_cannot_ring_is_refused(queue: str) -> None:
+async def test_a_queue_that_cannot_send_wakeups_is_refused(queue: str) -> None:
     """One that is not there, or FIFO: said when the app is opened."""
-    for bell, error in (
+    for channel, error in (
         (SqsWakeups(queue, client()), NotFound),
-        (SqsWakeups(url="http://127.0.0.1:9/1/bell.fifo", client=client()), InvalidValue),
+        (SqsWakeups(url="http://127.0.0.1:9/1/wakeups.fifo", client=client()), InvalidValue),
     ):
         with pytest.raises(error):
-            await outlast.App(MemoryStore(), doorbell=bell).open()
+            await outlast.App(MemoryStore(), wakeup_channel=channel).open()

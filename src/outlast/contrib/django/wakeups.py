@@ -23,21 +23,21 @@ def listen(notifier: Notifier) -> None:
     _listening.add(notifier)
 
 
-def ring_with_commit(alias: str, news: WakeupKind = WakeupKind.ANY) -> None:
+def wake_on_commit(alias: str, kind: WakeupKind = WakeupKind.ANY) -> None:
     """Wake the workers of this process when the transaction that is under way has been committed,
     or now if there is none."""
     own = connections[alias]
     # Where the user commits by hand, Django cannot tell when: workers look by themselves.
     if _listening and (own.in_atomic_block or own.get_autocommit()):
-        transaction.on_commit(partial(_ring, news), using=alias, robust=True)
+        transaction.on_commit(partial(_wake, kind), using=alias, robust=True)
 
 
-def _ring(news: WakeupKind) -> None:
+def _wake(kind: WakeupKind) -> None:
     for notifier in list(_listening):
-        notifier.wake(news)  # type: ignore[attr-defined]
+        notifier.wake_local(kind)  # type: ignore[attr-defined]
 
 
-class RingingStore(Store):
+class WakingStore(Store):
     """A store in a transaction of the calling thread, before the one that does the work."""
 
     alias: str
@@ -46,10 +46,10 @@ class RingingStore(Store):
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
     ) -> list[Outcome]:
         outcomes = await super().commit(commits, atomic=atomic, timeout=timeout)  # type: ignore[safe-super]
-        ring_with_commit(self.alias)
+        wake_on_commit(self.alias)
         return outcomes
 
     async def send(self, sends: Sequence[Send], **options: Any) -> list[Receipt | Refusal]:
         receipts = await super().send(sends, **options)
-        ring_with_commit(self.alias)
+        wake_on_commit(self.alias)
         return receipts

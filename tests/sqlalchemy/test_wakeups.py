@@ -22,16 +22,16 @@ from tests.sqlalchemy.places import fresh
 
 
 @pytest.mark.proves("I24")
-async def test_a_commit_rings_and_the_end_of_a_savepoint_does_not(tmp_path: Path) -> None:
+async def test_a_commit_sends_a_wakeup_and_the_end_of_a_savepoint_does_not(tmp_path: Path) -> None:
     """Nobody could see anything before the COMMIT, and with it they are told."""
     engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'app.db'}")
     async with store_of(engine) as store, AsyncSession(engine) as session:
-        before = store.notifier.rings
+        before = store.notifier.wakeups
         async with session.begin():
             async with session.begin_nested():
                 await store.on(session).save(Run(id="r", workflow="w"))
-            assert store.notifier.rings == before
-        assert store.notifier.rings > before
+            assert store.notifier.wakeups == before
+        assert store.notifier.wakeups > before
     await engine.dispose()
 
 
@@ -40,11 +40,11 @@ async def test_a_session_that_lives_long_gathers_no_listeners(tmp_path: Path) ->
     engine = create_engine(f"sqlite:///{tmp_path / 'app.db'}")
     scoped = scoped_session(sessionmaker(engine))
     async with store_of(engine) as store:
-        before = store.notifier.rings
+        before = store.notifier.wakeups
         for number in range(5):
             await store.on(scoped).save(Run(id=f"r-{number}", workflow="w"))
             scoped.commit()
-        assert store.notifier.rings >= before + 5
+        assert store.notifier.wakeups >= before + 5
         assert len(list(scoped().dispatch.after_commit)) == 1
         assert not list(Session(engine).dispatch.after_commit)
         assert WAITING not in scoped().info
