@@ -2,7 +2,7 @@
 
 The file is made by the store itself, so tables and indexes are the same, and so are the pragmas
 (`outlast.stores.sqlite.connection.configure`) but one: the loop leaves checkpoints to SQLite, at
-the same size of the log at which the store folds it. It writes the same rows in the same order: as
+the same size of the log at which the store checkpoints it. It writes the same rows in the same order: as
 many runs as there are callers, in turn. Rows are made beforehand. There are two loops:
 
 - *events*: for each append its rows go into `events` with `executemany`. Nothing is checked; two

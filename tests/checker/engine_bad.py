@@ -6,7 +6,7 @@ from __future__ import annotations
 from outlast.model import Item, Status
 from outlast.model.payloads import (
     ChildCompleted,
-    ChildFailed,
+    ChildFailedEvent,
     CompensationCompleted,
     CompensationFailed,
     StepLost,
@@ -43,7 +43,7 @@ from tests.checker.telling import (
 )
 
 SIGNAL = Item(kind="signal", name="go", id="item 1", number=1)
-CHILD_FAILED = ChildFailed(child_run_id="r~c", error="full")
+CHILD_FAILED = ChildFailedEvent(child_run_id="r~c", error="full")
 
 BAD: dict[str, tuple[Evidence, str]] = {
     "I5: no claim": (
@@ -161,7 +161,7 @@ BAD: dict[str, tuple[Evidence, str]] = {
     "I16: taken and not recorded": (
         left(
             lived((waiting(), "x"), (timer(6), "timer"), runnable_at=at(6)),
-            log=Log().send(1).commit((timer(6), "timer"), folds=(1,), sequence=3),
+            log=Log().send(1).commit((timer(6), "timer"), consumes=(1,), sequence=3),
         ),
         "takes [('go', b'1')] and records []",
     ),
@@ -175,7 +175,7 @@ BAD: dict[str, tuple[Evidence, str]] = {
     "I16: another value": (
         left(
             lived((waiting(), "x"), (received(b"2"), "x"), OVER),
-            log=Log().send(1).commit((received(b"2"), "x"), folds=(1,), sequence=3),
+            log=Log().send(1).commit((received(b"2"), "x"), consumes=(1,), sequence=3),
         ),
         "takes [('go', b'1')] and records [('go', b'2')]",
     ),
@@ -185,8 +185,8 @@ BAD: dict[str, tuple[Evidence, str]] = {
             log=Log()
             .send(1)
             .send(2, b"2")
-            .commit((received(b"2"), "x"), (waiting(), "y"), folds=(2,), sequence=3)
-            .commit((received(), "y"), folds=(1,), sequence=5),
+            .commit((received(b"2"), "x"), (waiting(), "y"), consumes=(2,), sequence=3)
+            .commit((received(), "y"), consumes=(1,), sequence=5),
         ),
         "signal 'go' 1 was taken after a later one",
     ),
@@ -196,7 +196,7 @@ BAD: dict[str, tuple[Evidence, str]] = {
             log=Log()
             .send(1)
             .send(2, b"2")
-            .commit((received(b"2"), "x"), (waiting(), "y"), (received(), "y"), folds=(1, 2), sequence=3),
+            .commit((received(b"2"), "x"), (waiting(), "y"), (received(), "y"), consumes=(1, 2), sequence=3),
         ),
         "another order",
     ),

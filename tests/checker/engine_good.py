@@ -113,7 +113,7 @@ GOOD: dict[str, Evidence] = {
         .send(1)
         .send(2, b"2")
         .commit(
-            (received(), "x"), (waiting(), "y"), (received(b"2"), "y"), folds=(1, 2), sequence=3
+            (received(), "x"), (waiting(), "y"), (received(b"2"), "y"), consumes=(1, 2), sequence=3
         ),
     ),
     "I16: by name, not by number": left(
@@ -127,8 +127,8 @@ GOOD: dict[str, Evidence] = {
         log=Log()
         .send(1, b"2", "no")
         .send(2)
-        .commit((received(), "x"), (waiting("no"), "y"), sequence=3, folds=(2,))
-        .commit((received(b"2", "no"), "y"), sequence=5, folds=(1,)),
+        .commit((received(), "x"), (waiting("no"), "y"), sequence=3, consumes=(2,))
+        .commit((received(b"2", "no"), "y"), sequence=5, consumes=(1,)),
     ),
     "I19: in the order of the items": left(
         lived(

@@ -144,7 +144,7 @@ GOOD: dict[str, Evidence] = {
         Story()
         .start()
         .send("i", 1)
-        .commit("c1", "e1", entries=(LINE,), timers=(TIMER,), folds=(1,), starts=(CHILD,))
+        .commit("c1", "e1", entries=(LINE,), timers=(TIMER,), consumes=(1,), starts=(CHILD,))
         .then(seen(life(ev(1), entries=[LINE], timers=[TIMER]), life(id="r~1", uid="k")))
     ),
     "I12: no part is there": (
@@ -181,11 +181,11 @@ GOOD: dict[str, Evidence] = {
         .send("a", 1)
         .send("b", 2)
         .send("a", 1, again=True)
-        .commit("c1", folds=(1,))
+        .commit("c1", consumes=(1,))
         .then(seen(life(inbox=[item(2, "b")])))
     ),
     "I16: perhaps consumed": (
-        Story().start().send("a", 1).commit("c1", folds=(1,), fate=UNKNOWN).then(seen(life()))
+        Story().start().send("a", 1).commit("c1", consumes=(1,), fate=UNKNOWN).then(seen(life()))
     ),
     "I16: refused after the end": (
         Story()
@@ -323,11 +323,11 @@ BAD: dict[str, Evidence] = {
     "I12: events without the child": (
         Story().start().commit("c1", "e1", fate=UNKNOWN, starts=(CHILD,)).then(seen(life(ev(1))))
     ),
-    "I12: events without the fold": (
+    "I12: events without the item consumed": (
         Story()
         .start()
         .send("a", 1)
-        .commit("c1", "e1", folds=(1,))
+        .commit("c1", "e1", consumes=(1,))
         .then(seen(life(ev(1), inbox=[item(1, "a")])))
     ),
     "I13: the sequence is wrong": told(seen(life(ev(1), sequence=2))),
@@ -349,14 +349,18 @@ BAD: dict[str, Evidence] = {
     "I13: a snapshot of nobody": told(seen(life(), snapshots=["r"])),
     "I16: an acked item is lost": Story().start().send("a", 1).then(seen(life())),
     "I16: consumed and still there": (
-        Story().start().send("a", 1).commit("c1", folds=(1,)).then(seen(life(inbox=[item(1, "a")])))
+        Story()
+        .start()
+        .send("a", 1)
+        .commit("c1", consumes=(1,))
+        .then(seen(life(inbox=[item(1, "a")])))
     ),
     "I16: consumed twice": (
         Story()
         .start()
         .send("a", 1)
-        .commit("c1", folds=(1,))
-        .commit("c2", folds=(1,))
+        .commit("c1", consumes=(1,))
+        .commit("c2", consumes=(1,))
         .then(seen(life()))
     ),
     "I16: taken twice": (

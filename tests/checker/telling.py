@@ -21,10 +21,10 @@ from outlast.model.payloads import (
     OperationAbandoned,
     Payload,
     SignalReceived,
-    SignalTimeout,
+    SignalTimeoutEvent,
     SignalWaiting,
     StepCompleted,
-    StepFailed,
+    StepFailedEvent,
     StepStarted,
     TimerFired,
     TimerStarted,
@@ -56,10 +56,12 @@ def started(attempt: int = 1, *, alone: bool = False) -> StepStarted:
     return StepStarted(alone=alone, attempt=attempt)
 
 
-def failed(attempt: int = 1, *, again: float | None = None) -> StepFailed:
+def failed(attempt: int = 1, *, again: float | None = None) -> StepFailedEvent:
     """An attempt that failed, for good or to be tried again at a time."""
     retry_at = None if again is None else at(again)
-    return StepFailed(error="no", attempt=attempt, will_retry=again is not None, retry_at=retry_at)
+    return StepFailedEvent(
+        error="no", attempt=attempt, will_retry=again is not None, retry_at=retry_at
+    )
 
 
 def timer(seconds: float) -> TimerStarted:
@@ -185,7 +187,7 @@ def _event(sequence: int, line: Line, run_id: str) -> Event:
     return replace(event, id=f"{run_id} {sequence}", sequence=sequence)
 
 
-FIRED, LATE, NO_MORE = TimerFired(), SignalTimeout(signal_name="go"), OperationAbandoned()
+FIRED, LATE, NO_MORE = TimerFired(), SignalTimeoutEvent(signal_name="go"), OperationAbandoned()
 DID_A_AND_B = ((started(), "a"), (DONE, "a"), (started(), "b"), (DONE, "b"))
 UNDID_B = ((started(), "undo/b"), (DONE, "undo/b"))
 UNDID_A = ((started(), "undo/a"), (DONE, "undo/a"))

@@ -75,11 +75,11 @@ async def test_more_items_than_a_page(kind: str, tmp_path: Path) -> None:
         items = [Item(kind="signal", name="s", id=f"i{n:05}") for n in range(many)]
         await old.commit([Commit(run_id="r", create=Run(id="r", status=Status.WAITING))])
         await old.send([Send(run_id="r", item=item) for item in items])
-        folds = tuple(range(1, many + 1, 3))
-        await old.commit([Commit(run_id="r", folds=folds)])
+        consumes = tuple(range(1, many + 1, 3))
+        await old.commit([Commit(run_id="r", consumes=consumes)])
         before = await _messages(old)
         assert len(before[0]) == many
-        assert len(before[1]) == many - len(folds)
+        assert len(before[1]) == many - len(consumes)
         await restore(new, unfiled(await filed(old, "r")), live=True)
         assert await _messages(new) == before
     await clear(place)

@@ -14,7 +14,7 @@ from outlast.decorators import Workflow
 from outlast.model import Event
 from outlast.model.event import EventType
 from outlast.model.event_data import payload_of
-from outlast.model.payloads import MapProgress, StepFailed, StepLost, StepProgress, StepStarted
+from outlast.model.payloads import MapProgress, StepFailedEvent, StepLost, StepProgress, StepStarted
 
 if TYPE_CHECKING:
     from tests.corpus.stage import Stage
@@ -103,7 +103,7 @@ def without_repeats(history: Iterable[Event]) -> list[str]:
         match payload_of(event):
             case StepStarted(attempt=attempt):
                 return attempt > 1
-            case StepFailed(will_retry=again):
+            case StepFailedEvent(will_retry=again):
                 return again
             case StepProgress() | StepLost() | MapProgress():
                 return True

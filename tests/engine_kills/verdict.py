@@ -31,7 +31,7 @@ from outlast.model.payloads import (
     MapStarted,
     SignalReceived,
     StepCompleted,
-    StepFailed,
+    StepFailedEvent,
     StepLost,
     StepStarted,
 )
@@ -90,7 +90,8 @@ def starts_and_results(evidence: Evidence) -> Iterator[str]:
 def given_up(dumped: RunDump) -> bool:
     """Whether something in a run has failed because its process died too often meanwhile."""
     return any(text in (dumped.run.error or "") for text in GIVEN_UP) or any(
-        isinstance(payload := payload_of(event), StepFailed) and payload.error_type == "Interrupted"
+        isinstance(payload := payload_of(event), StepFailedEvent)
+        and payload.error_type == "Interrupted"
         for event in dumped.events
     )
 
@@ -166,12 +167,12 @@ def attempts(evidence: Evidence) -> Iterator[str]:
                 (alone.add if payload.alone else alone.discard)(key)
             elif isinstance(payload, StepLost):
                 lost[key] += 1
-            elif isinstance(payload, StepFailed):
+            elif isinstance(payload, StepFailedEvent):
                 failed[key] += 1
                 if failed[key] > RETRY.attempts:
                     yield f"{run_id}: {key!r} failed {failed[key]} times"
             if isinstance(payload, StepCompleted) or (
-                isinstance(payload, StepFailed) and not payload.will_retry
+                isinstance(payload, StepFailedEvent) and not payload.will_retry
             ):
                 over.add(key)
 

@@ -46,12 +46,12 @@ KEYS = [("start", "request-1"), ("start", "request-2"), ("job", "nightly")]
 
 
 async def tell(store: Store, clock: ManualClock) -> None:
-    """Begin, append, claim, commit, send, fold, fire, do a task, delete, expire, end."""
+    """Begin, append, claim, commit, send, consume, fire, do a task, delete, expire, end."""
     await _begin(store)
     claim = await _claim(store, clock, "order")
     await persist(store, _main_turn(claim))
     await _signals(store)
-    await _fold(store, claim)
+    await _consume(store, claim)
     await _timers(store, clock)
     await _task(store, clock)
     await _keys_and_facts(store, clock)
@@ -155,23 +155,23 @@ async def _signals(store: Store) -> None:
         assert receipt.number == number
 
 
-async def _fold(store: Store, claim: Claim) -> None:
+async def _consume(store: Store, claim: Claim) -> None:
     """Consume the first signal and park with the second unseen: the run stays runnable and ours;
     then consume the second and let go."""
     items = await again(lambda: store.inbox("order"))
     assert [item.id for item in items] == ["i-1", "i-2"]
     for number in (1, 2):
-        fold = Commit(
+        consume = Commit(
             run_id="order",
-            id=f"c-fold-{number}",
+            id=f"c-consume-{number}",
             token=claim.token,
             events=(_event("order", f"e-signal-{number}", "signal.received"),),
             change=Change(status=Status.WAITING, runnable_at=None),
-            folds=(number,),
+            consumes=(number,),
             seen=number,
             release=True,
         )
-        committed = await persist(store, fold)
+        committed = await persist(store, consume)
         assert committed.again or committed.still_runnable == (number == 1)
 
 
@@ -209,7 +209,7 @@ async def _task(store: Store, clock: ManualClock) -> None:
             id="c-result",
             token=claim.token,
             drops=("skip",),
-            folds=(3,),
+            consumes=(3,),
             seen=3,
             change=Change(runnable_at=None),
             release=True,

@@ -1,6 +1,6 @@
 """Many clients at once on a store in which calls go wrong, with everything they saw written down.
 
-Starters race for the same ids, workers claim, commit, fold and sometimes sleep past their lease and
+Starters race for the same ids, workers claim, commit, consume and sometimes sleep past their lease and
 go on as zombies, senders signal, a deleter deletes. None of them trusts an answer that was lost.
 """
 
@@ -152,7 +152,7 @@ class Storm:
             token=claimed.claim.token,
             events=tuple(events),
             change=Change(status=status, runnable_at=due),
-            folds=tuple(item.number for item in items),
+            consumes=tuple(item.number for item in items),
             seen=max([0, *(item.number for item in items)]),
             release=self.random.random() < 0.5,
             sends=(Send(run_id=self.random.choice(RUNS), item=other),),

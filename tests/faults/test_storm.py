@@ -90,7 +90,7 @@ class Torn(WrappedStore):
     """Writes the events of a commit and forgets the rest."""
 
     async def commit(self, commits: Sequence[Commit], **options: Any) -> list[Outcome]:
-        torn = [replace(one, entries=(), timers=(), folds=()) for one in commits]
+        torn = [replace(one, entries=(), timers=(), consumes=()) for one in commits]
         return await self.inner.commit(torn, **options)
 
 
@@ -121,13 +121,13 @@ class Doubling(WrappedStore):
 
 
 class Lossy(WrappedStore):
-    """Receipts for signals that never reach the inbox: the next fold takes them along."""
+    """Receipts for signals that never reach the inbox: the next commit consumes them along."""
 
     async def commit(self, commits: Sequence[Commit], **options: Any) -> list[Outcome]:
         greedy = []
         for commit in commits:
             waiting = await self.inner.inbox(commit.run_id)
-            greedy.append(replace(commit, folds=tuple(item.number for item in waiting)))
+            greedy.append(replace(commit, consumes=tuple(item.number for item in waiting)))
         return await self.inner.commit(greedy, **options)
 
 

@@ -186,7 +186,7 @@ def test_the_last_commit_made_again() -> None:
         (Commit(run_id="r"), False),
         (Commit(run_id="r", events=(EVENT,)), True),
         (Commit(run_id="r", change=Change()), True),
-        (Commit(run_id="r", folds=(1,)), True),
+        (Commit(run_id="r", consumes=(1,)), True),
         (Commit(run_id="r", fired=("t",)), True),
         (Commit(run_id="r", create=RUN, hold=ClaimOnCreate("w", 1)), True),
         (Commit(run_id="r", entries=(Entry(run_id="r", step_id="s", action="a"),)), False),

@@ -36,7 +36,7 @@ EXAMPLES: list[tuple[str, Payload, str]] = [
     ("K-25", payloads.StepCompleted(duration_ns=5), '{"duration_ns":5}'),
     (
         "K-26",
-        payloads.StepFailed(error="no", attempt=1, will_retry=False),
+        payloads.StepFailedEvent(error="no", attempt=1, will_retry=False),
         '{"error":"no","attempt":1,"will_retry":false}',
     ),
     (
@@ -56,7 +56,7 @@ EXAMPLES: list[tuple[str, Payload, str]] = [
         '{"signal_name":"paid","payload":{"a":1}}',
     ),
     ("K-29", payloads.SignalReceived(signal_name="paid"), '{"signal_name":"paid"}'),
-    ("K-30", payloads.SignalTimeout(signal_name="paid"), '{"signal_name":"paid"}'),
+    ("K-30", payloads.SignalTimeoutEvent(signal_name="paid"), '{"signal_name":"paid"}'),
     (
         "K-31",
         payloads.ChildSpawned(child_run_id="r~c", workflow_name="ship", input=VALUE),
@@ -70,14 +70,14 @@ EXAMPLES: list[tuple[str, Payload, str]] = [
     ("K-32", payloads.ChildCompleted(child_run_id="r~c"), '{"child_run_id":"r~c"}'),
     (
         "K-33",
-        payloads.ChildFailed(child_run_id="r~c", error="no"),
+        payloads.ChildFailedEvent(child_run_id="r~c", error="no"),
         '{"child_run_id":"r~c","error":"no"}',
     ),
     ("K-34", payloads.MapStarted(item_count=9), '{"item_count":9}'),
     ("K-35", payloads.MapCompleted(results=Raw(b"[1,2]")), '{"results":[1,2]}'),
     (
         "K-36",
-        payloads.MapFailed(failed_index=0, error="no"),
+        payloads.MapFailedEvent(failed_index=0, error="no"),
         '{"failed_index":0,"error":"no"}',
     ),
     (
@@ -179,7 +179,7 @@ def test_what_cannot_be_read_is_an_error_that_says_where(type: str, data: bytes)
 @pytest.mark.proves("K-01")
 def test_payloads_are_values() -> None:
     """A payload cannot be changed and is equal to one that says the same."""
-    one = payloads.StepFailed(error="no", attempt=1, will_retry=True)
+    one = payloads.StepFailedEvent(error="no", attempt=1, will_retry=True)
     assert one == msgspec.structs.replace(one)
     with pytest.raises(AttributeError):
         one.error = "other"  # type: ignore[misc]

@@ -99,7 +99,7 @@ async def furnish(store: Store) -> None:
                 facts=(Fact.of(b"a fact"), Fact.of(b"another")),
                 entries=(Entry(run_id="plain", step_id="s", action="completed"),),
                 activities=(Activity(id="act", run_id="plain"),),
-                snapshot=Snapshot(run_id="plain", sequence=2, data=b"folded"),
+                snapshot=Snapshot(run_id="plain", sequence=2, data=b"total"),
                 sends=tuple(Send(run_id="plain", item=item) for item in items),
             )
         ]
@@ -107,7 +107,7 @@ async def furnish(store: Store) -> None:
     await store.remember("start", "a key", "plain", run_id="plain")
     change = Change(status=Status.WAITING, wait_kind="own", runnable_at=FAR_AWAY, error="so far")
     await store.commit(
-        [Commit(run_id="plain", folds=(1, 3), fired=("tick",), change=change, seen=3)]
+        [Commit(run_id="plain", consumes=(1, 3), fired=("tick",), change=change, seen=3)]
     )
     assert await store.claim_task("plain", "u", "somebody", ttl=3600)
 

@@ -148,7 +148,7 @@ async def _lives(place: str) -> list[str]:
 async def _furnish(path: Path) -> None:
     async with SqliteStore(path) as store:
         await furnish(store)
-        await store.fold()
+        await store.checkpoint()
 
 
 async def _seen(places: list[str]) -> list[dict[str, dict[str, object]]]:

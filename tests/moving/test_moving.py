@@ -67,7 +67,7 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     async def fill() -> None:
         async with SqliteStore(path) as store:
             await furnish(store)
-            await store.fold()
+            await store.checkpoint()
 
     asyncio.run(fill())
     return path

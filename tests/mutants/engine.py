@@ -158,7 +158,7 @@ MUTANTS = [
         "a signal is received and stays in the inbox",
         MAILBOX,
         "        if not items:\n            del self._items[kind, name]\n"
-        "        execution.draft.folds.append(item.number)\n",
+        "        execution.draft.consumes.append(item.number)\n",
         "        if not items:\n            del self._items[kind, name]\n",
         cases("hears_in_order"),
     ),
@@ -167,7 +167,7 @@ MUTANTS = [
         ARRIVALS,
         "            self._mailbox.put(item)\n            return\n",
         "            self._mailbox.put(item)\n"
-        "            execution.draft.folds.append(item.number)\n            return\n",
+        "            execution.draft.consumes.append(item.number)\n            return\n",
         crashed("hears_it_too_early", "begins_anew", "asks_twice"),
     ),
     Mutant(
@@ -195,7 +195,7 @@ MUTANTS = [
         "a request to pause is forgotten by a crash",
         ARRIVALS,
         "            self._pauses.append(item.number)\n",
-        "            execution.draft.folds.append(item.number)\n",
+        "            execution.draft.consumes.append(item.number)\n",
         ("tests/engine/test_control.py", "-k", "request_to_pause"),
     ),
     Mutant(

@@ -47,7 +47,7 @@ MUTANTS = [
         ARRIVALS,
         "        self._earlier[item.name] = (item, report)\n",
         "        self._earlier[item.name] = (item, report)\n"
-        "        self._execution.draft.folds.append(item.number)\n",
+        "        self._execution.draft.consumes.append(item.number)\n",
         ("tests/lives/test_retrying.py",),
     ),
     Mutant(
@@ -251,7 +251,7 @@ MUTANTS = [
     Mutant(
         "what was consumed comes after what waits",
         RETRYING,
-        "            folds.append(item.number)\n            again.append(item)",
+        "            consumes.append(item.number)\n            again.append(item)",
         "            pass",
         story("consumed_signals"),
     ),

@@ -62,14 +62,14 @@ MUTANTS = [
         TESTS,
     ),
     Mutant(
-        "a folded item stays in the inbox",
+        "a consumed item stays in the inbox",
         COMMIT,
         "        life.inbox.pop(number, None)",
         "        life.inbox.get(number, None)",
         TESTS,
     ),
     Mutant(
-        "a folded item may be sent again",
+        "a consumed item may be sent again",
         COMMIT,
         "        life.inbox.pop(number, None)",
         "        life.item_ids.pop(life.inbox.pop(number).id) if number in life.inbox else None",

@@ -330,7 +330,7 @@ MUTANTS = [
     Mutant(
         "a run that is parked keeps its place in its queue",
         "engine/runner/admission.py",
-        "    return msgspec.structs.replace(commit, drops=(TICKET,), folds=folds)",
+        "    return msgspec.structs.replace(commit, drops=(TICKET,), consumes=consumes)",
         "    return commit",
         ("tests/queue_policies/test_runs.py",),
     ),

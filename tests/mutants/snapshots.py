@@ -30,7 +30,7 @@ MUTANTS = [
         TESTS,
     ),
     Mutant(
-        "a second snapshot numbers its events as if nothing were folded",
+        "a second snapshot numbers its events as if nothing were consumed",
         DIGEST,
         "        first = last - len(self.events) + 1\n",
         "        first = 1\n",

@@ -60,7 +60,7 @@ async def commit_plain(store: PostgresStore) -> None:
         [
             Commit(run_id="r0001", events=(event,), change=Change(current_step="s")),
             Commit(run_id="r0002", sends=(Send(run_id="r0011", item=item),), drops=("nothing",)),
-            Commit(run_id="r0004", folds=(1,), fired=("t",), change=Change(runnable_at=None)),
+            Commit(run_id="r0004", consumes=(1,), fired=("t",), change=Change(runnable_at=None)),
         ]
     )
     await store.append("r0006", [Event(type="step.completed", run_id="r0006")])

@@ -171,15 +171,15 @@ def live(pipe: Pipe, fate: list[str], once: bool = False) -> int:
 
     async def work() -> int:
         async with app(lease=1) as opened:
-            if "dies at the fold" in fate:
-                opened.store.commit = partial(folds_never, opened.store.commit)  # type: ignore[method-assign]
+            if "dies at the commit" in fate:
+                opened.store.commit = partial(consumes_never, opened.store.commit)  # type: ignore[method-assign]
             await opened.start(buys_once if once else buys, 7, id="killed")
             return int(await opened.result("killed", timeout=60))
 
     return asyncio.run(work())
 
 
-async def folds_never(commit: Any, commits: Any, **options: Any) -> Any:
+async def consumes_never(commit: Any, commits: Any, **options: Any) -> Any:
     """Die where the outcome, which the transaction has left in the inbox, becomes history."""
     if any(event.type == EventType.STEP_COMPLETED for one in commits for event in one.events):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -187,7 +187,7 @@ async def folds_never(commit: Any, commits: Any, **options: Any) -> Any:
 
 
 @pytest.mark.proves("I9", "I5")
-@pytest.mark.parametrize("fate", [["dies"], ["pays", "dies at the fold"], ["pays", "dies after"]])
+@pytest.mark.parametrize("fate", [["dies"], ["pays", "dies at the commit"], ["pays", "dies after"]])
 async def test_a_process_that_is_killed_pays_once(database: Any, fate: list[str]) -> None:
     """Before the end of the transaction it has not paid, after it it has; never twice."""
     member = Member(live, (fate,))
@@ -205,7 +205,7 @@ async def test_a_process_that_is_killed_pays_once(database: Any, fate: list[str]
 async def test_a_committed_step_that_must_not_be_repeated_is_completed(database: Any) -> None:
     """Its process is killed after the COMMIT and before the outcome is history: the next owner finds
     that in the inbox before it judges what the death has cut off."""
-    member = Member(live, (["dies at the fold"], True))
+    member = Member(live, (["dies at the commit"], True))
     with pytest.raises(EOFError):
         await asyncio.to_thread(member.pipe.recv)
     member.kill()

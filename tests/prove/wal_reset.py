@@ -1,13 +1,13 @@
-"""The WAL-reset storm: does our way of folding the log survive a SQLite that has the race?
+"""The WAL-reset storm: does our way of checkpointing the log survive a SQLite that has the race?
 
 SQLite 3.7.0 to 3.51.2 can take the old length of the log for the length of the new one when a
 checkpoint meets a commit of another connection; commits are lost or the file is damaged, without a
-word. A storm is two processes that commit and two that fold, as fast as they can, for some seconds:
+word. A storm is two processes that commit and two that checkpoint, as fast as they can, for some seconds:
 
-- `settings`: bare loops on connections set up as ours, folding as ours (a checkpoint under the
+- `settings`: bare loops on connections set up as ours, checkpointing as ours (a checkpoint under the
   writer's lock). The fastest way to meet the race, so the hardest test of the idea.
-- `store`: the same through `SqliteStore.commit` and `SqliteStore.fold`, the code that users run.
-- `control`: bare loops that fold by PASSIVE checkpoints without the lock, as automatic checkpoints
+- `store`: the same through `SqliteStore.commit` and `SqliteStore.checkpoint`, the code that users run.
+- `control`: bare loops that checkpoint by PASSIVE checkpoints without the lock, as automatic checkpoints
   do. On an affected SQLite some of these storms must end badly, or the campaign shows nothing.
 
 After a storm every acknowledged row is there, no other is, and `PRAGMA integrity_check` agrees.
@@ -42,7 +42,7 @@ from outlast.stores.sqlite.wal import LIMIT, Log, has_reset_race
 from tests.sqlite_processes.crew import Crew, pause_for
 
 STATE = Path(__file__).parents[2] / ".cache" / "prove" / "wal_reset.json"
-WRITERS = FOLDERS = 2
+WRITERS = CHECKPOINTERS = 2
 TABLE = "CREATE TABLE rows (writer INTEGER, number INTEGER)"
 INSERT = "INSERT INTO rows VALUES (?, ?)"
 
@@ -53,7 +53,7 @@ class Storm(msgspec.Struct, frozen=True):
     kind: str
     sqlite: str
     commits: int
-    folds: int
+    checkpoints: int
     damage: str = ""
 
 
@@ -83,16 +83,18 @@ def run_storm(kind: str, seconds: float) -> Storm:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         path = f"{folder}/storm.db"
-        write, fold, prepare, inspect = KINDS[kind]
+        write, checkpoint, prepare, inspect = KINDS[kind]
         prepare(path)
         crew = Crew()
         writers = [crew.hire(write, path, number, seconds) for number in range(WRITERS)]
-        folders = [crew.hire(fold, path, seconds) for _ in range(FOLDERS)]
+        checkpointers = [crew.hire(checkpoint, path, seconds) for _ in range(CHECKPOINTERS)]
         crew.start_together()
         commits: list[int] = [crew.answer_of(one) for one in writers]
-        folds: list[int] = [crew.answer_of(one) for one in folders]
+        checkpoints: list[int] = [crew.answer_of(one) for one in checkpointers]
         crew.dismiss()
-        return Storm(kind, sqlite3.sqlite_version, sum(commits), sum(folds), inspect(path, commits))
+        return Storm(
+            kind, sqlite3.sqlite_version, sum(commits), sum(checkpoints), inspect(path, commits)
+        )
 
 
 # -- bare loops -----------------------------------------------------------------------------------
@@ -135,17 +137,17 @@ def _write_ours(pipe: Pipe, path: str, writer: int, seconds: float) -> int:
     return _until(pipe, seconds, commit)
 
 
-def _fold_ours(pipe: Pipe, path: str, seconds: float) -> int:
+def _checkpoint_ours(pipe: Pipe, path: str, seconds: float) -> int:
     connection, other = connect(path), connect(path)
     for one in (connection, other):
         configure(one, synchronous="full", log_limit=LIMIT)
     log = Log(Path(path), other, limit=LIMIT, hard_limit=LIMIT)
 
-    def fold(_: int) -> None:
+    def checkpoint(_: int) -> None:
         with _locked(connection):
-            log.fold()
+            log.checkpoint()
 
-    return _until(pipe, seconds, fold)
+    return _until(pipe, seconds, checkpoint)
 
 
 def _write_plainly(pipe: Pipe, path: str, writer: int, seconds: float) -> int:
@@ -159,7 +161,7 @@ def _write_plainly(pipe: Pipe, path: str, writer: int, seconds: float) -> int:
     return _until(pipe, seconds, commit)
 
 
-def _fold_passively(pipe: Pipe, path: str, seconds: float) -> int:
+def _checkpoint_passively(pipe: Pipe, path: str, seconds: float) -> int:
     connection = _plain(path)
     return _until(
         pipe,
@@ -239,8 +241,8 @@ def _write_store(pipe: Pipe, path: str, writer: int, seconds: float) -> int:
     return asyncio.run(_with_store(pipe, path, seconds, act))
 
 
-def _fold_store(pipe: Pipe, path: str, seconds: float) -> int:
-    return asyncio.run(_with_store(pipe, path, seconds, lambda store, _: store.fold()))
+def _checkpoint_store(pipe: Pipe, path: str, seconds: float) -> int:
+    return asyncio.run(_with_store(pipe, path, seconds, lambda store, _: store.checkpoint()))
 
 
 async def _with_store(
@@ -258,9 +260,9 @@ async def _with_store(
 
 
 KINDS = {
-    "settings": (_write_ours, _fold_ours, _prepare_rows, _inspect_rows),
-    "store": (_write_store, _fold_store, _prepare_store, _inspect_store),
-    "control": (_write_plainly, _fold_passively, _prepare_rows, _inspect_rows),
+    "settings": (_write_ours, _checkpoint_ours, _prepare_rows, _inspect_rows),
+    "store": (_write_store, _checkpoint_store, _prepare_store, _inspect_store),
+    "control": (_write_plainly, _checkpoint_passively, _prepare_rows, _inspect_rows),
 }
 
 
@@ -282,19 +284,21 @@ def _tell(done: list[Storm], wanted: dict[str, int]) -> None:
     count = sum(one.kind == storm.kind for one in done)
     print(
         f"{storm.kind:8} {count:3}/{wanted[storm.kind]}  {storm.commits:7} commits  "
-        f"{storm.folds:7} folds  {storm.damage or 'ok'}",
+        f"{storm.checkpoints:7} checkpoints  {storm.damage or 'ok'}",
         flush=True,
     )
 
 
 def _report(done: list[Storm]) -> int:
     version = sqlite3.sqlite_version
-    print(f"\nSQLite {version}, {WRITERS} writers and {FOLDERS} folders, all processes")
+    print(f"\nSQLite {version}, {WRITERS} writers and {CHECKPOINTERS} checkpointers, all processes")
     for kind in KINDS:
         mine = [storm for storm in done if storm.kind == kind]
         bad = sum(bool(storm.damage) for storm in mine)
-        commits, folds = sum(s.commits for s in mine), sum(s.folds for s in mine)
-        print(f"{kind:8} {bad} of {len(mine)} bad, {commits:,} commits, {folds:,} folds")
+        commits, checkpoints = sum(s.commits for s in mine), sum(s.checkpoints for s in mine)
+        print(
+            f"{kind:8} {bad} of {len(mine)} bad, {commits:,} commits, {checkpoints:,} checkpoints"
+        )
     if not has_reset_race(version):
         print("this SQLite does not have the race: nothing here could have failed")
     elif not any(storm.damage for storm in done if storm.kind == "control"):

@@ -44,8 +44,8 @@ def test_parts_lie_in_what_asked_for_them() -> None:
         ("0/0/b", said.StepCompleted(duration_ns=1)),
         ("scope:s", said.ScopeStarted()),
         ("scope:s/a", said.StepStarted(attempt=1)),
-        ("scope:s/a", said.StepFailed(error="no", attempt=1, will_retry=False)),
-        ("scope:s", said.ScopeFailed(error="no")),
+        ("scope:s/a", said.StepFailedEvent(error="no", attempt=1, will_retry=False)),
+        ("scope:s", said.ScopeFailedEvent(error="no")),
         ("loop:l/0/a", said.StepStarted(attempt=1)),
         ("undo", said.CompensationStarted(trigger_step="a", steps_to_undo=["loop:l/0/a"])),
         ("undo/loop:l/0/a", said.StepStarted(attempt=1)),
@@ -69,7 +69,7 @@ def test_attempts_and_maps_are_counted() -> None:
     [step, many] = outline(
         history(
             ("a", said.StepStarted(attempt=1, input=Raw(b"1"))),
-            ("a", said.StepFailed(error="x", attempt=1, will_retry=True, retry_at=retry_at)),
+            ("a", said.StepFailedEvent(error="x", attempt=1, will_retry=True, retry_at=retry_at)),
             ("map:b", said.MapStarted(item_count=5)),
             ("map:b", said.MapProgress(completed=[0, 1], failed=[(2, "x")])),
             ("map:b", said.MapProgress(completed=[3], failed=[(4, "x")])),
@@ -117,7 +117,7 @@ REASONS: list[tuple[Run, list[tuple[str, Payload]], str]] = [
         run(status=Status.WAITING),
         [
             ("a", said.StepStarted(attempt=1)),
-            ("a", said.StepFailed(error="{}", attempt=1, will_retry=True, retry_at=NOW)),
+            ("a", said.StepFailedEvent(error="{}", attempt=1, will_retry=True, retry_at=NOW)),
         ],
         "Attempt 1 of step 'a' failed ('{}') and is tried again at",
     ),

@@ -195,7 +195,7 @@ async def test_a_file_that_is_truncated(path: Path, inline: bool, left: int) -> 
     log is left does not become a new store in silence."""
     async with SqliteStore(path, inline=inline) as store:
         await store.append("a", [event("a")])
-        await store.fold()
+        await store.checkpoint()
         await store.append("a", [event("a")])
         log = path.with_name(f"{path.name}-wal").read_bytes()
         os.truncate(path, left)

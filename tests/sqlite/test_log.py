@@ -1,4 +1,4 @@
-"""The write-ahead log: folded in time, only under the writer's lock, and bounded."""
+"""The write-ahead log: checkpointed in time, only under the writer's lock, and bounded."""
 
 from __future__ import annotations
 
@@ -49,30 +49,30 @@ async def settled(store: SqliteStore) -> None:
 
 @pytest.mark.proves("I31")
 async def test_the_log_stays_small(small: SqliteStore, path: Path) -> None:
-    """It is folded again and again while much more than its limit is written."""
+    """It is checkpointed again and again while much more than its limit is written."""
     largest = 0
     for _ in range(30):
         await write(small, 50)
         await settled(small)
         largest = max(largest, log_size(path))
     assert largest < 3 * LIMIT
-    assert int(str(small.describe()["folds"])) >= 5
+    assert int(str(small.describe()["checkpoints"])) >= 5
 
 
 async def test_the_log_is_cut_back(small: SqliteStore, path: Path) -> None:
-    """After a fold the next commit starts it from the top, with the space it had up to the limit:
+    """After a checkpoint the next commit starts it from the top, with the space it had up to the limit:
     overwriting is faster to sync than growing."""
     await small.put_fact(Fact.of(os.urandom(2 * LIMIT)))
     assert log_size(path) > 2 * LIMIT
-    assert await small.fold()
+    assert await small.checkpoint()
     await small.put_fact(Fact.of(b"next"))
     assert log_size(path) == LIMIT
 
 
-async def test_a_fold_holds_the_lock_of_the_writer(
+async def test_a_checkpoint_holds_the_lock_of_the_writer(
     small: SqliteStore, probe: Probe, other: Other
 ) -> None:
-    """While the log is folded, nobody in any process can commit: this is what avoids the race."""
+    """While the log is checkpointed, nobody in any process can commit: this is what avoids the race."""
     refused = []
 
     def try_to_write() -> None:
@@ -84,45 +84,47 @@ async def test_a_fold_holds_the_lock_of_the_writer(
     await small.put_fact(Fact.of(b"x"))
     await settled(small)
     probe.before(CHECKPOINT, try_to_write)
-    assert await small.fold()
+    assert await small.checkpoint()
     assert refused == [True]
 
 
-async def test_a_fold_waits_for_a_writer(small: SqliteStore, probe: Probe, other: Other) -> None:
+async def test_a_checkpoint_waits_for_a_writer(
+    small: SqliteStore, probe: Probe, other: Other
+) -> None:
     """As long as another process writes, no checkpoint is even tried: it would be a passive one."""
     await small.put_fact(Fact.of(b"x"))
     await settled(small)
     probe.statements.clear()
     probe.busy.clear()
     other.lock()
-    fold = asyncio.create_task(small.fold())
+    checkpoint = asyncio.create_task(small.checkpoint())
     assert await asyncio.to_thread(probe.busy.wait, 60)
     assert probe.threads_of(CHECKPOINT) == set()
     other.unlock()
-    assert await fold
+    assert await checkpoint
     assert probe.threads_of(CHECKPOINT) == {"outlast-writer"}
 
 
-async def test_a_fold_never_runs_in_the_loop(small: SqliteStore, probe: Probe) -> None:
-    """Folding takes long, whoever causes it."""
+async def test_a_checkpoint_never_runs_in_the_loop(small: SqliteStore, probe: Probe) -> None:
+    """A checkpoint takes long, whoever causes it."""
     await write(small, 300)
     await settled(small)
     assert probe.threads_of(CHECKPOINT) == {"outlast-writer"}
 
 
-async def test_a_reader_holds_up_a_fold(small: SqliteStore, path: Path, other: Other) -> None:
+async def test_a_reader_holds_up_a_checkpoint(small: SqliteStore, path: Path, other: Other) -> None:
     """What another process still reads stays in the log, and writers go on; when it is done, the
     log shrinks again."""
     await write(small, 30)
     other.begin_reading()
     await write(small, 200)
-    assert not await small.fold()
-    folds = int(str(small.describe()["folds"]))
+    assert not await small.checkpoint()
+    checkpoints = int(str(small.describe()["checkpoints"]))
     await write(small, 50)
     await settled(small)
-    assert int(str(small.describe()["folds"])) - folds <= 5  # not one for each commit
+    assert int(str(small.describe()["checkpoints"])) - checkpoints <= 5  # not one for each commit
     other.end_reading()
-    assert await small.fold()
+    assert await small.checkpoint()
     await small.put_fact(Fact.of(b"next"))
     assert log_size(path) == LIMIT
 
@@ -144,7 +146,7 @@ async def test_past_the_hard_limit_writers_wait(
 
 
 async def test_no_statement_stays_open(store: SqliteStore, path: Path, other: Other) -> None:
-    """After every kind of call, also a stream that is left in the middle, another process can fold
+    """After every kind of call, also a stream that is left in the middle, another process can checkpoint
     the whole log at once: nothing of ours reads any more."""
     await store.append("a", [event("a") for _ in range(500)])
     await store.append("b", [event("b")])
@@ -169,10 +171,10 @@ async def test_no_statement_stays_open(store: SqliteStore, path: Path, other: Ot
     assert log_size(path) == 0
 
 
-async def test_a_fold_that_fails_is_tried_again(
+async def test_a_checkpoint_that_fails_is_tried_again(
     small: SqliteStore, path: Path, probe: Probe, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A fold belongs to nobody's call: it is told to the log, and the next commits try again."""
+    """A checkpoint belongs to nobody's call: it is told to the log, and the next commits try again."""
     sick = True
 
     def fail() -> None:
@@ -184,7 +186,7 @@ async def test_a_fold_that_fails_is_tried_again(
     probe.before(CHECKPOINT, fail)
     await write(small, 200)
     await settled(small)
-    assert "fold of the log failed" in caplog.text
+    assert "checkpoint of the log failed" in caplog.text
     sick = False
     await write(small, 100)
     await settled(small)

@@ -89,7 +89,7 @@ async def test_every_connection_is_set_up(
     "options", [{"synchronous": "off"}, {"log_limit": 0}, {"log_limit": 2, "log_hard_limit": 1}]
 )
 def test_options_out_of_range(path: Path, options: dict[str, object]) -> None:
-    """Settings that would lose data or never fold are refused."""
+    """Settings that would lose data or never checkpoint are refused."""
     with pytest.raises(InvalidValue):
         SqliteStore(path, **options)  # type: ignore[arg-type]
 

@@ -161,7 +161,7 @@ def _names_of_errors(store: SqliteStore, queue: object) -> str:
 async def test_a_child_cannot_open_what_was_open_when_it_was_forked(
     store: SqliteStore, path: Path
 ) -> None:
-    """SQLite would count on the parent's locks: when the parent closes it folds the log away under
+    """SQLite would count on the parent's locks: when the parent closes it checkpoints the log away under
     the child, and what the child commits then is in a file without a name."""
     await store.append("a", [event("a")])
     receiving, sending = os.pipe()

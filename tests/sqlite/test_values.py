@@ -95,7 +95,7 @@ async def test_large_and_empty_payloads(store: SqliteStore) -> None:
 async def test_small_changes_do_not_rewrite_a_large_input(store: SqliteStore) -> None:
     """A run with a large input publishes a small value: the log grows by little."""
     await store.commit([Commit(run_id="a", create=Run(id="a", input=Raw(b"1" * 2_000_000)))])
-    await store.fold()
+    await store.checkpoint()
     await store.save(Run(id="b"))
     before = store.describe()["wal_bytes"]
     await store.commit([Commit(run_id="a", change=Change(ctx={"x": Raw(b"1")}, error="e"))])

@@ -33,7 +33,7 @@ from tests.sqlite_processes.disk import Did, Disk, Image, write_image
 
 MEMORY = Path("/dev/shm")
 FILE = "store.db"
-LOG_LIMIT = 96 * 1024  # small, so that the log is folded and begun again many times in a life
+LOG_LIMIT = 96 * 1024  # small, so that the log is checkpointed and begun again many times in a life
 DAY = 86_400.0
 
 

@@ -170,7 +170,7 @@ async def retrial(
         adopts=adopts,
         asked={**asked, **started.asked},
     )
-    folds, sends = _resent(await _items(store, run.id), cut, fresh)
+    consumes, sends = _resent(await _items(store, run.id), cut, fresh)
     outcomes = outcomes_after(kept, cut, fresh.recover_to, life=fresh.uid)
     return Commit(
         run_id=run.id,
@@ -180,7 +180,7 @@ async def retrial(
         creation=Creation.REPLACE,
         carry_inbox=True,
         carry_tree=True,
-        folds=folds,
+        consumes=consumes,
         sends=(*_handed_on(outcomes, fresh), *sends),
         events=copies(seeded(kept, run, None, children=children, handed_on=handed_on), run.id),
         starts=tuple(starts),
@@ -216,12 +216,12 @@ def _resent(
     the cut, and then what waits under the same names, so that each name keeps its order."""
     again = _consumed(cut)
     names = {(item.kind, item.name) for item in again}
-    folds = []
+    consumes = []
     for item in items:
         if item.kind in _OVER:
-            folds.append(item.number)
+            consumes.append(item.number)
         elif (item.kind, item.name) in names:
-            folds.append(item.number)
+            consumes.append(item.number)
             again.append(item)
     # Ids of their own: the receipts of the first ones stay, so that they are still taken once.
     sends = [
@@ -237,7 +237,7 @@ def _resent(
         )
         for number, item in enumerate(again, 1)
     ]
-    return tuple(folds), tuple(sends)
+    return tuple(consumes), tuple(sends)
 
 
 def _handed_on(outcomes: Sequence[tuple[str, StepReport]], fresh: Run) -> list[Send]:

@@ -61,7 +61,7 @@ class Commit(Struct, frozen=True, kw_only=True, gc=False):
       items (`RECEIPTS_CARRIED`) and of all that wait.
     - `events` are appended; `change` alters the record. A terminal status ends the run: its claim
       is released, its tasks and unfired timers are dropped, and nothing can be added any more.
-    - `folds` are the numbers of inbox items that this commit consumes. `seen` is the last number
+    - `consumes` are the numbers of inbox items that this commit consumes. `seen` is the last number
       the owner has looked at: if a newer item waits, a commit that parks the run leaves it
       runnable and says `still_runnable`. `release` gives the claim back, unless still runnable.
     - `starts` are children, `sends` go to other runs' inboxes, those of new children included (one that
@@ -87,7 +87,7 @@ class Commit(Struct, frozen=True, kw_only=True, gc=False):
     hold: ClaimOnCreate | None = None
     events: tuple[Event, ...] = ()
     change: Change | None = None
-    folds: tuple[int, ...] = ()
+    consumes: tuple[int, ...] = ()
     seen: int = 0
     release: bool = False
     sends: tuple[Send, ...] = ()
@@ -110,7 +110,7 @@ class Commit(Struct, frozen=True, kw_only=True, gc=False):
         return bool(
             self.events
             or self.change is not None
-            or self.folds
+            or self.consumes
             or self.sends
             or self.starts
             or self.tasks

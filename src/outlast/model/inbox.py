@@ -1,4 +1,4 @@
-"""Inbox: what others have sent to a run and its owner has not yet folded into history.
+"""Inbox: what others have sent to a run and its owner has not yet recorded in its history.
 
 Everybody but the owner writes here. The store numbers the items of a run 1, 2, 3 … in the order
 of arrival; the commit that consumes an item removes it, so nothing is lost and nothing is doubled.

@@ -73,7 +73,7 @@ class StepCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     duration_ns: int
 
 
-class StepFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+class StepFailedEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """An attempt has failed. With `stopped` it was cut off in good order, because its process was
     to end: that is nobody's fault, and does not count. `frames` are the lines of the user's that the
     error came through, the innermost last."""
@@ -102,7 +102,7 @@ class SignalReceived(Payload, frozen=True, kw_only=True, omit_defaults=True):
     payload: Raw | None = None
 
 
-class SignalTimeout(Payload, frozen=True, kw_only=True, omit_defaults=True):
+class SignalTimeoutEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
     signal_name: str
 
 
@@ -122,7 +122,7 @@ class ChildCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     parent_uid: str = ""
 
 
-class ChildFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+class ChildFailedEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
     child_run_id: str
     error: str
     parent_uid: str = ""
@@ -150,7 +150,7 @@ class MapCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     results: Raw
 
 
-class MapFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+class MapFailedEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
     failed_index: int
     error: str
 
@@ -244,7 +244,7 @@ class ScopeCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     undoable: bool = False
 
 
-class ScopeFailed(Payload, frozen=True, kw_only=True, omit_defaults=True):
+class ScopeFailedEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
     error: str
     error_type: str = ""
     undoable: bool = False

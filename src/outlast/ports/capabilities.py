@@ -10,7 +10,7 @@ class Capability(StrEnum):
     kit checks both sides."""
 
     FIND = "find"  # find, run_ids, counts: list and count runs
-    INBOX = "inbox"  # send, inbox, and the parts of a commit that fold and send
+    INBOX = "inbox"  # send, inbox, and the parts of a commit that consume and send
     CHILDREN = "children"  # starts of a commit
     TASKS = "tasks"  # tasks of a commit, claim_task, find_available_tasks
     TIMERS = "timers"  # timers of a commit, timers, due_timers

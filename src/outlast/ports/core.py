@@ -200,7 +200,7 @@ class StoreCore(ABC):
 
 def _parts(commit: Commit) -> list[tuple[Capability, object]]:
     return [
-        (Capability.INBOX, commit.folds or commit.sends),
+        (Capability.INBOX, commit.consumes or commit.sends),
         (Capability.CHILDREN, commit.starts),
         (Capability.TASKS, commit.tasks or commit.dead or commit.finishes or commit.drops),
         (Capability.TIMERS, commit.timers or commit.fired),

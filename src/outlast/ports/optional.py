@@ -83,7 +83,7 @@ class OptionalMethods(StoreCore):
     async def inbox(
         self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
     ) -> list[Item]:
-        """Items not yet folded, in the order of their numbers (capability INBOX)."""
+        """Items not yet consumed, in the order of their numbers (capability INBOX)."""
         self._unsupported(Capability.INBOX)
 
     # -- tasks --------------------------------------------------------------------------------

@@ -165,7 +165,9 @@ def _tell(tree: _Tree, event: Event, payload: Payload) -> None:
             part.attempts.append(Attempt(number, event.timestamp))
         case said.StepCompleted():
             _end(part, event, "completed", output=event.output)
-        case said.StepFailed(error=error, error_type=kind_of_error, will_retry=again, stopped=cut):
+        case said.StepFailedEvent(
+            error=error, error_type=kind_of_error, will_retry=again, stopped=cut
+        ):
             told = f"{kind_of_error}: {error}" if kind_of_error else error
             _end(part, event, "failed", error=told)
             if part.attempts:
@@ -178,14 +180,14 @@ def _tell(tree: _Tree, event: Event, payload: Payload) -> None:
             _tell_progress(part, payload)
         case said.MapCompleted(results=results):
             _end(part, event, "completed", output=results)
-        case said.MapFailed(error=error, failed_index=index):
+        case said.MapFailedEvent(error=error, failed_index=index):
             _end(part, event, "failed", error=f"item {index}: {error}")
         case said.SignalWaiting(signal_name=name, timeout_at=until):
             part.name, part.status, part.until = name, "waiting", until
         case said.SignalReceived(signal_name=name, payload=data):
             part.name = name
             _end(part, event, "completed", output=data)
-        case said.SignalTimeout():
+        case said.SignalTimeoutEvent():
             _end(part, event, "failed", error="it did not come in time")
         case said.TimerStarted(fire_at=until):
             part.status, part.until = "waiting", until
@@ -195,7 +197,7 @@ def _tell(tree: _Tree, event: Event, payload: Payload) -> None:
             part.status, part.child_id, part.name, part.input = "waiting", child, name, input
         case said.ChildCompleted(output=output):
             _end(part, event, "completed", output=output)
-        case said.ChildFailed(error=error):
+        case said.ChildFailedEvent(error=error):
             _end(part, event, "failed", error=error)
         case said.HaltStarted(data=data):
             part.status, part.input = "waiting", data
@@ -209,7 +211,7 @@ def _tell(tree: _Tree, event: Event, payload: Payload) -> None:
             part.kind = "loop"
         case said.ScopeCompleted(output=output):
             _end(part, event, "completed", output=output)
-        case said.ScopeFailed(error=error):
+        case said.ScopeFailedEvent(error=error):
             _end(part, event, "failed", error=error)
         case said.CompensationStarted(trigger_step=trigger, steps_to_undo=steps, unknown=unknown):
             part.note = f"{len(steps)} to undo" + (f" because of {trigger}" if trigger else "")

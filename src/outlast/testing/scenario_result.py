@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of
-from outlast.model.payloads import StepFailed
+from outlast.model.payloads import StepFailedEvent
 from outlast.testkit.dump import Dump, RunDump
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _run_ending(dumped: RunDump) -> RunEnding:
 def _is_attempt(event: Event) -> bool:
     if event.type == EventType.STEP_FAILED:
         payload = payload_of(event)
-        return isinstance(payload, StepFailed) and payload.will_retry
+        return isinstance(payload, StepFailedEvent) and payload.will_retry
     return event.type in ATTEMPTS
 
 

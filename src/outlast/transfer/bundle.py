@@ -33,7 +33,7 @@ LANDED = "move:landed"
 moved away and comes back has a greater one."""
 """Keys with which a mover marks, at the source, how far it has come. They stay behind."""
 RECEIPT = "receipt"
-"""The kind of an item that stands for one that was folded before: its id must stay taken."""
+"""The kind of an item that stands for one that was consumed before: its id must stay taken."""
 _ENDS = (EventType.WORKFLOW_COMPLETED, EventType.WORKFLOW_FAILED, EventType.WORKFLOW_CANCELLED)
 
 
@@ -99,15 +99,15 @@ class Bundle:
         return f"{self.run.uid} {self.token}"
 
     def settling(self, token: int) -> Commit:
-        """The commit with which the mover lets go of it: what was folded before is folded again,
+        """The commit with which the mover lets go of it: what was consumed before is consumed again,
         and it is due when it was."""
         waiting = {item.id for item in self.items}
-        folded = [number for number, id in enumerate(self.receipts, 1) if id not in waiting]
+        consumed = [number for number, id in enumerate(self.receipts, 1) if id not in waiting]
         return Commit(
             run_id=self.run.id,
             uid=self.run.uid,
             token=token,
-            folds=tuple(folded),
+            consumes=tuple(consumed),
             seen=len(waiting | set(self.receipts)),
             change=Change(runnable_at=self.run.runnable_at),
             release=True,

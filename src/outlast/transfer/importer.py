@@ -134,7 +134,7 @@ class Importer:
         raise Busy(f"run {run.id!r} could not be written: try again")
 
     async def _settle(self, cargo: Bundle) -> None:
-        """If it cannot be let go of, the lease ends by itself, and what would have been folded is taken
+        """If it cannot be let go of, the lease ends by itself, and what would have been consumed is taken
         for nothing by whoever drives the run."""
         for _ in range(TRIES):
             there = await self._target.find_one(cargo.run.id)

@@ -35,7 +35,7 @@ from outlast.engine.steps.step_executor import Outcome, StepContext, StepExecuto
 from outlast.errors import Busy, Fenced, OutlastError, StoreFault, TryAgain
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.json import to_json
-from outlast.model.payloads import StepFailed
+from outlast.model.payloads import StepFailedEvent
 from outlast.model.query import MAX_LIMIT
 from outlast.model.task import Delivery, Task
 from outlast.ports.codec import Codec
@@ -278,7 +278,7 @@ class TaskWorker:
 
     def _failed(
         self, step: StepDefinition, task: Task, attempt: int, outcome: Outcome
-    ) -> StepFailed | None:
+    ) -> StepFailedEvent | None:
         if outcome.error is None:
             return None
         failures = int(task.metadata.get("failures", "0"))
@@ -355,7 +355,7 @@ def _attempt_of(task: Task) -> int:
     return int(task.metadata.get("attempt", "1"))
 
 
-def _given_up(step: StepDefinition, task: Task) -> StepFailed | None:
+def _given_up(step: StepDefinition, task: Task) -> StepFailedEvent | None:
     """How a task ends whose workers have died, if it is not to be tried again."""
     deaths = task.attempt - 1
     if deaths >= MAX_INTERRUPTIONS or (deaths and step.at_most_once):

@@ -27,7 +27,7 @@ class OutlastConfig(AppConfig):
 
 
 def _leave_the_log(*, connection: Any, **_: Any) -> None:
-    """Fold the log of a SQLite file as the store does (docs/explanation/sqlite.md): a connection that folds
+    """Checkpoint the log of a SQLite file as the store does (docs/explanation/sqlite.md): a connection that checkpoints
     a little after each commit can, with most versions of SQLite, lose the commit of another."""
     from outlast.contrib.django.conf import read_settings
 

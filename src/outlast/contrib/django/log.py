@@ -28,7 +28,7 @@ class _Look:
         self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any
     ) -> Any:
         if not context["connection"].connection.in_transaction and self._keeper.is_due():
-            self._keeper.fold()
+            self._keeper.checkpoint()
         return execute(sql, params, many, context)
 
 

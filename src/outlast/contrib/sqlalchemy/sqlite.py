@@ -1,7 +1,7 @@
 """The SQLite store in the file of an engine of the user's.
 
 What the store does by itself goes through connections of its own to the file, set up as SQLite is safe:
-its log is folded only under the writer's lock. The engine's connections must not fold it in the middle of
+its log is checkpointed only under the writer's lock. The engine's connections must not checkpoint it in the middle of
 a commit, so that is switched off on each of them as it is taken from the pool, and done as the store does it
 when the log has grown (keeping.py). In a transaction of the user's, our functions run on its connection.
 """
@@ -202,9 +202,9 @@ def _keep_the_log(engine: Engine, path: str, *, in_loop: bool) -> None:
         if driver.in_transaction or not keeper.is_due():
             return
         if in_loop:
-            await_only(asyncio.to_thread(keeper.fold))  # the loop goes on meanwhile
+            await_only(asyncio.to_thread(keeper.checkpoint))  # the loop goes on meanwhile
         else:
-            keeper.fold()
+            keeper.checkpoint()
 
     def checkout(driver: Any, record: Any, _: Any) -> None:
         if not record.info.get("outlast"):

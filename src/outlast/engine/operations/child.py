@@ -28,12 +28,12 @@ from outlast.model.inbox import Item, Send
 from outlast.model.payloads import (
     NULL,
     ChildCompleted,
+    ChildFailedEvent,
     ChildSpawned,
     OperationAbandoned,
     Payload,
     WorkflowStarted,
 )
-from outlast.model.payloads import ChildFailed as Failed
 from outlast.model.queue_options import QueueOptions
 from outlast.model.run import Run, Status
 from outlast.model.times import NOW
@@ -80,7 +80,7 @@ class ChildRun(Operation):
         self.own_id = None if id is None else check_id(id, "child id")
         self.looked_for = id is None
         self.child_id = self.own_id or ""
-        self.early: ChildCompleted | Failed | None = None
+        self.early: ChildCompleted | ChildFailedEvent | None = None
         self.input, _, _ = workflow.signature.encode_call(execution.codec, args, kwargs)
 
     def intent(self) -> Payload:
@@ -135,7 +135,7 @@ class ChildRun(Operation):
                 result = self._workflow.signature.decode_result(codec, output or Raw(b"null"))
                 self.resolve(result)
                 return True
-            case Failed(error=error):
+            case ChildFailedEvent(error=error):
                 self.reject(ChildFailed(self.child_id, error, self.key))
                 return True
         return False
@@ -151,12 +151,14 @@ class ChildRun(Operation):
         one: that is the same child if it was asked for in the same way."""
         if run is None:
             # One with an id of its own may not have arrived in its partition yet.
-            gone = Failed(child_run_id=self.child_id, error="it was deleted")
+            gone = ChildFailedEvent(child_run_id=self.child_id, error="it was deleted")
             return gone if self.own_id is None else None
         if run.parent != self._execution.run_id:
-            return Failed(child_run_id=run.id, error=f"run {run.id!r} exists and is another's")
+            return ChildFailedEvent(
+                child_run_id=run.id, error=f"run {run.id!r} exists and is another's"
+            )
         if self.own_id is not None and not self._is_asked_for(run.workflow, run.input):
-            return Failed(
+            return ChildFailedEvent(
                 child_run_id=run.id,
                 error=f"run {run.id!r} was begun with another input: use another id for this one",
             )
@@ -164,10 +166,10 @@ class ChildRun(Operation):
             case Status.COMPLETED:
                 return ChildCompleted(child_run_id=run.id, output=run.result)
             case Status.FAILED | Status.CANCELLED:
-                return Failed(child_run_id=run.id, error=run.error or run.status)
+                return ChildFailedEvent(child_run_id=run.id, error=run.error or run.status)
         return self.early
 
-    def takes(self, outcome: ChildCompleted | Failed) -> bool:
+    def takes(self, outcome: ChildCompleted | ChildFailedEvent) -> bool:
         """Whether an outcome under the id of the child is that of the child: it was begun for this life,
         or is the run that has the id of its own. Before that is known it has to wait."""
         if not outcome.parent_uid or self._execution.is_own(outcome.parent_uid):

@@ -21,13 +21,13 @@ from outlast.errors import InvalidValue, MapFailed, StepFailed, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.payloads import (
     MapCompleted,
+    MapFailedEvent,
     MapProgress,
     MapStarted,
     OperationAbandoned,
     Payload,
     StepLost,
 )
-from outlast.model.payloads import MapFailed as Failed
 from outlast.model.run_contents import Fact
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class MapCall(Operation):
             case OperationAbandoned():
                 self._register_unknown(if_begun=self.is_taken_up)
                 return True
-            case Failed(failed_index=index, error=error):
+            case MapFailedEvent(failed_index=index, error=error):
                 self._register_unknown(if_begun=self.is_taken_up)
                 self.reject(MapFailed(self.key, index, error))
                 return True
@@ -177,7 +177,7 @@ class MapCall(Operation):
         text = "the process died again and again while items ran"
         if self._silences > MAX_LOST:
             text = silence_of(self.attempt, self._silences).error
-        return Failed(failed_index=min(self.open_items), error=text)
+        return MapFailedEvent(failed_index=min(self.open_items), error=text)
 
     @property
     def open_items(self) -> list[int]:
@@ -218,7 +218,7 @@ class MapCall(Operation):
             return None
         if len(self.failed) > self._tolerate:
             index = list(self.failed)[self._tolerate]
-            return Failed(failed_index=index, error=self.failed[index])
+            return MapFailedEvent(failed_index=index, error=self.failed[index])
         return MapCompleted(results=self._recorded())
 
     def _window(self, done: int) -> int:

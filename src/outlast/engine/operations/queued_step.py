@@ -17,7 +17,13 @@ from outlast.engine.definitions.definition import StepDefinition
 from outlast.engine.definitions.retry import MAX_LOST
 from outlast.engine.operations.step import INTERRUPTED, StepCall, silence_of, stop_of
 from outlast.model.event import Event
-from outlast.model.payloads import MapProgress, OperationAbandoned, Payload, StepFailed, StepStarted
+from outlast.model.payloads import (
+    MapProgress,
+    OperationAbandoned,
+    Payload,
+    StepFailedEvent,
+    StepStarted,
+)
 from outlast.model.task import Task
 
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ class StepReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     attempt: int = 0
     output: Raw | None = None
-    failed: StepFailed | None = None
+    failed: StepFailedEvent | None = None
     progress: Raw | None = None
     duration_ns: int = 0
     items: MapProgress | None = None
@@ -61,7 +67,7 @@ class QueuedStepCall(StepCall):
         """Whether somebody may be at that attempt, or was: it stays the same from worker to worker."""
         return attempt == self.attempt and self.due is None
 
-    def after_report(self, failed: StepFailed, now: datetime) -> StepFailed:
+    def after_report(self, failed: StepFailedEvent, now: datetime) -> StepFailedEvent:
         """What to record when a worker tells of a failure. It gives a task up that was handed out too
         often; if workers have lost it that live, it is tried anew."""
         given_up = failed.error_type == INTERRUPTED and not failed.will_retry

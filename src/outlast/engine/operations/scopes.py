@@ -20,8 +20,13 @@ from outlast.engine.replay.error_text import text_of
 from outlast.engine.replay.scope import Scope, current_scope
 from outlast.errors import ScopeFailed, WorkflowMisuse
 from outlast.model.event import Event
-from outlast.model.payloads import LoopIterated, Payload, ScopeCompleted, ScopeStarted
-from outlast.model.payloads import ScopeFailed as Failed
+from outlast.model.payloads import (
+    LoopIterated,
+    Payload,
+    ScopeCompleted,
+    ScopeFailedEvent,
+    ScopeStarted,
+)
 
 if TYPE_CHECKING:
     from outlast.engine.replay.execution import Execution
@@ -54,7 +59,7 @@ class Region(Operation):
             case ScopeCompleted(output=output):
                 self.resolve(self._signature.decode_result(self._execution.codec, output))
                 return True
-            case Failed(error=error, error_type=error_type):
+            case ScopeFailedEvent(error=error, error_type=error_type):
                 self.reject(ScopeFailed(self.key, error, error_type))
                 return True
         return False
@@ -84,7 +89,7 @@ async def run_scope(
     except Exception as error:
         text, kind = text_of(error), type(error).__name__
         again = _runs_again(execution, inside)
-        execution.say(region.key, Failed(error=text, error_type=kind, undoable=again))
+        execution.say(region.key, ScopeFailedEvent(error=text, error_type=kind, undoable=again))
         raise ScopeFailed(region.key, text, kind) from error
     finally:
         current_scope.reset(outside)

@@ -21,8 +21,14 @@ from outlast.engine.replay.error_text import text_of
 from outlast.engine.replay.source_location import frames_of
 from outlast.errors import OutlastError, StepFailed
 from outlast.model.event import Event
-from outlast.model.payloads import Payload, StepCompleted, StepLost, StepProgress, StepStarted
-from outlast.model.payloads import StepFailed as Failed
+from outlast.model.payloads import (
+    Payload,
+    StepCompleted,
+    StepFailedEvent,
+    StepLost,
+    StepProgress,
+    StepStarted,
+)
 
 if TYPE_CHECKING:
     from outlast.engine.replay.execution import Execution
@@ -95,7 +101,9 @@ class StepCall(Operation):
             case StepLost(attempt=attempt, survived=survived):
                 self.lost = (*self.lost, attempt)
                 self.silences += not survived
-            case Failed(will_retry=True, retry_at=retry_at, stopped=stopped, attempt=attempt):
+            case StepFailedEvent(
+                will_retry=True, retry_at=retry_at, stopped=stopped, attempt=attempt
+            ):
                 self._ended = (*self._ended, attempt)
                 self._was_stopped = stopped
                 self._is_unknown |= stopped or payload.error_type in UNKNOWN_ENDS
@@ -105,7 +113,7 @@ class StepCall(Operation):
                     self.failures += 1
                 self.due = retry_at or event.timestamp
                 self.wait_kind = "retry"
-            case Failed(error=error, error_type=error_type, attempt=attempt):
+            case StepFailedEvent(error=error, error_type=error_type, attempt=attempt):
                 self._is_unknown |= error_type in UNKNOWN_ENDS
                 if self._is_unknown:
                     self._register_unknown()
@@ -134,7 +142,7 @@ class StepCall(Operation):
         undoing = self._execution.undoing
         undoing.register_unknown(self.key, self, self.step, self.args, self.kwargs)
 
-    def after_error(self, error: BaseException, now: datetime) -> Failed:
+    def after_error(self, error: BaseException, now: datetime) -> StepFailedEvent:
         """What to record when an attempt has raised."""
         return self.last_word(failure_of(self.step, error, self.attempt, self.failures, now))
 
@@ -150,20 +158,22 @@ class StepCall(Operation):
         """Its outcome is known before anything was done for it."""
         return
 
-    def after_earlier(self, failed: Failed, now: datetime) -> Failed:
+    def after_earlier(self, failed: StepFailedEvent, now: datetime) -> StepFailedEvent:
         """What to record when it has failed in an earlier life, beside what is retried: it is tried again,
         unless it may have been done and must not be repeated."""
         again = not self.step.at_most_once
         if failed.stopped and not again:
             text = "it was cut off when its run failed: whether it was done is not known"
-            failed = Failed(error=text, error_type=INTERRUPTED, attempt=0, will_retry=False)
+            failed = StepFailedEvent(
+                error=text, error_type=INTERRUPTED, attempt=0, will_retry=False
+            )
         again = again or failed.error_type not in UNKNOWN_ENDS
         again = again and not self.is_awaited
         return msgspec.structs.replace(
             failed, attempt=self.attempt, will_retry=again, retry_at=now if again else None
         )
 
-    def last_word(self, failed: Failed) -> Failed:
+    def last_word(self, failed: StepFailedEvent) -> StepFailedEvent:
         """A failure as it is recorded: what the code has left is not tried again."""
         if not self.is_awaited or failed.stopped or not failed.will_retry:
             return failed
@@ -174,16 +184,16 @@ class StepCall(Operation):
         """Whether it may have begun, here or elsewhere, once it is about to be launched."""
         return self.attempt > 1
 
-    def not_begun(self) -> Failed:
+    def not_begun(self) -> StepFailedEvent:
         """What to record when the code has left it before its first attempt began."""
-        return Failed(
+        return StepFailedEvent(
             error="the run ended before it began",
             error_type="NotBegun",
             attempt=self.attempt,
             will_retry=False,
         )
 
-    def after_stop(self, now: datetime) -> Failed | None:
+    def after_stop(self, now: datetime) -> StepFailedEvent | None:
         """What to record when an attempt is cut off because the process is to end; None if it
         must not be repeated, so that its end is not known."""
         return None if self.step.at_most_once else stop_of(self.attempt, now)
@@ -220,11 +230,11 @@ class StepCall(Operation):
 
 def failure_of(
     step: StepDefinition, error: BaseException, attempt: int, failures: int, now: datetime
-) -> Failed:
+) -> StepFailedEvent:
     """What to record when an attempt has raised, after so many that have failed before."""
     wait = step.retry.wait(failures + 1, error)
     kinds = getattr(error, "kinds", ())  # of an error from another process
-    return Failed(
+    return StepFailedEvent(
         error=text_of(error),
         error_type=kinds[0].rpartition(".")[2] if kinds else type(error).__name__,
         attempt=attempt,
@@ -234,9 +244,9 @@ def failure_of(
     )
 
 
-def stop_of(attempt: int, now: datetime) -> Failed:
+def stop_of(attempt: int, now: datetime) -> StepFailedEvent:
     """What to record when an attempt was cut off in good order."""
-    return Failed(
+    return StepFailedEvent(
         error="its process was stopped",
         error_type="Stopped",
         attempt=attempt,
@@ -251,9 +261,9 @@ def is_cause(interruptions: int, *, alone: bool) -> bool:
     return interruptions >= (MAX_INTERRUPTIONS if alone else MAX_SHARED)
 
 
-def silence_of(attempt: int, times: int) -> Failed:
+def silence_of(attempt: int, times: int) -> StepFailedEvent:
     """What to record when a step has cost its process the lease too often, and no process died."""
-    return Failed(
+    return StepFailedEvent(
         error=f"its process lived and lost its lease while it ran ({times} times): it held the interpreter for "
         "longer than its lease, or the store could not be reached. Give it process=True, or the app a longer lease",
         error_type=LEASE_LOST,
@@ -262,9 +272,9 @@ def silence_of(attempt: int, times: int) -> Failed:
     )
 
 
-def interruption_of(attempt: int, times: int) -> Failed:
+def interruption_of(attempt: int, times: int) -> StepFailedEvent:
     """What to record when the process died under a step too often."""
-    return Failed(
+    return StepFailedEvent(
         error=f"the process died while it ran ({times} times)",
         error_type=INTERRUPTED,
         attempt=attempt,

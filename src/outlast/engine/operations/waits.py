@@ -30,11 +30,11 @@ from outlast.model.payloads import (
     HaltStarted,
     Payload,
     SignalReceived,
+    SignalTimeoutEvent,
     SignalWaiting,
     TimerFired,
     TimerStarted,
 )
-from outlast.model.payloads import SignalTimeout as TimedOut
 from outlast.model.times import moment_after
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class SignalWait(Operation):
             case SignalReceived(payload=data):
                 self.answer(self._execution.codec, data, self._type, f"signal {self.signal!r}")
                 return True
-            case TimedOut():
+            case SignalTimeoutEvent():
                 self.reject(SignalTimeout(self.signal))
                 return True
         return False

@@ -15,12 +15,12 @@ from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of
 from outlast.model.payloads import (
     ChildCompleted,
-    ChildFailed,
+    ChildFailedEvent,
     ChildSpawned,
     HaltStarted,
     SignalReceived,
     StepCompleted,
-    StepFailed,
+    StepFailedEvent,
     StepStarted,
 )
 from outlast.model.run import Status
@@ -61,7 +61,7 @@ def entries_of(history: Iterable[Event]) -> list[Entry]:
                         line, duration_ms=duration // 1_000_000, output=event.output
                     )
                 )
-            case StepFailed(error=error):
+            case StepFailedEvent(error=error):
                 line = _entry(event, "step", "failed", input=inputs.get(key))
                 entries.append(msgspec.structs.replace(line, error=error))
             case SignalReceived(payload=data):
@@ -71,7 +71,7 @@ def entries_of(history: Iterable[Event]) -> list[Entry]:
             case ChildCompleted(output=output):
                 line = _entry(event, "child", "completed", input=inputs.get(key))
                 entries.append(msgspec.structs.replace(line, output=output))
-            case ChildFailed(error=error):
+            case ChildFailedEvent(error=error):
                 line = _entry(event, "child", "failed", input=inputs.get(key))
                 entries.append(msgspec.structs.replace(line, error=error))
     return entries
@@ -106,7 +106,7 @@ def activities_of(history: Iterable[Event]) -> list[Activity]:
                     output=event.output,
                     ended_at=event.timestamp,
                 )
-            case StepFailed(error=error, will_retry=will_retry) if state is not None:
+            case StepFailedEvent(error=error, will_retry=will_retry) if state is not None:
                 states[key] = msgspec.structs.replace(
                     state,
                     status=Status.WAITING if will_retry else Status.FAILED,

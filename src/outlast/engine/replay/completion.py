@@ -11,15 +11,21 @@ from outlast.engine.operations.child import ChildRun, ParentClose
 from outlast.engine.replay.error_text import text_of, told
 from outlast.engine.replay.execution import Execution
 from outlast.engine.replay.source_location import at_error
-from outlast.errors import ChildFailed as ChildFailure
-from outlast.errors import ContinueAsNew, MapFailed, OutlastError, ScopeFailed, StepFailed
+from outlast.errors import (
+    ChildFailed,
+    ContinueAsNew,
+    MapFailed,
+    OutlastError,
+    ScopeFailed,
+    StepFailed,
+)
 from outlast.model.event import Event
 from outlast.model.event_data import payload_of
 from outlast.model.inbox import Item, Send
 from outlast.model.json import to_json
 from outlast.model.payloads import (
     ChildCompleted,
-    ChildFailed,
+    ChildFailedEvent,
     Payload,
     WorkflowCancelled,
     WorkflowCompleted,
@@ -74,7 +80,7 @@ def failed_at(execution: Execution) -> str | None:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     match error:
-        case StepFailed(step=key) | MapFailed(key=key) | ChildFailure(key=key):
+        case StepFailed(step=key) | MapFailed(key=key) | ChildFailed(key=key):
             return key
         case ScopeFailed(scope=key):
             return key
@@ -99,15 +105,15 @@ def parent_uid_in(history: Sequence[Event]) -> str:
 
 def child_outcome(run: Run, end: Payload, asked_by: str) -> Send:
     """What a child's end tells its parent; `asked_by` is the life of the parent that waits for it."""
-    outcome: ChildCompleted | ChildFailed
+    outcome: ChildCompleted | ChildFailedEvent
     match end:
         case WorkflowCompleted(output=output):
             outcome = ChildCompleted(child_run_id=run.id, output=output, parent_uid=asked_by)
         case WorkflowFailed(error=error):
-            outcome = ChildFailed(child_run_id=run.id, error=error, parent_uid=asked_by)
+            outcome = ChildFailedEvent(child_run_id=run.id, error=error, parent_uid=asked_by)
         case WorkflowCancelled(reason=reason):
             error = f"cancelled: {reason}"
-            outcome = ChildFailed(child_run_id=run.id, error=error, parent_uid=asked_by)
+            outcome = ChildFailedEvent(child_run_id=run.id, error=error, parent_uid=asked_by)
         case _:
             raise AssertionError(f"{end} is not the end of a run")
     kind = "child.completed" if isinstance(outcome, ChildCompleted) else "child.failed"

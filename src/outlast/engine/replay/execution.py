@@ -397,7 +397,7 @@ class PendingCommit(Struct):
     """Gathered while the code runs, sealed into one commit, and then begun anew."""
 
     events: list[Event] = []
-    folds: list[int] = []
+    consumes: list[int] = []
     starts: list[Start] = []
     sends: list[Send] = []
     tasks: list[Task] = []
@@ -409,4 +409,4 @@ class PendingCommit(Struct):
     @property
     def empty(self) -> bool:
         """Whether there is nothing to write."""
-        return not (self.events or self.folds or self.sends or self.published or self.attributes)
+        return not (self.events or self.consumes or self.sends or self.published or self.attributes)

@@ -25,7 +25,7 @@ from outlast.model.payloads import (
     MapProgress,
     OperationAbandoned,
     StepCompleted,
-    StepFailed,
+    StepFailedEvent,
     StepStarted,
     WorkflowStarted,
 )
@@ -113,7 +113,7 @@ def outcomes_after(
                     input=inputs.get(key),
                 )
                 done.append((key, report))
-            case StepFailed() as failure if key in open:
+            case StepFailedEvent() as failure if key in open:
                 ended[key] = StepReport(failed=failure, life=life)
             case StepStarted():
                 ended.pop(key, None)
@@ -329,7 +329,7 @@ def _fails(event: Event) -> bool:
     if event.type == EventType.MAP_FAILED:
         return True
     payload = payload_of(event) if event.type == EventType.STEP_FAILED else None
-    return isinstance(payload, StepFailed) and not payload.will_retry
+    return isinstance(payload, StepFailedEvent) and not payload.will_retry
 
 
 def _without_attempts(event: Event, failed: str) -> Event | None:

@@ -31,7 +31,7 @@ from outlast.errors import Undecodable
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of
 from outlast.model.json import to_json
-from outlast.model.payloads import BranchEvaluated, LoopIterated, ScopeCompleted, ScopeFailed
+from outlast.model.payloads import BranchEvaluated, LoopIterated, ScopeCompleted, ScopeFailedEvent
 from outlast.model.run import Run
 from outlast.model.snapshot import Snapshot
 from outlast.model.times import from_micros, to_micros
@@ -244,7 +244,7 @@ class HistoryIndex:
                 self.choices[event.step_name] = payload.choice
             elif event.type in _CLOSED:
                 payload = payload_of(event)
-                assert isinstance(payload, ScopeCompleted | ScopeFailed)
+                assert isinstance(payload, ScopeCompleted | ScopeFailedEvent)
                 if not payload.undoable:
                     self.closed_scopes.add(event.step_name)
             elif event.type == EventType.LOOP_ITERATED:

@@ -126,8 +126,8 @@ async def leaves_queue(store: Store, commit: Commit, *, patience: float) -> Comm
     """A commit that parks a run, changed so that it gives its place back."""
     if Capability.TASKS not in store.capabilities:
         return commit
-    folds = admissions(await _inbox(store, commit.run_id, patience), commit.uid or "")
-    return msgspec.structs.replace(commit, drops=(TICKET,), folds=folds)
+    consumes = admissions(await _inbox(store, commit.run_id, patience), commit.uid or "")
+    return msgspec.structs.replace(commit, drops=(TICKET,), consumes=consumes)
 
 
 def _cancelled(base: Commit, run: Run, item: Item, asked_by: str) -> Commit:
@@ -136,7 +136,7 @@ def _cancelled(base: Commit, run: Run, item: Item, asked_by: str) -> Commit:
         base,
         events=(to_event(end, run_id=run.id),),
         change=Change(status=Status.CANCELLED, error=item.name, wait_kind=None),
-        folds=(item.number,),
+        consumes=(item.number,),
         sends=() if run.parent is None else (child_outcome(run, end, asked_by),),
     )
 

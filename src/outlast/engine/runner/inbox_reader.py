@@ -26,7 +26,7 @@ from outlast.model.json import from_json
 from outlast.model.payloads import (
     CancelRequested,
     ChildCompleted,
-    ChildFailed,
+    ChildFailedEvent,
     HaltResumed,
     SignalReceived,
     StepCompleted,
@@ -44,7 +44,7 @@ log = logging.getLogger("outlast.engine")
 
 class InboxReader:
     """Reads a run's items and hands each to what it is for. Signals and updates wait until they
-    are asked for; all else takes effect at once and is folded with the commit that records it.
+    are asked for; all else takes effect at once and is consumed with the commit that records it.
     A look may take `patience` seconds at first."""
 
     def __init__(self, store: Store, execution: Execution, patience: float) -> None:
@@ -98,7 +98,7 @@ class InboxReader:
         while asked := [key for key in self._earlier if key in execution.open]:
             for key in asked:
                 item, report = self._earlier.pop(key)
-                execution.draft.folds.append(item.number)
+                execution.draft.consumes.append(item.number)
                 call = execution.open.get(key)
                 if isinstance(call, StepCall) and call.is_call_with(report.input or Raw(b"{}")):
                     call.take_back(execution)
@@ -113,12 +113,12 @@ class InboxReader:
                 self._execution.run_id, self._execution.workflow.name, names,
             )  # fmt: skip
 
-    def fold_pauses(self) -> None:
+    def consume_pauses(self) -> None:
         """The next commit records that the run is paused, or it no longer is. Until then such an
         item stays where it is: steps that run may end first, and a process that dies meanwhile
         must not take the wish to pause with it."""
         if self._pauses:
-            self._execution.draft.folds += self._pauses
+            self._execution.draft.consumes += self._pauses
             self._pauses = []
 
     def _take(self, item: Item) -> None:
@@ -137,7 +137,7 @@ class InboxReader:
             return
         if item.kind == "step" and self._is_kept(item):
             return
-        execution.draft.folds.append(item.number)
+        execution.draft.consumes.append(item.number)
         now = self._store.clock.now()
         match item.kind:
             case "cancel":
@@ -161,7 +161,7 @@ class InboxReader:
             case "admit":
                 pass  # its turn in the queue has come: it has begun
             case "receipt":
-                pass  # it stands for an item that was folded in another store
+                pass  # it stands for an item that was consumed in another store
             case _:
                 log.warning("run %s got an item of unknown kind %r", execution.run_id, item.kind)
 
@@ -242,11 +242,11 @@ def _report(item: Item) -> StepReport:
     return from_json(data, StepReport, where=f"report of step {item.name!r}")
 
 
-def _child_payload(item: Item) -> ChildCompleted | ChildFailed:
+def _child_payload(item: Item) -> ChildCompleted | ChildFailedEvent:
     data = item.data or Raw(b"{}")
     if item.kind == "child.completed":
         return from_json(data, ChildCompleted, where=f"outcome of {item.name!r}")
-    return from_json(data, ChildFailed, where=f"outcome of {item.name!r}")
+    return from_json(data, ChildFailedEvent, where=f"outcome of {item.name!r}")
 
 
 class UnmatchedMessages:
@@ -300,7 +300,7 @@ class UnmatchedMessages:
         item = items.popleft()
         if not items:
             del self._items[kind, name]
-        execution.draft.folds.append(item.number)
+        execution.draft.consumes.append(item.number)
         return item
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterable
 from outlast.model.commit import Commit, Committed
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of
-from outlast.model.payloads import StepFailed, StepStarted, WorkflowCancelled, WorkflowFailed
+from outlast.model.payloads import StepFailedEvent, StepStarted, WorkflowCancelled, WorkflowFailed
 
 Watcher = Callable[[Commit, Committed], None]
 """Called with a commit that has become durable, and the store's answer. It must not block."""
@@ -80,7 +80,7 @@ def _told(event: Event) -> str:
     match payload_of(event):
         case StepStarted(attempt=attempt):
             return f"{text} attempt {attempt}"
-        case StepFailed(attempt=attempt, error=error, will_retry=will_retry):
+        case StepFailedEvent(attempt=attempt, error=error, will_retry=will_retry):
             end = "will be tried again" if will_retry else "given up"
             return f"{text} attempt {attempt}, {end}: {error}"
         case WorkflowFailed(error=reason) | WorkflowCancelled(reason=reason):

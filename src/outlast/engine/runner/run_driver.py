@@ -58,7 +58,7 @@ from outlast.model.commit import Commit, Committed
 from outlast.model.event import EventType
 from outlast.model.ids import new_id
 from outlast.model.payloads import (
-    SignalTimeout,
+    SignalTimeoutEvent,
     TimerFired,
     WorkflowContinued,
 )
@@ -217,7 +217,7 @@ class RunDriver:
             # is handed on as it is, and paused by its next owner.
             paused = self._paused and not (leaves and self.in_flight.is_end_unknown)
             if paused == self._paused and (rests or end is not None or not paused):
-                self._inbox.fold_pauses()
+                self._inbox.consume_pauses()
             if end is None and not rests and execution.draft.empty:
                 return True
             commit = next_commit(
@@ -363,7 +363,7 @@ class RunDriver:
                     case TimerWait():
                         self._execution.deliver(TimerFired(), now, key=operation.key)
                     case SignalWait():
-                        timeout = SignalTimeout(signal_name=operation.signal)
+                        timeout = SignalTimeoutEvent(signal_name=operation.signal)
                         self._execution.deliver(timeout, now, key=operation.key)
                     case StepCall():
                         self._execution.deliver(operation.next_attempt(), now, key=operation.key)

@@ -57,7 +57,7 @@ def _write(tables: Tables, commit: Commit, now: datetime) -> Committed:
         until = now + timedelta(seconds=commit.hold.ttl)
         life.update(token=tables.next_token(), owner=commit.hold.owner, claimed_until=until)
     _append(life, commit.events, now)
-    for number in commit.folds:
+    for number in commit.consumes:
         life.inbox.pop(number, None)
     if commit.change is not None:
         life.update(**private(commit.change).values())

@@ -49,8 +49,8 @@ def parts_of(commit: Commit, blobs: Blobs, lives: list[tuple[Event, ...]]) -> di
         details = _details(commit.change, blobs)
         if details:
             doc["details"] = details
-    if commit.folds:
-        doc["folds"] = commit.folds
+    if commit.consumes:
+        doc["consumes"] = commit.consumes
     if commit.sends:
         doc["sends"] = [send_doc(send, blobs) for send in commit.sends]
     if commit.starts:

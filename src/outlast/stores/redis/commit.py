@@ -75,7 +75,7 @@ def names_of(commit: Commit, layout: Layout, part: int) -> list[str]:
         names += _birth_of(commit.create)
     if commit.force or commit.hold is not None:
         names += ("token", *SHELVES)
-    if commit.folds or commit.release or parks(commit.change) or commit.carry_inbox:
+    if commit.consumes or commit.release or parks(commit.change) or commit.carry_inbox:
         names += (head + "inbox", *SHELVES)
     change = commit.change
     if change is not None and (isinstance(change.status, Status) or change.workflow):
@@ -294,7 +294,7 @@ def pack_commit(commit: Commit, layout: Layout, part: int) -> Packed:
 
 
 _LISTS: dict[str, Callable[[Any], list[Any]]] = {
-    "folds": lambda folds: [str(number) for number in folds],
+    "consumes": lambda consumes: [str(number) for number in consumes],
     "tasks": lambda tasks: [pack_task(task) for task in tasks],
     "dead": lambda dead: [pack_dead(one) for one in dead],
     "finishes": lambda claims: [pack_claim(claim) for claim in claims],

@@ -26,7 +26,7 @@ from outlast.stores.sqlite.tasks import find_held
 from outlast.stores.sqlite.unit_of_work import UnitOfWork
 
 FIND_EVENT = query("find_event")
-FOLD_ITEMS = query("fold_items")
+CONSUME_ITEMS = query("consume_items")
 CARRY_ITEMS = query("carry_items")
 CARRY_RECEIPTS = query("carry_receipts")
 
@@ -111,8 +111,10 @@ def _write(book: UnitOfWork, commit: Commit) -> Committed:
         _own(row, book.counters.next_token(), owner=commit.hold.owner, until=until)
     if commit.events:
         book.append(row, commit.events)
-    if commit.folds:
-        book.connection.executemany(FOLD_ITEMS, [(row.key, number) for number in commit.folds])
+    if commit.consumes:
+        book.connection.executemany(
+            CONSUME_ITEMS, [(row.key, number) for number in commit.consumes]
+        )
     if commit.change is not None:
         book.change(row, commit.change)
     still_runnable = _park(book, row, commit)

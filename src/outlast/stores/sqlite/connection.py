@@ -4,7 +4,7 @@ The rest of this package runs SQL through `Connection` and nothing else of Pytho
 that another build of SQLite (pysqlite3, apsw with a VFS that loses power) takes a few lines of
 adapter: statements commit by themselves unless we say BEGIN, and `fetchall` is the only way to
 read. There is no `fetchone` on purpose: a statement that is not read to its end stays open, and an
-open statement keeps the log from being folded.
+open statement keeps the log from being checkpointed.
 
 Our tables beside those of others, in their file: each of our names gets a prefix.
 

@@ -1,7 +1,7 @@
 """Database: the file of a store and its queues, opened once for all of them.
 
 Four connections: one writes, one reads what is small, one reads what is large, so that nobody waits
-for a dashboard, and one folds the log (log.py). None of them survives a fork: a child would share
+for a dashboard, and one checkpoints the log (log.py). None of them survives a fork: a child would share
 locks and file positions with its parent, so it is refused.
 """
 
@@ -124,7 +124,7 @@ class Database:
             "journal_mode": "wal",
             "synchronous": self.synchronous,
             "wal_bytes": state.log.size,
-            "folds": state.log.folds,
+            "checkpoints": state.log.checkpoints,
             "schema_version": schema.latest(),
             "milliseconds_per_commit": round(state.writer.pace * 1000, 3),
         }
@@ -153,9 +153,9 @@ class Database:
         """Refuse to go on if the file is not the one that was opened, or not whole any more."""
         self._opened().writer.check_file(connection)
 
-    async def fold(self, *, timeout: float | None = None) -> bool:
-        """Fold the log into the file now; whether no reader held it up."""
-        return await self._opened().writer.fold(timeout=timeout)
+    async def checkpoint(self, *, timeout: float | None = None) -> bool:
+        """Copy the log into the file (a checkpoint) now; whether no reader held it up."""
+        return await self._opened().writer.checkpoint(timeout=timeout)
 
     def _opened(self) -> _Open:
         state = self._state
@@ -299,7 +299,7 @@ _inherited_files: set[object] = set()
 def _keep_inherited() -> None:
     # A connection that is finalised in a child would clean up the parent's files: keep them all.
     # And what SQLite knows of a file it keeps for the whole process: a new connection to the same
-    # one would count on locks that are the parent's, who then folds the log away under it.
+    # one would count on locks that are the parent's, who then checkpoints the log away under it.
     _inherited.extend(database._state for database in _alive)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     _inherited_files.update(identity_of(database.path) for database in _alive)
     _inherited_files.discard(None)

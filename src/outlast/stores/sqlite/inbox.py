@@ -1,4 +1,4 @@
-"""Inboxes: numbered by the run, taken once by id, removed by the commit that folds them."""
+"""Inboxes: numbered by the run, taken once by id, removed by the commit that consumes them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def has_unseen(connection: Connection, row: RunRow, seen: int) -> bool:
 
 
 def load_inbox(connection: Connection, run_id: str, after: int, limit: int) -> list[Item]:
-    """Items not yet folded, in order."""
+    """Items not yet consumed, in order."""
     return [
         _to_item(row) for row in connection.execute(LOAD_INBOX, (run_id, after, limit)).fetchall()
     ]

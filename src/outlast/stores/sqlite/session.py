@@ -65,11 +65,11 @@ class Session:
         except StoreClosed as error:
             raise self._error(str(error)) from error
 
-    async def fold(self, *, timeout: float | None) -> bool:
-        """Fold the log into the file now; whether no reader held that up."""
+    async def checkpoint(self, *, timeout: float | None) -> bool:
+        """Copy the log into the file (a checkpoint) now; whether no reader held that up."""
         if not self._is_open:
             await self._make_ready()
-        return await self.database.fold(timeout=timeout)
+        return await self.database.checkpoint(timeout=timeout)
 
     def check_file(self, connection: Connection) -> None:
         """Refuse to go on if the file is not the one that was opened, or not whole any more."""

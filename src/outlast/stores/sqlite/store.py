@@ -92,10 +92,10 @@ class SqliteStore(SqliteRegistry):
         """Version of SQLite and whether it has the WAL-reset race, modes, sizes, schema."""
         return self._session.database.describe()
 
-    async def fold(self, *, timeout: float | None = None) -> bool:
-        """Fold the write-ahead log into the file now, as before a copy of it is made; whether no
+    async def checkpoint(self, *, timeout: float | None = None) -> bool:
+        """Copy the log into the file (a checkpoint) now, as before a copy of it is made; whether no
         reader held that up. It happens by itself when the log has grown."""
-        return await self._session.fold(timeout=timeout)
+        return await self._session.checkpoint(timeout=timeout)
 
     # -- the one write ------------------------------------------------------------------------
 

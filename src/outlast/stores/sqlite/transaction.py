@@ -97,7 +97,7 @@ class _BorrowedSession(Session):
     async def write(self, work: Work[T], *, timeout: float | None, rows: int = 1) -> T:
         return await self._run(self._prepared(lambda db: _saved(db, work)))
 
-    async def fold(self, *, timeout: float | None) -> bool:
+    async def checkpoint(self, *, timeout: float | None) -> bool:
         return False
 
     def check_file(self, connection: Connection) -> None:

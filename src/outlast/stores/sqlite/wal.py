@@ -1,27 +1,27 @@
-"""The write-ahead log: when it is folded into the file, and why only ever by the writer.
+"""The write-ahead log: when it is copied into the file (a checkpoint), and why only ever by the writer.
 
-Commits are appended to ``<file>-wal``. From time to time that log has to be folded (SQLite: a
+Commits are appended to ``<file>-wal``. From time to time that log has to be copied into the file (a
 checkpoint), after which the next commit starts it again from the top. SQLite 3.7.0 to 3.51.2 have
 a race here: a checkpoint that runs while another connection commits may take the old length of the
 log for the length of the new one, and loses or damages data without a word. Checkpoints that hold
 the writer's lock are safe. But TRUNCATE, RESTART and FULL only *try* to get it: if another
 connection is writing, they quietly become PASSIVE, which is the dangerous one.
 
-So a fold is a write transaction like any other: the writer takes the lock with BEGIN IMMEDIATE, and
+So a checkpoint is a write transaction like any other: the writer takes the lock with BEGIN IMMEDIATE, and
 while it holds it, a second connection runs the checkpoint. That one finds the lock taken, by us,
 and copies what no reader needs any more, while nobody in any process can commit or start the log
 again. Automatic checkpoints are off.
 
-A fold is due when the log has outgrown `limit`. The next commit starts again from the top and cuts
+A checkpoint is due when the log has outgrown `limit`. The next commit starts again from the top and cuts
 the file back to `limit` (`journal_size_limit`), so its size tells how much waits; it is not cut to
-nothing, because overwriting is faster to sync than growing. Readers can hold a fold up. Past
+nothing, because overwriting is faster to sync than growing. Readers can hold a checkpoint up. Past
 `hard_limit` writers wait for them, so that the log stays bounded.
 
 The log of a file that an application writes too: bounded, also while no store is open.
 
-The application's connections must not fold it by themselves (log.py), and only a store that commits does it
+The application's connections must not checkpoint it by themselves (log.py), and only a store that commits does it
 for them. So whoever has taken that from a connection looks, before its next transaction, whether the log
-has outgrown its limit, and folds it as the store does: under the writer's lock.
+has outgrown its limit, and checkpoints it as the store does: under the writer's lock.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ HARD_LIMIT = 64 * 1024 * 1024
 
 
 class Log:
-    """The log of one file, with the connection that folds it."""
+    """The log of one file, with the connection that checkpoints it."""
 
     def __init__(self, path: Path, connection: Statements, *, limit: int, hard_limit: int) -> None:
         self.limit = limit
         self.hard_limit = hard_limit
-        self.folds = 0
+        self.checkpoints = 0
         self.is_overfull = False  # as of the last look
         self._path = f"{path}-wal"
         self._connection = connection
@@ -60,7 +60,7 @@ class Log:
             return 0
 
     def is_due(self) -> bool:
-        """Look whether to fold now. After a fold that readers held up, not before it has grown.
+        """Look whether to checkpoint now. After a checkpoint that readers held up, not before it has grown.
         `is_overfull` then says whether writers have to wait for one."""
         size = self.size
         self.is_overfull = size > self.hard_limit
@@ -69,14 +69,14 @@ class Log:
             return False
         return size >= self._again_at
 
-    def fold(self) -> bool:
-        """Fold what no reader needs; whether that was all. Only ever under the writer's lock."""
+    def checkpoint(self) -> bool:
+        """Checkpoint what no reader needs; whether that was all. Only ever under the writer's lock."""
         self._again_at = self.size + self.limit // 8
         rows = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        _, logged, folded = rows[0]
-        self.folds += 1
-        # -1: another process is folding at this moment.
-        return bool(logged == folded >= 0)
+        _, logged, checkpointed = rows[0]
+        self.checkpoints += 1
+        # -1: another process is checkpointing at this moment.
+        return bool(logged == checkpointed >= 0)
 
     def close(self) -> None:
         """Close the connection."""
@@ -111,28 +111,28 @@ class WalKeeper:
         cursor.close()
 
     def is_due(self) -> bool:
-        """Whether there is something to fold: one look at the size of a file."""
+        """Whether there is something to checkpoint: one look at the size of a file."""
         return self._log.is_due()
 
-    def fold(self) -> bool:
-        """Fold, unless somebody else writes or folds at this moment: then the next one does. Not to be
+    def checkpoint(self) -> bool:
+        """Checkpoint, unless somebody else writes or checkpoints at this moment: then the next one does. Not to be
         called inside a transaction on the file."""
         if not self._folding.acquire(blocking=False):
             return False
         try:
-            return self._fold()
+            return self._checkpoint()
         except Exception as error:  # noqa: BLE001 - the caller's own statement says what is wrong
             if not is_busy(error):
-                _logger.warning("the log of %s cannot be folded now: %s", self._path, error)
+                _logger.warning("the log of %s cannot be checkpointed now: %s", self._path, error)
             return False
         finally:
             self._folding.release()
 
-    def _fold(self) -> bool:
+    def _checkpoint(self) -> bool:
         writer = connect(self._path)
         try:
             writer.execute("BEGIN IMMEDIATE")
-            return self._log.fold()
+            return self._log.checkpoint()
         finally:
             writer.close()  # and with it the transaction, which has written nothing
 

@@ -60,7 +60,7 @@ class Writer(ConnectionWorker):
         self._size = 0 if found is None else found.st_size
         self._pid = os.getpid()
         self._probe_at = 0.0
-        self._is_folding = False
+        self._is_checkpointing = False
         self._crowds = WriteBatcher(self._write_crowd)
         self._ahead: list[Job] = []
         super().__init__(connection, path, "writer")
@@ -92,16 +92,20 @@ class Writer(ConnectionWorker):
         return await self.run(work, small=small, rows=rows, timeout=timeout)
 
     def perform(self, work: Work[T], job: Job | None) -> T:
-        folds = job is not None and job.work == self._fold
-        with self._transaction(is_small=job is None or job.small, inline=job is None, folds=folds):
+        checkpoints = job is not None and job.work == self._checkpoint
+        with self._transaction(
+            is_small=job is None or job.small, inline=job is None, checkpoints=checkpoints
+        ):
             if job is not None and not job.begin():
                 raise TimedOut("given up")  # nobody is there to hear it
             return work(self.connection)
 
     @contextmanager
-    def _transaction(self, *, is_small: bool, inline: bool, folds: bool = False) -> Iterator[None]:
+    def _transaction(
+        self, *, is_small: bool, inline: bool, checkpoints: bool = False
+    ) -> Iterator[None]:
         """Committed at its end, or rolled back."""
-        if not inline and not folds:
+        if not inline and not checkpoints:
             self._make_room()
         try:
             self.check_file(self.connection)  # before SQLite stumbles over a file that was cut
@@ -115,7 +119,7 @@ class Writer(ConnectionWorker):
             raise
         if is_small:
             self._measure(time.perf_counter() - started, inline=inline)
-        self._fold_if_due()
+        self._checkpoint_if_due()
 
     # -- many in one transaction --------------------------------------------------------------
 
@@ -262,44 +266,44 @@ class Writer(ConnectionWorker):
 
     # -- the log ------------------------------------------------------------------------------
 
-    async def fold(self, *, timeout: float | None) -> bool:
-        """Fold the log now; whether that was all of it."""
-        folded: bool = await self.hop(AwaitedJob(self._fold), timeout)
-        return folded
+    async def checkpoint(self, *, timeout: float | None) -> bool:
+        """Checkpoint the log now; whether that was all of it."""
+        checkpointed: bool = await self.hop(AwaitedJob(self._checkpoint), timeout)
+        return checkpointed
 
-    def _fold_if_due(self) -> None:
-        if self._log.is_due() and not self._is_folding:
-            self._is_folding = True
-            # The store may be closing: then whoever opens it next folds.
+    def _checkpoint_if_due(self) -> None:
+        if self._log.is_due() and not self._is_checkpointing:
+            self._is_checkpointing = True
+            # The store may be closing: then whoever opens it next checkpoints.
             with suppress(StoreClosed):
-                self.post(_FoldJob(self._fold, self._end_of_fold))
+                self.post(_CheckpointJob(self._checkpoint, self._end_of_checkpoint))
 
-    def _fold(self, _: Connection) -> bool:
-        return self._log.fold()
+    def _checkpoint(self, _: Connection) -> bool:
+        return self._log.checkpoint()
 
-    def _end_of_fold(self, error: Error) -> None:
-        self._is_folding = False
+    def _end_of_checkpoint(self, error: Error) -> None:
+        self._is_checkpointing = False
         if error is not None and not isinstance(error, StoreClosed):
-            _logger.warning("a fold of the log failed, the next commits try again: %s", error)
+            _logger.warning("a checkpoint of the log failed, the next commits try again: %s", error)
 
     def _make_room(self) -> None:
-        """Fold on behalf of a writer that may not add to the log before."""
+        """Checkpoint on behalf of a writer that may not add to the log before."""
         if not self._log.is_overfull:
             return
         self.connection.execute("BEGIN IMMEDIATE")
         try:
-            folded = self._log.fold()
+            checkpointed = self._log.checkpoint()
         finally:
             self._roll_back()
-        if not folded:
+        if not checkpointed:
             raise Busy(
                 "the log is at its limit, and a reader in another process keeps it from being "
-                "folded: end long transactions of other programs on this file"
+                "checkpointed: end long transactions of other programs on this file"
             )
 
 
-class _FoldJob(Job):
-    """A fold that a commit has caused and nobody waits for."""
+class _CheckpointJob(Job):
+    """A checkpoint that a commit has caused and nobody waits for."""
 
     def __init__(self, work: Work[bool], end: Callable[[Error], None]) -> None:
         super().__init__(work)

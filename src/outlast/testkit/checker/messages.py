@@ -50,7 +50,7 @@ def _in_order(id: str, mine: list[Sent]) -> Iterator[Violation]:
 def _consumed_or_pending(case: Case, dumped: RunDump, mine: list[Sent]) -> Iterator[Violation]:
     id = dumped.run.id
     waiting = [item.number for item in dumped.inbox]
-    sure, maybe = _folded(case, id)
+    sure, maybe = _consumed(case, id)
     for number in sorted(set(sure)):
         if sure.count(number) > 1:
             yield Violation("I16", id, f"item {number} was consumed {sure.count(number)} times")
@@ -89,14 +89,14 @@ def _not_after_the_end(case: Case, id: str, mine: list[Sent]) -> Iterator[Violat
             yield Violation("I16", id, f"item {sent.send.item.id!r} was taken after the end")
 
 
-def _folded(case: Case, id: str) -> tuple[list[int], list[int]]:
+def _consumed(case: Case, id: str) -> tuple[list[int], list[int]]:
     """The numbers that were consumed, and those that may have been."""
     sure: list[int] = []
     maybe: list[int] = []
     written: set[tuple[str, ...]] = set()
     for attempt in case.attempts_at(id):
         commit = attempt.commit
-        if commit.folds:
+        if commit.consumes:
             happened = attempt.fate is Fate.OK or case.holds(attempt) is not None
             if happened:
                 # What was refused under a claim may be written under the next one of its process: the
@@ -106,7 +106,7 @@ def _folded(case: Case, id: str) -> tuple[list[int], list[int]]:
                     continue
                 written.add(same)
             if happened or _undecided(attempt):
-                (sure if happened else maybe).extend(set(commit.folds))
+                (sure if happened else maybe).extend(set(commit.consumes))
     return sure, maybe
 
 

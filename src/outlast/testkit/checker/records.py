@@ -40,7 +40,7 @@ def _missing_parts(case: Case, dumped: RunDump, commit: Commit) -> Iterator[Viol
     lines = {entry.id for entry in dumped.entries}
     missing += [f"entry {entry.id!r}" for entry in commit.entries if entry.id not in lines]
     waiting = {item.number for item in dumped.inbox}
-    missing += [f"the folding of item {number}" for number in commit.folds if number in waiting]
+    missing += [f"item {number}" for number in commit.consumes if number in waiting]
     if dumped.run.ended_at is None:
         timers = {timer.id: timer for timer in dumped.timers}
         missing += [f"timer {timer.id!r}" for timer in commit.timers if timer.id not in timers]

@@ -131,8 +131,8 @@ class Families(StoreContract, needs=(Capability.DELETE, Capability.CHILDREN)):
         await deliver(store, to_signal("r", id="waits"))
         for n in range(RECEIPTS_CARRIED + 10):
             await deliver(store, to_signal("r", id=f"i{n}"))
-        folds = tuple(range(2, RECEIPTS_CARRIED + 12))
-        await done(store, _next_life(carry_inbox=True, folds=folds))
+        consumes = tuple(range(2, RECEIPTS_CARRIED + 12))
+        await done(store, _next_life(carry_inbox=True, consumes=consumes))
         for id in ("waits", "i10", f"i{RECEIPTS_CARRIED + 9}"):
             (receipt,) = await store.send([to_signal("r", id=id)])
             assert getattr(receipt, "again", False), id
@@ -148,7 +148,7 @@ class Families(StoreContract, needs=(Capability.DELETE, Capability.CHILDREN)):
             sent = range(number + 1, number + 501)
             number = sent[-1]
             await store.send([to_signal("r", id=f"i{n}") for n in sent])
-            await done(store, _next_life(carry_inbox=True, folds=tuple(sent)))
+            await done(store, _next_life(carry_inbox=True, consumes=tuple(sent)))
         assert len((await store.belongings("r")).receipts) <= RECEIPTS_CARRIED
 
     # -- deletion -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Inboxes: what is sent to a run arrives once, in order, and stays until its owner folds it."""
+"""Inboxes: what is sent to a run arrives once, in order, and stays until its owner consumes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outlast.testkit.conformance.scenario import (
 
 
 class Inboxes(StoreContract, needs=(Capability.INBOX,)):
-    """`send`, `inbox`, and the folds of a commit."""
+    """`send`, `inbox`, and the items that a commit consumes."""
 
     # -- sending ------------------------------------------------------------------------------
 
@@ -98,12 +98,14 @@ class Inboxes(StoreContract, needs=(Capability.INBOX,)):
         assert len(await store.inbox("r")) == 1
 
     @pytest.mark.proves("I16", "M-23")
-    async def test_the_same_item_is_not_taken_again_after_it_was_folded(self, store: Store) -> None:
+    async def test_the_same_item_is_not_taken_again_after_it_was_consumed(
+        self, store: Store
+    ) -> None:
         """An id counts for the whole life of the run, not only while the item waits."""
         await begin(store, "r")
         once = signal("r", id="pay-7")
         await deliver(store, once)
-        await done(store, Commit(run_id="r", folds=(1,), seen=1))
+        await done(store, Commit(run_id="r", consumes=(1,), seen=1))
         assert await deliver(store, once) == Receipt(1, again=True)
         assert await store.inbox("r") == []
 
@@ -173,7 +175,7 @@ class Inboxes(StoreContract, needs=(Capability.INBOX,)):
 
     @pytest.mark.proves("I16", "C-17")
     async def test_a_full_inbox(self, store: Store) -> None:
-        """More than a thousand items arrive in one call, are read in pages and folded in one."""
+        """More than a thousand items arrive in one call, are read in pages and consumed in one."""
         await begin(store, "r")
         count = 1_200
         receipts = await store.send([signal("r", f"{n}") for n in range(count)])
@@ -183,10 +185,10 @@ class Inboxes(StoreContract, needs=(Capability.INBOX,)):
         assert [one.name for one in [*first, *rest]] == [f"{n}" for n in range(count)]
         assert len(first) == 1000
         numbers = tuple(range(1, count + 1))
-        await done(store, Commit(run_id="r", folds=numbers, seen=count))
+        await done(store, Commit(run_id="r", consumes=numbers, seen=count))
         assert await store.inbox("r") == []
 
-    # -- folding ------------------------------------------------------------------------------
+    # -- consuming ------------------------------------------------------------------------------
 
     @pytest.mark.proves("I16", "I12", "C-17")
     async def test_folded_items_are_consumed_with_their_commit(self, store: Store) -> None:
@@ -194,16 +196,16 @@ class Inboxes(StoreContract, needs=(Capability.INBOX,)):
         await begin(store, "r")
         for _ in range(3):
             await deliver(store, signal("r"))
-        await done(store, Commit(run_id="r", events=events("r", 2), folds=(1, 3), seen=3))
+        await done(store, Commit(run_id="r", events=events("r", 2), consumes=(1, 3), seen=3))
         assert [one.number for one in await store.inbox("r")] == [2]
         assert await deliver(store, signal("r")) == Receipt(4)
 
     @pytest.mark.proves("I16", "I12")
     async def test_a_refused_commit_consumes_nothing(self, store: Store) -> None:
-        """An item stays until a commit that folds it is durable."""
+        """An item stays until a commit that consumes it is durable."""
         await begin(store, "r")
         await deliver(store, signal("r"))
-        stale = Commit(run_id="r", expected=9, events=events("r", 1), folds=(1,))
+        stale = Commit(run_id="r", expected=9, events=events("r", 1), consumes=(1,))
         await refused(store, stale, Conflict)
         assert len(await store.inbox("r")) == 1
 
@@ -215,7 +217,7 @@ class Inboxes(StoreContract, needs=(Capability.INBOX,)):
         old = await take(store, "r")
         await self.advance(store, 2 * TTL)
         await take(store, "r", owner="other")
-        await refused(store, Commit(run_id="r", token=old.token, folds=(1,)), Fenced)
+        await refused(store, Commit(run_id="r", token=old.token, consumes=(1,)), Fenced)
 
     @pytest.mark.proves("I5", "C-17")
     async def test_sending_needs_no_claim(self, store: Store) -> None:

@@ -204,14 +204,14 @@ class Moves(StoreContract, needs=(Capability.MOVE,)):
     @pytest.mark.proves("I16")
     @needs(Capability.INBOX)
     async def test_all_items_a_life_has_taken(self, store: Store) -> None:
-        """Folded or not, in the order in which they came; those of others are not among them."""
+        """Consumed or not, in the order in which they came; those of others are not among them."""
         await begin(store, "a")
         await begin(store, "b")
         ids = [f"item-{9 - number}" for number in range(5)]
         for id in ids:
             await deliver(store, signal("a", id=id))
         await deliver(store, signal("b", id="other"))
-        await done(store, Commit(run_id="a", folds=(1, 3)))
+        await done(store, Commit(run_id="a", consumes=(1, 3)))
         assert (await store.belongings("a")).receipts == tuple(ids)
 
     @pytest.mark.proves("I3")

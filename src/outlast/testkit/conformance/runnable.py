@@ -200,15 +200,15 @@ class WakeUps(StoreContract, needs=(Capability.INBOX,)):
         assert await claimed_ids(store) == []
         (renewed,) = await store.renew([claim], TTL)
         assert renewed is not None
-        fold = Commit(
+        consume = Commit(
             run_id="r",
             token=claim.token,
-            folds=(1,),
+            consumes=(1,),
             seen=1,
             change=Change(runnable_at=None),
             release=True,
         )
-        assert not (await done(store, fold)).still_runnable
+        assert not (await done(store, consume)).still_runnable
         assert (await store.get("r")).owner is None
 
     @pytest.mark.proves("I16", "C-17")
@@ -242,12 +242,16 @@ class WakeUps(StoreContract, needs=(Capability.INBOX,)):
 
     @pytest.mark.proves("C-17")
     async def test_a_folded_item_does_not_keep_a_run_awake(self, store: Store) -> None:
-        """What was folded does not wait any more, whatever the owner says it has seen."""
+        """What was consumed does not wait any more, whatever the owner says it has seen."""
         await begin_runnable(store, "r")
         claim = await take(store, "r")
         await deliver(store, signal("r"))
         park = Commit(
-            run_id="r", token=claim.token, folds=(1,), change=Change(runnable_at=None), release=True
+            run_id="r",
+            token=claim.token,
+            consumes=(1,),
+            change=Change(runnable_at=None),
+            release=True,
         )
         assert not (await done(store, park)).still_runnable
         assert await claimed_ids(store) == []
@@ -260,7 +264,7 @@ class WakeUps(StoreContract, needs=(Capability.INBOX,)):
         await deliver(store, signal("r"))
         await deliver(store, signal("r"))
         park = Commit(
-            run_id="r", token=claim.token, folds=(1,), seen=1, change=Change(runnable_at=None)
+            run_id="r", token=claim.token, consumes=(1,), seen=1, change=Change(runnable_at=None)
         )
         assert (await done(store, park)).still_runnable
 

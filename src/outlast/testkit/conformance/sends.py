@@ -95,7 +95,7 @@ class Sends(StoreContract, needs=(Capability.INBOX,)):
             create=Run(id="r"),
             creation=Creation.REPLACE,
             carry_inbox=True,
-            folds=(1,),
+            consumes=(1,),
             seen=1,
         )
         await done(store, anew)

@@ -153,10 +153,10 @@ class Timers(StoreContract, needs=(Capability.TIMERS,)):
         second = Timer(run_id="r", id="second", fire_at=first.fire_at)
         stale = Commit(run_id="r", expected=9, fired=("first",), timers=(second,))
         await refused(store, stale, Conflict)
-        fold = Commit(
+        consume = Commit(
             run_id="r", events=events("r", 1), fired=("first", "unknown"), timers=(second,)
         )
-        assert (await done(store, fold)).fired == ("first",)
+        assert (await done(store, consume)).fired == ("first",)
         await self.advance(store, 60)
         assert [timer.id for timer in await store.due_timers()] == ["second"]
 

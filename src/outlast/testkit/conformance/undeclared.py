@@ -75,7 +75,7 @@ CALLS: dict[Capability, tuple[Call, ...]] = {
     Capability.INBOX: (
         lambda store: store.send([ITEM]),
         lambda store: store.inbox(RUN),
-        _commit(Commit(run_id=RUN, folds=(1,))),
+        _commit(Commit(run_id=RUN, consumes=(1,))),
         _commit(Commit(run_id=RUN, sends=(ITEM,))),
     ),
     Capability.CHILDREN: (_commit(Commit(run_id=RUN, starts=(Start(Run(id=CHILD, parent=RUN)),))),),

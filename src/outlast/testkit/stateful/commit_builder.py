@@ -37,7 +37,7 @@ class CommitBuilder(World):
         """The commits for the left and the right store: the same but for tokens."""
         run_id, now = recipe.run, self.clock.now()
         here = self.dumps[LEFT].runs.get(run_id)
-        folds = self._folds(recipe, here)
+        consumes = self._consumes(recipe, here)
         common: dict[str, Any] = {
             "run_id": run_id,
             "id": self.fresh("c"),
@@ -46,8 +46,8 @@ class CommitBuilder(World):
             "force": recipe.force,
             "events": self._events(recipe, here),
             "change": self._change(recipe),
-            "folds": folds,
-            "seen": self._seen(recipe, here, folds),
+            "consumes": consumes,
+            "seen": self._seen(recipe, here, consumes),
             "release": recipe.release,
             "starts": self._starts(recipe),
             "tasks": self._tasks(recipe),
@@ -144,14 +144,14 @@ class CommitBuilder(World):
             values["runnable_at"] = due[recipe.runnable]
         return Change(**values) if values else None
 
-    def _folds(self, recipe: Recipe, here: RunDump | None) -> tuple[int, ...]:
+    def _consumes(self, recipe: Recipe, here: RunDump | None) -> tuple[int, ...]:
         waiting = [item.number for item in here.inbox] if here is not None else []
         words = {"none": [], "first": waiting[:1], "all": waiting, "wrong": [99]}
-        return tuple(words[recipe.fold])
+        return tuple(words[recipe.consume])
 
-    def _seen(self, recipe: Recipe, here: RunDump | None, folds: tuple[int, ...]) -> int:
+    def _seen(self, recipe: Recipe, here: RunDump | None, consumes: tuple[int, ...]) -> int:
         last = here.run.inbox if here is not None else 0
-        return {"none": 0, "folded": max(folds, default=0), "all": last}[recipe.seen]
+        return {"none": 0, "consumed": max(consumes, default=0), "all": last}[recipe.seen]
 
     def _starts(self, recipe: Recipe) -> tuple[Start, ...]:
         starts = []

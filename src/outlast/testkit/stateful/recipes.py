@@ -73,8 +73,8 @@ class Recipe(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     change: int | None = None
     status: Status | None = None
     runnable: str = "keep"  # park, now, later
-    fold: str = "none"  # first, all, wrong
-    seen: str = "folded"  # none, all
+    consume: str = "none"  # first, all, wrong
+    seen: str = "consumed"  # none, all
     release: bool = False
     sends: tuple[tuple[str, str, str], ...] = ()  # run, item, life
     starts: tuple[str, ...] = ()
@@ -123,8 +123,8 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "change": st.none() | st.integers(0, len(CHANGES) - 1),
     "status": st.none() | open_statuses | st.sampled_from([Status.RUNNING, Status.COMPLETED]),
     "runnable": words("keep", "keep", "park", "park", "now", "later"),
-    "fold": words("none", "none", "first", "all", "wrong"),
-    "seen": words("folded", "none", "all"),
+    "consume": words("none", "none", "first", "all", "wrong"),
+    "seen": words("consumed", "none", "all"),
     "release": st.booleans(),
     "sends": some(
         st.tuples(
@@ -172,7 +172,7 @@ def only(*names: str) -> st.SearchStrategy[Recipe]:
 
 
 mixed = recipes(**PARTS)
-births = recipes(**BIRTH, events=PARTS["events"], fold=PARTS["fold"], seen=PARTS["seen"])
+births = recipes(**BIRTH, events=PARTS["events"], consume=PARTS["consume"], seen=PARTS["seen"])
 full_births = recipes(**BIRTH, **PARTS)
 
 

@@ -74,7 +74,7 @@ class Writes(CommitBuilder):
     def append(self, recipe: Recipe) -> None:
         self._submit([recipe])
 
-    @rule(recipe=only("fold", "seen", "release", "runnable", "status"))
+    @rule(recipe=only("consume", "seen", "release", "runnable", "status"))
     def park(self, recipe: Recipe) -> None:
         self._submit([recipe])
 

@@ -98,7 +98,7 @@ CREATE TABLE @events (
 CREATE UNIQUE INDEX #events_id
     ON @events (run_key, (CASE WHEN octet_length(id) <= 1024 THEN id ELSE md5(id) END));
 
--- Items wait in `inbox` until they are folded; `receipts` remembers for the life of the run that
+-- Items wait in `inbox` until they are consumed; `receipts` remembers for the life of the run that
 -- they came, so that the same item is taken once.
 CREATE TABLE @inbox (
     run_key bigint NOT NULL,

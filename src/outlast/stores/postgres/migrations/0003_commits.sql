@@ -484,9 +484,9 @@ BEGIN
     END IF;
 
     -- what it consumes
-    IF p ? 'folds' THEN
+    IF p ? 'consumes' THEN
         DELETE FROM @inbox AS t WHERE t.run_key = keys[n] AND t.number = ANY (ARRAY(
-            SELECT f.number::bigint FROM jsonb_array_elements(p -> 'folds') AS f (number)
+            SELECT f.number::bigint FROM jsonb_array_elements(p -> 'consumes') AS f (number)
         ));
     END IF;
 

@@ -99,7 +99,7 @@ CREATE TABLE events (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX events_id ON events (run_key, id);
 
--- Items wait in `inbox` until they are folded; `receipts` remembers for the life of the run that
+-- Items wait in `inbox` until they are consumed; `receipts` remembers for the life of the run that
 -- they came, so that the same item is taken once.
 CREATE TABLE inbox (
     run_key INTEGER NOT NULL,

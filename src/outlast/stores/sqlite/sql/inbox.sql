@@ -10,7 +10,7 @@ INSERT INTO receipts (run_key, id, number) VALUES (?, ?, ?);
 INSERT INTO inbox (run_key, number, id, kind, name, sender, sent_at, data)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: fold_items
+-- name: consume_items
 DELETE FROM inbox WHERE run_key = ? AND number = ?;
 
 -- name: find_unseen_item

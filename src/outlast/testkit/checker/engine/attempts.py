@@ -14,7 +14,7 @@ from outlast.model.payloads import (
     OperationAbandoned,
     Payload,
     StepCompleted,
-    StepFailed,
+    StepFailedEvent,
     StepLost,
     StepStarted,
 )
@@ -130,11 +130,11 @@ def _miscounted(id: str, case: Case) -> Iterator[Violation]:
                     message = f"step {key!r} was cut off {MAX_INTERRUPTIONS} times and goes on"
                     yield Violation("I10", id, message)
                 alone[key] = is_alone
-            case StepFailed(will_retry=True):
+            case StepFailedEvent(will_retry=True):
                 failures[key] = failures.get(key, 0) + 1
             case StepLost():
                 losses[key] = losses.get(key, 0) + 1
-            case StepFailed() | StepCompleted() | OperationAbandoned(awaited=False):
+            case StepFailedEvent() | StepCompleted() | OperationAbandoned(awaited=False):
                 over.add(key)
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outlast.model.ids import SEPARATOR
-from outlast.model.payloads import ChildCompleted, ChildFailed, ChildSpawned, OperationAbandoned
+from outlast.model.payloads import (
+    ChildCompleted,
+    ChildFailedEvent,
+    ChildSpawned,
+    OperationAbandoned,
+)
 from outlast.model.run import Run, Status
 from outlast.testkit.checker.evidence import Case, Violation
 
@@ -23,7 +28,7 @@ def children_are_told_of(case: Case) -> Iterator[Violation]:
                         yield Violation("I21", id, f"child {key!r} was begun twice")
                     spawned[key] = open[key] = payload
                     yield from _missing(case, dumped.run, payload)
-                case ChildCompleted() | ChildFailed():
+                case ChildCompleted() | ChildFailedEvent():
                     if open.pop(key, None) is None:
                         yield Violation("I21", id, f"nobody waits for the outcome of {key!r}")
                     else:
@@ -47,7 +52,7 @@ def _missing(case: Case, parent: Run, spawned: ChildSpawned) -> Iterator[Violati
 
 
 def _another_outcome(
-    case: Case, parent: str, told: ChildCompleted | ChildFailed
+    case: Case, parent: str, told: ChildCompleted | ChildFailedEvent
 ) -> Iterator[Violation]:
     child = case.final.runs.get(told.child_run_id)
     if child is None or child.run.parent != parent or case.may_be_gone(told.child_run_id):

@@ -7,18 +7,18 @@ from datetime import datetime
 
 from outlast.model.payloads import (
     ChildCompleted,
-    ChildFailed,
+    ChildFailedEvent,
     ChildSpawned,
     MapCompleted,
-    MapFailed,
+    MapFailedEvent,
     MapStarted,
     OperationAbandoned,
     Payload,
     SignalReceived,
-    SignalTimeout,
+    SignalTimeoutEvent,
     SignalWaiting,
     StepCompleted,
-    StepFailed,
+    StepFailedEvent,
     StepStarted,
     TimerFired,
     TimerStarted,
@@ -118,7 +118,11 @@ def _begun(case: Case, id: str) -> set[str]:
             case StepStarted() | MapStarted():
                 found.add(event.step_name)
             case (
-                StepCompleted() | StepFailed() | MapCompleted() | MapFailed() | OperationAbandoned()
+                StepCompleted()
+                | StepFailedEvent()
+                | MapCompleted()
+                | MapFailedEvent()
+                | OperationAbandoned()
             ):
                 found.discard(event.step_name)
     return found
@@ -136,7 +140,7 @@ def _open(case: Case, id: str) -> tuple[list[datetime], set[str], list[str]]:
                 due[key] = when
             case SignalWaiting(signal_name=name, timeout_at=when):
                 due[key], signals[key] = when, name
-            case StepFailed(will_retry=True, retry_at=when):
+            case StepFailedEvent(will_retry=True, retry_at=when):
                 due[key] = when
             case ChildSpawned(child_run_id=child_id):
                 children[key] = child_id
@@ -155,11 +159,11 @@ def _open(case: Case, id: str) -> tuple[list[datetime], set[str], list[str]]:
 _ANSWERS = (
     TimerFired,
     SignalReceived,
-    SignalTimeout,
+    SignalTimeoutEvent,
     StepStarted,
-    StepFailed,
+    StepFailedEvent,
     StepCompleted,
     ChildCompleted,
-    ChildFailed,
+    ChildFailedEvent,
     OperationAbandoned,
 )

@@ -12,7 +12,7 @@ from outlast.model.payloads import (
     MapProgress,
     MapStarted,
     StepCompleted,
-    StepFailed,
+    StepFailedEvent,
     StepStarted,
     TimerStarted,
     WorkflowCancelled,
@@ -77,7 +77,7 @@ class _Undoing:
                 yield from self._begin(step)
             case StepCompleted() if key.startswith(UNDO):
                 self._current = None
-            case StepFailed(will_retry=False) if key.startswith(UNDO):
+            case StepFailedEvent(will_retry=False) if key.startswith(UNDO):
                 self._current = None
                 self._failed.add(key.removeprefix(UNDO))
             case CompensationFailed(failed_step=step):

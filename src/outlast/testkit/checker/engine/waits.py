@@ -9,9 +9,9 @@ from outlast.model.inbox import Item
 from outlast.model.payloads import (
     OperationAbandoned,
     SignalReceived,
-    SignalTimeout,
+    SignalTimeoutEvent,
     SignalWaiting,
-    StepFailed,
+    StepFailedEvent,
     StepStarted,
     TimerFired,
     TimerStarted,
@@ -33,13 +33,13 @@ def nothing_is_early(case: Case) -> Iterator[Violation]:
                 case SignalWaiting(timeout_at=when):
                     due[key] = when
                     waits.add(key)
-                case StepFailed(will_retry=True, retry_at=when):
+                case StepFailedEvent(will_retry=True, retry_at=when):
                     due[key] = when
                     continue
                 case SignalReceived() | OperationAbandoned():
                     waits.discard(key)
                     continue
-                case TimerFired() | SignalTimeout():
+                case TimerFired() | SignalTimeoutEvent():
                     if key not in waits:
                         yield Violation("I15", id, f"{position(event)}: nobody waits for {key!r}")
                     waits.discard(key)
@@ -47,7 +47,7 @@ def nothing_is_early(case: Case) -> Iterator[Violation]:
                     pass
                 case _:
                     continue
-            if isinstance(payload, TimerFired | SignalTimeout | StepStarted):
+            if isinstance(payload, TimerFired | SignalTimeoutEvent | StepStarted):
                 when = due.pop(key, None)
                 if when is not None and event.timestamp < when:
                     late = when - event.timestamp
@@ -67,7 +67,7 @@ def signals_are_taken_in_order(case: Case) -> Iterator[Violation]:
         last: dict[str, int] = {}
         for attempt in _in_sequence(case, id):
             yield from _as_sent(attempt, items)
-            for number in attempt.commit.folds:
+            for number in attempt.commit.consumes:
                 item = items.get(number)
                 if item is not None and item.kind == "signal":
                     if number < last.get(item.name, 0):
@@ -89,15 +89,15 @@ def _in_sequence(case: Case, id: str) -> list[Attempt]:
 
 def _as_sent(attempt: Attempt, items: dict[int, Item]) -> Iterator[Violation]:
     commit = attempt.commit
-    folded = [items[number] for number in commit.folds if number in items]
-    taken = [(item.name, bytes(item.data or b"")) for item in folded if item.kind == "signal"]
+    consumed = [items[number] for number in commit.consumes if number in items]
+    taken = [(item.name, bytes(item.data or b"")) for item in consumed if item.kind == "signal"]
     received = [
         (payload.signal_name, bytes(payload.payload or b""))
         for _, payload in readable(commit.events)
         if isinstance(payload, SignalReceived)
     ]
     # One whose receipt was lost may be among them: its content is not known.
-    unknown = sum(number not in items for number in commit.folds)
+    unknown = sum(number not in items for number in commit.consumes)
     if len(received) > len(taken) + unknown or any(one not in received for one in taken):
         message = f"commit {commit.id!r} takes {taken} and records {received}"
         yield Violation("I16", commit.run_id, message)

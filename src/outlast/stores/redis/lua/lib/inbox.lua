@@ -1,4 +1,4 @@
--- Inboxes: numbered by the run, taken once by id, removed by the commit that folds them.
+-- Inboxes: numbered by the run, taken once by id, removed by the commit that consumes them.
 --
 -- wf:ID:inbox  ZSET  by number: "NUMBER TIME " and the bytes of the item
 -- wf:ID:items  HASH  item id → number, for the life of the run

@@ -89,7 +89,7 @@ local function plan(commit)
         need(of_run(id, 'events'))
         need(of_run(id, 'event-ids'))
     end
-    if commit.folds or commit.parks or commit.release or commit.carry then
+    if commit.consumes or commit.parks or commit.release or commit.carry then
         need(of_run(id, 'inbox'))
         need_shelves()
     end
@@ -222,7 +222,7 @@ local function write(commit, tree)
         own(run, commit.hold.owner, commit.hold.lease)
     end
     append(run, commit.events)
-    for _, number in each(commit.folds) do
+    for _, number in each(commit.consumes) do
         call('ZREMRANGEBYSCORE', at(of_run(run.id, 'inbox')), number, number)
     end
     if commit.change then
