@@ -9,19 +9,18 @@ from pathlib import Path
 import pytest
 
 from outlast.errors import StoreFault
+from outlast.stores._sql.sql_files import Migration
 from outlast.stores.sqlite import SqliteStore, schema
-from outlast.stores.sqlite.schema import APPLICATION_ID, Migration, latest, migrations
+from outlast.stores.sqlite.schema import APPLICATION_ID, latest, migrations, statements_of
 from tests.sqlite.probes import Other, event
 
 SECOND = Migration(
     latest() + 1,
-    (
-        "CREATE TABLE labels (run_key INTEGER, label TEXT)",
-        "CREATE INDEX by_label ON labels (label)",
-    ),
+    "CREATE TABLE labels (run_key INTEGER, label TEXT);\n"
+    "CREATE INDEX by_label ON labels (label);\n",
 )
 BROKEN = Migration(
-    latest() + 1, ("CREATE TABLE labels (run_key INTEGER)", "CREATE TABLE runs (again)")
+    latest() + 1, "CREATE TABLE labels (run_key INTEGER);\nCREATE TABLE runs (again);\n"
 )
 
 
@@ -33,7 +32,7 @@ def tables(other: Other) -> set[str]:
 def test_the_steps_are_numbered() -> None:
     """1, 2, 3 … without a gap: a number is never used again."""
     assert [migration.version for migration in migrations()] == list(range(1, latest() + 1))
-    assert all(migration.statements for migration in migrations())
+    assert all(statements_of(migration) for migration in migrations())
 
 
 async def test_a_new_store_says_what_it_is(path: Path, other: Other) -> None:
@@ -108,7 +107,7 @@ def test_a_migration_is_split_at_its_statements() -> None:
     """Each statement of the files stands on its own; SQLite takes one at a time."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     for migration in migrations():
-        for statement in migration.statements:
+        for statement in statements_of(migration):
             connection.execute(statement)
     count = connection.execute("SELECT count(*) FROM sqlite_master WHERE sql IS NOT NULL")
     assert count.fetchall()[0][0] > 30

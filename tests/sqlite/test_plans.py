@@ -12,6 +12,7 @@ import pytest
 
 from outlast.model import Change, Commit, Run, RunQuery, Status, Task
 from outlast.model.times import NOW
+from outlast.stores._sql.sql_files import named_statements
 from outlast.stores.sqlite import SqliteStore, schema
 from outlast.stores.sqlite.schema import query
 from outlast.testing.clock import ManualClock
@@ -67,7 +68,7 @@ def database() -> Iterator[sqlite3.Connection]:
     """The tables, empty and without statistics, as in every store."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for migration in schema.migrations():
-            for statement in migration.statements:
+            for statement in schema.statements_of(migration):
                 connection.execute(statement)
         yield connection
 
@@ -115,7 +116,7 @@ def test_every_query_is_used() -> None:
     computed = {"set_", "delete_"}
     unused = [
         name
-        for name in schema._queries()
+        for name in named_statements(schema.PACKAGE)
         if f'"{name}"' not in code and not name.startswith(tuple(computed))
     ]
     assert unused == []

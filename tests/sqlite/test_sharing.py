@@ -11,9 +11,10 @@ import pytest
 
 from outlast.errors import Busy, InvalidValue, NotAStore, RunExists, WorkflowMisuse
 from outlast.model import Commit, Committed, Event, Item, Receipt, Run, Send, Task
+from outlast.stores._sql.sql_files import named_statements
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import prefixed
-from outlast.stores.sqlite.schema import _queries, latest
+from outlast.stores.sqlite.schema import PACKAGE, latest
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ async def test_every_statement_means_our_tables(user: sqlite3.Connection, tmp_pa
     async with shared(tmp_path):
         pass
     user.executescript("DROP TABLE runs; DROP TABLE tasks")
-    for sql in _queries().values():
+    for sql in named_statements(PACKAGE).values():
         code = "\n".join(line for line in sql.splitlines() if not line.startswith("--"))
         statement = prefixed(code, "outlast_")
         many = [1] * code.count("?")

@@ -19,10 +19,10 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any, Literal, Protocol
 
 from outlast.errors import InvalidValue
+from outlast.stores._sql.sql_files import numbered_migrations
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Synchronous = Literal["full", "normal"]
@@ -151,8 +151,8 @@ def prefixed(sql: str, prefix: str) -> str:
 def tables() -> tuple[str, ...]:
     """The names of our tables, without a prefix."""
     made: list[str] = ["migrations"]
-    for file in files("outlast.stores.sqlite").joinpath("migrations").iterdir():
-        made += re.findall(r"^CREATE TABLE (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    for migration in numbered_migrations("outlast.stores.sqlite"):
+        made += re.findall(r"^CREATE TABLE (\w+)", migration.script, re.MULTILINE)
     return tuple(made)
 
 

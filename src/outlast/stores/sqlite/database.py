@@ -83,6 +83,7 @@ class Database:
                 "positive, the second no smaller"
             )
         self.path = parse_location(location)
+        self.where = str(self.path)
         self.prefix = check_prefix(prefix)
         self.synchronous: Synchronous = synchronous
         self._connect = connect

@@ -26,7 +26,7 @@ from outlast.stores.sqlite.queue import SqliteQueue
 from outlast.stores.sqlite.registry import SqliteRegistry
 from outlast.stores.sqlite.rows import to_events
 from outlast.stores.sqlite.schema import query
-from outlast.stores.sqlite.session import FEW, Session
+from outlast.stores.sqlite.session import MAX_INLINE_ROWS, Session
 
 if TYPE_CHECKING:
     from outlast.stores.sqlite.transaction import BorrowedStore
@@ -191,7 +191,7 @@ class SqliteStore(SqliteRegistry):
         found = await self._session.read(
             lambda db: self._find_claimable(db, wish),
             timeout=timeout,
-            small=run_ids is None or len(run_ids) <= FEW,
+            small=run_ids is None or len(run_ids) <= MAX_INLINE_ROWS,
         )
         if not found:
             return []

@@ -1,15 +1,15 @@
--- The store as it begins.
+-- The tables of a store.
 --
 -- A life of a run is a row of `runs`, named by `key`, which is never used again. All that the life
--- owns hangs on that key, so that reusing an id cannot reach what an earlier life has left.
--- There are no foreign keys: one function deletes a run (deleting.py), and a lookup per inserted
+-- owns refers to that key, so that reusing an id cannot reach what an earlier life has left.
+-- There are no foreign keys: one function deletes a run (delete.py), and a lookup for each inserted
 -- row would guard nothing else.
 --
 -- Times are whole microseconds since 1970. Payloads are BLOBs, kept to the byte. Columns that end
 -- up in WITHOUT ROWID tables are narrow, or sit at the end of the row.
 
--- The last token and the last key given out. They only grow, also over deletes. `clock` is what time
--- it was when leases were given out last: a process whose clock was set back goes on from there.
+-- The last token and the last key given out. They only grow, also over deletes. `clock` is the time
+-- of the last lease: a process whose clock was set back continues from there.
 CREATE TABLE counters (
     one     INTEGER PRIMARY KEY CHECK (one = 1),
     token   INTEGER NOT NULL,
@@ -49,8 +49,20 @@ CREATE INDEX runs_runnable ON runs (workflow, runnable_at, id)
     WHERE runnable_at IS NOT NULL AND owner IS NULL;
 CREATE INDEX runs_held ON runs (claimed_until, runnable_at) WHERE owner IS NOT NULL;
 CREATE INDEX runs_ended ON runs (ended_at, id) WHERE ended_at IS NOT NULL;
+-- Runs by their last change, while they have no owner: an owner changes its run all the time.
+CREATE INDEX runs_rested ON runs (updated_at, id) WHERE owner IS NULL;
 
--- What a run begins with, and what it has to say. Two tables, because SQLite rewrites the whole
+-- How many runs there are by workflow and status. A transaction that creates, changes or deletes runs
+-- adds up what it changes and writes it once. Triggers would cost each run twice what its own row
+-- does. A row is not removed at 0.
+CREATE TABLE run_counts (
+    workflow TEXT NOT NULL,
+    status   TEXT NOT NULL,
+    number   INTEGER NOT NULL,
+    PRIMARY KEY (workflow, status)
+) WITHOUT ROWID;
+
+-- What a run starts with, and what it publishes. Two tables, because SQLite rewrites the whole
 -- row: publishing a small value must not write a large input again. No row: all defaults.
 CREATE TABLE run_details (
     key        INTEGER PRIMARY KEY,
@@ -179,7 +191,8 @@ CREATE TABLE keys (
 ) WITHOUT ROWID;
 CREATE INDEX keys_run ON keys (run_id) WHERE run_id IS NOT NULL;
 
--- `key` grows with every task, so that it tells the order of arrival.
+-- `key` grows with every task: it is the order of arrival. Tasks of one key (of the user's) form a
+-- line, named by `line`.
 CREATE TABLE tasks (
     key           INTEGER PRIMARY KEY,
     queue         TEXT NOT NULL,
@@ -200,11 +213,23 @@ CREATE TABLE tasks (
     token         INTEGER NOT NULL,
     owner         TEXT,
     claimed_until INTEGER,
+    line          TEXT NOT NULL DEFAULT '',
     UNIQUE (run_id, id, queue)
 );
--- `owner` is always NULL in there, and named so that SQLite need not look at the row to see it.
-CREATE INDEX tasks_free ON tasks (queue, priority, ready_at, key, owner) WHERE owner IS NULL;
+-- `owner` is always NULL in these indexes, and named so that SQLite need not read the row to see it.
+-- Tasks with a line are found by it, in order of urgency, and by time to see whether there is one.
+-- No search walks past the tasks of another line.
+CREATE INDEX tasks_free ON tasks (queue, priority, ready_at, key, owner, line)
+    WHERE owner IS NULL AND line = '';
+CREATE INDEX tasks_lined ON tasks (queue, line, priority, ready_at, key, owner)
+    WHERE owner IS NULL AND line <> '';
+CREATE INDEX tasks_line_ready ON tasks (queue, line, ready_at, owner)
+    WHERE owner IS NULL AND line <> '';
+-- Of any line: how many are ready or delayed, since when, until when.
+CREATE INDEX tasks_due ON tasks (queue, ready_at, owner) WHERE owner IS NULL;
 CREATE INDEX tasks_held ON tasks (queue, claimed_until) WHERE owner IS NOT NULL;
+CREATE INDEX tasks_line_held ON tasks (line, queue, claimed_until)
+    WHERE owner IS NOT NULL AND line <> '';
 
 CREATE TABLE dead_tasks (
     key         INTEGER PRIMARY KEY,
@@ -224,6 +249,102 @@ CREATE TABLE dead_tasks (
     input       BLOB,
     reason      TEXT NOT NULL,
     died_at     INTEGER NOT NULL,
+    line        TEXT NOT NULL DEFAULT '',
     UNIQUE (run_id, id, queue)
 );
 CREATE INDEX dead_tasks_queue ON dead_tasks (queue, died_at, id);
+
+-- Heartbeats of workers. `data` is what a worker says of itself.
+CREATE TABLE workers (
+    owner      TEXT PRIMARY KEY,
+    started_at INTEGER NOT NULL,
+    seen_at    INTEGER NOT NULL,
+    until      INTEGER NOT NULL,
+    data       BLOB NOT NULL
+) WITHOUT ROWID;
+
+-- The lines of a queue, for stride scheduling: the line with the smallest `passed` is next. `scope` is
+-- the queue that people name: `gpu` for the tasks of `gpu/render`. A line that has nothing to hand out,
+-- or may not, sleeps until `wake_at`, so that no search reads it in vain. The line without a key
+-- exists for queues with a policy or with other lines, and never sleeps.
+CREATE TABLE lines (
+    queue   TEXT NOT NULL,
+    line    TEXT NOT NULL,
+    scope   TEXT NOT NULL,
+    passed  INTEGER NOT NULL,
+    wake_at INTEGER,
+    PRIMARY KEY (queue, line)
+) WITHOUT ROWID;
+CREATE INDEX lines_awake ON lines (queue, passed, line) WHERE wake_at IS NULL;
+CREATE INDEX lines_asleep ON lines (queue, wake_at) WHERE wake_at IS NOT NULL;
+CREATE INDEX lines_scope ON lines (scope, line);
+CREATE INDEX lines_idle ON lines (scope, passed) WHERE wake_at = 9223372036854775807;
+
+-- The policy of a queue: as it is, as the code last declared it, and the pass of the line served last.
+CREATE TABLE policies (
+    scope    TEXT PRIMARY KEY,
+    rules    BLOB,
+    declared BLOB,
+    present  INTEGER NOT NULL
+);
+CREATE TABLE policy_changes (
+    key   INTEGER PRIMARY KEY,
+    scope TEXT NOT NULL,
+    at    INTEGER NOT NULL,
+    by    TEXT NOT NULL,
+    rules BLOB
+);
+CREATE INDEX policy_changes_scope ON policy_changes (scope, key);
+
+-- When tasks were started, for rates; kept for the period of the rate.
+CREATE TABLE starts (
+    key   INTEGER PRIMARY KEY,
+    scope TEXT NOT NULL,
+    line  TEXT NOT NULL,
+    at    INTEGER NOT NULL
+);
+CREATE INDEX starts_scope ON starts (scope, at);
+CREATE INDEX starts_line ON starts (scope, line, at) WHERE line <> '';
+
+-- A line exists as soon as it has a task, with the queue's `present` as its pass at least, and wakes
+-- when a task comes or a place becomes free. When it has no task left it is deleted, but not before the
+-- other lines have caught up: otherwise a key with one task at a time would always be first. These are
+-- triggers, because tasks come and go by many statements, and none of them may forget the lines.
+CREATE TRIGGER tasks_come AFTER INSERT ON tasks WHEN NEW.line <> ''
+BEGIN
+    INSERT INTO lines (queue, line, scope, passed)
+    SELECT NEW.queue, NEW.line, s.scope,
+           max(coalesce((SELECT max(passed) FROM lines
+                         WHERE scope = s.scope AND line = NEW.line), 0),
+               coalesce((SELECT present FROM policies WHERE scope = s.scope), 0))
+    FROM (SELECT substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AS scope) AS s
+    WHERE true
+    ON CONFLICT (queue, line) DO UPDATE SET wake_at = NULL WHERE wake_at IS NOT NULL; END;
+CREATE TRIGGER tasks_catch_up AFTER INSERT ON tasks WHEN NEW.line <> ''
+BEGIN
+    UPDATE lines SET passed = (SELECT present FROM policies WHERE policies.scope = lines.scope)
+    WHERE scope = substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AND line = NEW.line
+      AND passed < (SELECT present FROM policies WHERE policies.scope = lines.scope); END;
+CREATE TRIGGER tasks_end AFTER DELETE ON tasks WHEN OLD.line <> ''
+BEGIN
+    DELETE FROM lines
+    WHERE queue = OLD.queue AND line = OLD.line
+      AND passed <= coalesce((SELECT present FROM policies WHERE policies.scope = lines.scope), 0)
+      AND NOT EXISTS (SELECT 1 FROM tasks AS t
+                      WHERE t.owner IS NULL AND t.line <> ''
+                        AND t.queue = OLD.queue AND t.line = OLD.line)
+      AND NOT EXISTS (SELECT 1 FROM tasks AS t
+                      WHERE t.owner IS NOT NULL AND t.line <> ''
+                        AND t.line = OLD.line AND t.queue = OLD.queue); END;
+CREATE TRIGGER tasks_go AFTER DELETE ON tasks WHEN OLD.line <> '' AND OLD.owner IS NOT NULL
+BEGIN
+    UPDATE lines SET wake_at = NULL
+    WHERE scope = substr(OLD.queue, 1, instr(OLD.queue || '/', '/') - 1) AND line = OLD.line
+      AND wake_at IS NOT NULL; END;
+CREATE TRIGGER tasks_return AFTER UPDATE OF owner, claimed_until ON tasks
+WHEN NEW.line <> '' AND OLD.owner IS NOT NULL
+ AND (NEW.owner IS NULL OR NEW.claimed_until < OLD.claimed_until)
+BEGIN
+    UPDATE lines SET wake_at = NULL
+    WHERE scope = substr(NEW.queue, 1, instr(NEW.queue || '/', '/') - 1) AND line = NEW.line
+      AND wake_at IS NOT NULL; END;
