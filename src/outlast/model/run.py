@@ -46,7 +46,7 @@ class Status(StrEnum):
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 
-MOVING, MOVED = "transfer", "moved"
+MOVING, MOVED = "moving", "moved"
 """What `wait_kind` says of a run that is closed because it goes on in another store: not all of it
 is there yet, or it is."""
 MOVED_TO = "moved to "

@@ -282,7 +282,7 @@ async def open_below(
             id
             for id, (status, wait, commit) in zip(names, found, strict=True)
             if status is not None
-            and (status not in is_over or (status == b"cancelled" and wait == b"transfer"))
+            and (status not in is_over or (status == b"cancelled" and wait == b"moving"))
             and open_at.get(id, "unseen") not in ((commit or b"").decode(), None)
         ]
     return open[:OPEN_SHOWN]
