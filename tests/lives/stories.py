@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
-from outlast.errors import RunFailed, StepFailed
+from outlast.errors import RunClosed, RunFailed, StepFailed
 from outlast.model import Run, Status
 from outlast.ports import Store
 from outlast.testing import VirtualApp, VirtualClock, app
@@ -208,6 +208,43 @@ async def terminate_cancels_a_child_that_begins_meanwhile(
         await clock.sleep(LONG)
         found = await children_of(opened, "p")
     assert list(found.values()) == [Status.CANCELLED]
+
+
+@outlast.workflow
+async def continues_when_told(life: int, last: int) -> None:
+    if life < last:
+        await outlast.wait_for("go")
+        outlast.continue_as_new(life + 1, last)
+
+
+async def _terminated_while_it_continues(store: Store, clock: VirtualClock, last: int) -> Run:
+    async with app(continues_when_told, store=store, clock=clock) as opened:
+        await opened.start(continues_when_told, 1, last, id="p")
+        before = (await opened.get("p")).uid
+
+        async def go() -> None:
+            await opened.signal("p", "go")
+            while (run := await opened.get("p")).uid == before or (
+                last == 2 and not run.status.terminal
+            ):
+                await clock.sleep(1)
+
+        hooks["history"] = go
+        await Client(Between(store), codec=JsonCodec()).terminate("p")
+        return await opened.get("p")
+
+
+async def terminate_ends_the_life_that_it_finds(store: Store, clock: VirtualClock) -> None:
+    """A run may continue as new after its history was read and before it is ended: the new life ends."""
+    ended = await _terminated_while_it_continues(store, clock, 3)
+    assert ended.status is Status.CANCELLED
+
+
+async def terminate_says_that_the_next_life_has_ended(store: Store, clock: VirtualClock) -> None:
+    """The same if the new life has ended by then: the caller is told that, and not of a newer claim."""
+    with suppress(RunClosed):
+        await _terminated_while_it_continues(store, clock, 2)
+        raise AssertionError("it had ended, and was terminated")
 
 
 async def a_replaced_run_cancels_its_children(store: Store, clock: VirtualClock) -> None:
@@ -632,6 +669,8 @@ STORIES: tuple[Story, ...] = (
     a_cancel_reaches_the_next_life,
     a_child_of_the_last_turn_is_cancelled,
     terminate_cancels_a_child_that_begins_meanwhile,
+    terminate_ends_the_life_that_it_finds,
+    terminate_says_that_the_next_life_has_ended,
     a_replaced_run_cancels_its_children,
     retry_waits_for_the_same_child,
     retry_finds_a_child_that_has_ended_meanwhile,

@@ -178,6 +178,13 @@ MUTANTS = [
         story("begins_meanwhile"),
     ),
     Mutant(
+        "terminate tells of a newer claim when the run has continued and ended",
+        TERMINATING,
+        "if not isinstance(outcome, Conflict | Fenced):",
+        "if not isinstance(outcome, Conflict):",
+        story("next_life_has_ended"),
+    ),
+    Mutant(
         "a replaced run leaves its children to themselves",
         BEGINNING,
         '                await self.terminate(run_id, "replaced by a new start")',

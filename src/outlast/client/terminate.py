@@ -14,7 +14,7 @@ from outlast.client.moved_runs import find_here
 from outlast.engine.operations.child import cancel_child
 from outlast.engine.replay.completion import child_outcome, parent_uid_in
 from outlast.engine.replay.history_reset import open_children
-from outlast.errors import Conflict, Undecodable
+from outlast.errors import Conflict, Fenced, Undecodable
 from outlast.model.claim import ClaimOnCreate
 from outlast.model.commit import Commit, Outcome
 from outlast.model.event import Event
@@ -48,7 +48,7 @@ async def terminated(store: Store, run_id: str, reason: str, attempt: Attempt) -
             commit = await _termination(store, run_id, reason, history)
         uid = commit.uid
         outcome = await attempt(commit)
-        if not isinstance(outcome, Conflict):
+        if not isinstance(outcome, Conflict | Fenced):  # fenced: it has continued as another life
             return outcome
         races += 1
         if races % RACES == 0:
