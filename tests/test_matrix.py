@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,10 +93,26 @@ def test_rows_that_were_not_run_stay(report: Path) -> None:
     assert [row.date for row in matrix_report.known_rows()] == ["2026-03-01", "2026-02-01"]
 
 
+@pytest.mark.usefixtures("report")
+def test_what_failed_is_run_again_by_itself() -> None:
+    """What passes then counts as passed, and the row says that it was the second try."""
+    row = Row("Valkey 9", "store", "Valkey 9.1.2", passed=7, failed=2, failures=["a::b", "a::c"])
+    matrix_report.write(row)
+    told = [sys.executable, "-c", "import sys; print('1 failed, 1 passed in 1s', *sys.argv)"]
+    other = replace(row, versions="Valkey 9.2.0")
+    assert matrix_report.run_again(other, told, {}) is None, "another version: the whole of it"
+    done = matrix_report.run_again(row, told, {})
+    assert done is not None
+    assert (done.passed, done.failed, done.again) == (8, 1, 1)
+    assert "8 (1 at the second try)" in matrix_report.page([done])
+    matrix_report.write(replace(row, failed=0, failures=[]))
+    assert matrix_report.run_again(row, told, {}) is None, "nothing has failed"
+
+
 def test_what_could_not_be_tested_is_said(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that cannot be had is a row with its reason, not an absent one; the next one is run."""
 
-    def absent(name: str) -> Row:
+    def absent(name: str) -> object:
         raise matrix._NotHere(Row(name, "store"), "apt-get is | not here")
 
     monkeypatch.setattr(matrix, "_on_server", absent)

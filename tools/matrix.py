@@ -11,7 +11,8 @@
 What is missing is fetched into `.cache/` (tools/fetch_packages.py). Each row of the table is written as
 soon as it is known (tools/matrix_report.py): rows that were not run this time stay as they were, with
 their date, so that the table can be filled one row at a time. `./dev --python 3.14 matrix --servers …`
-makes rows of their own. It exits with 1 if a test failed, and with 2 if something could not be run; a
+makes rows of their own. On a busy machine a test may fail for want of time: --again runs only those that
+failed, and the row says how many passed at the second try. It exits with 1 if a test failed, and with 2 if something could not be run; a
 version that cannot be had is a row that says so.
 """
 
@@ -28,16 +29,19 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from tools.fetch_packages import CannotFetch, fetch_servers, versions_in
-from tools.matrix_report import ROOT, Row, line_of, run_tests, today, write
+from tools.matrix_report import ROOT, Row, line_of, run_again, run_tests, today, write
 from tools.serving.postgres import BINARIES
 from tools.serving.system import ServerMissing, program
 
 CACHE = ROOT / ".cache"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 CHAOS = "tests/chaos/test_chaos.py::test_workers_on_a_server_keep_their_promises"
-PYTEST = ["-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-m", "not prove"]
+PATIENT = ["-q", "--timeout", "600"]
+"""The table says what works: how busy the machine is, is another question."""
+PYTEST = ["-m", "pytest", *PATIENT, "-n", "2", "--dist", "worksteal", "-m", "not prove"]
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,7 @@ def main(argv: list[str]) -> int:
         "--dependencies", nargs="?", const=[*DEPENDENCIES], type=_listed(tuple(DEPENDENCIES))
     )
     parser.add_argument("--fast", action="store_true", help="Pythons: only what needs no server")
+    parser.add_argument("--again", action="store_true", help="only what failed the last time")
     options = parser.parse_args(argv)
     if options.pythons is None and options.servers is None and options.dependencies is None:
         options.pythons, options.servers = list(PYTHONS), list(SERVERS)
@@ -118,13 +123,22 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
     cells = [
         *(partial(_on_python, version, fast=options.fast) for version in options.pythons or ()),
         *(partial(_on_server, name) for name in options.servers or ()),
-        *(partial(_with_dependencies, name) for name in options.dependencies or ()),
+        *(
+            partial(_with_dependencies, name, kept=options.again)
+            for name in options.dependencies or ()
+        ),
     ]
     for cell in cells:
         try:
-            yield cell()
+            row, command, tests, environment = cell()
+            done = run_again(row, command, environment) if options.again else None
+            yield done or run_tests(row, [*command, *tests], environment)
         except _NotHere as absent:
             yield replace(absent.row, date=today(), problem=str(absent))
+
+
+_Cell = tuple[Row, list[str], list[str], dict[str, str]]
+"""A row, the command without the tests, the tests, and the variables of the command."""
 
 
 class _NotHere(Exception):
@@ -138,15 +152,16 @@ class _NotHere(Exception):
 # -- rows -----------------------------------------------------------------------------------------
 
 
-def _on_python(version: str, *, fast: bool) -> Row:
+def _on_python(version: str, *, fast: bool) -> _Cell:
     row = Row(f"Python {version}", "without servers" if fast else "all")
     _, exact = _python(version, row)
     servers = "" if fast else f", {_of_system(POSTGRES, row)}, {_of_system(REDIS, row)}"
-    command = [str(ROOT / "dev"), "--python", version, "test", "-q", *(["--fast"] if fast else [])]
-    return run_tests(replace(row, versions=f"Python {exact}{servers}"), command, _environment())
+    command = [str(ROOT / "dev"), "--python", version, "test", *(["--fast"] if fast else [])]
+    row = replace(row, versions=f"Python {exact}{servers}")
+    return row, [*command, *PATIENT], [], _environment()
 
 
-def _on_server(name: str) -> Row:
+def _on_server(name: str) -> _Cell:
     service = SERVERS[name]
     row = Row(name, "store, kit, short chaos")
     path = os.environ["PATH"]
@@ -167,30 +182,20 @@ def _on_server(name: str) -> Row:
     python = ".".join(map(str, sys.version_info[:3]))
     what = f"{_major(found)}, Python {python.rpartition('.')[0]}"
     row = replace(row, what=what, versions=f"{found}, Python {python}")
-    command = _with_servers(service.started, sys.executable, service.tests)
-    return run_tests(row, command, {**_environment(), "PATH": path})
+    command = _with_servers(service.started, sys.executable)
+    return row, command, service.tests, {**_environment(), "PATH": path}
 
 
-def _with_dependencies(name: str) -> Row:
-    """In an environment of its own, from pyproject.toml and not from the lock."""
+def _with_dependencies(name: str, *, kept: bool) -> _Cell:
+    """In an environment of its own, from pyproject.toml and not from the lock; made now, or `kept`."""
     resolution, version = DEPENDENCIES[name]
     row = Row(f"{name} dependencies", "what uses a dependency, with servers")
     base, exact = _python(version, row)
     uv = next(map(str, CACHE.glob("uv-*/bin/uv")), "uv")
     venv = CACHE / "dependencies" / name
-    shutil.rmtree(venv, ignore_errors=True)
     python = str(venv / "bin" / "python")
-    install = [uv, "pip", "install", "-q", "--python", python]
-    of_age = ["--resolution", resolution, *BESIDE, "--editable", f"{ROOT}[all]"]
-    for command in (
-        [uv, "venv", "-q", "--python", base, str(venv)],
-        # What the tests themselves need is not what is tested: the newest of it.
-        [*install, "--group", f"{ROOT}/pyproject.toml:dev"],
-        [*install, *of_age],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise _NotHere(row, done.stderr)
+    if not kept or not venv.exists():
+        _install(row, uv, venv, base, resolution)
     listed = subprocess.run(
         [uv, "pip", "list", "-q", "--python", python, "--format", "json"],
         capture_output=True, text=True, check=True,
@@ -199,15 +204,31 @@ def _with_dependencies(name: str) -> Row:
     versions = ", ".join(f"{name} {found[name]}" for name in _declared() if name in found)
     row = replace(row, versions=f"Python {exact}, {versions}")
     path = os.pathsep.join([str(venv / "bin"), os.environ["PATH"]])
-    command = _with_servers([], python, DEPENDENT)
-    return run_tests(row, command, {**_environment(), "PATH": path, "VIRTUAL_ENV": str(venv)})
+    environment = {**_environment(), "PATH": path, "VIRTUAL_ENV": str(venv)}
+    return row, _with_servers([], python), DEPENDENT, environment
 
 
 # -- what they are made of ------------------------------------------------------------------------
 
 
-def _with_servers(names: list[str], python: str, tests: list[str]) -> list[str]:
-    return [python, "-m", "tools.servers", *names, "--", python, *PYTEST, *tests]
+def _install(row: Row, uv: str, venv: Path, base: str, resolution: str) -> None:
+    shutil.rmtree(venv, ignore_errors=True)
+    python = str(venv / "bin" / "python")
+    install = [uv, "pip", "install", "-q", "--python", python]
+    of_age = ["--resolution", resolution, *BESIDE, "--editable", f"{ROOT}[all]"]
+    for command in (
+        [uv, "venv", "-q", "--python", base, str(venv)],
+        [*install, *of_age],
+        # What the tests themselves need is not what is tested: the newest of it that fits beside them.
+        [*install, "--group", f"{ROOT}/pyproject.toml:dev"],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise _NotHere(row, done.stderr)
+
+
+def _with_servers(names: list[str], python: str) -> list[str]:
+    return [python, "-m", "tools.servers", *names, "--", python, *PYTEST]
 
 
 def _environment() -> dict[str, str]:

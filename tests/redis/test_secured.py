@@ -7,14 +7,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis.asyncio import Redis
 
+from outlast import App, step, workflow
 from outlast.errors import OutlastError
 from outlast.stores.redis import RedisStore
 from outlast.testkit.conformance.scenario import begin, events
 from tests.sqlite_processes.crew import pause_for
-from tools.serving.redis import Watched, start_with_tls
+from tools.serving.redis import Watched, start_own, start_with_tls
 
 pytestmark = pytest.mark.server
+
+
+@step
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@workflow
+async def doubled(number: int) -> int:
+    return await double(number)
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +82,23 @@ async def test_a_server_with_tls(tmp_path: Path, certified: tuple[Path, Path]) -
             await RedisStore(url).open()
     finally:
         process.stop()
+
+
+@pytest.mark.proves("M-42")
+@pytest.mark.parametrize("rights", [["&outlast:*"], []], ids=["channel", "no channel"])
+async def test_a_user_needs_few_rights(tmp_path: Path, rights: list[str]) -> None:
+    """Its keys and nothing dangerous but INFO. From Redis 7 on a new user has no channels: without one it
+    looks for work instead of hearing of it."""
+    url, server = start_own(tmp_path)
+    try:
+        async with Redis.from_url(url) as admin:
+            allowed = ["~outlast:*", "+@all", "-@dangerous", "+info", *rights]
+            setting = ("ACL", "SETUSER", "shop", "reset", "on", ">pw", *allowed)
+            await admin.execute_command(*setting)  # type: ignore[no-untyped-call]
+        async with App(url.replace("//", "//shop:pw@"), workflows=[doubled]) as app:
+            run = await app.start(doubled, 21)
+            assert await run.result(timeout=30) == 42
+            found = app.store.describe()  # type: ignore[attr-defined]
+        assert (found["append_only"], found["fsync"]) == (True, "unknown")  # CONFIG is forbidden
+    finally:
+        server.stop()
