@@ -89,7 +89,7 @@ async def _messages(store: Store) -> tuple[list[str], list[str]]:
     found: list[Item] = []
     while page := await store.inbox("r", after=found[-1].number if found else 0, limit=5000):
         found += page
-    receipts = (await store.belongings("r")).receipts
+    receipts = (await store.contents("r")).receipts
     return sorted(receipts), [item.id for item in found]
 
 

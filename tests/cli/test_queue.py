@@ -129,7 +129,7 @@ def test_why_looks_for_a_queued_step_in_its_queue(
         return found
 
     async def serve(store: Store, _: Queue) -> None:
-        await store.present(Worker(owner="w1", queues=("gpu/render",)), 600)
+        await store.heartbeat(Worker(owner="w1", queues=("gpu/render",)), 600)
 
     async def another(_: Store, queue: Queue) -> Delivery:
         await queue.enqueue("gpu/other", [Task(queue="gpu/other", key="heist")])

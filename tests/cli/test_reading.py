@@ -353,9 +353,9 @@ def test_doctor_tells_of_the_dead_and_of_what_is_on_its_way(
 
     async def leave_behind() -> None:
         async with SqliteStore(shop / "outlast.db") as store:
-            await store.present(Worker(owner="app-1", host="there", pid=7, runs=2), 0.001)
+            await store.heartbeat(Worker(owner="app-1", host="there", pid=7, runs=2), 0.001)
             run = await store.get("order-sleeps")
-            sealed = sealing(run, await store.belongings(run.id), [], "sqlite:///other.db")
+            sealed = sealing(run, await store.contents(run.id), [], "sqlite:///other.db")
             assert isinstance((await store.commit([sealed]))[0], Committed)
 
     asyncio.run(leave_behind())
@@ -395,7 +395,7 @@ async def test_doctor_tells_of_steps_that_nobody_serves() -> None:
         [told] = await problems()
         assert "steps wait in queue gpu/render since 2m ago" in told
         assert "run film" in told
-        await store.present(Worker(owner="w", queues=("gpu/render",)), 600)
+        await store.heartbeat(Worker(owner="w", queues=("gpu/render",)), 600)
         assert await problems() == []
 
 

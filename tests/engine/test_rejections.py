@@ -140,7 +140,7 @@ async def test_a_run_is_parked_when_the_worker_it_was_left_to_is_gone() -> None:
         await first.start(old, 1, id="r")
         await clock.settle()
     other = Worker(owner="other", workflows=("order",), code="f" * 16)
-    await store.present(other, 60)
+    await store.heartbeat(other, 60)
     async with app(needs_more, store=store, clock=clock) as bad:
         await bad.signal("r", "go")
         await clock.sleep(5)

@@ -202,7 +202,7 @@ async def test_a_run_that_is_dropped_again_and_again_is_reported() -> None:
 async def test_doctor_shows_what_workers_say() -> None:
     """Each run that is stuck in a worker which lives, with what to do."""
     async with MemoryStore() as store:
-        await store.present(Worker(owner="w1", troubles={"r": "'a' is open"}), 60)
+        await store.heartbeat(Worker(owner="w1", troubles={"r": "'a' is open"}), 60)
         said = [one.what async for one in life_of(store)]
     assert "run r is stuck in worker w1: 'a' is open" in said
 

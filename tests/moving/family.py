@@ -131,7 +131,7 @@ async def look(store: Store) -> dict[str, dict[str, Any]]:
 
 
 async def owned_by(store: Store, run: Run) -> dict[str, Any]:
-    owned = await store.belongings(run.id)
+    owned = await store.contents(run.id)
     now = await store.now()
     due = run.runnable_at
     return {

@@ -113,7 +113,7 @@ async def test_a_run_that_is_begun_anew_after_it_arrived_is_not_forgotten() -> N
 
 
 @pytest.mark.proves("I3", "I7")
-@pytest.mark.parametrize("read", ["history", "entries", "belongings"])
+@pytest.mark.parametrize("read", ["history", "entries", "contents"])
 async def test_a_run_that_is_begun_anew_while_it_is_read_goes_as_it_is_now(read: str) -> None:
     """No mixture of two lives arrives: the new one does, whole."""
     async with MemoryStore() as old, MemoryStore() as new:
@@ -210,7 +210,7 @@ async def test_a_way_back_waits_for_the_way_there() -> None:
 
 def seals(run_id: str) -> Callable[[str, tuple[Any, ...]], bool]:
     """Before what a run owns is looked at, so that it can be sealed."""
-    return lambda name, args: name == "belongings" and args[0] == run_id
+    return lambda name, args: name == "contents" and args[0] == run_id
 
 
 @pytest.mark.proves("I3", "I7")

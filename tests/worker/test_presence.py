@@ -70,7 +70,7 @@ async def test_a_store_that_does_not_listen_is_no_trouble() -> None:
     """Runs go on, and the app closes, whether anybody heard of it or not."""
 
     class Deaf(MemoryStore):
-        async def present(self, *args: Any, **options: Any) -> None:
+        async def heartbeat(self, *args: Any, **options: Any) -> None:
             raise Unavailable("not now")
 
         async def leave(self, *args: Any, **options: Any) -> bool:

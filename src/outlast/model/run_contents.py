@@ -35,7 +35,7 @@ class BoundKey(NamedTuple):
     value: str
 
 
-class HeldKey(NamedTuple):
+class HeldTask(NamedTuple):
     """Who was handed a task, and until when it is theirs alone; None is for good."""
 
     task_id: str
@@ -51,7 +51,7 @@ class RunContents(Struct, frozen=True, kw_only=True):
 
     receipts: tuple[str, ...] = ()
     tasks: tuple[Task, ...] = ()
-    holdings: tuple[HeldKey, ...] = ()
+    holdings: tuple[HeldTask, ...] = ()
     dead: tuple[DeadTask, ...] = ()
     keys: tuple[BoundKey, ...] = ()
     facts: tuple[str, ...] = ()

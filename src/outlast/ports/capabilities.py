@@ -23,8 +23,8 @@ class Capability(StrEnum):
     RETENTION = "retention"  # expire: remove what ended long ago
     ATOMIC_BATCH = "atomic_batch"  # commit(atomic=True) over several runs
     OWNER_GONE = "owner_gone"  # tell that an owner has died before its lease ends
-    WORKERS = "workers"  # present, leave, workers: who is alive
-    MOVE = "move"  # belongings, skip_tokens: what transfer runs to another store needs
+    WORKERS = "workers"  # heartbeat, leave, workers: which processes are alive
+    MOVE = "move"  # contents, skip_tokens: what transfer runs to another store needs
 
 
 ALL_CAPABILITIES = frozenset(Capability)

@@ -1,7 +1,7 @@
-"""What a store may do beyond its core, each declared in `capabilities`.
+"""What a store may offer to the engine beyond its core. Each method belongs to a capability.
 
-An adapter overrides what it can do. What it does not declare stays as it is here, and raises
-`Unsupported`. What holds for every method of the port is said at the head of `outlast.ports.core`.
+An adapter overrides the methods of the capabilities that it declares. The others raise
+`Unsupported`. The head of `outlast.ports.core` says what holds for every method of the port.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from outlast.model.commit import Refusal
 from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.query import Page, RunQuery
 from outlast.model.run import Run, Status
-from outlast.model.run_contents import Activity, Entry, Fact, RunContents, Timer
+from outlast.model.run_contents import Fact, RunContents
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import Task
 from outlast.model.worker import Worker
@@ -23,37 +23,36 @@ from outlast.ports.core import StoreCore
 
 
 class OptionalMethods(StoreCore):
-    """The rest of the contract of a store, clause by clause."""
+    """Search, workers, inbox, tasks, snapshots, facts, deletion, transfer."""
 
     # -- finding ------------------------------------------------------------------------------
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
-        """Runs that match, in the order that is asked for: newest first with ties broken by the greater
-        id, oldest first with the smaller, or by their last change. Filtered before the limit. The
-        cursor of a page goes on after its last run (capability FIND)."""
+        """The runs that match, in the order of the query: newest first with ties broken by the
+        greater id, oldest first by the smaller id, or by their last change. The limit applies
+        after the filter. The cursor of a page continues after its last run (capability FIND)."""
         self._unsupported(Capability.FIND)
 
     async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:
-        """How many runs there are by workflow and status, exactly; pairs without a run are left out.
-        The stores of outlast read no more than a few rows for each pair (capability FIND)."""
+        """The exact number of runs by workflow and status; pairs without a run are left out. The
+        cost does not grow with the number of runs (capability FIND)."""
         self._unsupported(Capability.FIND)
 
     # -- workers ------------------------------------------------------------------------------
 
-    async def present(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
-        """Take a worker's word that it lives, in place of its last one. It is due again within
-        `ttl` seconds. The store sets the times. Workers silent for longer than a day are
-        forgotten (capability WORKERS)."""
+    async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
+        """Record that a worker is alive, in place of its last heartbeat. The next one is due within
+        `ttl` seconds. The store sets the times, and deletes workers without a heartbeat for a day
+        (capability WORKERS)."""
         self._unsupported(Capability.WORKERS)
 
     async def leave(self, owner: str, *, timeout: float | None = None) -> bool:
-        """Take a worker off the list, because it stops; whether it was there
-        (capability WORKERS)."""
+        """Delete the record of a worker that stops; whether there was one (capability WORKERS)."""
         self._unsupported(Capability.WORKERS)
 
     async def workers(self, *, timeout: float | None = None) -> list[Worker]:
-        """The workers that are present, or fell silent without having left, by start and owner
-        (capability WORKERS)."""
+        """The workers that are alive, and those whose heartbeats ended without `leave`, by start
+        and owner (capability WORKERS)."""
         self._unsupported(Capability.WORKERS)
 
     async def owner_gone(self, owner: str, *, timeout: float | None = None) -> bool:
@@ -70,14 +69,15 @@ class OptionalMethods(StoreCore):
         keeps: Sequence[Claim] = (),
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
-        """Put items into inboxes and make their runs runnable now. Each gets the run's next
-        number; an item id that this life of the run has taken before changes nothing and gives
-        the receipt again. Refused: `NotFound`, `RunClosed`, `Fenced` for another life.
+        """Put items into inboxes and make their runs runnable now. Each item gets the run's next
+        number. Sending is idempotent: an item id that this life of the run has received before
+        changes nothing and returns the same receipt. Refused: `NotFound`, `RunClosed`, and
+        `Fenced` for another life.
 
-        `finishes` removes the tasks that the items are the results of, in the same atomic step;
-        `keeps` lets claims on tasks have no end any more, except those of runs that have refused an
-        item: their leases end as before. If one of those claims was lost, `Fenced` is raised and
-        nothing is sent (capability INBOX; TASKS for `finishes` and `keeps`)."""
+        `finishes` removes the tasks whose results the items are, in the same atomic step. `keeps`
+        removes the expiry of claims on tasks, except for runs that have refused an item. If one of
+        these claims was lost, `Fenced` is raised and nothing is sent (capability INBOX; TASKS for
+        `finishes` and `keeps`)."""
         self._unsupported(Capability.INBOX)
 
     async def inbox(
@@ -88,104 +88,26 @@ class OptionalMethods(StoreCore):
 
     # -- tasks --------------------------------------------------------------------------------
 
-    async def claim_task(
-        self,
-        run_id: str,
-        task_id: str,
-        owner: str,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-    ) -> Claim | None:
-        """Claim one task of a run. None if it is not to be had: claimed, not due, or not there.
-        Without `ttl` the claim never expires (capability TASKS)."""
-        self._unsupported(Capability.TASKS)
-
     async def find_available_tasks(
         self, *, queue: str | None = None, limit: int = 1, timeout: float | None = None
     ) -> list[Task]:
-        """Tasks that are due and unclaimed, in the order in which they should be done. Seeing
-        one is no right to it: claim it (capability TASKS)."""
+        """Tasks that are due and unclaimed, in the order in which they are to be done. Only a claim
+        gives the right to do one (capability TASKS)."""
         self._unsupported(Capability.TASKS)
 
-    # -- what a run owns ----------------------------------------------------------------------
-
-    async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
-        """All timers of a run, by time and id (capability TIMERS)."""
-        self._unsupported(Capability.TIMERS)
-
-    async def due_timers(
-        self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
-    ) -> list[Timer]:
-        """Unfired timers whose time has come, the oldest first (capability TIMERS)."""
-        self._unsupported(Capability.TIMERS)
-
-    async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
-        """The audit lines recorded for a run, by time, then in the order of recording
-        (capability ENTRIES)."""
-        self._unsupported(Capability.ENTRIES)
-
-    async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
-        """The activity states saved for a run, by id (capability ACTIVITIES)."""
-        self._unsupported(Capability.ACTIVITIES)
-
-    async def find_activity(
-        self, activity_id: str, *, timeout: float | None = None
-    ) -> Activity | None:
-        """One activity state, by its id alone, or None (capability ACTIVITIES)."""
-        self._unsupported(Capability.ACTIVITIES)
+    # -- snapshots and facts ------------------------------------------------------------------
 
     async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
         """The last snapshot of a run, or None (capability SNAPSHOTS)."""
         self._unsupported(Capability.SNAPSHOTS)
 
-    async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:
-        """Remove the snapshot of a run; whether there was one (capability SNAPSHOTS)."""
-        self._unsupported(Capability.SNAPSHOTS)
-
-    async def snapshot_ids(
-        self, *, after: str = "", limit: int = 1000, timeout: float | None = None
-    ) -> list[str]:
-        """The ids of runs that have a snapshot, in order, greater than `after`
-        (capability SNAPSHOTS)."""
-        self._unsupported(Capability.SNAPSHOTS)
-
     async def find_fact(
         self, hash: str, *, root: str = "", timeout: float | None = None
     ) -> Fact | None:
-        """A fact of a tree, or, with no root, of the free namespace (capability FACTS)."""
+        """A fact of a tree of runs, or without `root` of the free namespace (capability FACTS)."""
         self._unsupported(Capability.FACTS)
 
-    async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
-        """Store a fact in the free namespace; storing it again changes nothing
-        (capability FACTS). Facts of a tree are part of a commit."""
-        self._unsupported(Capability.FACTS)
-
-    async def drop_fact(self, hash: str, *, timeout: float | None = None) -> bool:
-        """Remove a fact from the free namespace; whether it was there (capability FACTS)."""
-        self._unsupported(Capability.FACTS)
-
-    # -- idempotency keys ---------------------------------------------------------------------
-
-    async def remember(
-        self,
-        scope: str,
-        key: str,
-        value: str,
-        *,
-        run_id: str | None = None,
-        timeout: float | None = None,
-    ) -> str | None:
-        """Bind `key` to `value` unless it is bound: None if this call bound it, else the value
-        it is bound to. One of many concurrent callers gets None. With `run_id` the key belongs
-        to that run and is deleted with it (capability KEYS)."""
-        self._unsupported(Capability.KEYS)
-
-    async def recall(self, scope: str, key: str, *, timeout: float | None = None) -> str | None:
-        """The value that `key` is bound to, or None (capability KEYS)."""
-        self._unsupported(Capability.KEYS)
-
-    # -- the end ------------------------------------------------------------------------------
+    # -- deletion -----------------------------------------------------------------------------
 
     async def delete(
         self,
@@ -197,13 +119,13 @@ class OptionalMethods(StoreCore):
         sends: Sequence[Send] = (),
         timeout: float | None = None,
     ) -> bool:
-        """Remove a run with its descendants and all they own, in one atomic step, whoever holds
-        it; whether it was there. With `uid` only that life: if another one has begun under the id, it
-        stays. With `only_ended` a tree in which a run has not ended, or is being moved, is refused with
-        `RunsOpen`, which names such runs; but a run that `open_at` names is removed although it is open,
-        if its last commit is still the one with that id (None: any). `sends` are delivered in the same
-        atomic step as the removal, or not at all. The id can be used again and starts fresh (capability
-        DELETE)."""
+        """Delete a run with its descendants and all that they own, in one atomic step, also while a
+        claim holds it; whether there was such a run. The id can be used again and starts afresh.
+
+        With `uid`, only that life is deleted. With `only_ended`, a tree with runs that have not
+        ended, or are being moved, raises `RunsOpen`, which names them; but an open run in `open_at`
+        is deleted if its last commit is still the one given there (None: any). `sends` are
+        delivered in the same atomic step as the deletion, or not at all (capability DELETE)."""
         self._unsupported(Capability.DELETE)
 
     async def expire(
@@ -214,19 +136,20 @@ class OptionalMethods(StoreCore):
         limit: int = 100,
         timeout: float | None = None,
     ) -> list[str]:
-        """Delete up to `limit` trees whose root ended before `before` (with one of `status`, if
-        given) and in which nothing lives any more, the oldest first; the ids of their roots. A live run,
-        one that is being moved, and the child of one, is never touched (capability RETENTION)."""
+        """Delete up to `limit` trees, the oldest first, whose root ended before `before` (with one
+        of `status`, if given) and in which every run has ended. Returns the ids of the roots. Open
+        runs, runs that are being moved, and their children are never deleted (capability
+        RETENTION)."""
         self._unsupported(Capability.RETENTION)
 
     # -- transfer to another store --------------------------------------------------------------
 
-    async def belongings(self, run_id: str, *, timeout: float | None = None) -> RunContents:
-        """What a run owns that no other method reads; empty for an unknown run
-        (capability MOVE)."""
+    async def contents(self, run_id: str, *, timeout: float | None = None) -> RunContents:
+        """The contents of a run that no other method reads; empty for an unknown run (capability
+        MOVE)."""
         self._unsupported(Capability.MOVE)
 
     async def skip_tokens(self, above: int, *, timeout: float | None = None) -> None:
-        """Make sure that every token that this store object gives out from now on is greater than
-        `above`, which another store has given out (capability MOVE)."""
+        """Make every token that this store object gives out from now on greater than `above`, a
+        token of another store (capability MOVE)."""
         self._unsupported(Capability.MOVE)

@@ -25,7 +25,7 @@ MOST = 100
 """Names in one read: what they stand for may be large."""
 
 
-class Gathering(Generic[K, V]):
+class ReadBatcher(Generic[K, V]):
     """Reads by name, for one loop. `read` is asked for each name once, and leaves out what is not there."""
 
     def __init__(self, read: Read[K, V]) -> None:

@@ -15,7 +15,7 @@ from shlex import quote
 from msgspec import Struct
 
 from outlast.model.run import MOVING, Run, Status
-from outlast.model.run_contents import HeldKey
+from outlast.model.run_contents import HeldTask
 from outlast.model.stats import QueueStats
 from outlast.model.task import Task
 from outlast.model.worker import Worker
@@ -244,7 +244,7 @@ class QueuedStep(Struct, frozen=True, kw_only=True):
 
     task: Task
     queue: QueueStats
-    holder: HeldKey | None = None
+    holder: HeldTask | None = None
     dead: tuple[str, datetime] | None = None
     served: bool | None = None
 

@@ -83,7 +83,7 @@ class WrappedStore(_Wrapped[Store], Store):
     owner_gone = _through(Store.owner_gone)
     find = _through(Store.find)
     counts = _through(Store.counts)
-    present = _through(Store.present)
+    heartbeat = _through(Store.heartbeat)
     leave = _through(Store.leave)
     workers = _through(Store.workers)
     send = _through(Store.send)
@@ -105,7 +105,7 @@ class WrappedStore(_Wrapped[Store], Store):
     recall = _through(Store.recall)
     delete = _through(Store.delete)
     expire = _through(Store.expire)
-    belongings = _through(Store.belongings)
+    contents = _through(Store.contents)
     skip_tokens = _through(Store.skip_tokens)
 
 

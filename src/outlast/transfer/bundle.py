@@ -117,7 +117,7 @@ class Bundle:
 async def load(store: Store, run: Run) -> Bundle:
     """A run with all it owns, as it was before it was sealed."""
     history = await store.history(run.id)
-    owned = await store.belongings(run.id)
+    owned = await store.contents(run.id)
     cargo = Bundle(
         run,
         history,
@@ -146,7 +146,7 @@ async def load(store: Store, run: Run) -> Bundle:
 async def load_facts(store: Store, root: str, tree: Sequence[Bundle]) -> None:
     """The facts of a tree, which arrive with the first of its runs. Those of seals stay behind."""
     seals = {cargo.seal for cargo in tree}
-    for hash in (await store.belongings(root)).facts:
+    for hash in (await store.contents(root)).facts:
         fact = None if hash in seals else await store.find_fact(hash, root=root)
         if fact is not None:
             tree[0].facts.append(fact)

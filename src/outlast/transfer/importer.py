@@ -4,7 +4,7 @@ A run that has not ended comes in held, under a token greater than any it had, a
 whole family has come. Whoever dies between finds its runs held by a mover, and goes on; a life that is
 there is never brought again.
 
-HeldKey: what has come of a family is held until all of it has, however long that takes.
+HeldFamily: what has come of a family is held until all of it has, however long that takes.
 
 The hold is a lease like any other, and renewed while the mover lives. Of a mover that died it says how
 long its runs wait for the next one: long where some of the family are missing, which would go on in
@@ -55,7 +55,7 @@ class Importer:
         """Bring what is not there of a family, and hold it; how many runs."""
         # A child with an id of its own is looked for by its parent: it has to be there first.
         before = self._brought
-        holding = HeldKey(self._target, self._owner)
+        holding = HeldFamily(self._target, self._owner)
         for tree in reversed(trees):
             await self._bring_tree(tree, holding, is_all=len(trees) == 1)
         return self._brought - before
@@ -66,7 +66,7 @@ class Importer:
             for cargo in reversed(tree):
                 await self._settle(cargo)
 
-    async def _bring_tree(self, tree: Tree, holding: HeldKey, *, is_all: bool) -> None:
+    async def _bring_tree(self, tree: Tree, holding: HeldFamily, *, is_all: bool) -> None:
         if self._once:
             tree = [cargo for cargo in tree if not await self._has_landed(cargo)]
         if not tree:
@@ -102,7 +102,7 @@ class Importer:
         self._brought += runs
         self._progress(self._brought)
 
-    async def _bring_at_once(self, tree: Tree, holding: HeldKey, ttl: float) -> bool:
+    async def _bring_at_once(self, tree: Tree, holding: HeldFamily, ttl: float) -> bool:
         """A whole tree in one atomic batch, where the store can do that and nothing of it is there."""
         can = Capability.ATOMIC_BATCH in self._target.capabilities and 1 < len(tree) <= MOST_AT_ONCE
         if not can or await self._target.find_one(tree[0].run.id) is not None:
@@ -120,7 +120,7 @@ class Importer:
         self._note(len(tree))
         return True
 
-    async def _bring_run(self, cargo: Bundle, holding: HeldKey, ttl: float) -> bool:
+    async def _bring_run(self, cargo: Bundle, holding: HeldFamily, ttl: float) -> bool:
         run = cargo.run
         for attempt in range(TRIES):
             there = await self._target.find_one(run.id)
@@ -173,7 +173,7 @@ UNMARKED_SECONDS = 86_400.0
 MOVER = "move-"
 
 
-class HeldKey:
+class HeldFamily:
     """What the one who brings a family holds of it."""
 
     def __init__(self, store: Store, owner: str) -> None:

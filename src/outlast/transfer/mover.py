@@ -118,7 +118,7 @@ class Mover:
                 if run is not None and is_sealed(run):
                     self._check_address(run)  # another mover may have sealed it for elsewhere
                 return run
-            owned = await self._source.belongings(run_id)
+            owned = await self._source.contents(run_id)
             timers = [one for one in await self._source.timers(run_id) if not one.fired]
             commit = sealing(run, owned, timers, self._address)
             await attempt_commit(self._source, commit)

@@ -69,7 +69,7 @@ class Heartbeat:
                 self._word(), host=socket.gethostname(), pid=os.getpid(), version=_version()
             )
             try:
-                await self._store.present(word, PATIENCE, timeout=CALL_SECONDS)
+                await self._store.heartbeat(word, PATIENCE, timeout=CALL_SECONDS)
                 if first:
                     first = False
                     self._listed()

@@ -84,7 +84,7 @@ async def _queued_steps(store: Store, run: Run) -> dict[str, QueuedStep]:
     """The steps of a run that are tasks in queues, by their keys, and how each of them stands."""
     if Capability.MOVE not in store.capabilities:
         return {}
-    owned = await store.belongings(run.id)
+    owned = await store.contents(run.id)
     gone = {one.task.id: (one.reason, one.died_at) for one in owned.dead}
     tasks = [task for task in (*owned.tasks, *(one.task for one in owned.dead)) if task.step]
     if not tasks:

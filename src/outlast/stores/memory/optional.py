@@ -16,7 +16,7 @@ from outlast.model.ids import SEPARATOR, check_id, check_name
 from outlast.model.inbox import Item, Receipt, Send, refusing
 from outlast.model.query import check_limit
 from outlast.model.run import Run, Status
-from outlast.model.run_contents import Activity, BoundKey, Entry, Fact, HeldKey, RunContents, Timer
+from outlast.model.run_contents import Activity, BoundKey, Entry, Fact, HeldTask, RunContents, Timer
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import Task
 from outlast.model.validation import (
@@ -57,7 +57,7 @@ class MemoryOptional(Store):
 
     # -- workers ------------------------------------------------------------------------------
 
-    async def present(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
+    async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
         check_worker(worker)
         check_ttl(ttl)
         now = self.clock.now()
@@ -254,7 +254,7 @@ class MemoryOptional(Store):
 
     # -- transfer to another store --------------------------------------------------------------
 
-    async def belongings(self, run_id: str, *, timeout: float | None = None) -> RunContents:
+    async def contents(self, run_id: str, *, timeout: float | None = None) -> RunContents:
         with self._life(run_id) as life:
             tables = self._tables
             if life is None:
@@ -265,7 +265,7 @@ class MemoryOptional(Store):
                 receipts=tuple(sorted(life.item_ids, key=life.item_ids.__getitem__)),
                 tasks=tuple(private(one.task) for one in own),
                 holdings=tuple(
-                    HeldKey(one.task.id, one.task.queue, one.owner, one.claimed_until)
+                    HeldTask(one.task.id, one.task.queue, one.owner, one.claimed_until)
                     for one in own
                     if one.owner is not None
                 ),

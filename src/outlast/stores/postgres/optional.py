@@ -20,7 +20,7 @@ from outlast.model.times import to_micros
 from outlast.model.validation import check_after, check_fact, check_key, check_moment, check_send
 from outlast.ports.clock import Clock, ServerClock, SystemClock
 from outlast.ports.notifier import Notifier
-from outlast.ports.read_batcher import Gathering
+from outlast.ports.read_batcher import ReadBatcher
 from outlast.ports.store import Store
 from outlast.stores.postgres import rows
 from outlast.stores.postgres.commit import pack_sends, receipts_of
@@ -58,8 +58,8 @@ class PostgresOptional(Store):
             )
         self.notifier: Notifier = place.notifier
         self._session = Session(place, StoreClosed, clock=judging(clock), borrowed=borrowed)
-        self._records = Gathering(self._read_records)
-        self._inboxes = Gathering(self._read_inboxes)
+        self._records = ReadBatcher(self._read_records)
+        self._inboxes = ReadBatcher(self._read_inboxes)
 
     async def _read_records(self, ids: Sequence[str], timeout: float | None) -> dict[str, rows.Row]:
         found = await self._session.read("find_runs", ids, timeout=timeout)

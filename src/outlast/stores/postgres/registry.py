@@ -26,7 +26,7 @@ class PostgresRegistry(PostgresOptional):
         found = await self._session.read("count_runs", timeout=timeout)
         return {(unquote(workflow), STATUS[status]): number for workflow, status, number in found}
 
-    async def present(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
+    async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
         check_worker(worker)
         check_ttl(ttl)
         now = await self._session.now(timeout=timeout)
@@ -47,7 +47,7 @@ class PostgresRegistry(PostgresOptional):
     async def workers(self, *, timeout: float | None = None) -> list[Worker]:
         return [_worker(row) for row in await self._session.read("load_workers", timeout=timeout)]
 
-    async def belongings(self, run_id: str, *, timeout: float | None = None) -> RunContents:
+    async def contents(self, run_id: str, *, timeout: float | None = None) -> RunContents:
         check_id(run_id, child=True)
 
         async def rows(name: str) -> list[Row]:

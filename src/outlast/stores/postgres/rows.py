@@ -20,7 +20,7 @@ from outlast.model.claim import Claim
 from outlast.model.event import Event
 from outlast.model.inbox import Item
 from outlast.model.run import Attribute, Run, Status
-from outlast.model.run_contents import Activity, Entry, HeldKey, Timer
+from outlast.model.run_contents import Activity, Entry, HeldTask, Timer
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import EPOCH, from_micros
@@ -215,11 +215,11 @@ def to_task(row: Row) -> Task:
     )
 
 
-def to_holding(row: Row) -> HeldKey | None:
+def to_holding(row: Row) -> HeldTask | None:
     """Who has the task of a row of `tasks`, or had it last."""
     task = to_task(row)
     owner, claimed_until = tuple(row)[18:20]
-    return None if owner is None else HeldKey(task.id, task.queue, owner, moment(claimed_until))
+    return None if owner is None else HeldTask(task.id, task.queue, owner, moment(claimed_until))
 
 
 def to_dead_task(row: Row) -> DeadTask:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from outlast.model.ids import SEPARATOR
-from outlast.ports.read_batcher import Gathering
+from outlast.ports.read_batcher import ReadBatcher
 from outlast.stores.redis.connection import Command
 from outlast.stores.redis.delete import (
     Marks,
@@ -27,8 +27,8 @@ class Reads:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self.records: Gathering[str, Any] = Gathering(self._records)
-        self.inboxes: Gathering[Page, Any] = Gathering(self._inboxes)
+        self.records: ReadBatcher[str, Any] = ReadBatcher(self._records)
+        self.inboxes: ReadBatcher[Page, Any] = ReadBatcher(self._inboxes)
 
     async def one(
         self, run_id: str, what: str, command: bytes, *args: bytes, timeout: float | None

@@ -14,7 +14,7 @@ from outlast.model.claim import check_ttl
 from outlast.model.ids import check_id, check_name
 from outlast.model.json import from_json, to_json
 from outlast.model.run import Status
-from outlast.model.run_contents import BoundKey, HeldKey, RunContents
+from outlast.model.run_contents import BoundKey, HeldTask, RunContents
 from outlast.model.task import DeadTask, Task
 from outlast.model.times import from_micros, to_micros
 from outlast.model.validation import check_after, check_worker
@@ -57,7 +57,7 @@ class RedisRegistry(RedisOptional):
 
     # -- workers ------------------------------------------------------------------------------
 
-    async def present(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
+    async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
         check_worker(worker)
         check_ttl(ttl)
         server = await self._session.server()
@@ -93,7 +93,7 @@ class RedisRegistry(RedisOptional):
 
     # -- transfer to another store --------------------------------------------------------------
 
-    async def belongings(self, run_id: str, *, timeout: float | None = None) -> RunContents:
+    async def contents(self, run_id: str, *, timeout: float | None = None) -> RunContents:
         check_id(run_id, child=True)
         server = await self._session.server()
         if await self.find_one(run_id, timeout=timeout) is None:
@@ -140,7 +140,7 @@ def _worker(word: bytes) -> Worker:
 
 async def _tasks(
     server: Server, part: int, names: list[bytes], timeout: float | None
-) -> tuple[tuple[Task, ...], tuple[HeldKey, ...], tuple[DeadTask, ...]]:
+) -> tuple[tuple[Task, ...], tuple[HeldTask, ...], tuple[DeadTask, ...]]:
     if not names:
         return (), (), ()
     asked = [
@@ -156,7 +156,7 @@ async def _tasks(
     ]
     states.sort(key=lambda one: int(one[0]["order"]))
     holdings = tuple(
-        HeldKey(
+        HeldTask(
             state["id"],
             state["queue"],
             state["owner"],

@@ -11,7 +11,7 @@ from outlast.model.claim import check_ttl
 from outlast.model.ids import check_id, check_name
 from outlast.model.json import from_json, to_json
 from outlast.model.run import Status
-from outlast.model.run_contents import BoundKey, HeldKey, RunContents
+from outlast.model.run_contents import BoundKey, HeldTask, RunContents
 from outlast.model.task import DeadTask
 from outlast.model.times import from_micros, to_micros
 from outlast.model.validation import check_after, check_worker
@@ -45,11 +45,11 @@ class SqliteRegistry(SqliteOptional):
         )
         return {(workflow, STATUS[status]): number for workflow, status, number in found}
 
-    async def present(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
+    async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
         check_worker(worker)
         check_ttl(ttl)
         await self._session.write(
-            lambda db: _present(db, worker, ttl, self.clock.now()), timeout=timeout
+            lambda db: _heartbeat(db, worker, ttl, self.clock.now()), timeout=timeout
         )
 
     async def leave(self, owner: str, *, timeout: float | None = None) -> bool:
@@ -59,10 +59,10 @@ class SqliteRegistry(SqliteOptional):
     async def workers(self, *, timeout: float | None = None) -> list[Worker]:
         return await self._session.read(_load_workers, timeout=timeout, small=False)
 
-    async def belongings(self, run_id: str, *, timeout: float | None = None) -> RunContents:
+    async def contents(self, run_id: str, *, timeout: float | None = None) -> RunContents:
         check_id(run_id, child=True)
         return await self._session.read(
-            lambda db: _load_belongings(db, run_id), timeout=timeout, small=False
+            lambda db: _load_contents(db, run_id), timeout=timeout, small=False
         )
 
     async def skip_tokens(self, above: int, *, timeout: float | None = None) -> None:
@@ -70,7 +70,7 @@ class SqliteRegistry(SqliteOptional):
         await self._session.write(lambda db: _skip_tokens(db, above), timeout=timeout)
 
 
-def _present(connection: Connection, worker: Worker, ttl: float, now: datetime) -> None:
+def _heartbeat(connection: Connection, worker: Worker, ttl: float, now: datetime) -> None:
     """Put a worker on the list, or its last word in place of the one before."""
     values = {
         "owner": worker.owner,
@@ -102,7 +102,7 @@ def _load_workers(connection: Connection) -> list[Worker]:
     ]
 
 
-def _load_belongings(connection: Connection, run_id: str) -> RunContents:
+def _load_contents(connection: Connection, run_id: str) -> RunContents:
     """What a run owns that no other method reads."""
 
     def rows(sql: str) -> list[tuple[object, ...]]:
@@ -114,7 +114,7 @@ def _load_belongings(connection: Connection, run_id: str) -> RunContents:
         receipts=tuple(str(id) for (id,) in rows(LOAD_RECEIPTS)),
         tasks=tuple(map(to_task, living)),
         holdings=tuple(
-            HeldKey(row.id, row.queue, row.owner, moment(row.claimed_until))
+            HeldTask(row.id, row.queue, row.owner, moment(row.claimed_until))
             for row in living
             if row.owner is not None
         ),

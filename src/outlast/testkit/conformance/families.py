@@ -149,7 +149,7 @@ class Families(StoreContract, needs=(Capability.DELETE, Capability.CHILDREN)):
             number = sent[-1]
             await store.send([to_signal("r", id=f"i{n}") for n in sent])
             await done(store, _next_life(carry_inbox=True, consumes=tuple(sent)))
-        assert len((await store.belongings("r")).receipts) <= RECEIPTS_CARRIED
+        assert len((await store.contents("r")).receipts) <= RECEIPTS_CARRIED
 
     # -- deletion -----------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from outlast.model import (
     Task,
     Worker,
 )
-from outlast.model.run_contents import BoundKey, HeldKey, RunContents
+from outlast.model.run_contents import BoundKey, HeldTask, RunContents
 from outlast.ports import Capability, Store
 from outlast.testkit.conformance.contract import StoreContract, needs
 from outlast.testkit.conformance.scenario import (
@@ -123,7 +123,7 @@ class Counts(StoreContract, needs=(Capability.FIND,)):
 
 
 class Workers(StoreContract, needs=(Capability.WORKERS,)):
-    """`present`, `leave`, `workers`: who is alive."""
+    """`heartbeat`, `leave`, `workers`: who is alive."""
 
     @pytest.mark.proves("I24")
     async def test_a_worker_is_listed_as_it_said(self, store: Store) -> None:
@@ -137,7 +137,7 @@ class Workers(StoreContract, needs=(Capability.WORKERS,)):
             runs=3,
             tasks=1,
         )
-        await store.present(said, 60)
+        await store.heartbeat(said, 60)
         (known,) = await store.workers()
         now = await store.now()
         assert (known.owner, known.host, known.pid) == ("app-1", "höst", 7)
@@ -150,10 +150,10 @@ class Workers(StoreContract, needs=(Capability.WORKERS,)):
     @pytest.mark.proves("I24")
     async def test_a_later_word_replaces_the_one_before(self, store: Store) -> None:
         """Since when it lives stays; all else is new."""
-        await store.present(Worker(owner="app-1", runs=1), 60)
+        await store.heartbeat(Worker(owner="app-1", runs=1), 60)
         (first,) = await store.workers()
         await self.advance(store, 30)
-        await store.present(Worker(owner="app-1", runs=2), 60)
+        await store.heartbeat(Worker(owner="app-1", runs=2), 60)
         (second,) = await store.workers()
         assert second.started_at == first.started_at
         assert second.seen_at >= first.seen_at + timedelta(seconds=30)
@@ -162,8 +162,8 @@ class Workers(StoreContract, needs=(Capability.WORKERS,)):
     @pytest.mark.proves("I24")
     async def test_who_leaves_is_listed_no_more(self, store: Store) -> None:
         """True once, then False; others stay."""
-        await store.present(Worker(owner="a"), 60)
-        await store.present(Worker(owner="b"), 60)
+        await store.heartbeat(Worker(owner="a"), 60)
+        await store.heartbeat(Worker(owner="b"), 60)
         assert await store.leave("a")
         assert not await store.leave("a")
         assert [one.owner for one in await store.workers()] == ["b"]
@@ -171,35 +171,35 @@ class Workers(StoreContract, needs=(Capability.WORKERS,)):
     @pytest.mark.proves("I24")
     async def test_who_falls_silent_is_listed_as_dead_for_a_day(self, store: Store) -> None:
         """Past its time it is not alive, and a day later the next word of another forgets it."""
-        await store.present(Worker(owner="gone"), 60)
+        await store.heartbeat(Worker(owner="gone"), 60)
         await self.advance(store, 100)
         (known,) = await store.workers()
         assert not known.is_alive(await store.now())
-        await store.present(Worker(owner="here"), 60)
+        await store.heartbeat(Worker(owner="here"), 60)
         assert [one.owner for one in await store.workers()] == ["gone", "here"]
         await self.advance(store, 25 * HOURS)
-        await store.present(Worker(owner="here"), 60)
+        await store.heartbeat(Worker(owner="here"), 60)
         assert [one.owner for one in await store.workers()] == ["here"]
 
     @pytest.mark.proves("I24")
     async def test_bad_workers_are_refused(self, store: Store) -> None:
         """No name, or a time that is not possible: nothing is written."""
         with pytest.raises(InvalidId):
-            await store.present(Worker(owner=""), 60)
+            await store.heartbeat(Worker(owner=""), 60)
         with pytest.raises(InvalidValue):
-            await store.present(Worker(owner="a"), 0)
+            await store.heartbeat(Worker(owner="a"), 0)
         with pytest.raises(InvalidId):
             await store.leave("")
         assert await store.workers() == []
 
 
 class Moves(StoreContract, needs=(Capability.MOVE,)):
-    """`belongings` and `skip_tokens`: what a move to another store has to know and to do."""
+    """`contents` and `skip_tokens`: what a move to another store has to know and to do."""
 
     @pytest.mark.proves("I3")
     async def test_an_unknown_run_owns_nothing(self, store: Store) -> None:
         """Empty, not an error."""
-        assert await store.belongings("nobody") == RunContents()
+        assert await store.contents("nobody") == RunContents()
 
     @pytest.mark.proves("I16")
     @needs(Capability.INBOX)
@@ -212,7 +212,7 @@ class Moves(StoreContract, needs=(Capability.MOVE,)):
             await deliver(store, signal("a", id=id))
         await deliver(store, signal("b", id="other"))
         await done(store, Commit(run_id="a", consumes=(1, 3)))
-        assert (await store.belongings("a")).receipts == tuple(ids)
+        assert (await store.contents("a")).receipts == tuple(ids)
 
     @pytest.mark.proves("I3")
     @needs(Capability.TASKS)
@@ -234,9 +234,9 @@ class Moves(StoreContract, needs=(Capability.MOVE,)):
         finished = await store.claim_task("a", "done", "w", ttl=60)
         assert finished is not None
         await done(store, Commit(run_id="a", finishes=(finished,)))
-        belongings = await store.belongings("a")
-        assert belongings.holdings == (HeldKey("held", "q", "w", held.expires_at),)
-        owned = belongings.tasks
+        contents = await store.contents("a")
+        assert contents.holdings == (HeldTask("held", "q", "w", held.expires_at),)
+        owned = contents.tasks
         assert [task.id for task in owned] == ["ready", "held", "late"]
         assert (owned[0].queue, owned[0].step, owned[0].metadata) == ("q", "s", {"x": "1"})
         assert owned[2].run_at == later
@@ -258,7 +258,7 @@ class Moves(StoreContract, needs=(Capability.MOVE,)):
         again = DeadTask(msgspec.structs.replace(lost, attempt=9), "again", now)
         await done(store, Commit(run_id="a", dead=(again,)))
         expected = DeadTask(msgspec.structs.replace(lost, uid=begun.uid), dead.reason, died)
-        assert (await store.belongings("a")) == RunContents(dead=(expected,))
+        assert (await store.contents("a")) == RunContents(dead=(expected,))
         assert await store.find_available_tasks(queue="q", limit=10) == []
         async with store.queue() as queue:
             assert await queue.dead("q") == [expected]
@@ -270,7 +270,7 @@ class Moves(StoreContract, needs=(Capability.MOVE,)):
         if Capability.DELETE in store.capabilities:
             await done(store, Commit(run_id="a", dead=(dead,)))
             await store.delete("a")
-            assert await store.belongings("a") == RunContents()
+            assert await store.contents("a") == RunContents()
 
     @pytest.mark.proves("I3")
     @needs(Capability.KEYS)
@@ -282,7 +282,7 @@ class Moves(StoreContract, needs=(Capability.MOVE,)):
             await store.remember(*key, run_id="a")
         await store.remember("start", "free", "v")
         await store.remember("start", "other", "v", run_id="b")
-        assert sorted((await store.belongings("a")).keys) == sorted(bound)
+        assert sorted((await store.contents("a")).keys) == sorted(bound)
 
     @pytest.mark.proves("I3")
     @needs(Capability.FACTS, Capability.CHILDREN)
@@ -293,8 +293,8 @@ class Moves(StoreContract, needs=(Capability.MOVE,)):
         child = Start(Run(id="a~c", parent="a"))
         await done(store, Commit(run_id="a", facts=(facts[0],), starts=(child,)))
         await done(store, Commit(run_id="a~c", facts=(facts[1],)))
-        assert (await store.belongings("a")).facts == tuple(sorted(fact.hash for fact in facts))
-        assert (await store.belongings("a~c")).facts == ()
+        assert (await store.contents("a")).facts == tuple(sorted(fact.hash for fact in facts))
+        assert (await store.contents("a~c")).facts == ()
 
     @pytest.mark.proves("I6")
     async def test_tokens_are_greater_than_those_of_another_store(self, store: Store) -> None:

@@ -139,12 +139,12 @@ CALLS: dict[Capability, tuple[Call, ...]] = {
     ),
     Capability.OWNER_GONE: (lambda store: store.owner_gone("worker"),),
     Capability.WORKERS: (
-        lambda store: store.present(Worker(owner="worker"), 30),
+        lambda store: store.heartbeat(Worker(owner="worker"), 30),
         lambda store: store.leave("worker"),
         lambda store: store.workers(),
     ),
     Capability.MOVE: (
-        lambda store: store.belongings(RUN),
+        lambda store: store.contents(RUN),
         lambda store: store.skip_tokens(1),
     ),
 }

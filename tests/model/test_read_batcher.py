@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from outlast.errors import Undecodable
-from outlast.ports.read_batcher import MOST, Gathering
+from outlast.ports.read_batcher import MOST, ReadBatcher
 
 
 class Shelf:
@@ -19,7 +19,7 @@ class Shelf:
         self.trouble: Exception | None = None
         self.is_asked, self.go_on = asyncio.Event(), asyncio.Event()
         self.go_on.set()
-        self.words = Gathering(self._read)
+        self.words = ReadBatcher(self._read)
 
     async def _read(
         self, names: Sequence[str], timeout: float | None
