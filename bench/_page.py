@@ -1,6 +1,6 @@
 """Writes the figures of a benchmark into the docs, so that nobody copies them by hand.
 
-    ./dev bench --json docs/reference/performance.json --plot docs/reference/plots
+    ./dev bench --json docs/reports/performance.json --plot docs/reports/plots
     ./dev python -m bench._page [--check]
 
 What stands between `<!-- figures of NAME -->` or `<!-- plot of NAME -->` and `<!-- end -->` in the pages
@@ -23,9 +23,9 @@ from bench._plot import CHARTS
 from bench._table import in_range
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = "docs/reference/performance.json"
-PLOTS = "docs/reference/plots"
-PAGES = ("docs/reference/performance.md", "README.md")
+RESULTS = "docs/reports/performance.json"
+PLOTS = "docs/reports/plots"
+PAGES = ("docs/reports/performance.md", "README.md")
 BLOCK = re.compile(
     r"(<!-- (figures|plot|aims|peers) of ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL
 )

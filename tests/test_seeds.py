@@ -97,21 +97,28 @@ def test_unknown_ids_and_ranges_are_refused(id: str) -> None:
 
 
 def test_the_page_shows_what_is_proven_and_what_is_open() -> None:
-    """Each contract has its name, and links to its tests, or says that it is open."""
+    """Each contract links to its tests, or says that it is open."""
     proofs = [
         Proof("K-08", "tests/test_b.py", 1, "::test_b"),
         Proof("K-08", "tests/test_a.py", 9, "::TestA::test_2"),
         Proof("K-08", "tests/test_a.py", 5, "::TestA::test_1"),
     ]
-    page = seeds.render(FAMILIES, proofs)
+    page = seeds.render_proofs(FAMILIES, proofs)
     assert "| [K: events (Skene)](#k-events-skene) | 2 | 1 | 1 |" in page
-    assert "| K-01 | the fields of an event | `Event` | **open** |" in page
+    assert "| K-01 | the fields of an event | **open** |" in page
     assert (
-        "| K-08 | no gaps | `Conflict` | [tests/test_a.py](../../tests/test_a.py)"
+        "| K-08 | no gaps | [tests/test_a.py](../../tests/test_a.py)"
         "<br>`::TestA::test_1`<br>`::TestA::test_2`"
         "<br>[tests/test_b.py](../../tests/test_b.py)<br>`::test_b` |"
     ) in page
-    assert page == seeds.render(FAMILIES, proofs[::-1])
+    assert page == seeds.render_proofs(FAMILIES, proofs[::-1])
+
+
+def test_a_page_explains_each_id() -> None:
+    """Each contract has one line, with its name in outlast."""
+    page = seeds.render_ids(FAMILIES)
+    assert "## K: events (Skene)\n\nAbout events.\n" in page
+    assert "| K-01 | the fields of an event | `Event` |\n| K-08 | no gaps | `Conflict` |" in page
 
 
 def test_a_contract_stands_once() -> None:
@@ -134,18 +141,19 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_check_fails_until_the_page_is_written(
-    project: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", [seeds.IDS_PAGE, seeds.PROOFS_PAGE])
+def test_check_fails_until_a_page_is_written(
+    project: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     """`--check` writes nothing and notices a page that is missing or out of date."""
-    page = project / seeds.PAGE
+    page = project / name
     assert seeds.main(["--check"], project) == 1
     assert not page.exists()
     assert seeds.main([], project) == 0
     assert seeds.main(["--check"], project) == 0
     page.write_text(page.read_text() + "\n")
     assert seeds.main(["--check"], project) == 1
-    assert "docs/reference/seeds.md is out of date: run ./dev docs" in capsys.readouterr().out
+    assert f"{name} is out of date: run ./dev docs" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("options", [[], ["--check"]], ids=["write", "check"])
@@ -157,7 +165,7 @@ def test_an_unknown_id_fails_and_nothing_is_written(
     test.write_text(test.read_text().replace("K-01", "K-01..K-08"))
     assert seeds.main(options, project) == 1
     assert "tests/test_it.py:3: 'K-01..K-08' is no contract" in capsys.readouterr().out
-    assert not (project / seeds.PAGE).exists()
+    assert not (project / seeds.PROOFS_PAGE).exists()
 
 
 def listed() -> list[Family]:

@@ -1,16 +1,15 @@
-"""Writes docs/reference/seeds.md: every contract, what outlast calls it, and the tests that prove it.
+"""Writes two pages about the contracts: what each id means, and which tests prove it.
 
-The contracts stand in tools/seeds.toml, by family. The tests say themselves what they prove, with
-`@pytest.mark.proves("K-08", "I12")`; they are read, not run, so this needs nothing but the standard
-library::
+The contracts are listed in tools/seeds.toml, by family. A test names the contracts that it proves with
+`@pytest.mark.proves("K-08", "I12")`. The tests are parsed, not run, so this script needs only the
+standard library::
 
-    tools/seeds.toml ──┐
-    tests/**           ├──▶ docs/reference/seeds.md
-    testing/** (kit) ──┘
+    tools/seeds.toml ───────┬──▶ docs/contributing/contract-ids.md
+    tests/**, testkit/** ───┴──▶ docs/reports/contracts.md
 
-`--check` writes nothing. It fails if the page is out of date, and, as without it, if a marker names
-something that is no contract, or a range. A marker's ids are text; where one stands in a
-comprehension (`for contract, example in EXAMPLES`), they are looked up in that module's list.
+`--check` writes nothing and fails if a page is out of date. With and without it, a marker that names
+an unknown id or a range is an error. The ids of a marker are string literals; for a variable of a
+comprehension (`for contract, example in EXAMPLES`), they are looked up in that list of the module.
 """
 
 from __future__ import annotations
@@ -26,12 +25,13 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTRACTS = "tools/seeds.toml"
-PAGE = "docs/reference/seeds.md"
-SOURCES = ("tests", "src/outlast/testing")
+IDS_PAGE = "docs/contributing/contract-ids.md"
+PROOFS_PAGE = "docs/reports/contracts.md"
+SOURCES = ("tests", "src/outlast/testing", "src/outlast/testkit")
 
 
 def main(argv: list[str], root: Path = ROOT) -> int:
-    """Write the page, or check it; return 1 if something is to be mended."""
+    """Write the pages, or check them; return 1 if something needs to be fixed."""
     parser = argparse.ArgumentParser(prog="tools/seeds.py", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail if out of date")
     options = parser.parse_args(argv)
@@ -41,15 +41,17 @@ def main(argv: list[str], root: Path = ROOT) -> int:
     if problems:
         print(*problems, sep="\n")
         return 1
-    text = render(families, proofs)
-    page = root / PAGE
-    if not options.check:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(text, encoding="utf-8")
-    elif not page.exists() or page.read_text(encoding="utf-8") != text:
-        print(f"{PAGE} is out of date: run ./dev docs and commit it")
-        return 1
-    return 0
+    pages = {IDS_PAGE: render_ids(families), PROOFS_PAGE: render_proofs(families, proofs)}
+    outdated = 0
+    for name, text in pages.items():
+        page = root / name
+        if not options.check:
+            page.parent.mkdir(parents=True, exist_ok=True)
+            page.write_text(text, encoding="utf-8")
+        elif not page.exists() or page.read_text(encoding="utf-8") != text:
+            print(f"{name} is out of date: run ./dev docs and commit it")
+            outdated = 1
+    return outdated
 
 
 # -- contracts ------------------------------------------------------------------------------------
@@ -207,31 +209,57 @@ def _list_called(name: str, module: ast.Module) -> list[ast.expr]:
     return []
 
 
-# -- the page -------------------------------------------------------------------------------------
+# -- the pages ------------------------------------------------------------------------------------
 
-HEAD = """\
+IDS_HEAD = """\
+# Contract ids
+
+<!-- Written by tools/seeds.py from tools/seeds.toml: run ./dev docs, do not edit. -->
+
+Tests name the contracts that they prove: `@pytest.mark.proves("K-08", "I12")`. This page says what each id means.
+
+| Ids | Origin |
+|---|---|
+| `M-…` `D-…` `R-…` `S-…` `K-…` | the five *seeds*: documents about the persistence of durable workflows, each from another project. outlast satisfies all of them, under names of its own |
+| `C-…` | a decision where two seeds contradict each other |
+| `I…` | an *invariant*: what holds whatever fails |
+| `S…` (no hyphen) | an attack, and the defence against it |
+
+The last column is the name in outlast: a class, a method, or how the contract is kept. To add a contract, add a row to
+`tools/seeds.toml`, mark the test that proves it, and run `./dev docs`.
+[Contracts and proofs](../reports/contracts.md) lists the tests of each id.
+"""
+
+PROOFS_HEAD = """\
 # Contracts and proofs
 
 <!-- Written by tools/seeds.py from tools/seeds.toml and the tests: run ./dev docs, do not edit. -->
 
-outlast does what five documents about persistence of durable workflows describe (the *seeds*), under
-names of its own. This page lists every contract they name, what it is called here, and the tests that
-prove it. **open** means that no test claims it yet. A test says what it proves by a marker:
-`@pytest.mark.proves("K-08", "I12")`.
+Which tests prove which contract. [Contract ids](../contributing/contract-ids.md) says where the ids come from and what each
+is called in outlast. **open** means that no test claims the contract yet.
 
 Tests in `src/outlast/testkit/conformance/` are the conformance kit: they run once for every store
 or queue, ours and yours. See [certify a store](../howto/certify-a-store.md).
-
-Two families look alike: `S-01` with a hyphen is a contract of a seed, `S1` without one is an attack.
 """
 
 
-def render(families: list[Family], proofs: list[Proof]) -> str:
-    """The page, the same for the same contracts and tests."""
+def render_ids(families: list[Family]) -> str:
+    """The page that explains each id."""
+    lines = [IDS_HEAD]
+    for family in families:
+        lines += [f"## {family.title}", "", family.intro.strip(), ""]
+        lines += ["| ID | Contract | In outlast |", "|---|---|---|"]
+        lines += [f"| {id} | {text} | {name} |" for id, text, name in family.contracts]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def render_proofs(families: list[Family], proofs: list[Proof]) -> str:
+    """The page that names the tests of each id, the same for the same contracts and tests."""
     by_contract: dict[str, list[Proof]] = {}
     for proof in proofs:
         by_contract.setdefault(proof.contract, []).append(proof)
-    lines = [HEAD, "| Family | Contracts | Proven | Open |", "|---|---:|---:|---:|"]
+    lines = [PROOFS_HEAD, "| Family | Contracts | Proven | Open |", "|---|---:|---:|---:|"]
     for family in families:
         proven = sum(contract.id in by_contract for contract in family.contracts)
         total = len(family.contracts)
@@ -240,8 +268,8 @@ def render(families: list[Family], proofs: list[Proof]) -> str:
             f"| {total} | {proven} | {total - proven} |"
         )
     for family in families:
-        lines += ["", f"## {family.title}", "", family.intro.strip(), ""]
-        lines += ["| ID | Contract | In outlast | Proven by |", "|---|---|---|---|"]
+        lines += ["", f"## {family.title}", ""]
+        lines += ["| ID | Contract | Proven by |", "|---|---|---|"]
         lines += [_row(contract, by_contract.get(contract.id, [])) for contract in family.contracts]
     return "\n".join(lines) + "\n"
 
@@ -252,11 +280,11 @@ def _row(contract: Contract, proofs: list[Proof]) -> str:
         by_path.setdefault(proof.path, set()).add(proof.test)
     cells = []
     for path, tests in sorted(by_path.items()):
-        link = os.path.relpath(path, Path(PAGE).parent)
+        link = os.path.relpath(path, Path(PROOFS_PAGE).parent)
         cells.append(f"[{path}]({link})")
         cells += [f"`{test}`" for test in sorted(tests) if test]
     proven = "<br>".join(cells) or "**open**"
-    return f"| {contract.id} | {contract.text} | {contract.name} | {proven} |"
+    return f"| {contract.id} | {contract.text} | {proven} |"
 
 
 def _anchor(title: str) -> str:

@@ -155,7 +155,7 @@ def test_a_page_says_what_was_not_measured() -> None:
 
 
 def test_the_pages_show_the_results_that_are_kept() -> None:
-    """The docs and docs/reference/performance.json agree."""
+    """The docs and docs/reports/performance.json agree."""
     assert _page.main(["--check"]) == 0
 
 

@@ -26,7 +26,7 @@ What the store does not declare in `capabilities` is not left out: its calls hav
 
 `StoreConformance` is all parts together; a part alone is a class as well, so that you can begin
 with `Commits`, `Histories` and `Claims`. Each test says in its docstring which behaviour it shows
-and with ``@pytest.mark.proves`` which contracts of `docs/reference/seeds.md` that is.
+and with ``@pytest.mark.proves`` which contracts of `docs/reports/contracts.md` that is.
 """
 
 # ruff: noqa: E402 — pytest has to know what to rewrite before it is imported
