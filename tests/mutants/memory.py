@@ -447,6 +447,13 @@ MUTANTS = [
         TESTS,
     ),
     Mutant(
+        "a life that is replaced takes the keys of runs that are yet to be created along",
+        TABLES,
+        "            if owner in gone if spare else goes(owner):",
+        "            if goes(owner):",
+        TESTS,
+    ),
+    Mutant(
         "delete takes neighbours along",
         TABLES,
         "        gone = [id for id in self.lives if goes(id)]",

@@ -189,8 +189,8 @@ class Tables:
         return [id for id in self.lives if id.startswith(run_id + SEPARATOR)]
 
     def forget(self, run_id: str, *, spare: Collection[str] = ()) -> bool:
-        """Remove a run with its descendants and everything they own, except for runs to `spare`:
-        these keep the facts of the tree."""
+        """Remove a run with its descendants and everything they own, except for runs to `spare`: these
+        keep the facts of the tree, and the keys of runs that are yet to be created."""
         below = run_id + SEPARATOR
 
         def goes(id: str | None) -> bool:
@@ -201,7 +201,7 @@ class Tables:
             del self.lives[id]
             self.drop_tasks(id)
         for key, (_, owner) in list(self.keys.items()):
-            if goes(owner):
+            if owner in gone if spare else goes(owner):
                 del self.keys[key]
         if run_id in gone and not spare:
             for name in [name for name in self.facts if name[0] == run_id]:

@@ -68,13 +68,14 @@ class Families(StoreContract, needs=(Capability.DELETE, Capability.CHILDREN)):
     @needs(Capability.KEYS)
     @pytest.mark.proves("I25")
     async def test_who_goes_on_keeps_its_keys(self, store: Store) -> None:
-        """Idempotency keys stay with the run that owns them."""
+        """Idempotency keys stay with the run that owns them, also if it is yet to be created."""
         await _family(store)
-        for id in ("r", "r~open", "r~over"):
+        ids = ("r", "r~open", "r~over", "r~open~next")
+        for id in ids:
             await store.remember("scope", f"of {id}", "1", run_id=id)
         await done(store, _next_life())
-        found = [await store.recall("scope", f"of {id}") for id in ("r", "r~open", "r~over")]
-        assert found == [None, "1", None]
+        found = [await store.recall("scope", f"of {id}") for id in ids]
+        assert found == [None, "1", None, "1"]
 
     @needs(Capability.INBOX)
     @pytest.mark.proves("I16", "I21")
