@@ -15,7 +15,7 @@ BEGINNING = "client/start.py"
 REPLANTING = "engine/replay/history_reset.py"
 REPLANT = "client/history_reset.py"
 LUA = "stores/redis/lua"
-PG = "stores/postgres/migrations"
+PG = "stores/postgres/functions"
 SQLITE_KIT = "tests/conformance/test_sqlite.py::TestSqliteStore"
 POSTGRES_KIT = "tests/postgres/test_conformance.py::TestPostgresStore"
 REDIS_KIT = "tests/redis/test_store.py::TestRedisStore"
@@ -379,38 +379,38 @@ MUTANTS = [
     ),
     Mutant(
         "postgres: a replaced life takes all descendants along",
-        f"{PG}/0003_commits.sql",
-        "            PERFORM @forget_life_1(c_run, p ? 'carry_tree');",
-        "            PERFORM @forget_tree_1(c_run);",
+        f"{PG}/write_commit.sql",
+        "            PERFORM @delete_life(c_run, p ? 'carry_tree');",
+        "            PERFORM @delete_tree(c_run);",
         kit(GOES_ON, POSTGRES_KIT),
     ),
     Mutant(
         "postgres: receipts are carried for ever",
-        f"{PG}/0003_commits.sql",
+        f"{PG}/write_commit.sql",
         "               AND (t.number > r.inbox - 1000 OR EXISTS (",
         "               AND (true OR EXISTS (",
         kit("receipts_do_not_grow", POSTGRES_KIT),
     ),
     Mutant(
         "postgres: a tree that runs is deleted",
-        f"{PG}/0013_one_life.sql",
+        f"{PG}/delete.sql",
         "    IF only_ended THEN",
         "    IF false THEN",
         kit("not_ended", POSTGRES_KIT),
     ),
     Mutant(
         "postgres: a deletion takes an open run that went on",
-        f"{PG}/0013_one_life.sql",
+        f"{PG}/delete.sql",
         "                  WHERE s.id = r.id AND coalesce(s.commit_id, r.commit_id) = r.commit_id\n",
         "                  WHERE s.id = r.id\n",
         kit(AS_SEEN, POSTGRES_KIT),
     ),
     Mutant(
         "postgres: a deletion delivers before it is refused",
-        f"{PG}/0013_one_life.sql",
+        f"{PG}/delete.sql",
         "    gone := false;\n    alive := '{}';\n",
         "    gone := false;\n    alive := '{}';\n"
-        "    PERFORM @deliver_1(@now_1(at, shift), s.run, NULL, s.id, s.kind, '', '', NULL)\n"
+        "    PERFORM @deliver_item(@now(at, shift), s.run, NULL, s.id, s.kind, '', '', NULL)\n"
         "    FROM jsonb_to_recordset(sends::jsonb) AS s (run text, id text, kind text);\n",
         kit(AS_SEEN, POSTGRES_KIT),
     ),

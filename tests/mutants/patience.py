@@ -161,7 +161,7 @@ MUTANTS = [
     ),
     Mutant(
         "postgres: nothing waits for a lock in the database",
-        "stores/postgres/migrations/0002_runs.sql",
+        "stores/postgres/functions/lock_runs.sql",
         "        EXIT WHEN ms_left < 1;\n",
         "        EXIT;\n",
         SERVER,
@@ -183,8 +183,8 @@ MUTANTS = [
     ),
     Mutant(
         "postgres: one session says that a worker lives",
-        "stores/postgres/migrations/0006_owners.sql",
-        "               AND pg_try_advisory_lock_shared(@owner_lock_1(o)) THEN\n",
+        "stores/postgres/functions/lock_owners.sql",
+        "               AND pg_try_advisory_lock_shared(@owner_lock_id(o)) THEN\n",
         "               AND false THEN\n",
         SERVER,
     ),

@@ -1,17 +1,17 @@
 """The PostgreSQL store, broken: mostly its functions. Needs a server, which `./dev mutants` starts.
 
-Each test process has a schema that is named after the text of all migrations, so that mutants of them
-never meet.
+Each test process has a schema that is named after the text of all tables and functions, so that
+mutants of them never meet.
 """
 
 from __future__ import annotations
 
 from outlast.testkit.mutation import Mutant
 
-FOLDER = "stores/postgres/migrations"
-COMMIT = f"{FOLDER}/0003_commits.sql"
-CLAIMS = f"{FOLDER}/0004_claims.sql"
-OWNERS = f"{FOLDER}/0006_owners.sql"
+FOLDER = "stores/postgres/functions"
+COMMIT = f"{FOLDER}/commit.sql"
+CLAIMS = f"{FOLDER}/claim_runs.sql"
+OWNERS = f"{FOLDER}/owner_gone.sql"
 KIT = "tests/postgres/test_conformance.py::TestPostgresStore"
 STEPS = "tests/postgres/test_step_connections.py"
 LOCKED = ("tests/postgres/test_faults.py", "-k", "stalls_nobody")
@@ -40,7 +40,7 @@ MUTANTS = [
     Mutant(
         "postgres: a commit for another life is taken",
         COMMIT,
-        "            WHEN u.uid IS NOT NULL AND u.uid <> coalesce(h.uid, u.born) THEN 'fenced'",
+        "            WHEN u.uid IS NOT NULL AND u.uid <> coalesce(h.uid, u.new_uid) THEN 'fenced'",
         "            WHEN false THEN 'fenced'",
         _kit("life"),
     ),
@@ -147,25 +147,25 @@ MUTANTS = [
     Mutant(
         "postgres: a lease that ran out is found only in workflows that have free runs",
         CLAIMS,
-        "        SELECT array_agg(s.workflow) INTO searched FROM shelf AS s WHERE s.workflow IS NOT NULL;\n",
-        "        SELECT array_agg(s.workflow) INTO shelves FROM shelf AS s WHERE s.workflow IS NOT NULL;\n"
-        "        searched := shelves;\n",
+        "        SELECT array_agg(s.workflow) INTO searched FROM workflow_list AS s WHERE s.workflow IS NOT NULL;\n",
+        "        SELECT array_agg(s.workflow) INTO workflows FROM workflow_list AS s WHERE s.workflow IS NOT NULL;\n"
+        "        searched := workflows;\n",
         _kit("beside_free_runs"),
     ),
     Mutant(
         "postgres: a live claim is taken over",
         CLAIMS,
         "              AND (r.owner IS NULL OR r.claimed_until IS NULL OR r.claimed_until <= now)\n"
-        "              AND (wanted",
-        "              AND (wanted",
+        "              AND (run_ids",
+        "              AND (run_ids",
         _kit("claimed_twice"),
     ),
     Mutant(
         "postgres: who lives is called gone",
         OWNERS,
-        "        AND @is_silent_1(a_owner);\nEND $$;\n\n-- Ends",
-        "        AND true;\nEND $$;\n\n-- Ends",
-        ("tests/postgres/test_owners.py", "-k", "lives"),
+        "        AND @is_owner_unlocked(a_owner);\n",
+        "        AND true;\n",
+        ("tests/postgres/test_liveness.py", "-k", "lives"),
     ),
     Mutant(
         "postgres: the session of a step is given back as it is",

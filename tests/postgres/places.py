@@ -17,13 +17,15 @@ import pytest
 from outlast.ports import Store
 from outlast.stores.postgres import PostgresQueue, PostgresStore
 from outlast.stores.postgres.database import Database
-from outlast.stores.postgres.schema import migrations
+from outlast.stores.postgres.schema import functions, migrations
 
 TABLES = """
     runs run_details attributes events inbox receipts timers entries activities snapshots facts
-    keys tasks dead_tasks owners workers line_wakeups lines policies policy_changes strides starts
+    keys tasks dead_tasks owners workers fair_key_wakeups fair_keys policies policy_changes fair_weights task_starts
 """
-_DIGEST = hashlib.sha256("".join(step.script for step in migrations()).encode()).hexdigest()
+_DIGEST = hashlib.sha256(
+    "".join([functions().script, *(step.script for step in migrations())]).encode()
+).hexdigest()
 # A server that is kept running has schemas of yesterday's files.
 SCHEMA = f"test_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}_{_DIGEST[:8]}"
 

@@ -8,7 +8,7 @@ import pytest
 
 from outlast.errors import TimedOut
 from outlast.stores.postgres import connection
-from outlast.stores.postgres.connection import IN_HAND, OwnPool
+from outlast.stores.postgres.connection import KEPT_CONNECTIONS, OwnPool
 from tests.postgres.places import FreshStore, ask
 
 pytestmark = pytest.mark.server
@@ -21,18 +21,18 @@ def pool_of(store: FreshStore) -> OwnPool:
     return source
 
 
-async def test_a_connection_stays_in_hand() -> None:
+async def test_a_connection_is_kept() -> None:
     """Calls one after the other use one connection, which is not given back in between; of many that
     were used at once, a few stay."""
-    async with FreshStore(pool_size=IN_HAND + 2) as store:
+    async with FreshStore(pool_size=KEPT_CONNECTIONS + 2) as store:
         source = pool_of(store)
         await store.now()
-        [(kept, _)] = source.in_hand
+        [(kept, _)] = source.kept
         await store.now()
-        assert [one for one, _ in source.in_hand] == [kept]
-        await asyncio.gather(*(store.now() for _ in range(IN_HAND + 2)))
-        assert 1 <= len(source.in_hand) <= IN_HAND
-    assert source.in_hand == []
+        assert [one for one, _ in source.kept] == [kept]
+        await asyncio.gather(*(store.now() for _ in range(KEPT_CONNECTIONS + 2)))
+        assert 1 <= len(source.kept) <= KEPT_CONNECTIONS
+    assert source.kept == []
 
 
 async def test_who_waits_for_a_connection_gets_one() -> None:
@@ -55,23 +55,23 @@ async def test_a_call_that_ends_early_leaves_its_connection_to_the_pool() -> Non
         await store.now()
         with pytest.raises(TimedOut):
             await store.now(timeout=0.0)
-        assert pool_of(store).in_hand == []
+        assert pool_of(store).kept == []
         await store.now()
-        assert len(pool_of(store).in_hand) == 1
+        assert len(pool_of(store).kept) == 1
 
 
 async def test_a_connection_that_the_server_has_ended_is_replaced() -> None:
     """Whether it is known to have ended before the next call, or shows only then."""
     async with FreshStore(pool_size=2) as store:
         await store.now()
-        [(kept, _)] = pool_of(store).in_hand
+        [(kept, _)] = pool_of(store).kept
         pid = kept.get_server_pid()
         await ask(f"SELECT pg_terminate_backend({pid})")
         await store.now()
         async with asyncio.timeout(60):
-            while [one for one, _ in pool_of(store).in_hand if one is kept]:
+            while [one for one, _ in pool_of(store).kept if one is kept]:
                 await store.now()
-        assert all(one.get_server_pid() != pid for one, _ in pool_of(store).in_hand)
+        assert all(one.get_server_pid() != pid for one, _ in pool_of(store).kept)
 
 
 async def test_a_connection_that_was_idle_for_long_is_not_used(
@@ -80,10 +80,10 @@ async def test_a_connection_that_was_idle_for_long_is_not_used(
     """What lies between may have forgotten it, and would not say so."""
     async with FreshStore(pool_size=1) as store:
         await store.now()
-        [(kept, _)] = pool_of(store).in_hand
+        [(kept, _)] = pool_of(store).kept
         pid = kept.get_server_pid()
-        monkeypatch.setattr(connection, "IDLE_SECONDS", -1.0)
+        monkeypatch.setattr(connection, "MAX_IDLE_S", -1.0)
         await store.now()
         monkeypatch.undo()
-        [(fresh, _)] = pool_of(store).in_hand
+        [(fresh, _)] = pool_of(store).kept
         assert fresh.get_server_pid() != pid

@@ -27,8 +27,8 @@ RULES = QueuePolicy(
     weights={"k1": 2.0},
 )
 ENQUEUE = """
-    INSERT INTO "{schema}".tasks (place, queue, run_id, id, uid, kind, name, step, definition,
-                                  priority, attempt, enqueued_at, ready_at, line)
+    INSERT INTO "{schema}".tasks (task_hash, queue, run_id, id, uid, kind, name, step, definition,
+                                  priority, attempt, enqueued_at, ready_at, fair_key)
     SELECT sha256(convert_to(x.queue, 'UTF8') || '\\x0000'::bytea || convert_to(x.id, 'UTF8')),
            x.queue, '', x.id, '', '', '', '', '', 0, 0, 0, {ready_at}, 'k' || x.n % {keys}
     FROM (SELECT n, '{mark}' || n AS id, 'gpu/' || (ARRAY['render', 'train'])[1 + n % 2] AS queue
@@ -39,7 +39,7 @@ READ = """
 """
 SCANNED = """
     SELECT relname, seq_scan FROM pg_stat_user_tables
-    WHERE schemaname = $1 AND seq_scan > 0 AND relname <> 'migrations'
+    WHERE schemaname = $1 AND seq_scan > 0 AND relname NOT IN ('migrations', 'installed_functions')
 """
 
 
@@ -91,7 +91,7 @@ async def bench(schema: str) -> AsyncIterator[Bench]:
     async with pool:
         bench = Bench(pool, schema)
         async with bench.queue:
-            for table in ("tasks", "lines", "line_wakeups", "policies", "starts"):
+            for table in ("tasks", "fair_keys", "fair_key_wakeups", "policies", "task_starts"):
                 await pool.execute(f'ALTER TABLE "{schema}".{table} SET (autovacuum_enabled = off)')
             await bench.queue.set_policy(RULES, by="test")
             yield bench
@@ -164,13 +164,13 @@ async def test_a_newcomer_is_heard_among_many(bench: Bench) -> None:
     """Wake-ups that gathered while nobody took are taken away in bounded numbers, and hold nobody up."""
     await bench.queue.enqueue(QUEUES[0], [Task(id=f"big{n}", key="big") for n in range(20)])
     await bench.told(
-        f'INSERT INTO "{bench.schema}".line_wakeups '
+        f'INSERT INTO "{bench.schema}".fair_key_wakeups '
         f"SELECT 'gpu', 'gpu/render', 'big', true, true FROM generate_series(1, 20000) "
         "WHERE $1 <> ''"
     )
     await bench.queue.enqueue(QUEUES[1], [Task(id="small", key="small")])
     assert {one.task.key for one in await bench.take(2)} == {"big", "small"}
-    left = f"SELECT count(*) FROM \"{bench.schema}\".line_wakeups WHERE $1 <> ''"
+    left = f"SELECT count(*) FROM \"{bench.schema}\".fair_key_wakeups WHERE $1 <> ''"
     assert 0 < await bench.told(left) < 20_000
     for _ in range(4):
         await bench.take(1)

@@ -18,15 +18,15 @@ from tests.postgres.places import SCHEMA, FreshStore, direct
 
 pytestmark = pytest.mark.server
 
-EXTEND = f"SELECT verdict FROM {SCHEMA}.settle_1(NULL, 0, 'extend', $1, $2, 30000000, 5, '')"
-PLACE = f"SELECT place FROM {SCHEMA}.tasks WHERE owner IS NOT NULL"
+EXTEND = f"SELECT verdict FROM {SCHEMA}.settle_delivery(NULL, 0, 'extend', $1, $2, 30000000, 5, '')"
+PLACE = f"SELECT task_hash FROM {SCHEMA}.tasks WHERE owner IS NOT NULL"
 SLEEP = (
-    f"SELECT {SCHEMA}.put_to_sleep_1({SCHEMA}.now_1(NULL, 0), f, 'mail', 'k', $1) "
+    f"SELECT {SCHEMA}.put_key_to_sleep({SCHEMA}.now(NULL, 0), f, 'mail', 'k', $1) "
     f"FROM {SCHEMA}.policies AS f WHERE f.scope = 'mail'"
 )
 WAITERS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
 ENDED = (
-    f"SELECT claimed_until <= {SCHEMA}.now_1(NULL, 0) FROM {SCHEMA}.tasks WHERE owner IS NOT NULL"
+    f"SELECT claimed_until <= {SCHEMA}.now(NULL, 0) FROM {SCHEMA}.tasks WHERE owner IS NOT NULL"
 )
 
 
@@ -70,7 +70,7 @@ async def test_a_line_with_a_task_never_sleeps_for_good(ready: int) -> None:
         assert held is not None
         await queue.ack(held.claim)
         async with asyncpg.create_pool(direct(), min_size=1) as pool:
-            await pool.execute(f"DELETE FROM {SCHEMA}.line_wakeups")
+            await pool.execute(f"DELETE FROM {SCHEMA}.fair_key_wakeups")
             await pool.execute(SLEEP, ready)
         assert await queue.take("mail", owner="ben", visibility=30.0) is not None
 

@@ -16,7 +16,7 @@ from outlast.errors import Busy
 from outlast.model import Event
 from outlast.stores.postgres import PostgresStore
 from tests.postgres.places import SCHEMA, FreshStore, ask, direct
-from tests.postgres.test_owners import listening
+from tests.postgres.test_liveness import listening
 
 pytestmark = pytest.mark.server
 
@@ -115,7 +115,7 @@ async def test_who_appends_may_wait_for_the_lock_in_the_database(store: Postgres
         await store.append("log", [Event(type="y", run_id="log")])
     waiting = asyncio.create_task(store.append("log", [Event(type="y", run_id="log")], timeout=60))
     blocked = (
-        "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%wait_for_1%'"
+        "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%lock_runs%'"
     )
     async with asyncio.timeout(20):
         while not await ask(blocked):  # noqa: ASYNC110 - the server says when
@@ -133,8 +133,8 @@ async def test_a_listening_session_that_is_cut_off_is_not_a_death(here: Postgres
         await worker.claim_runs("w", 3600)
         assert await ask(f"SELECT FROM {SCHEMA}.owners WHERE owner = 'w'")
         # It is not made again: there is no connection left for its role, for instance.
-        worker.database.owners._mine.clear()
-        pid = worker.database.owners._session.get_server_pid()
+        worker.database.liveness._own.clear()
+        pid = worker.database.liveness._session.get_server_pid()
         await ask(f"SELECT pg_terminate_backend({pid})")
         async with asyncio.timeout(20):
             while await ask(f"SELECT FROM pg_stat_activity WHERE pid = {pid}"):  # noqa: ASYNC110

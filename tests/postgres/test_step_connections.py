@@ -131,7 +131,7 @@ async def test_who_waits_for_too_long_is_told(
     one: FreshStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error names the option to change, and nothing was written."""
-    monkeypatch.setattr(database, "STEP_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(database, "STEP_CONNECTION_TIMEOUT_S", 0.05)
     async with one.transaction():
         with pytest.raises(TimedOut, match="step_pool_size"):
             async with one.transaction():
@@ -158,7 +158,7 @@ async def test_to_wait_for_another_step_costs_no_attempt(
     one: FreshStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However often the wait is over in vain: the step has not begun, and its run stays where it is."""
-    monkeypatch.setattr(database, "STEP_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(database, "STEP_CONNECTION_TIMEOUT_S", 0.01)
     monkeypatch.setattr("outlast.engine.steps.transactions.WAIT_SECONDS", 0.01)
     may_end.clear()
     async with outlast.App(one, workflows=[takes_turns]) as app, asyncio.timeout(30):

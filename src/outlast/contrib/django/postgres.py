@@ -12,15 +12,15 @@ from django.db import connections, transaction
 
 from outlast.contrib.django.blocking import BlockingClock, BlockingNotifier
 from outlast.contrib.django.listening import Listening
-from outlast.contrib.django.threads import HeldTransaction, Threads
 from outlast.contrib.django.wakeups import WakingStore, listen
+from outlast.contrib.django.threads import HeldTransaction, Threads
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.postgres import PostgresStore
-from outlast.stores.postgres.connection import Source
-from outlast.stores.postgres.psycopg import ThreadedPsycopgLink, rows_of, run_script
+from outlast.stores.postgres.connection import ConnectionSource
+from outlast.stores.postgres.psycopg import ThreadedPsycopgConnection, rows_of, run_script
 from outlast.stores.postgres.rows import Row
-from outlast.stores.postgres.transaction import BorrowedStore
+from outlast.stores.postgres.transaction import TransactionStore
 
 PREFIX = "outlast_"
 THREADS = 10
@@ -72,10 +72,10 @@ class DjangoPostgresStore(PostgresStore):
         """`transaction.atomic` in a thread of its own, where a plain step runs too."""
         await self.open()
         async with self._source.threads.transaction() as held:
-            yield held, BorrowedStore(self, HeldSource(held))
+            yield held, TransactionStore(self, HeldSource(held))
 
 
-class DjangoSource(Source):
+class DjangoSource(ConnectionSource):
     """Connections of threads of our own, made and configured by Django."""
 
     def __init__(self, alias: str) -> None:
@@ -91,7 +91,7 @@ class DjangoSource(Source):
         await self.threads.close()
 
 
-class _DjangoLink(ThreadedPsycopgLink):
+class _DjangoLink(ThreadedPsycopgConnection):
     def __init__(self, threads: Threads) -> None:
         super().__init__(self._lent, threads.executor())
         self._own = threads
@@ -101,7 +101,7 @@ class _DjangoLink(ThreadedPsycopgLink):
         yield self._own.connection()
 
 
-class HeldSource(Source):
+class HeldSource(ConnectionSource):
     """The one connection of a transaction that a thread holds open."""
 
     def __init__(self, held: HeldTransaction) -> None:
@@ -109,7 +109,7 @@ class HeldSource(Source):
 
     @asynccontextmanager
     async def acquire(self, timeout: float | None) -> AsyncIterator[Any]:
-        yield ThreadedPsycopgLink(self._lent, self._held.threads)
+        yield ThreadedPsycopgConnection(self._lent, self._held.threads)
 
     @contextmanager
     def _lent(self) -> Iterator[Any]:
@@ -117,7 +117,7 @@ class HeldSource(Source):
             yield connections[self._held.alias].connection
 
 
-class PostgresHere(WakingStore, BorrowedStore):
+class PostgresHere(WakingStore, TransactionStore):
     """On the connection that the calling thread has, in its transaction."""
 
     def __init__(self, alias: str, schema: str) -> None:
@@ -132,7 +132,7 @@ class PostgresHere(WakingStore, BorrowedStore):
         return None
 
 
-class HereSource(Source):
+class HereSource(ConnectionSource):
     """Whatever connection the calling thread has."""
 
     def __init__(self, alias: str) -> None:

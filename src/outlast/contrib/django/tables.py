@@ -18,7 +18,7 @@ from outlast.contrib.django.conf import read_settings
 from outlast.errors import InvalidValue
 
 VIEW = "outlast_django_runs"
-_MADE = re.compile(r"^CREATE (TABLE|SEQUENCE|FUNCTION) @(\w+)", re.MULTILINE)
+_MADE = re.compile(r"^CREATE (?:OR REPLACE )?(TABLE|SEQUENCE|FUNCTION) @(\w+)", re.MULTILINE)
 
 
 class MakeTables(migrations.RunPython):
@@ -87,9 +87,11 @@ def _drops(vendor: str, schema: str, cursor: Any) -> list[str]:
 
         return [f"DROP TABLE IF EXISTS {PREFIX}{name}" for name in tables()]
     from outlast.contrib.django.postgres import PREFIX
-    from outlast.stores.postgres.schema import migrations as steps
+    from outlast.stores.postgres.schema import functions as installed
+    from outlast.stores.postgres.schema import migrations
 
-    made = [pair for step in steps() for pair in _MADE.findall(step.script)]
+    scripts = [*(migration.script for migration in migrations()), installed().script]
+    made = [pair for script in scripts for pair in _MADE.findall(script)]
     functions = [f"{PREFIX}{name}" for kind, name in made if kind == "FUNCTION"]
     cursor.execute(
         "SELECT p.oid::regprocedure::text FROM pg_proc AS p JOIN pg_namespace AS n "

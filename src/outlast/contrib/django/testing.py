@@ -183,7 +183,7 @@ def _store_in(hands: _Hands, settings: Settings, clock: Clock) -> Store:
     if connections[alias].vendor == "postgresql":
         from outlast.contrib.django.postgres import PREFIX, HeldSource, HereSource
         from outlast.stores.postgres import PostgresStore
-        from outlast.stores.postgres.transaction import BorrowedStore as PostgresBorrowed
+        from outlast.stores.postgres.transaction import TransactionStore as PostgresBorrowed
 
         class OnPostgres(_Transactions, PostgresBorrowed):
             pass

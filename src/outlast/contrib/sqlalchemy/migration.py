@@ -64,7 +64,7 @@ def downgrade(
         from outlast.stores.postgres.schema import queries_of  # it needs a driver
 
         named = queries_of(schema, prefix or "")
-        op.execute(named.render("DROP FUNCTION IF EXISTS @project_1() CASCADE"))
+        op.execute(named.render("DROP FUNCTION IF EXISTS @project() CASCADE"))
     else:
         ours = check_prefix(PREFIX if prefix is None else prefix)
         for name in TRIGGERS:

@@ -10,10 +10,10 @@ from outlast.model.projection import Projection
 from outlast.ports.clock import Clock
 from outlast.stores.postgres import PostgresStore
 from outlast.stores.postgres.projection import install
-from outlast.stores.postgres.transaction import BorrowedStore
+from outlast.stores.postgres.transaction import TransactionStore
 
 
-class SqlAlchemyPostgresStore(JoiningStore[BorrowedStore], PostgresStore):
+class SqlAlchemyPostgresStore(JoiningStore[TransactionStore], PostgresStore):
     """All that `PostgresStore` is, on the connections of an engine."""
 
     def __init__(
@@ -65,11 +65,11 @@ class SqlAlchemyPostgresStore(JoiningStore[BorrowedStore], PostgresStore):
         sibling._session.shift, sibling.notifier = self._session.shift, self.notifier
         return sibling
 
-    def _inside(self, transaction: Transaction) -> BorrowedStore:
+    def _inside(self, transaction: Transaction) -> TransactionStore:
         return _Borrowed(self, transaction)
 
 
-class _Borrowed(BorrowedStore):
+class _Borrowed(TransactionStore):
     def __init__(self, store: SqlAlchemyPostgresStore, transaction: Transaction) -> None:
         super().__init__(store, TransactionSource(store.binding, transaction))
         self._transaction = transaction

@@ -23,7 +23,7 @@ from outlast.contrib.sqlalchemy.binding import (
 )
 from outlast.contrib.sqlalchemy.transactions import connection_of
 from outlast.errors import InvalidValue
-from outlast.stores.postgres.connection import Link, Source
+from outlast.stores.postgres.connection import Connection, ConnectionSource
 from outlast.stores.postgres.driver_errors import translate
 
 THREADS = 8
@@ -31,12 +31,12 @@ EACH_ITS_OWN = {"isolation_level": "AUTOCOMMIT"}
 """A statement of ours is a transaction of its own."""
 
 
-def source_of(binding: Binding) -> Source:
+def source_of(binding: Binding) -> ConnectionSource:
     """Links from the pool of an engine."""
     return LoopSource(binding) if binding.loops is not None else ThreadSource(binding)
 
 
-class LoopSource(Source):
+class LoopSource(ConnectionSource):
     """Of an `AsyncEngine`."""
 
     def __init__(self, binding: Binding) -> None:
@@ -45,7 +45,7 @@ class LoopSource(Source):
         self.name = binding.where
 
     @asynccontextmanager
-    async def acquire(self, timeout: float | None) -> AsyncIterator[Link]:
+    async def acquire(self, timeout: float | None) -> AsyncIterator[Connection]:
         try:
             async with asyncio.timeout(timeout):
                 connection = await self._engine.connect()
@@ -60,7 +60,7 @@ class LoopSource(Source):
             await connection.close()
 
 
-class ThreadSource(Source):
+class ThreadSource(ConnectionSource):
     """Of an `Engine`: a statement is done in a thread, from the pool and back to it in one go."""
 
     def __init__(self, binding: Binding) -> None:
@@ -69,10 +69,10 @@ class ThreadSource(Source):
         self._threads = ThreadPoolExecutor(THREADS, "outlast-sqlalchemy")
 
     @asynccontextmanager
-    async def acquire(self, timeout: float | None) -> AsyncIterator[Link]:
-        from outlast.stores.postgres.psycopg import ThreadedPsycopgLink
+    async def acquire(self, timeout: float | None) -> AsyncIterator[Connection]:
+        from outlast.stores.postgres.psycopg import ThreadedPsycopgConnection
 
-        yield ThreadedPsycopgLink(self._lend, self._threads)
+        yield ThreadedPsycopgConnection(self._lend, self._threads)
 
     @contextmanager
     def _lend(self) -> Iterator[Any]:
@@ -90,7 +90,7 @@ class ThreadSource(Source):
             connection.close()
 
 
-class TransactionSource(Source):
+class TransactionSource(ConnectionSource):
     """Of a session or connection of the user's, inside its transaction; never closed here."""
 
     def __init__(self, binding: Binding, transaction: Transaction) -> None:
@@ -101,7 +101,7 @@ class TransactionSource(Source):
         self.name = binding.where
 
     @asynccontextmanager
-    async def acquire(self, timeout: float | None) -> AsyncIterator[Link]:
+    async def acquire(self, timeout: float | None) -> AsyncIterator[Connection]:
         async with asyncio.timeout(timeout):
             await self._lock.acquire()
         try:
@@ -109,7 +109,7 @@ class TransactionSource(Source):
         finally:
             self._lock.release()
 
-    async def _link(self) -> Link:
+    async def _link(self) -> Connection:
         transaction = self._transaction
         try:
             if isinstance(transaction, AsyncSession):
@@ -118,15 +118,15 @@ class TransactionSource(Source):
                 return await self._in_loop(transaction)
         except Exception as error:
             raise unwrapped(error, self.name) from error
-        from outlast.stores.postgres.psycopg import ThreadedPsycopgLink
+        from outlast.stores.postgres.psycopg import ThreadedPsycopgConnection
 
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1, "outlast-transaction")
-        return ThreadedPsycopgLink(self._lend, self._threads)
+        return ThreadedPsycopgConnection(self._lend, self._threads)
 
-    async def _in_loop(self, connection: AsyncConnection) -> Link:
+    async def _in_loop(self, connection: AsyncConnection) -> Connection:
         check_same_place(self._binding, connection.sync_engine)
-        link: Link = _link(await _living(connection))
+        link: Connection = _link(await _living(connection))
         if not link.is_in_transaction():
             # The dialect of asyncpg sends BEGIN with the first statement that it sees.
             await connection.exec_driver_sql("SELECT 1")
@@ -160,9 +160,9 @@ async def _living(connection: AsyncConnection) -> Any:
 def _link(driver: Any) -> Any:
     if hasattr(driver, "fetchval"):
         return driver  # asyncpg's own
-    from outlast.stores.postgres.psycopg import PsycopgLink
+    from outlast.stores.postgres.psycopg import PsycopgConnection
 
-    return PsycopgLink(driver)
+    return PsycopgConnection(driver)
 
 
 def _is_closed(driver: Any) -> bool:

@@ -2,13 +2,16 @@
 
 ::
 
-    store.py, queue.py        the ports
-        │ one call each: a statement of sql/, most often a function of migrations/
-    session.py                one user's hold on the database, from open to close
-    database.py               calls, on connections of sources.py: ours, or the user's
-        ├── server.py         what kind of server this is; schema.py: how far our tables are
-        └── faults.py         the only place that knows the server's errors
-    packing.py, parts.py      values as parameters; rows.py, outcomes.py: rows as values
+    store.py = claims, inbox, tasks, find, run_details, delete, registry, transfer; commit.py: its one write
+    queue.py = the queue port; fair_queue.py: policies and statistics
+        │ each call is one statement of sql/, most often a function of functions/
+    session.py          the use of the database by one store or queue
+    database.py         pools and calls; connection.py: where connections come from
+        ├── server.py          version and settings of the server
+        ├── schema.py          migrations, functions, named statements
+        ├── liveness.py        detects crashed owners; notifier.py: wake-ups by LISTEN and NOTIFY
+        └── driver_errors.py   errors of the drivers as outlast's errors
+    commit.py, commit_contents.py   values as parameters; rows.py: rows as values
 """
 
 from outlast.stores.postgres.queue import PostgresQueue

@@ -1,7 +1,7 @@
-"""Values as parameters. What every commit has travels as arrays, one element per commit or event,
-which the driver writes in binary; what only some have is in parts.py.
+"""Commits as parameters of the function `commit`, and its rows as outcomes.
 
-What the server's verdicts mean.
+What each commit has is sent as arrays with one element per commit or event, which the driver encodes in
+binary. What only some commits have is one JSON text (commit_contents.py).
 """
 
 from __future__ import annotations
@@ -22,35 +22,25 @@ from outlast.errors import (
     RunExists,
     StoreFault,
 )
-from outlast.model.claim import Claim
-from outlast.model.commit import Commit, Committed, Creation, Outcome, Refusal
+from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.model.commit_rules import parks
 from outlast.model.event import Event
-from outlast.model.inbox import Receipt, Send
 from outlast.model.run import TERMINAL, Change
-from outlast.model.task import Task
 from outlast.model.times import EPOCH, to_micros
+from outlast.stores.postgres.commit_contents import Blobs, contents_of, text
 from outlast.stores.postgres.rows import STATUS, Row, quote, quote_or_none, unquote
-from outlast.stores.postgres.run_details import (
-    Blobs,
-    finishes_doc,
-    parts_of,
-    place_of,
-    send_doc,
-    task_doc,
-    text,
-)
 
+# Bits of `c_flags`, see functions/commit.sql.
 CREATES, UPSERT, REPLACE, FORCE, CARRY, RELEASE, REOPENS = 1, 2, 4, 8, 16, 32, 64
 SETS_RUNNABLE_AT, SETS_WAIT_KIND, SETS_CURRENT_STEP, HAS_PARTS = 128, 256, 512, 1024
-PLAIN, PLAIN_BIRTH, STEP = 2048, 4096, 8192
+PLAIN, PLAIN_CREATION, STEP = 2048, 4096, 8192
 
 
 def pack_commits(commits: Sequence[Commit], *, atomic: bool) -> tuple[Any, ...]:
     """The parameters of `commit`, after the time."""
     blobs = Blobs()
-    lives: list[tuple[Event, ...]] = [commit.events for commit in commits]
-    docs = [parts_of(commit, blobs, lives) for commit in commits]
+    groups: list[tuple[Event, ...]] = [commit.events for commit in commits]
+    docs = [contents_of(commit, blobs, groups) for commit in commits]
     touched = {send.run_id for commit in commits for send in commit.sends}
     heads = zip(
         *(_head(commit, doc, touched) for commit, doc in zip(commits, docs, strict=True)),
@@ -69,7 +59,7 @@ def pack_commits(commits: Sequence[Commit], *, atomic: bool) -> tuple[Any, ...]:
             bytes(event.data),
             None if event.output is None else bytes(event.output),
         )
-        for life, own in enumerate(lives, 1)
+        for life, own in enumerate(groups, 1)
         for position, event in enumerate(own, 1)
     ]
     return (
@@ -84,52 +74,22 @@ def pack_commits(commits: Sequence[Commit], *, atomic: bool) -> tuple[Any, ...]:
 
 
 _HEAD_DEFAULTS = (*[None] * 8, 0, *[None] * 5)
-"""What a column of `_head` holds most often: None, but for `seen`."""
+"""The most frequent value of each column of `_head`."""
 
 _EVENT_DEFAULTS = (*[None] * 4, 1, *[None] * 5)
-"""The same for events, but for `version`."""
+"""The same for the columns of an event."""
 
 
 def _sparse(
     columns: Iterable[tuple[Any, ...]], defaults: tuple[Any, ...], size: int
 ) -> Iterable[tuple[Any, ...] | None]:
-    """Many columns hold the same in all of a batch, and the driver is slow with each element, and
-    with an array at all."""
+    """Send None for a column that has only its default: the driver is slow with arrays."""
     if not size:
         return [None] * len(defaults)
     return [
         None if column.count(default) == size else column
         for column, default in zip(columns, defaults, strict=True)
     ]
-
-
-def pack_sends(
-    sends: Sequence[Send], finishes: Sequence[Claim], keeps: Sequence[Claim]
-) -> tuple[Any, ...]:
-    """The parameters of `send`, after the time."""
-    blobs = Blobs()
-    items = [{"i": i, **send_doc(send, blobs)} for i, send in enumerate(sends, 1)]
-    return text(items), text(finishes_doc(finishes, keeps)), blobs
-
-
-def pack_tasks(tasks: Sequence[Task]) -> tuple[Any, ...]:
-    """The last parameters of `enqueue`."""
-    blobs = Blobs()
-    return text([task_doc(task, blobs) for task in tasks]), blobs
-
-
-def pack_claims(claims: Sequence[Claim]) -> tuple[Any, ...]:
-    """The last parameters of `renew` and `release`: claims on runs, then claims on tasks."""
-    # Sorted, so that two who wait for locks never wait for each other.
-    runs = sorted((c.run_id, quote(c.uid), c.token) for c in claims if c.task_id is None)
-    tasks = sorted((place_of(c), c.token) for c in claims if c.task_id is not None)
-    return (
-        *(zip(*runs, strict=True) if runs else [()] * 3),
-        *(zip(*tasks, strict=True) if tasks else [()] * 2),
-    )
-
-
-# -- commits --------------------------------------------------------------------------------------
 
 
 def _head(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> tuple[Any, ...]:
@@ -175,25 +135,25 @@ def _head(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> tupl
 
 _UNCHANGED: tuple[Any, ...] = (None,) * 5
 _NOTHING = Change()
-_SAID, _BEGUN = {"birth", "details"}, {"birth", "hold"}
+_UPDATES, _CREATES = {"new_run", "details"}, {"new_run", "claim"}
 
 
 def _plain(commit: Commit, doc: dict[str, Any] | None, touched: set[str]) -> int:
-    """Whether it touches its own run only, and nobody else of the batch does: if the run is there,
-    and if it is not."""
+    """The flags of a commit that touches only its own run, which no other commit of the batch touches: if
+    the run exists, and if it does not."""
     if commit.force or commit.creation is Creation.REPLACE or commit.run_id in touched:
         return 0
     if doc is None:
         return PLAIN | STEP * _is_step(commit)
-    flags = PLAIN * (doc.keys() <= _SAID and "marks" not in doc.get("details", ()))
-    if commit.create is not None and doc.keys() <= _BEGUN:
+    flags = PLAIN * (doc.keys() <= _UPDATES and "hashes" not in doc.get("details", ()))
+    if commit.create is not None and doc.keys() <= _CREATES:
         ends = commit.create.status.terminal or (commit.change or _NOTHING).status in TERMINAL
-        flags |= PLAIN_BIRTH * (not ends)
+        flags |= PLAIN_CREATION * (not ends)
     return flags
 
 
 def _is_step(commit: Commit) -> bool:
-    """Whether it changes no column that an index has, unless it changes the status: most do not."""
+    """Whether it changes no indexed column, except perhaps the status. True for most commits."""
     change = commit.change or _NOTHING
     return not commit.release and change.runnable_at is UNSET and change.workflow is UNSET
 
@@ -202,8 +162,8 @@ def _set_text(value: Any) -> str | None:
     return None if value is UNSET or value is None else quote(value)
 
 
-def outcome_of(commit: Commit, row: Row) -> Outcome:
-    """What became of one commit."""
+def to_outcome(commit: Commit, row: Row) -> Outcome:
+    """The outcome of one commit."""
     _, verdict, uid, sequence, revision, token, detail, still_runnable, fired, undelivered = row
     run_id = commit.run_id
     match verdict:
@@ -220,7 +180,9 @@ def outcome_of(commit: Commit, row: Row) -> Outcome:
                 again=verdict == "again",
             )
         case "busy":
-            return Busy(f"run {run_id!r}, or one that it sends to, is locked by somebody else")
+            return Busy(
+                f"run {run_id!r}, or one that it sends to, is locked by another transaction"
+            )
         case "held back":
             return Busy("not written: another commit of this atomic batch was refused")
         case "not found":
@@ -240,30 +202,4 @@ def outcome_of(commit: Commit, row: Row) -> Outcome:
         case "lost":
             claim = commit.finishes[int(detail) - 1]
             return Fenced(claim.subject, token=claim.token)
-    raise StoreFault(f"the server has the unknown verdict {verdict!r} on run {run_id!r}")
-
-
-def receipts_of(
-    sends: Sequence[Send], finishes: Sequence[Claim], rows: Sequence[Row]
-) -> list[Receipt | Refusal]:
-    """What became of items; raises if a claim that was to be finished was lost."""
-    if rows and rows[0][0] == 0:
-        claim = finishes[rows[0][2] - 1]
-        if rows[0][1] == "busy":
-            raise Busy(f"{claim.subject} is locked by somebody else")
-        raise Fenced(claim.subject, token=claim.token)
-    return [_receipt(send, row) for send, row in zip(sends, rows, strict=True)]
-
-
-def _receipt(send: Send, row: Row) -> Receipt | Refusal:
-    _, verdict, number, token, status = row
-    match verdict:
-        case "done" | "again":
-            return Receipt(number, again=verdict == "again")
-        case "not found":
-            return NotFound("run", send.run_id)
-        case "fenced":
-            return Fenced(f"run {send.run_id!r}", token=None, current=token)
-        case "closed":
-            return RunClosed(send.run_id, STATUS[status])
-    return Busy(f"run {send.run_id!r} is locked by somebody else")
+    raise StoreFault(f"the server returned the unknown verdict {verdict!r} on run {run_id!r}")

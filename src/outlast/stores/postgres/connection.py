@@ -1,5 +1,5 @@
-"""Where connections come from: a pool of our own, a pool of the user's, one connection of theirs, or
-whatever else can lend something that speaks as a `Link` does."""
+"""Connections, and where they come from: a pool of the store, the user's pool, the user's connection, or any
+other object that lends a `Connection`."""
 
 from __future__ import annotations
 
@@ -21,25 +21,23 @@ from outlast.stores.postgres.rows import Row
 _logger = logging.getLogger("outlast.postgres")
 
 SCHEMES = ("postgresql", "postgres")
-CLOSE_SECONDS = 10.0
-LEAVE_SECONDS = 3.0
-"""How long a pool may take to close: nobody works with it any more."""
-IN_HAND = 4
-"""Connections that are not given back to the pool, which ends those that nobody uses for minutes: as many
-as are at work all the time."""
-IDLE_SECONDS = 240.0
-"""After so long a network may have forgotten a connection without a word: it is not used again."""
+CLOSE_TIMEOUT_S = 10.0
+POOL_CLOSE_TIMEOUT_S = 3.0
+KEPT_CONNECTIONS = 4
+"""Idle connections that are not returned to asyncpg's pool, which closes those that are idle for minutes."""
+MAX_IDLE_S = 240.0
+"""A kept connection that is idle for longer is closed: a firewall may have dropped it silently."""
 
 
-Place = Any
-"""A URL, an asyncpg pool, an asyncpg connection, or a `Source`."""
+Location = Any
+"""A URL, an asyncpg pool, an asyncpg connection, or a `ConnectionSource`."""
 
 
-class Link(Protocol):
-    """What our statements need of a connection. asyncpg's is one; psycopg.py makes one of psycopg's.
+class Connection(Protocol):
+    """What the store needs of a driver's connection. asyncpg's has it; psycopg.py adapts psycopg's.
 
-    A statement is one round trip and, outside `transaction`, one transaction: parameters are `$1`, …,
-    and their types are what the server makes of the statement.
+    A statement is one round trip and, outside `transaction`, one transaction. Parameters are `$1`, …, and the
+    server infers their types from the statement.
     """
 
     async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Row]:
@@ -51,43 +49,43 @@ class Link(Protocol):
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """Commit at the end of the context, roll back if that is an error."""
+        """Commit at the end of the context, roll back on an error."""
         ...
 
     def is_in_transaction(self) -> bool:
-        """Whether what is done now waits for a COMMIT."""
+        """Whether a transaction is open."""
         ...
 
     def get_server_pid(self) -> int:
-        """The process of the server, as the connection was told: a pooler makes one up."""
+        """The server's process id as the client sees it: a pooler invents one."""
         ...
 
 
-class Source(ABC):
-    """Where connections come from."""
+class ConnectionSource(ABC):
+    """Lends connections."""
 
     name = "the connections that you passed in,"
-    """What they are, as a message may show it."""
+    """How a message calls them."""
 
     @abstractmethod
     def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
-        """A `Link`, for as long as the context lasts."""
+        """A `Connection`, for as long as the context lasts."""
 
     def lend(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
-        """A `Link` for one statement of ours, which leaves nothing behind."""
+        """A `Connection` for one statement of the store, which leaves no session state."""
         return self.acquire(timeout)
 
     def hold(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
-        """A `Link` for a transaction of a step, which lasts as long as the step does."""
+        """A `Connection` for the transaction of a step, which lasts as long as the step."""
         return self.acquire(timeout)
 
     async def close(self) -> None:
-        """Give back what is ours."""
+        """Close what the store has opened."""
 
 
-class PoolSource(Source):
-    """A pool of the user's, which is never closed here. Steps hold at most half of its connections:
-    commits and renewals of other runs need the rest."""
+class UserPool(ConnectionSource):
+    """The user's pool, which is never closed here. Steps hold at most half of its connections: commits and
+    renewals of other runs need the rest."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -103,8 +101,8 @@ class PoolSource(Source):
             half = self._pool.get_max_size() // 2
             if half < 1:
                 raise InvalidValue(
-                    "your pool has one connection, which a transactional step would hold while the "
-                    "claim of its run is renewed: give it a max_size of 2 or more"
+                    "your pool has one connection: a transactional step would hold it while the claim of "
+                    "its run has to be renewed. Set max_size to 2 or more"
                 )
             self._free = asyncio.Semaphore(half)
         async with asyncio.timeout(timeout):
@@ -116,34 +114,34 @@ class PoolSource(Source):
             self._free.release()
 
 
-class OwnPool(Source):
-    """A pool of our own. To give a connection back to asyncpg's pool takes a task and three turns of the
-    loop, so that some that have done a statement are kept in hand for the next one."""
+class OwnPool(ConnectionSource):
+    """The store's pool. A return to asyncpg's pool costs a task and three turns of the event loop, so a few
+    connections are kept for the next statement."""
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
-        self.in_hand: list[tuple[Any, float]] = []  # and since when
+        self.kept: list[tuple[Any, float]] = []  # with the time of their last use
         self.waiting = 0
         self.is_closing = False
 
     def acquire(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
-        return _Lent(self, timeout, keep=False)
+        return _Lease(self, timeout, keep=False)
 
     def lend(self, timeout: float | None) -> AbstractAsyncContextManager[Any]:
-        return _Lent(self, timeout, keep=True)
+        return _Lease(self, timeout, keep=True)
 
     async def close(self) -> None:
         self.is_closing = True
-        # A call that hangs is not waited for: its connection ends with us.
+        # Does not wait for a call that hangs: its connection is terminated.
         with suppress(Exception):
-            async with asyncio.timeout(LEAVE_SECONDS):
-                while self.in_hand:
-                    await self.pool.release(self.in_hand.pop()[0])
+            async with asyncio.timeout(POOL_CLOSE_TIMEOUT_S):
+                while self.kept:
+                    await self.pool.release(self.kept.pop()[0])
                 await self.pool.close()
         self.pool.terminate()
 
 
-class _Lent:
+class _Lease:
     """A connection of `OwnPool`, for as long as the context lasts."""
 
     __slots__ = ("_connection", "_keep", "_source", "_timeout")
@@ -156,10 +154,10 @@ class _Lent:
 
     async def __aenter__(self) -> Any:
         source = self._source
-        while source.in_hand:
-            self._connection, since = source.in_hand.pop()
-            with suppress(asyncpg.InterfaceError):  # the pool has noticed that it ended
-                if time.monotonic() - since > IDLE_SECONDS:
+        while source.kept:
+            self._connection, since = source.kept.pop()
+            with suppress(asyncpg.InterfaceError):  # the pool has closed it
+                if time.monotonic() - since > MAX_IDLE_S:
                     self._connection.terminate()
                 elif not self._connection.is_closed():
                     return self._connection
@@ -178,17 +176,17 @@ class _Lent:
         trace: TracebackType | None,
     ) -> None:
         source = self._source
-        # Whoever waits is woken by the pool. It also sees to a connection that was cut off.
+        # The pool wakes waiters, and replaces a connection that was cut off.
         give_back = not self._keep or error is not None or source.waiting or source.is_closing
-        if give_back or len(source.in_hand) >= IN_HAND:
+        if give_back or len(source.kept) >= KEPT_CONNECTIONS:
             await source.pool.release(self._connection)
         else:
-            source.in_hand.append((self._connection, time.monotonic()))
+            source.kept.append((self._connection, time.monotonic()))
 
 
-class StepPool(Source):
-    """A pool of our own for transactions of steps, apart from that of our statements: steps wait for
-    each other, and nothing else waits for a step."""
+class StepPool(ConnectionSource):
+    """The store's pool for transactions of steps, separate from that of its statements: steps wait for each
+    other, and nothing else waits for a step."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -199,11 +197,11 @@ class StepPool(Source):
         try:
             yield connection
         finally:
-            await self._give_back(connection)
+            await self._return(connection)
 
-    async def _give_back(self, connection: Any) -> None:
-        """The pool resets it, and closes it if that fails. The transaction has ended before: an error
-        here says nothing about its outcome."""
+    async def _return(self, connection: Any) -> None:
+        """The pool resets the connection, and closes it if that fails. The transaction has ended before, so
+        that an error here does not affect its outcome."""
         try:
             if not connection.is_closed() and connection.has_codecs():
                 connection.terminate()
@@ -213,13 +211,13 @@ class StepPool(Source):
 
     async def close(self) -> None:
         with suppress(Exception):
-            async with asyncio.timeout(LEAVE_SECONDS):
+            async with asyncio.timeout(POOL_CLOSE_TIMEOUT_S):
                 await self._pool.close()
         self._pool.terminate()
 
 
-class OneSource(Source):
-    """A single connection: one call at a time."""
+class UserConnection(ConnectionSource):
+    """The user's single connection: one call at a time."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -236,64 +234,64 @@ class OneSource(Source):
 
 
 class OwnConnection(asyncpg.Connection):  # type: ignore[misc,type-arg,unused-ignore]
-    """A connection of our own pool. We leave nothing in a session, so there is nothing to reset:
-    that would be a round trip per call."""
+    """A connection of the store's pool. The store leaves no session state, so a reset, which would cost a
+    round trip per call, is skipped."""
 
     def get_reset_query(self) -> str:
-        """Nothing."""
+        """None."""
         return ""
 
 
 class StepConnection(asyncpg.Connection):  # type: ignore[misc,type-arg,unused-ignore]
-    """A connection that a step has used, whose session may hold anything: a role, a search path,
-    timeouts, advisory locks, temporary tables, prepared statements. All of it ends with the step."""
+    """A connection for steps, which may leave any session state: a role, a search path, timeouts, advisory
+    locks, temporary tables, prepared statements. All of it is reset after the step."""
 
     _codecs = False
 
     def get_reset_query(self) -> str:
-        """Everything. It prepares no statement under a name, so there is none to be lost."""
+        """Everything. There are no named prepared statements to lose."""
         return "DISCARD ALL"
 
     async def set_type_codec(self, *args: Any, **options: Any) -> None:
-        """The server does not know of it: the connection is closed after the step."""
+        """Codecs are client state, which no reset ends: the connection is closed after the step."""
         self._codecs = True
         await super().set_type_codec(*args, **options)
 
     async def set_builtin_type_codec(self, *args: Any, **options: Any) -> None:
-        """The same."""
+        """As above."""
         self._codecs = True
         await super().set_builtin_type_codec(*args, **options)
 
     def has_codecs(self) -> bool:
-        """Whether values of some type are read or written in a way of the step's own."""
+        """Whether the step has set a codec."""
         return self._codecs
 
 
 class PooledStepConnection(StepConnection):
-    """The same behind a pooler, where the session belongs to other clients once the transaction has
-    ended: what can be reset is reset before its COMMIT."""
+    """The same behind a pooler, where the session belongs to another client after the transaction: the store
+    resets it before the COMMIT."""
 
     def get_reset_query(self) -> str:
-        """Nothing: it would reach a session of another client."""
+        """Nothing: it would reach the session of another client."""
         return ""
 
 
-def shown(place: Place) -> str:
-    """Where this is, as it may be shown: never with a user's password."""
-    if isinstance(place, Source):
+def display_name(place: Location) -> str:
+    """The location for messages, without user and password."""
+    if isinstance(place, ConnectionSource):
         return place.name
     if not isinstance(place, str):
         if hasattr(place, "acquire") or hasattr(place, "fetch"):
-            return Source.name
+            return ConnectionSource.name
         raise InvalidValue(
-            f"{type(place).__name__} is no place for a store: use a URL, an asyncpg pool, or an "
+            f"{type(place).__name__} is not a location of a store: use a URL, an asyncpg pool, or an "
             "asyncpg connection"
         )
     try:
         parts = urlsplit(place)
         port = parts.port
     except ValueError:
-        # The message would quote what it cannot read, and that may be the password.
+        # The message of the error could quote the password.
         raise InvalidValue(
             "the URL cannot be read: write it as postgresql://user:password@host:port/database and "
             "percent-encode special characters of the password"

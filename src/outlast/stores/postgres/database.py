@@ -1,12 +1,11 @@
-"""Database: the connections of a store and its queues, and the calls that go through them.
+"""The connections of a store and its queues, and the statements that they send.
 
-With a URL there is a pool of our own, a second one with a single connection for renewals, because a
-worker that has all connections busy must not lose its leases, and a third one for transactions of
-steps, which may last. With a pool, a connection or a `Source` of the user's, everything goes through
-that, and it is never closed here.
+With a URL there are three pools: one for statements, one with a single connection for renewals, so that a
+worker whose connections are all busy keeps its leases, and one for transactions of steps, which may take
+long. A pool, connection or `ConnectionSource` of the user serves everything, and is never closed here.
 
-A call is one statement. Nothing is left in a session, so any connection will do, also one that a
-pooler hands out per transaction; there statements are not prepared under a name.
+A call is one statement and leaves no session state, so that any connection serves it, also behind a pooler
+that assigns connections per transaction. There statements are not prepared.
 """
 
 from __future__ import annotations
@@ -24,89 +23,87 @@ import asyncpg
 from outlast.errors import StoreClosed, TimedOut
 from outlast.stores.postgres import schema
 from outlast.stores.postgres.connection import (
-    CLOSE_SECONDS,
-    Link,
-    OneSource,
+    CLOSE_TIMEOUT_S,
+    Connection,
+    ConnectionSource,
+    Location,
     OwnConnection,
     OwnPool,
-    Place,
     PooledStepConnection,
-    PoolSource,
-    Source,
     StepConnection,
     StepPool,
-    shown,
+    UserConnection,
+    UserPool,
+    display_name,
 )
 from outlast.stores.postgres.driver_errors import is_lost, translate
-from outlast.stores.postgres.liveness import MOST, Owners
+from outlast.stores.postgres.liveness import MAX_OWNERS, Liveness
 from outlast.stores.postgres.notifier import PostgresNotifier
 from outlast.stores.postgres.rows import Row
 from outlast.stores.postgres.schema import queries_of
 from outlast.stores.postgres.server import Server, check_pool_size, read_server
 
-CONNECT_SECONDS = 30
+CONNECT_TIMEOUT_S = 30
 POOL_SIZE = 10
-STEP_WAIT_SECONDS = 30.0
-"""How long a transaction of a step waits for a connection before it says so."""
+STEP_CONNECTION_TIMEOUT_S = 30.0
+"""How long the transaction of a step waits for a connection."""
 
 
 class Database:
-    """Statements for all who share it in this process."""
+    """Opened by the first session, closed by the last."""
 
     def __init__(
         self,
-        place: Place,
+        place: Location,
         *,
         schema: str = "outlast",
         prefix: str = "",
         pool_size: int = POOL_SIZE,
         step_pool_size: int = POOL_SIZE,
         notify: bool = True,
-        known: Server | None = None,
+        known_server: Server | None = None,
     ) -> None:
         self.queries = queries_of(schema, prefix)
         self.notifier = PostgresNotifier(schema, prefix)
-        self.owners = Owners(self.queries)
+        self.liveness = Liveness(self.queries)
         self._notify = notify
         self._place = place
-        self.where = f"{shown(place)} schema {schema!r}"
+        self.where = f"{display_name(place)} schema {schema!r}"
         self._size = check_pool_size(pool_size)
         self._step_size = check_pool_size(step_pool_size, "step_pool_size")
-        self._users: set[object] = set()
+        self._sessions: set[object] = set()
         self._opening = asyncio.Lock()
-        self._main: Source | None = None
-        self._urgent: Source | None = None
-        self._steps: Source | None = None
+        self._main: ConnectionSource | None = None
+        self._urgent: ConnectionSource | None = None
+        self._steps: ConnectionSource | None = None
         self._pid = 0
-        self._known = known
+        self._known_server = known_server
         self.server: Server | None = None
         self.was_open = False
 
     def __repr__(self) -> str:
         return f"Database({self.where})"
 
-    # -- life ---------------------------------------------------------------------------------
-
     @property
     def is_open(self) -> bool:
-        """Whether somebody has opened it and not closed it again."""
+        """Whether a session has it open."""
         return self._main is not None
 
     @property
     def notify_address(self) -> tuple[str, str]:
-        """The parameters of `notify`: the channel, and who sends a wake-up."""
+        """The parameters of `notify`: the channel and the sender."""
         return self.notifier.channel, self.notifier.name
 
-    def borrow(self, lender: Database) -> None:
-        """Be open on a connection of the user's, with what a database of ours knows already."""
+    def open_in_transaction(self, outer: Database) -> None:
+        """Open on the user's connection, with what `outer` knows about the server."""
         self._main = self._urgent = self._steps = _source_of(self._place)
-        self._users.add(lender)  # a queue that is closed does not end the user's transaction
-        self._pid, self.was_open, self.server = os.getpid(), True, lender.server
-        self.notifier.name = ""  # its wake-ups are for our own process too
+        self._sessions.add(outer)  # closing a queue does not end the user's transaction
+        self._pid, self.was_open, self.server = os.getpid(), True, outer.server
+        self.notifier.name = ""  # its wake-ups are for this process too
 
     def sibling(self) -> Database | None:
-        """Another one on the same tables, for the loop of another thread; None if the connections
-        are the user's, which belong to one loop."""
+        """Another database object on the same tables, for the event loop of another thread; None if the
+        connections are the user's, which belong to one loop."""
         if not isinstance(self._place, str):
             return None
         queries = self.queries
@@ -116,11 +113,11 @@ class Database:
             prefix=queries.prefix,
             pool_size=1,
             notify=False,
-            known=self.server,
+            known_server=self.server,
         )
 
-    async def open(self, user: object) -> None:
-        """Connect, or join those who have. Joining twice is joining once."""
+    async def open(self, session: object) -> None:
+        """Connect, unless another session has. Idempotent for a session."""
         async with self._opening:
             if self._main is None:
                 try:
@@ -131,11 +128,11 @@ class Database:
                     if foreign is not None:
                         raise foreign from error
                     raise
-            self._users.add(user)
+            self._sessions.add(session)
             self.was_open = True
 
     def describe(self) -> dict[str, object]:
-        """What an operator wants to know."""
+        """Facts for operators."""
         server = self.server
         if server is None:
             raise StoreClosed(f"the store at {self.where} was never opened: open it first")
@@ -153,78 +150,78 @@ class Database:
             "warnings": server.warnings,
         }
 
-    async def close(self, user: object) -> None:
-        """Leave; the last one disconnects."""
-        self._users.discard(user)
-        if not self._users:
+    async def close(self, session: object) -> None:
+        """Leave; the last session disconnects."""
+        self._sessions.discard(session)
+        if not self._sessions:
             await self._disconnect()
 
     async def _connect(self) -> None:
         if isinstance(self._place, str):
-            await self._look_first(self._place)
+            await self._inspect_first(self._place)
             self._main = OwnPool(await self._pool(self._size, OwnConnection))
             self._urgent = OwnPool(await self._pool(1, OwnConnection))
             kind = PooledStepConnection if self._is_pooled else StepConnection
             self._steps = StepPool(await self._pool(self._step_size, kind))
         else:
             source = _source_of(self._place)
-            async with source.acquire(CONNECT_SECONDS) as connection:
-                await self._look(connection)
+            async with source.acquire(CONNECT_TIMEOUT_S) as connection:
+                await self._inspect(connection)
             self._main = self._urgent = self._steps = source
         self._pid = os.getpid()
         if self._notify and isinstance(self._place, str) and not self._is_pooled:
-            self.owners.start(self._end_leases, self.notifier.wake)
-            self.notifier.start(self._place, self._notify_others, self.owners)
-        elif self._notify and isinstance(self._place, Source):
+            self.liveness.start(self._end_leases, self.notifier.wake)
+            self.notifier.start(self._place, self._notify_others, self.liveness)
+        elif self._notify and isinstance(self._place, ConnectionSource):
             self.notifier.pass_on(self._notify_others)
 
     @property
     def _is_inherited(self) -> bool:
-        """Whether it was opened by the process that has forked this one."""
+        """Whether the parent process opened it before a fork."""
         return self._main is not None and self._pid != os.getpid()
 
     @property
     def _is_pooled(self) -> bool:
         return self.server is None or self.server.pooled
 
-    def living(self, owners: Collection[str]) -> list[str] | None:
-        """The owners that a session may say of that they live as long as it does; None where sessions
-        are the user's, or a pooler's."""
+    def owners_to_lock(self, owners: Collection[str]) -> list[str] | None:
+        """Owners whose advisory lock a statement takes on its connection; None where the sessions belong to
+        the user or to a pooler."""
         if self._is_pooled or not isinstance(self._place, str):
             return None
-        return sorted(owners)[:MOST]
+        return sorted(owners)[:MAX_OWNERS]
 
     async def _notify_others(self, message: str) -> None:
-        await self.fetch("notify", self.notifier.channel, message, timeout=CLOSE_SECONDS)
+        await self.fetch("notify", self.notifier.channel, message, timeout=CLOSE_TIMEOUT_S)
 
     async def _end_leases(self, grace: timedelta, settle: timedelta) -> list[Row]:
-        return await self.fetch("end_leases", grace, settle, timeout=CLOSE_SECONDS)
+        return await self.fetch("end_leases", grace, settle, timeout=CLOSE_TIMEOUT_S)
 
-    async def _look_first(self, url: str) -> None:
-        """What one connection finds decides how the others are made. A sibling has been told."""
-        if self._known is not None:
-            self.server = self._known
+    async def _inspect_first(self, url: str) -> None:
+        """Inspect the server on a connection of its own: the result decides how the pools connect."""
+        if self._known_server is not None:
+            self.server = self._known_server
             return
-        connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, statement_cache_size=0)
+        connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_S, statement_cache_size=0)
         try:
-            await self._look(connection)
+            await self._inspect(connection)
         finally:
-            await connection.close(timeout=CLOSE_SECONDS)
+            await connection.close(timeout=CLOSE_TIMEOUT_S)
 
-    async def _look(self, connection: Link) -> None:
+    async def _inspect(self, connection: Connection) -> None:
         [row] = await connection.fetch(self.queries["describe_server"])
         self.server = read_server(row, connection.get_server_pid(), self.where)
         await schema.migrate(connection, self.queries, self.where)
         self.server.report(self.where)
 
     async def _pool(self, size: int, kind: type[Any]) -> Any:
-        """A pool that connects when it is used. What a step has prepared ends with the step."""
+        """A pool that connects on use. Steps have no statement cache: their session is reset."""
         cached = kind is OwnConnection and not self._is_pooled
         return await asyncpg.create_pool(
             self._place,
             min_size=0,
             max_size=size,
-            timeout=CONNECT_SECONDS,
+            timeout=CONNECT_TIMEOUT_S,
             statement_cache_size=200 if cached else 0,
             max_cached_statement_lifetime=0,
             connection_class=kind,
@@ -233,41 +230,39 @@ class Database:
 
     async def _disconnect(self) -> None:
         if self._is_inherited:
-            # A connection that is closed, or finalised, here would leave the parent's event loop.
-            _inherited.append((self._main, self._urgent, self._steps, self.owners))
+            # A connection that is closed or finalised here would leave the parent's event loop.
+            _inherited.append((self._main, self._urgent, self._steps, self.liveness))
             self._main = self._urgent = self._steps = None
-            self.owners = Owners(self.queries)
+            self.liveness = Liveness(self.queries)
             self.notifier.abandon()
             return
-        await self.owners.stop()
+        await self.liveness.stop()
         await self.notifier.stop()
         sources = {self._main, self._urgent, self._steps}
         self._main = self._urgent = self._steps = None
-        # Together: each waits for a server that does not answer.
+        # In parallel: each may wait for a server that does not answer.
         await asyncio.gather(*(source.close() for source in sources if source is not None))
 
-    # -- calls --------------------------------------------------------------------------------
-
     def acquire(self) -> AbstractAsyncContextManager[Any]:
-        """A connection for a few statements of ours."""
+        """A connection for a few statements of the store."""
         return self._source(urgent=False).acquire(None)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
-        """A connection on which a transaction has begun, for a step. Errors up to there say that
-        nothing was written."""
+        """A connection with an open transaction, for a step. An error before that means that nothing was
+        written."""
         self._source(urgent=False)  # open, and in this process
-        assert self._steps is not None, "it is open"
+        assert self._steps is not None, "the database is open"
         async with AsyncExitStack() as ends:
             try:
-                held = self._steps.hold(STEP_WAIT_SECONDS)
+                held = self._steps.hold(STEP_CONNECTION_TIMEOUT_S)
                 connection = await ends.enter_async_context(held)
                 await ends.enter_async_context(connection.transaction())
             except TimeoutError as error:
                 raise TimedOut(
-                    f"no connection to {self.where} was free for the transaction of a step in "
-                    f"{STEP_WAIT_SECONDS:.0f} s, nothing was written: raise step_pool_size, or let "
-                    "steps be shorter"
+                    f"no connection to {self.where} became free for the transaction of a step in "
+                    f"{STEP_CONNECTION_TIMEOUT_S:.0f} s; nothing was written. Raise step_pool_size, or "
+                    "shorten the steps"
                 ) from error
             except Exception as error:
                 foreign = translate(error, self.where, sent=False, writes=False)
@@ -278,13 +273,13 @@ class Database:
                 yield connection
             except BaseException:
                 if isinstance(self._steps, StepPool) and self._is_pooled:
-                    # A rollback undoes settings and no locks of the session.
+                    # A rollback undoes settings, but not session locks.
                     with suppress(Exception):
                         await connection.execute("SELECT pg_advisory_unlock_all()")
                 raise
 
     async def script(self, name: str) -> None:
-        """Run several statements of ours, without parameters, on one connection."""
+        """Run a named script of several statements, without parameters, on one connection."""
         try:
             async with self._source(urgent=False).acquire(None) as connection:
                 await connection.execute(self.queries[name])
@@ -296,8 +291,8 @@ class Database:
 
     @property
     def end_of_step(self) -> str:
-        """The statements that end a step's own before its outcome is recorded. A connection of the
-        user's keeps what the user has set there."""
+        """The script that runs before the outcome of a step is recorded. The user's connection keeps its
+        session state."""
         if not isinstance(self._place, str):
             return "check_constraints"
         return "end_pooled_step" if self._is_pooled else "end_step"
@@ -310,18 +305,17 @@ class Database:
         writes: bool = False,
         urgent: bool = False,
     ) -> list[Row]:
-        """Run a statement of ours and give its rows. With `urgent`, past all others."""
+        """Run a named statement and return its rows; with `urgent` on the connection for renewals."""
         try:
             return await self._fetch(name, args, timeout, writes=writes, urgent=urgent)
         except _Lost as lost:
             if writes:
-                raise lost.told from lost.cause
-        # The connection may have ended long ago, with the server that was restarted since: whoever
-        # reads can simply ask again.
+                raise lost.error from lost.cause
+        # The connection may be a dead one of a server that was restarted since: a read is retried.
         try:
             return await self._fetch(name, args, timeout, writes=writes, urgent=urgent)
         except _Lost as lost:
-            raise lost.told from lost.cause
+            raise lost.error from lost.cause
 
     async def _fetch(
         self,
@@ -351,32 +345,32 @@ class Database:
                 raise _Lost(foreign, error) from error
             raise foreign from error
 
-    def _source(self, *, urgent: bool) -> Source:
+    def _source(self, *, urgent: bool) -> ConnectionSource:
         source = self._urgent if urgent else self._main
         if source is None:
             raise StoreClosed(f"the store at {self.where} is closed: open it first")
         if self._is_inherited:
             raise StoreClosed(
                 f"the store at {self.where} was opened before this process was forked, and "
-                "connections do not survive that: open a new store after the fork"
+                "connections do not survive a fork: open a new store in the child"
             )
         return source
 
 
 _inherited: list[object] = []
-"""What forked children have of their parents': kept, and never touched."""
+"""Objects of the parent process in a forked child: never finalised."""
 
 
-def _source_of(place: Place) -> Source:
-    if isinstance(place, Source):
+def _source_of(place: Location) -> ConnectionSource:
+    if isinstance(place, ConnectionSource):
         return place
-    return PoolSource(place) if hasattr(place, "acquire") else OneSource(place)
+    return UserPool(place) if hasattr(place, "acquire") else UserConnection(place)
 
 
 class _Lost(Exception):
-    """A connection ended under a call; what to tell, and why."""
+    """The connection ended during a call: the error for the caller, and its cause."""
 
-    def __init__(self, told: Exception, cause: Exception) -> None:
-        super().__init__(str(told))
-        self.told = told
+    def __init__(self, error: Exception, cause: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
         self.cause = cause

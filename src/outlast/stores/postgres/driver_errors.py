@@ -1,9 +1,9 @@
-"""Foreign errors, mapped to outlast's own in this one place.
+"""Errors of the drivers, mapped to outlast's errors.
 
-What happened is told by the server's SQLSTATE; the message is for people. Whether a write that
-failed may have happened is told by when it failed: a server that answers with an error has rolled
-back, a connection that ends before the answer leaves it open. asyncpg's errors are known by class;
-psycopg's by the state and by the names that all Python drivers share, so that it need not be there.
+The SQLSTATE decides; messages are for people. When the error occurs decides whether a write may have happened:
+a server that returns an error has rolled back, a connection that ends before the response leaves the outcome
+unknown. asyncpg's errors are matched by class; psycopg's by SQLSTATE and by the class names of DB-API, so
+that psycopg need not be installed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ BUSY = {
     "55P03",  # lock_not_available
     "57014",  # query_canceled: an administrator, or statement_timeout
 }
-AWAY = {
+UNAVAILABLE = {
     "53300": "it has no connection left: raise max_connections, lower pool_size, or use a pooler",
     "57P03": "it is starting or stopping",
     "53400": "a limit of its configuration is reached",
     "53200": "it is out of memory, or of locks: raise max_locks_per_transaction, commit less at once",
 }
-# The server ends the connection with these: a write under way may or may not have been done.
+# The server closes the connection with these: the outcome of a write in flight is unknown.
 ENDED = {"57P01", "57P02", "57P05", "25P03"}
 LOGIN = {
     "28P01": "the password is wrong: check the one in the URL",
@@ -51,23 +51,23 @@ TOO_LARGE = {"54000"}
 
 
 def translate(error: BaseException, where: str, *, sent: bool, writes: bool) -> Exception | None:
-    """What `error` means to a caller, or None if it is not the database's.
+    """The outlast error for `error`, or None if it does not come from the database.
 
-    `sent` says that a connection was there, so that the statement may have reached the server.
+    `sent`: the statement may have reached the server.
     """
     if isinstance(error, OutlastError):
         return None
     if isinstance(error, TimeoutError):  # an OSError, too
         if sent and writes:
-            return UnknownOutcome(f"{where} did not answer in time: it may have been done")
-        return TimedOut(f"{where} did not answer in time: nothing was written")
+            return UnknownOutcome(f"{where} did not respond in time: the write may have happened")
+        return TimedOut(f"{where} did not respond in time: nothing was written")
     if isinstance(error, (asyncpg.PostgresConnectionError, *_LOST)):
         return _lost(error, where, sent=sent, writes=writes)
     if isinstance(error, asyncpg.PostgresError):
         return _by_state(error, where, sent=sent, writes=writes)
     if isinstance(error, (asyncpg.DataError, OverflowError, UnicodeEncodeError)):
         return InvalidValue(
-            f"a value cannot be stored: {error}. Numbers have 64 bits and text has no surrogates"
+            f"a value cannot be stored: {error}. Numbers have 64 bits, and text has no surrogates"
         )
     if isinstance(error, asyncpg.InterfaceError):
         return _lost(error, where, sent=sent, writes=writes)
@@ -75,7 +75,7 @@ def translate(error: BaseException, where: str, *, sent: bool, writes: bool) -> 
 
 
 def _by_name(error: BaseException, where: str, *, sent: bool, writes: bool) -> Exception | None:
-    """The same for a driver that keeps to DB-API."""
+    """The same for a DB-API driver."""
     names = _names(error)
     if "Error" not in names:
         return None
@@ -87,7 +87,7 @@ def _by_name(error: BaseException, where: str, *, sent: bool, writes: bool) -> E
 
 
 def _names(error: BaseException) -> set[str]:
-    """The classes of a psycopg error; nothing of another's."""
+    """The class names of a psycopg error; empty for other errors."""
     if not type(error).__module__.startswith("psycopg"):
         return set()
     return {kind.__name__ for kind in type(error).__mro__}
@@ -102,7 +102,7 @@ _LOST = (
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection has ended, so that a read may be tried on another."""
+    """Whether the connection has ended, so that a read may be retried on another."""
     state = getattr(error, "sqlstate", None)
     if state in ENDED:
         return True
@@ -116,8 +116,8 @@ def is_lost(error: BaseException) -> bool:
 def _lost(error: BaseException, where: str, *, sent: bool, writes: bool) -> Exception:
     if sent and writes:
         return UnknownOutcome(
-            f"the connection to {where} ended before the answer came ({_short(error)}): "
-            "it may have been done"
+            f"the connection to {where} ended before the response ({_short(error)}): "
+            "the write may have happened"
         )
     return Unavailable(
         f"{where} cannot be reached ({_short(error)}): check host and port, and that it runs"
@@ -126,50 +126,54 @@ def _lost(error: BaseException, where: str, *, sent: bool, writes: bool) -> Exce
 
 def _by_state(error: BaseException, where: str, *, sent: bool, writes: bool) -> Exception:
     state: str = getattr(error, "sqlstate", None) or ""
-    said = _short(error)
+    message = _short(error)
     if state in ENDED:
         return _lost(error, where, sent=sent, writes=writes)
     if state in BUSY:
-        return Busy(f"somebody else was in the way at {where} ({said}). Nothing was written")
+        return Busy(
+            f"another transaction was in the way at {where} ({message}): nothing was written, retry"
+        )
     if state == "23505":
         if _constraint(error).endswith("runs_id"):
-            return Busy(f"somebody else has begun that run at {where} meanwhile ({said})")
-        return Undecodable(f"the tables at {where} contradict each other ({said})")
-    if state in AWAY:
-        return Unavailable(f"{where} takes no more work now ({said}): {AWAY[state]}")
+            return Busy(f"another transaction has created that run at {where} ({message}): retry")
+        return Undecodable(f"the tables at {where} contradict each other ({message})")
+    if state in UNAVAILABLE:
+        return Unavailable(f"{where} accepts no work now ({message}): {UNAVAILABLE[state]}")
     if state in LOGIN:
-        return StoreFault(f"{where} refused ({said}): {LOGIN[state]}")
+        return StoreFault(f"{where} refused ({message}): {LOGIN[state]}")
     if state == "3D000":
-        return NotAStore(f"{where} is not there ({said}): create the database, or check the URL")
+        return NotAStore(
+            f"{where} does not exist ({message}): create the database, or check the URL"
+        )
     if state in READ_ONLY:
         return ReadOnlyStore(
-            f"{where} cannot be written ({said}): it is a standby, or default_transaction_read_only "
+            f"{where} cannot be written ({message}): it is a standby, or default_transaction_read_only "
             "is on; use the primary (target_session_attrs=read-write in the URL)"
         )
     if state in FULL:
         return StoreFull(
-            f"no space is left at {where} ({said}). Nothing of this write remains; free some space "
-            "and go on"
+            f"no space is left at {where} ({message}). Nothing was written; free some space "
+            "and retry"
         )
     if state in DAMAGED:
-        return Undecodable(f"{where} is damaged ({said}): stop writing, and restore a backup")
+        return Undecodable(f"{where} is damaged ({message}): stop writing, and restore a backup")
     if state in TOO_LARGE:
         return PayloadTooLarge(
-            f"a value is larger than {where} can hold or index ({said}): shorten the name of the "
+            f"a value is larger than {where} can hold or index ({message}): shorten the name of the "
             "workflow, or the value"
         )
     if state.startswith("22"):
-        return InvalidValue(f"a value cannot be stored at {where} ({said})")
+        return InvalidValue(f"a value cannot be stored at {where} ({message})")
     if state.startswith("08"):
         return _lost(error, where, sent=sent, writes=writes)
-    return StoreFault(f"PostgreSQL failed at {where}: {said} (code {state})")
+    return StoreFault(f"PostgreSQL failed at {where}: {message} (code {state})")
 
 
 def _constraint(error: BaseException) -> str:
-    told = getattr(error, "diag", error)
-    return str(getattr(told, "constraint_name", ""))
+    diagnostics = getattr(error, "diag", error)
+    return str(getattr(diagnostics, "constraint_name", ""))
 
 
 def _short(error: BaseException) -> str:
-    """The first line of a message: what follows may quote data."""
+    """The first line of a message: further lines may quote data."""
     return (str(error).splitlines() or [type(error).__name__])[0][:300]

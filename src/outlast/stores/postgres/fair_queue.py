@@ -1,5 +1,5 @@
-"""The rules of queues as parameters and rows. Who is next is decided in migrations/0008_policies.sql: the
-same as `outlast.model.queue_policy` decides, in one call."""
+"""Queue policies and queue statistics as parameters and rows. The fair queue itself is functions/take_fair.sql,
+which decides as `outlast.model.queue_policy` does, in one call."""
 
 from __future__ import annotations
 

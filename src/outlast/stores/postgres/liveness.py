@@ -1,18 +1,18 @@
-"""Owners: takeover need not wait for the lease where the database can tell that a process died.
+"""Liveness of owners: a takeover need not wait for lease expiry when the database shows that a process died.
 
 ::
 
-    claim as "w-1" ──▶ a shared advisory lock "w-1", on the session that listens and on those that
-                       claim and renew, and a row
-    kill -9 ──▶ all sessions end, the locks with them
-    others  ──▶ look when they begin, and every two seconds: a row without a lock is missing; if it
-                still is when they look again, half a second later, its owner is gone: its leases
-                are ended, and whoever waits gets a wake-up
+    claim as "w-1" ──▶ a shared advisory lock "w-1" on the session that listens and on those that claim and
+                       renew, and a row in `owners`
+    kill -9        ──▶ all sessions end, and the locks with them
+    other process  ──▶ checks on start and every two seconds: a row without a lock is missing; if it is still
+                       missing half a second later, the owner is gone: its leases are ended, with a wake-up
 
-One session that is cut off says nothing: the others hold the lock. All can be lost while their process
-lives: the network was cut, or the server was restarted. So there is a second look, a session that is lost is made again at once, and whoever has just come back
-judges nobody for a while. If all that is not enough nothing is lost: the owner is fenced, as after a
-pause past its lease. Behind a pooler there is no session to hold a lock, and the lease decides.
+One session that is cut off proves nothing: the others hold the lock. All sessions can be lost while the
+process lives, by a network failure or a server restart. Hence the second check; a lost session reconnects
+at once, and a process that has just reconnected judges no owner for a while. A wrong verdict is safe: the
+owner is fenced, as after a lease expiry. Behind a pooler there is no session to hold a lock, and only the
+lease counts.
 """
 
 from __future__ import annotations
@@ -34,112 +34,113 @@ from outlast.stores.postgres.schema import Queries
 
 _logger = logging.getLogger("outlast.postgres")
 
-LOOK = 2.0
-"""Seconds between two looks at the others: less than a query a second."""
+CHECK_INTERVAL_S = 2.0
+"""Between two checks of all owners."""
 
-GRACE = 0.4
-"""Longer than a session that was cut off needs to come back."""
+GRACE_S = 0.4
+"""Longer than a session that was cut off needs to reconnect."""
 
-SETTLE = 10.0
-"""Seconds after a session was lost, or the server was started, in which nobody is judged: the others come
-back, too."""
-SECONDS, LAST_SECONDS = 5.0, 2.0
-AGAIN = 0.5
-MOST = 64
-"""Owners of one process: each takes a place in the server's table of locks. More are not watched."""
+SETTLE_S = 10.0
+"""After a lost session or a server start no owner is judged for so long: other processes reconnect too."""
+TIMEOUT_S, CLOSE_TIMEOUT_S = 5.0, 2.0
+CANCEL_INTERVAL_S = 0.5
+MAX_OWNERS = 64
+"""Owners of one process: each needs an entry in the server's lock table. Further ones have only their lease."""
 
-Judge = Callable[[timedelta, timedelta], Awaitable[list[Row]]]
+EndLeases = Callable[[timedelta, timedelta], Awaitable[list[Row]]]
 
 
-async def end(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks, and wait until they have ended. One that gives a connection back waits for the
-    server once more, though it was cancelled: then it is cancelled again."""
+async def cancel_all(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks and wait until they have ended. A task that returns a connection waits for the server even
+    after a cancellation: it is cancelled again."""
     left = set(tasks)
     while left:
         for task in left:
             task.cancel()
-        _, left = await asyncio.wait(left, timeout=AGAIN)
+        _, left = await asyncio.wait(left, timeout=CANCEL_INTERVAL_S)
 
 
-class Owners:
-    """The owners of this process, and a look at those of others, between `start` and `stop`."""
+class Liveness:
+    """Registers the owners of this process, and checks those of other processes, between `start` and `stop`."""
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
         self._session: Any = None
         self._lock = asyncio.Lock()
-        self._mine: dict[str, None] = {}
-        self._held: set[str] = set()
-        self._watching: asyncio.Task[None] | None = None
+        self._own: dict[str, None] = {}
+        self._registered: set[str] = set()
+        self._watcher: asyncio.Task[None] | None = None
         self._judges_from = 0.0
-        self._has_come = False
+        self._had_session = False
         self._attached = asyncio.Event()
 
-    def start(self, judge: Judge, ring: Callable[[], None]) -> None:
-        """Begin to look at others: `judge` ends the leases of those that are gone."""
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch(judge, ring), name="outlast watches")
+    def start(self, end_leases: EndLeases, ring: Callable[[], None]) -> None:
+        """Start checking: `end_leases` ends the leases of owners that are gone."""
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(
+                self._watch(end_leases, ring), name="outlast-liveness"
+            )
 
     async def stop(self) -> None:
-        """End it, in good order: who closes is not dead. Stopping twice is fine."""
-        if self._watching is not None:
-            await end(self._watching)
-        if self._session is not None and self._held:
-            await self._tell("drop_owners", list(self._held), timeout=LAST_SECONDS)
-        self._watching, self._has_come, self._judges_from = None, False, 0.0
-        self._mine.clear()
+        """Stop and deregister: a process that closes has not crashed. Idempotent."""
+        if self._watcher is not None:
+            await cancel_all(self._watcher)
+        if self._session is not None and self._registered:
+            await self._call("deregister_owners", list(self._registered), timeout=CLOSE_TIMEOUT_S)
+        self._watcher, self._had_session, self._judges_from = None, False, 0.0
+        self._own.clear()
         self.detach()
 
-    async def hold(self, owner: str) -> None:
-        """From now on the death of this process is seen as the death of `owner`."""
-        if owner in self._held or self._watching is None:
+    async def register(self, owner: str) -> None:
+        """Other processes detect a crash of this one as that of `owner` from now on."""
+        if owner in self._registered or self._watcher is None:
             return
-        if owner not in self._mine:
-            if len(self._mine) >= MOST:
+        if owner not in self._own:
+            if len(self._own) >= MAX_OWNERS:
                 return
-            self._mine[owner] = None
-        if self._session is not None and await self._tell("hold_owner", owner):
-            self._held.add(owner)
+            self._own[owner] = None
+        if self._session is not None and await self._call("register_owner", owner):
+            self._registered.add(owner)
 
     async def attach(self, session: Any) -> None:
-        """There is a session: hold all owners on it, again if there was one before."""
-        if self._has_come:
-            self._judges_from = time.monotonic() + SETTLE
-        self._has_come = True
+        """Register all owners on a new session."""
+        if self._had_session:
+            self._judges_from = time.monotonic() + SETTLE_S
+        self._had_session = True
         self._session = session
-        for owner in list(self._mine):
-            await self.hold(owner)
+        for owner in list(self._own):
+            await self.register(owner)
         self._attached.set()
 
     def detach(self) -> None:
         """The session has ended."""
         self._session = None
-        self._held.clear()
+        self._registered.clear()
 
-    async def _tell(self, name: str, argument: object, *, timeout: float = SECONDS) -> bool:
+    async def _call(self, name: str, argument: object, *, timeout: float = TIMEOUT_S) -> bool:
         with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             async with self._lock:
-                if self._session is not None:  # it may have ended while others were told
+                if self._session is not None:  # it may have ended while this call waited
                     await self._session.fetch(self._queries[name], argument, timeout=timeout)
                     return True
-        return False  # the lease decides
+        return False  # only the lease counts
 
-    async def _watch(self, judge: Judge, ring: Callable[[], None]) -> None:
+    async def _watch(self, end_leases: EndLeases, ring: Callable[[], None]) -> None:
         await self._attached.wait()
-        pause = 0.0  # who has just begun most often takes the place of one that has died
+        delay = 0.0  # a new process often replaces one that has crashed
         while True:
-            await asyncio.sleep(pause * (0.9 + 0.2 * random.random()))
-            pause = LOOK
+            await asyncio.sleep(delay * (0.9 + 0.2 * random.random()))
+            delay = CHECK_INTERVAL_S
             if self._session is None or time.monotonic() < self._judges_from:
                 continue
             try:
-                found = await judge(timedelta(seconds=GRACE), timedelta(seconds=SETTLE))
+                found = await end_leases(timedelta(seconds=GRACE_S), timedelta(seconds=SETTLE_S))
             except OutlastError as error:
-                _logger.debug("nobody could look whether others live: %s", error)
+                _logger.debug("liveness check failed: %s", error)
                 continue
             for name, gone in found:
                 if gone:
-                    _logger.info("%s has died: its runs can be taken over", name)
+                    _logger.info("owner %s has died: its runs can be taken over", name)
                     ring()
                 else:
-                    pause = GRACE * 1.15
+                    delay = GRACE_S * 1.15

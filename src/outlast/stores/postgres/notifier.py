@@ -28,17 +28,17 @@ import asyncpg
 from outlast.model.commit_rules import WakeupKind
 from outlast.model.ids import new_id
 from outlast.ports.notifier import LocalNotifier, from_message, to_message
-from outlast.stores.postgres.liveness import LAST_SECONDS, Owners, end
+from outlast.stores.postgres.liveness import CLOSE_TIMEOUT_S, Liveness, cancel_all
 
 _logger = logging.getLogger("outlast.postgres")
 
 Notify = Callable[[str], Awaitable[object]]
 
-PAUSE = 0.05
+NOTIFY_INTERVAL_S = 0.05
 """Seconds between two NOTIFYs: more wake-ups in between are one."""
 
-FIRST_RETRY, LONGEST_RETRY = 0.05, 5.0
-"""Seconds. At first at once: others wait a moment only for a session that is lost (owners.py)."""
+MIN_RETRY_S, MAX_RETRY_S = 0.05, 5.0
+"""The first retry is fast: a process that is not connected soon counts as crashed (liveness.py)."""
 
 
 class PostgresNotifier(LocalNotifier):
@@ -69,15 +69,15 @@ class PostgresNotifier(LocalNotifier):
         self._runs.update(runs)
         self._wanted.set()
 
-    def start(self, url: str, notify: Notify, owners: Owners) -> None:
+    def start(self, url: str, notify: Notify, liveness: Liveness) -> None:
         """Begin to listen at `url` and to pass wake-ups on by `notify`. The session that listens holds
-        the locks of `owners` too."""
+        the locks of `liveness` too."""
         if not self._tasks:
             self._loop = asyncio.get_running_loop()
             self._notify = notify
             self._tasks = [
-                asyncio.create_task(self._listen(url, owners), name="outlast listens"),
-                asyncio.create_task(self._pass_on(notify), name="outlast notifies"),
+                asyncio.create_task(self._listen(url, liveness), name="outlast-listen"),
+                asyncio.create_task(self._pass_on(notify), name="outlast-notify"),
             ]
 
     def pass_on(self, notify: Notify) -> None:
@@ -85,7 +85,7 @@ class PostgresNotifier(LocalNotifier):
         if not self._tasks:
             self._loop = asyncio.get_running_loop()
             self._notify = notify
-            self._tasks = [asyncio.create_task(self._pass_on(notify), name="outlast notifies")]
+            self._tasks = [asyncio.create_task(self._pass_on(notify), name="outlast-notify")]
 
     def abandon(self) -> None:
         super().abandon()
@@ -95,10 +95,10 @@ class PostgresNotifier(LocalNotifier):
         """End both, and pass on what is owed. Stopping twice is fine."""
         tasks, self._tasks, self._loop = self._tasks, [], None
         notify, self._notify = self._notify, None
-        await end(*tasks)
+        await cancel_all(*tasks)
         if notify is not None and self._kind:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LAST_SECONDS):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await self._tell(notify)
 
     async def _pass_on(self, notify: Notify) -> None:
@@ -106,7 +106,7 @@ class PostgresNotifier(LocalNotifier):
             await self._wanted.wait()
             self._wanted.clear()
             await self._tell(notify)
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(NOTIFY_INTERVAL_S)
 
     async def _tell(self, notify: Notify) -> None:
         """Pass on what is owed. If that is cut off, it is owed still: twice does no harm."""
@@ -121,30 +121,30 @@ class PostgresNotifier(LocalNotifier):
             self._want(kind, runs)
             raise
 
-    async def _listen(self, url: str, owners: Owners) -> None:
-        retry = FIRST_RETRY
+    async def _listen(self, url: str, liveness: Liveness) -> None:
+        retry = MIN_RETRY_S
         while True:
             connection: Any = None
             try:
                 connection = await asyncpg.connect(url, timeout=30, statement_cache_size=0)
                 ended = asyncio.Event()
                 connection.add_termination_listener(lambda _, ended=ended: ended.set())
-                await owners.attach(connection)
+                await liveness.attach(connection)
                 await connection.add_listener(self.channel, self._heard)
-                self.is_listening, retry = True, FIRST_RETRY
+                self.is_listening, retry = True, MIN_RETRY_S
                 self.wake_local()  # for all that came while nobody listened
                 self._call_listeners(None)
                 await ended.wait()
-                _logger.info("the connection that listens has ended: it is made again")
+                _logger.info("the listening connection ended: reconnecting")
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 _logger.debug("cannot listen: %s", error)
             finally:
                 self.is_listening = False
-                owners.detach()
+                liveness.detach()
                 if connection is not None:
                     connection.terminate()
             await asyncio.sleep(retry * (0.5 + random.random()))
-            retry = min(2 * retry, LONGEST_RETRY)
+            retry = min(2 * retry, MAX_RETRY_S)
 
     def _heard(self, _: Any, pid: int, channel: str, message: str) -> None:
         sender, kind, runs = from_message(message)

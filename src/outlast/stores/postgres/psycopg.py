@@ -1,8 +1,8 @@
-"""psycopg's connections as links, for those whose application speaks to PostgreSQL through psycopg 3.
+"""Adapters of psycopg 3 connections, for applications that use psycopg.
 
-Our statements are written for the server: `$1`, and types as the server makes them out. psycopg would
-tell it types by the size of each value; so numbers travel as text of no type, and arrays of numbers
-too. That also keeps the number of prepared statements small, which are named by the types.
+The store's statements have parameters `$1`, … whose types the server infers. psycopg sends a type chosen by
+the size of each number, so numbers and arrays of numbers are sent as untyped text. That also keeps the
+number of prepared statements small, because psycopg keys them by parameter types.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CANCEL_SECONDS = 5.0
 STOP_SECONDS = 1.0
 
 
-class PsycopgLink:
+class PsycopgConnection:
     """On a `psycopg.AsyncConnection`."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
@@ -63,7 +63,7 @@ Lend = Callable[[], AbstractContextManager["psycopg.Connection[Any]"]]
 """Gives a connection and takes it back; called in a thread."""
 
 
-class ThreadedPsycopgLink:
+class ThreadedPsycopgConnection:
     """On a `psycopg.Connection`, which is borrowed for a statement and used in one of `threads`: one
     hop there and back, however much there is to do."""
 

@@ -22,30 +22,30 @@ from outlast.model.stats import COUNTED, KEYS_SHOWN, QueueStats
 from outlast.model.task import DeadTask, Delivery, Task
 from outlast.model.times import from_micros
 from outlast.model.validation import check_delay
-from outlast.ports.clock import Clock, SystemClock
+from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
-from outlast.stores.postgres.commit import pack_tasks
-from outlast.stores.postgres.connection import Place
+from outlast.stores.postgres.commit_contents import pack_tasks, task_hash
+from outlast.stores.postgres.connection import Location
 from outlast.stores.postgres.database import POOL_SIZE, Database
 from outlast.stores.postgres.fair_queue import (
     pack_policy,
     to_policy_change,
     to_stats,
 )
-from outlast.stores.postgres.rows import delivery_of, moment, quote, to_dead_task, unquote
-from outlast.stores.postgres.run_details import place_of
-from outlast.stores.postgres.session import Session
+from outlast.stores.postgres.rows import moment, quote, to_dead_task, unquote
+from outlast.stores.postgres.session import Session, lease_clock
+from outlast.stores.postgres.tasks import to_delivery
 
 
 class PostgresQueue(Queue):
     """Named queues in a database. `PostgresStore.queue` gives the one that shares the store's
-    connections; with a URL, a pool or a connection it stands on its own. Options as for the store.
+    connections; with a URL, a pool or a connection it is independent. Options as for the store.
     """
 
     def __init__(
         self,
-        place: Place | Database,
+        place: Location | Database,
         *,
         schema: str = "outlast",
         prefix: str = "",
@@ -56,15 +56,14 @@ class PostgresQueue(Queue):
         max_attempts: int = DEFAULT_ATTEMPTS,
         poll: float = POLL_SECONDS,
     ) -> None:
-        borrowed = isinstance(place, Database)
+        shared = isinstance(place, Database)
         if not isinstance(place, Database):
             place = Database(
                 place, schema=schema, prefix=prefix, pool_size=pool_size, notify=notify
             )
         notifier = notifier or place.notifier
         super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
-        judge = None if isinstance(clock, SystemClock) else clock
-        self._session = Session(place, QueueClosed, clock=judge, borrowed=borrowed)
+        self._session = Session(place, QueueClosed, clock=lease_clock(clock), shared=shared)
 
     async def open(self) -> None:
         await self._session.open()
@@ -97,7 +96,7 @@ class PostgresQueue(Queue):
         timeout: float | None = None,
     ) -> list[Delivery]:
         check_taking(queues, owner, visibility, limit)
-        await self._session.hold(owner)
+        await self._session.register_owner(owner)
         span = round(visibility * 1_000_000)
         found = await self._session.write(
             "take_many",
@@ -109,7 +108,7 @@ class PostgresQueue(Queue):
             limit,
             timeout=timeout,
         )
-        return [delivery_of(row, span) for row in found]
+        return [to_delivery(row, span) for row in found]
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._settle("ack", claim, timeout=timeout)
@@ -169,7 +168,7 @@ class PostgresQueue(Queue):
         )
         return int(count)
 
-    # -- policies -----------------------------------------------------------------------------
+    # -- policy ---------------------------------------------------------------------------------
 
     async def _write_policy(
         self,
@@ -233,12 +232,12 @@ class PostgresQueue(Queue):
         timeout: float | None,
         urgent: bool = False,
     ) -> datetime:
-        """Do what a claim allows, if it still holds its task."""
+        """End or change a delivery, if the claim still holds the task."""
         ((verdict, current, until),) = await self._session.write(
-            "settle",
+            "settle_delivery",
             *self._session.time,
             verb,
-            place_of(claim),
+            task_hash(claim),
             claim.token,
             round(span * 1_000_000),
             self.max_attempts,

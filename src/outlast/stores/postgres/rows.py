@@ -1,28 +1,25 @@
-"""Rows as values. What is stored is plain: text, integers, and payloads to the byte.
+"""Rows as values, and text as PostgreSQL can store it.
 
-PostgreSQL's text has no NUL. Where one is allowed (an error's message, a step's name) it is written
-as U+001A and '0', and U+001A itself as U+001A and '1': all other text stays as it is.
-
-Claims on tasks, as rows tell them.
+PostgreSQL's text has no NUL. Where outlast allows one (in an error's message, a step's name) `quote` writes
+U+001A '0', and U+001A '1' for U+001A itself. Other text is stored unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from outlast.errors import Undecodable
-from outlast.model.claim import Claim
 from outlast.model.event import Event
 from outlast.model.inbox import Item
 from outlast.model.run import Attribute, Run, Status
 from outlast.model.run_contents import Activity, Entry, HeldTask, Timer
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import DeadTask, Delivery, Task
+from outlast.model.task import DeadTask, Task
 from outlast.model.times import EPOCH, from_micros
 
 Row = Sequence[Any]
@@ -31,32 +28,32 @@ STATUS = {status.value: status for status in Status}
 _metadata = msgspec.json.Decoder(dict[str, str])
 _attributes = msgspec.json.Decoder(dict[str, Attribute])
 _version = msgspec.json.Decoder(int | str)
-# Not JSON: it would lose the spaces around a value, and one that is not JSON would spoil the rest.
+# Not JSON: payloads are kept byte for byte, and need not be JSON.
 _published = msgspec.msgpack.Decoder(dict[str, bytes])
 _DAMAGE = (KeyError, TypeError, ValueError, OverflowError, msgspec.DecodeError)
 
 
 def quote(text: str) -> str:
-    """Text as PostgreSQL can hold it."""
+    """Text without NUL."""
     if "\x00" in text or "\x1a" in text:
         return text.replace("\x1a", "\x1a1").replace("\x00", "\x1a0")
     return text
 
 
 def unquote(stored: str) -> str:
-    """The text that `quote` was given."""
+    """The inverse of `quote`."""
     if "\x1a" in stored:
         return stored.replace("\x1a0", "\x00").replace("\x1a1", "\x1a")
     return stored
 
 
 def quote_or_none(text: str | None) -> str | None:
-    """The same for text that may be missing."""
+    """`quote`, or None."""
     return None if text is None else quote(text)
 
 
 def to_run(row: Row) -> Run:
-    """The record, of a row of the view `records`."""
+    """The run of a row of the view `records`."""
     (
         _, id, uid, workflow, parent, status, wait_kind, current_step, runnable_at, owner, token,
         claimed_until, sequence, revision, commit_id, inbox, created_at, updated_at, ended_at,
@@ -101,7 +98,7 @@ def to_run(row: Row) -> Run:
 
 
 def to_events(run_id: str, rows: Sequence[Row]) -> list[Event]:
-    """The history, of rows of `events`."""
+    """The events of rows of `events`."""
     try:
         return [
             Event(
@@ -126,7 +123,7 @@ def to_events(run_id: str, rows: Sequence[Row]) -> list[Event]:
 
 
 def to_item(row: Row) -> Item:
-    """An item of an inbox."""
+    """An inbox item."""
     number, id, kind, name, sender, sent_at, data = row
     return Item(
         number=number,
@@ -182,7 +179,7 @@ def to_activity(row: Row) -> Activity:
 
 
 def to_snapshot(row: Row) -> Snapshot:
-    """A snapshot, with the store's time if its envelope has none."""
+    """A snapshot, with the store's time if the envelope has none."""
     envelope, saved_at = row
     snapshot = Snapshot.unpack(envelope)
     if snapshot.created_at == EPOCH:
@@ -191,10 +188,10 @@ def to_snapshot(row: Row) -> Snapshot:
 
 
 def to_task(row: Row) -> Task:
-    """The task of a row of `tasks` or `dead_tasks`, which begin and end alike."""
+    """The task of a row of `tasks` or `dead_tasks`, whose first and last columns are the same."""
     (
         _, _, queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt,
-        metadata, enqueued_at, input, *_, line,
+        metadata, enqueued_at, input, *_, fair_key,
     ) = row  # fmt: skip
     return Task(
         id=id,
@@ -211,30 +208,30 @@ def to_task(row: Row) -> Task:
         attempt=attempt,
         metadata=_metadata_of(metadata),
         enqueued_at=from_micros(enqueued_at),
-        key=line,
+        key=fair_key,
     )
 
 
 def to_holding(row: Row) -> HeldTask | None:
-    """Who has the task of a row of `tasks`, or had it last."""
+    """The current or last owner of a row of `tasks`."""
     task = to_task(row)
     owner, claimed_until = tuple(row)[18:20]
     return None if owner is None else HeldTask(task.id, task.queue, owner, moment(claimed_until))
 
 
 def to_dead_task(row: Row) -> DeadTask:
-    """A task that is not tried any more."""
+    """A dead task."""
     reason, died_at = tuple(row)[16:18]
     return DeadTask(to_task(row), unquote(reason), from_micros(died_at))
 
 
 def raw(value: bytes | None) -> Raw | None:
-    """A payload as it is handed out."""
+    """A payload, or None."""
     return None if value is None else Raw(value)
 
 
 def moment(stored: int | None) -> datetime | None:
-    """A time as it is handed out, if there is one."""
+    """A time, or None."""
     return None if stored is None else from_micros(stored)
 
 
@@ -248,32 +245,3 @@ def _unpack_ctx(packed: bytes) -> dict[str, Raw]:
 
 def _metadata_of(stored: str | None) -> dict[str, str]:
     return {} if stored is None else _metadata.decode(stored)
-
-
-def claim_of(row: Row, span: int | None, claimed_at: datetime | None = None) -> Claim:
-    """The claim on a row of `tasks` that was just taken for `span` microseconds, or for good."""
-    return _claim_on(to_task(row), row, span, claimed_at)
-
-
-def delivery_of(row: Row, span: int) -> Delivery:
-    """The same, with the task."""
-    task = to_task(row)
-    return Delivery(task, _claim_on(task, row, span, None))
-
-
-def _claim_on(task: Task, row: Row, span: int | None, claimed_at: datetime | None) -> Claim:
-    token, owner, claimed_until = tuple(row)[17:20]
-    until = moment(claimed_until)
-    if until is not None and span is not None:
-        claimed_at = until - timedelta(microseconds=span)
-    assert claimed_at is not None, "a claim without a lease says when it was taken"
-    return Claim(
-        owner=owner,
-        token=token,
-        claimed_at=claimed_at,
-        expires_at=until,
-        run_id=task.run_id,
-        uid=task.uid,
-        task_id=task.id,
-        queue=task.queue,
-    )

@@ -1,277 +1,105 @@
-"""The rarer parts of a commit as plain values, for one JSON text a batch; payloads stand beside it,
-as bytes, so that none of them passes through PostgreSQL's JSON.
-"""
+"""The contents of runs that engines of your own use: timers, entries, activities, snapshots, facts, and
+idempotency keys."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
-import msgspec
-from msgspec import UNSET, Raw
-
-from outlast.model.claim import Claim
-from outlast.model.commit import Commit, Start
-from outlast.model.event import Event
-from outlast.model.inbox import Send
-from outlast.model.run import Attribute, Change, Run
-from outlast.model.task import DeadTask, Task
-from outlast.model.times import EPOCH, to_micros
-from outlast.stores.postgres.rows import quote, quote_or_none
-
-_json = msgspec.json.Encoder()
+from outlast.model.ids import check_id, check_name
+from outlast.model.query import check_limit
+from outlast.model.run_contents import Activity, Entry, Fact, Timer
+from outlast.model.snapshot import Snapshot
+from outlast.model.validation import check_fact, check_key, check_moment
+from outlast.stores.postgres import rows
+from outlast.stores.postgres.commit_contents import micros_or_none
+from outlast.stores.postgres.rows import quote
+from outlast.stores.postgres.session import SessionStore
 
 
-class Blobs(list[bytes]):
-    """Payloads that a JSON text refers to by number, from 1 as PostgreSQL counts."""
+class PostgresRunDetails(SessionStore):
+    """Contents of runs besides their events."""
 
-    def put(self, value: Raw | bytes | None) -> int | None:
-        """The number of a payload, or None."""
-        if value is None:
-            return None
-        self.append(bytes(value))
-        return len(self)
+    async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
+        check_id(run_id, child=True)
+        found = await self._session.read("load_timers", run_id, timeout=timeout)
+        return [rows.to_timer(row) for row in found]
 
-
-def parts_of(commit: Commit, blobs: Blobs, lives: list[tuple[Event, ...]]) -> dict[str, Any] | None:
-    """What only some commits have. Children's events join `lives`, whose place they remember."""
-    doc: dict[str, Any] = {}
-    if commit.create is not None:
-        doc["birth"] = _birth(commit.create, blobs)
-    if commit.carry_tree:
-        doc["carry_tree"] = True
-    if commit.hold is not None:
-        ttl = round(commit.hold.ttl * 1_000_000)
-        doc["hold"] = {"owner": commit.hold.owner, "ttl": ttl}
-    if commit.change is not None:
-        details = _details(commit.change, blobs)
-        if details:
-            doc["details"] = details
-    if commit.consumes:
-        doc["consumes"] = commit.consumes
-    if commit.sends:
-        doc["sends"] = [send_doc(send, blobs) for send in commit.sends]
-    if commit.starts:
-        doc["starts"] = [_start(start, blobs, lives) for start in commit.starts]
-    # What has ended elsewhere comes without what the end takes away: nothing takes it away here.
-    is_over = commit.create is not None and _ended_at(commit.create) is not None
-    if commit.tasks and not is_over:
-        doc["tasks"] = [task_doc(task, blobs) for task in commit.tasks]
-    if commit.dead and not is_over:
-        doc["dead"] = [dead_doc(one, blobs) for one in commit.dead]
-    if commit.finishes:
-        doc["finishes"] = finishes_doc(commit.finishes)
-    if commit.drops:
-        doc["drops"] = [quote(id) for id in commit.drops]
-    if commit.timers:
-        doc["timers"] = [
-            {"id": timer.id, "fire_at": to_micros(timer.fire_at)}
-            for timer in commit.timers
-            if not is_over or timer.id in commit.fired
-        ]
-    if commit.fired:
-        doc["fired"] = [quote(id) for id in commit.fired]
-    if commit.facts:
-        doc["facts"] = [{"hash": f.hash, "data": blobs.put(f.data)} for f in commit.facts]
-    if commit.entries:
-        doc["entries"] = [
-            {
-                "timestamp": None if e.timestamp == EPOCH else to_micros(e.timestamp),
-                "id": quote(e.id),
-                "step_id": quote(e.step_id),
-                "step_type": quote(e.step_type),
-                "action": quote(e.action),
-                "duration_ms": e.duration_ms,
-                "error": quote_or_none(e.error),
-                "input": blobs.put(e.input),
-                "output": blobs.put(e.output),
-            }
-            for e in commit.entries
-        ]
-    if commit.activities:
-        doc["activities"] = [
-            {
-                "id": a.id,
-                "name": quote(a.name),
-                "status": a.status.value,
-                "attempt": a.attempt,
-                "started_at": micros_or_none(a.started_at),
-                "ended_at": micros_or_none(a.ended_at),
-                "error": quote_or_none(a.error),
-                "input": blobs.put(a.input),
-                "output": blobs.put(a.output),
-            }
-            for a in commit.activities
-        ]
-    if commit.snapshot is not None:
-        doc["snapshot"] = blobs.put(commit.snapshot.pack())
-    return doc or None
-
-
-def _birth(run: Run, blobs: Blobs) -> dict[str, Any]:
-    born: dict[str, Any] = {
-        "id": run.id,
-        "uid": quote(run.uid),
-        "workflow": quote(run.workflow),
-        "parent": quote_or_none(run.parent),
-        "status": run.status.value,
-        "wait_kind": quote_or_none(run.wait_kind),
-        "current_step": quote_or_none(run.current_step),
-        "runnable_at": None if run.status.terminal else micros_or_none(run.runnable_at),
-        "created_at": None if run.created_at == EPOCH else to_micros(run.created_at),
-        "ended_at": _ended_at(run),
-    }
-    for name, default in _DEFAULTS.items():
-        value = getattr(run, name)
-        if value != default:
-            born[name] = _detail(name, value, blobs)
-    if run.attributes:
-        born["marks"] = _marks(run.attributes)
-    return born
-
-
-def _ended_at(run: Run) -> int | None:
-    """When a run has ended that begins with its end: an import says when that was."""
-    return micros_or_none(run.ended_at) if run.status.terminal else None
-
-
-_DEFAULTS: dict[str, Any] = {
-    "version": "",
-    "definition": "",
-    "queue": "default",
-    "priority": 0,
-    "attributes": {},
-    "input": None,
-    "error": None,
-    "recover_to": None,
-    "rejected_by": None,
-    "ctx": {},
-    "result": None,
-    "halt_data": None,
-}
-"""The fields of a record that live in `run_details`, which has NULL for these values."""
-
-
-def _details(change: Change, blobs: Blobs) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name in _DEFAULTS:
-        value = getattr(change, name)
-        if value is not UNSET:
-            found[name] = _detail(name, value, blobs)
-    if "attributes" in found:
-        found["marks"] = _marks(change.attributes)
-    return found
-
-
-def _detail(name: str, value: Any, blobs: Blobs) -> Any:
-    if value is None:
-        return None
-    if name in ("version", "attributes"):
-        return text(value)
-    if name == "ctx":
-        return blobs.put(
-            msgspec.msgpack.encode({key: bytes(inner) for key, inner in value.items()})
+    async def due_timers(
+        self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
+    ) -> list[Timer]:
+        check_limit(limit)
+        if now is not None:
+            check_moment(now, "now")
+        found = await self._session.read(
+            "find_due_timers", *self._session.time, micros_or_none(now), limit, timeout=timeout
         )
-    if name in ("input", "result", "halt_data"):
-        return blobs.put(value)
-    return quote(value) if isinstance(value, str) else value
+        return [rows.to_timer(row) for row in found]
 
+    async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
+        check_id(run_id, child=True)
+        found = await self._session.read("load_entries", run_id, timeout=timeout)
+        return [rows.to_entry(run_id, row) for row in found]
 
-def _marks(attributes: Any) -> list[str]:
-    return [mark_of(name, value).hex() for name, value in attributes.items()]
+    async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
+        check_id(run_id, child=True)
+        found = await self._session.read("load_activities", run_id, timeout=timeout)
+        return [rows.to_activity(row) for row in found]
 
+    async def find_activity(
+        self, activity_id: str, *, timeout: float | None = None
+    ) -> Activity | None:
+        check_name(activity_id, "activity id")
+        found = await self._session.read("find_activity", activity_id, timeout=timeout)
+        return rows.to_activity(found[0]) if found else None
 
-def _start(start: Start, blobs: Blobs, lives: list[tuple[Event, ...]]) -> dict[str, Any]:
-    lives.append(start.events)
-    return {
-        **_birth(start.run, blobs),
-        "life": len(lives),
-        "events": len(start.events),
-    }
+    async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
+        check_id(run_id, child=True)
+        found = await self._session.read("find_snapshot", run_id, timeout=timeout)
+        return rows.to_snapshot(found[0]) if found else None
 
+    async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:
+        check_id(run_id, child=True)
+        return bool(await self._session.write("drop_snapshot", run_id, timeout=timeout))
 
-def send_doc(send: Send, blobs: Blobs) -> dict[str, Any]:
-    """An item and the run it is for."""
-    item = send.item
-    return {
-        "run": send.run_id,
-        "uid": quote_or_none(send.uid),
-        "id": item.id,
-        "kind": item.kind,
-        "name": quote(item.name),
-        "sender": quote(item.sender),
-        "data": blobs.put(item.data),
-    }
+    async def snapshot_ids(
+        self, *, after: str = "", limit: int = 1000, timeout: float | None = None
+    ) -> list[str]:
+        check_limit(limit)
+        found = await self._session.read("find_snapshot_ids", quote(after), limit, timeout=timeout)
+        return [run_id for (run_id,) in found]
 
+    async def find_fact(
+        self, hash: str, *, root: str = "", timeout: float | None = None
+    ) -> Fact | None:
+        found = await self._session.read("find_fact", quote(root), quote(hash), timeout=timeout)
+        return Fact(hash, found[0][0], root) if found else None
 
-def finishes_doc(finishes: Sequence[Claim], keeps: Sequence[Claim] = ()) -> list[dict[str, Any]]:
-    """The claims on tasks that are to be removed, and those that are to be kept for good."""
-    return [
-        {"i": i, "place": place_of(claim).hex(), "token": claim.token, "keep": i > len(finishes)}
-        for i, claim in enumerate((*finishes, *keeps), 1)
-    ]
+    async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
+        check_fact(fact)
+        await self._session.write("put_fact", fact.hash, fact.data, timeout=timeout)
 
+    async def drop_fact(self, hash: str, *, timeout: float | None = None) -> bool:
+        return bool(await self._session.write("drop_fact", quote(hash), timeout=timeout))
 
-def task_doc(task: Task, blobs: Blobs) -> dict[str, Any]:
-    """A task."""
-    return {
-        "place": place_of(task).hex(),
-        "queue": task.queue,
-        "run_id": quote(task.run_id),
-        "id": task.id,
-        "uid": quote(task.uid),
-        "kind": quote(task.kind),
-        "name": quote(task.name),
-        "step": quote(task.step),
-        "definition": quote(task.definition),
-        "priority": task.priority,
-        "run_at": micros_or_none(task.run_at),
-        "attempt": task.attempt,
-        "metadata": text(task.metadata) if task.metadata else None,
-        "input": blobs.put(task.input),
-        "line": task.key,
-    }
+    async def remember(
+        self,
+        scope: str,
+        key: str,
+        value: str,
+        *,
+        run_id: str | None = None,
+        timeout: float | None = None,
+    ) -> str | None:
+        check_key(scope, key, value, run_id)
+        while not await self._session.write(
+            "remember_key", scope, key, quote(value), run_id, timeout=timeout
+        ):
+            bound = await self.recall(scope, key, timeout=timeout)
+            if bound is not None:
+                return bound
+            # It was bound, and has been deleted since.
+        return None
 
-
-def dead_doc(dead: DeadTask, blobs: Blobs) -> dict[str, Any]:
-    """A task that died elsewhere."""
-    enqueued = dead.task.enqueued_at
-    return {
-        **task_doc(dead.task, blobs),
-        "enqueued_at": None if enqueued == EPOCH else to_micros(enqueued),
-        "reason": quote(dead.reason),
-        "died_at": to_micros(dead.died_at),
-    }
-
-
-def place_of(where: Claim | Task) -> bytes:
-    """What names a task: queue, run and id, none of which holds a NUL after `quote`."""
-    id = where.id if isinstance(where, Task) else where.task_id or ""
-    parts = (quote(where.queue or ""), quote(where.run_id), quote(id))
-    return hashlib.sha256("\0".join(parts).encode()).digest()
-
-
-def mark_of(name: str, value: Attribute) -> bytes:
-    """An attribute as something that differs where a filter has to tell values apart."""
-    if isinstance(value, bool):
-        tagged = f"b{value:d}"
-    elif isinstance(value, int):
-        tagged = f"i{value}"
-    elif isinstance(value, float):
-        # 0.0 and -0.0 are equal, so they are found as one.
-        tagged = f"f{value + 0.0!r}"
-    else:
-        tagged = f"s{value}"
-    return hashlib.sha256(f"{len(name)} {name}{tagged}".encode()).digest()
-
-
-def text(value: object) -> str:
-    """JSON text of plain values."""
-    return _json.encode(value).decode()
-
-
-def micros_or_none(when: datetime | None) -> int | None:
-    """A time as it is stored, if there is one."""
-    return None if when is None else to_micros(when)
+    async def recall(self, scope: str, key: str, *, timeout: float | None = None) -> str | None:
+        found = await self._session.read("recall_key", quote(scope), quote(key), timeout=timeout)
+        return rows.unquote(found[0][0]) if found else None

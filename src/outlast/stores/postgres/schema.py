@@ -1,48 +1,62 @@
-"""SQL by name, with the names of one store's tables put in.
+"""Tables, functions and named statements of a store, and how a database gets them.
 
-In the files `@name` stands for the qualified name of a table or function and `#name` for a bare one
-(of an index, which lives in the schema of its table). Names come from the constructor, so they are
-checked strictly and quoted all the same.
+::
 
-The tables and how they came to be: numbered files in migrations/, applied in order, never back.
+    schema/0001_tables.sql   tables, indexes, views, triggers: numbered migrations, each applied once
+    functions/NAME.sql       one function a file: replaced as a whole by a newer release
+    sql/TOPIC.sql            the statements that the store sends, each under `-- name: NAME`
 
-The table `migrations` says which have been. All that are missing are applied in one transaction,
-under a lock that lasts as long as the transaction, so that it works behind a pooler too; whoever
-comes second waits, looks again and finds nothing left to do. Steps only add: processes that run an
-older outlast go on working on the same tables.
+In the files `@name` stands for the qualified name of a table or function and `#name` for a bare one (of an
+index, which lives in the schema of its table). Schema and prefix come from the constructor: they are
+validated and quoted.
+
+Opening a store applies missing migrations and installs functions in one transaction, under an advisory lock
+that lasts as long as the transaction, so that it works behind a pooler. A process that waited for the lock
+checks again. Migrations only add, so that processes of the release before continue on the same tables.
+
+`installed_functions` records which release installed the functions, and a hash of their text. The same hash:
+nothing to do. A newer release replaces them; an older one keeps them, so that two releases on one database
+do not replace each other's functions in turn. Hence a release must keep the parameters and columns of a
+function that the release before calls, or give the new one another name.
+
+Functions that the store calls switch off plans for small tables (`SET enable_seqscan = off` and so on):
+without statistics the planner takes a new table for an empty one, and a cached plan would read all of it
+when it has grown. For the same reason rows are looked up by LATERAL or ANY, which fix the join order.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
 from outlast.errors import InvalidValue, SchemaTooNew
-from outlast.stores.postgres.connection import Link
+from outlast.stores.postgres.connection import Connection
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _MARK = re.compile(r"(?<![\w@#])([@#])([a-z]\w*)")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*")
 
-MAX_SCHEMA, MAX_PREFIX = 63, 30
-"""Bytes. PostgreSQL cuts longer names in silence; ours add up to 25 to the prefix."""
+MAX_SCHEMA_BYTES, MAX_PREFIX_BYTES = 63, 30
+"""Bytes. PostgreSQL truncates longer names silently; ours add up to 25 to the prefix."""
 
 
 class Queries:
     """The statements of one store."""
 
     def __init__(self, schema: str, prefix: str) -> None:
-        self.schema = _checked(schema, "schema", MAX_SCHEMA)
-        self.prefix = _checked(prefix, "prefix", MAX_PREFIX) if prefix else ""
+        self.schema = _checked(schema, "schema", MAX_SCHEMA_BYTES)
+        self.prefix = _checked(prefix, "prefix", MAX_PREFIX_BYTES) if prefix else ""
         self._rendered = {name: self.render(sql) for name, sql in _statements().items()}
 
     def __getitem__(self, name: str) -> str:
         return self._rendered[name]
 
     def render(self, sql: str) -> str:
-        """A text of ours with names put in."""
+        """SQL text with the names filled in."""
         return _MARK.sub(lambda mark: self._named(*mark.groups()), sql)
 
     def _named(self, mark: str, name: str) -> str:
@@ -52,7 +66,7 @@ class Queries:
 
 @cache
 def queries_of(schema: str, prefix: str) -> Queries:
-    """The statements of a store, made once."""
+    """The statements of a store, rendered once."""
     return Queries(schema, prefix)
 
 
@@ -63,7 +77,7 @@ def _checked(name: str, what: str, limit: int) -> str:
             f"up to {limit} characters"
         )
     if what == "schema" and name.startswith("pg_"):
-        raise InvalidValue(f"schema={name!r}: names that begin with pg_ are PostgreSQL's own")
+        raise InvalidValue(f"schema={name!r}: names that begin with pg_ are reserved by PostgreSQL")
     return name
 
 
@@ -71,14 +85,14 @@ def _checked(name: str, what: str, limit: int) -> str:
 def _statements() -> dict[str, str]:
     found: dict[str, str] = {}
     for file in files("outlast.stores.postgres").joinpath("sql").iterdir():
-        # Before the first name stands what the file is about.
+        # The text before the first name describes the file.
         _, *parts = _NAME.split(file.read_text(encoding="utf-8"))
         found.update(zip(parts[::2], map(str.strip, parts[1::2]), strict=True))
     return found
 
 
 class Migration(NamedTuple):
-    """One step: its number, and its statements."""
+    """One numbered file of schema/."""
 
     version: int
     script: str
@@ -86,9 +100,9 @@ class Migration(NamedTuple):
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """All steps, in order."""
+    """All migrations, in order."""
     found = []
-    for file in files("outlast.stores.postgres").joinpath("migrations").iterdir():
+    for file in files("outlast.stores.postgres").joinpath("schema").iterdir():
         number, _, rest = file.name.partition("_")
         if rest.endswith(".sql"):
             found.append(Migration(int(number), file.read_text(encoding="utf-8")))
@@ -96,36 +110,70 @@ def migrations() -> tuple[Migration, ...]:
 
 
 def latest() -> int:
-    """The version that this outlast writes."""
+    """The schema version of this release."""
     return migrations()[-1].version
 
 
-async def version_of(connection: Link, queries: Queries, where: str) -> int:
-    """The version of the tables: 0 if there are none. Refuses what is newer than us."""
-    [[exists]] = await connection.fetch(queries["has_migrations"])
-    if not exists:
-        return 0
-    [[version]] = await connection.fetch(queries["read_version"])
-    version = version or 0
-    if version > latest():
-        raise SchemaTooNew(
-            f"{where} has schema version {version}, and this outlast knows {latest()}: a newer one "
-            "has written it. Upgrade outlast in this process"
-        )
-    return int(version)
+class Functions(NamedTuple):
+    """All files of functions/, and the release that they belong to."""
+
+    release: tuple[int, ...]
+    hash: str
+    script: str
+
+    def replace(self, release: Sequence[int] | None, hash: str | None) -> bool:
+        """Whether they replace functions that `release` has installed. Two builds of one release differ in
+        development only: there the last one to open the store wins."""
+        return release is None or (self.hash != hash and self.release >= tuple(release))
 
 
-async def migrate(connection: Link, queries: Queries, where: str) -> None:
-    """Bring the tables up to date, waiting for others who do the same."""
-    if await version_of(connection, queries, where) == latest():
+@cache
+def functions() -> Functions:
+    """The functions of this release."""
+    from outlast import __version__  # it imports stores
+
+    folder = files("outlast.stores.postgres").joinpath("functions")
+    texts = sorted((file.name, file.read_text(encoding="utf-8")) for file in folder.iterdir())
+    script = "\n".join(text for _, text in texts)
+    release = re.match(r"[\d.]*\d", __version__)
+    assert release is not None, "the version begins with the numbers of its release"
+    numbers = tuple(map(int, release[0].split(".")))
+    return Functions(numbers, hashlib.sha256(script.encode()).hexdigest(), script)
+
+
+async def migrate(connection: Connection, queries: Queries, where: str) -> None:
+    """Apply missing migrations and install newer functions; wait for a process that does the same."""
+    if await _missing(connection, queries, where) == (latest(), False):
         return
     async with connection.transaction():
         await connection.fetch(queries["lock_migrations"])
         [[exists]] = await connection.fetch(queries["has_schema"], queries.schema)
         if not exists:
             await connection.execute(f'CREATE SCHEMA "{queries.schema}"')
-        version = await version_of(connection, queries, where)
+        version, replace = await _missing(connection, queries, where)
         for migration in migrations():
             if migration.version > version:
                 await connection.execute(queries.render(migration.script))
                 await connection.fetch(queries["write_version"], migration.version)
+        if replace:
+            ours = functions()
+            # Functions call each other: the order of their definitions does not matter.
+            await connection.execute("SET LOCAL check_function_bodies = off")
+            await connection.execute(queries.render(ours.script))
+            await connection.fetch(queries["record_functions"], list(ours.release), ours.hash)
+
+
+async def _missing(connection: Connection, queries: Queries, where: str) -> tuple[int, bool]:
+    """The version of the tables, 0 if there are none, and whether our functions replace those in the
+    database. Raises if the tables are of a newer release."""
+    [[exists]] = await connection.fetch(queries["has_migrations"])
+    if not exists:
+        return 0, True
+    [[version, release, hash]] = await connection.fetch(queries["read_version"])
+    version = version or 0
+    if version > latest():
+        raise SchemaTooNew(
+            f"{where} has schema version {version}, and this outlast knows {latest()}: a newer release "
+            "has migrated it. Upgrade outlast in this process"
+        )
+    return int(version), functions().replace(release, hash)

@@ -1,4 +1,4 @@
-"""What kind of server this is: looked at once, when a store opens."""
+"""The server: its version, settings and durability, read once when a store opens."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from outlast.stores.postgres.rows import Row
 
 _logger = logging.getLogger("outlast.postgres")
 
-OLDEST = 130000
+MIN_VERSION = 130000
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """What an operator wants to know, and what decides how we speak to it."""
+    """Facts for operators, and for the choice of connections."""
 
     version: str
     pooled: bool
@@ -38,7 +38,7 @@ class Server(Struct, frozen=True, kw_only=True):
 
     @property
     def warnings(self) -> list[str]:
-        """What is not as it should be, each with the setting to change."""
+        """Unsafe settings, each with what to change."""
         found = []
         if self.fsync != "on":
             found.append(
@@ -57,29 +57,29 @@ class Server(Struct, frozen=True, kw_only=True):
         return found
 
     def report(self, where: str) -> None:
-        """Say at the start what is not safe."""
+        """Log the warnings."""
         for warning in self.warnings:
             _logger.warning("%s: %s", where, warning)
 
 
 def read_server(row: Row, connection_pid: int, where: str) -> Server:
-    """What `describe_server` says; refuses what we cannot work with."""
+    """The row of `describe_server`. Raises for a server that outlast does not support."""
     number, encoding, pid, fsync, synchronous, pages, standbys, recovering, version, isolation = row
-    if number < OLDEST:
+    if number < MIN_VERSION:
         raise StoreFault(f"{where} runs PostgreSQL {version}: 13 or later is needed")
     if encoding != "UTF8":
         raise StoreFault(
             f"{where} has the encoding {encoding}: create the database with ENCODING 'UTF8'"
         )
     if isolation != "read committed":
-        # A statement has to see what was committed while it waited for a lock.
+        # A statement must see what was committed while it waited for a lock.
         raise StoreFault(
             f"{where} has default_transaction_isolation={isolation!r}: set it to 'read committed' "
             "for this user (ALTER ROLE … SET default_transaction_isolation = 'read committed')"
         )
     return Server(
         version=version,
-        # A pooler makes up the process id that it tells its clients.
+        # A pooler invents the process id that its clients see.
         pooled=pid != connection_pid,
         fsync=fsync,
         synchronous_commit=synchronous,
@@ -90,7 +90,7 @@ def read_server(row: Row, connection_pid: int, where: str) -> Server:
 
 
 def check_pool_size(size: Any, name: str = "pool_size") -> int:
-    """Refuse a number of connections that cannot be one."""
+    """Validate a number of connections."""
     if not isinstance(size, int) or not 1 <= size <= 1000:
         raise InvalidValue(f"{name}={size!r}: use a number of connections from 1 to 1000")
     return size

@@ -1,8 +1,8 @@
-"""A store on a transaction of the user's: what it writes is committed, or not, with their data.
+"""A store in the user's transaction: its writes are committed, or rolled back, with the user's data.
 
-It is the same store, whose statements go through one connection. A refusal is a value and leaves
-the transaction as it was. A run that is written is locked until the transaction ends; batches of
-others answer `Busy` for that run and go on with the rest. Whoever waits for work gets a wake-up by the
+All statements use the one connection. A refusal is a value and leaves the transaction intact. A run that is
+written stays locked until the transaction ends; batches of other processes return `Busy` for it and
+write the rest. Whoever waits for work gets a wake-up by the
 database when the transaction commits.
 """
 
@@ -18,41 +18,41 @@ from outlast.model.commit_rules import wakeup_kind_of
 from outlast.model.inbox import Receipt, Send
 from outlast.model.task import Task
 from outlast.ports.notifier import LocalNotifier
-from outlast.stores.postgres.connection import Source
+from outlast.stores.postgres.connection import ConnectionSource
 from outlast.stores.postgres.database import Database
 from outlast.stores.postgres.queue import PostgresQueue
 from outlast.stores.postgres.store import PostgresStore
 
 
-class BorrowedStore(PostgresStore):
-    """What `PostgresStore.on` gives. It is open as long as the transaction is. `connection` is
-    asyncpg's, or a `Source` that lends a link inside the transaction, and sees to it that there is one.
+class TransactionStore(PostgresStore):
+    """The result of `PostgresStore.on`, open as long as the transaction. `connection` is asyncpg's, or a
+    `ConnectionSource` that lends a connection inside the transaction.
     """
 
     end_of_step = "check_constraints"
 
     def __init__(self, store: PostgresStore, connection: Any) -> None:
-        if not isinstance(connection, Source) and not connection.is_in_transaction():
+        if not isinstance(connection, ConnectionSource) and not connection.is_in_transaction():
             raise InvalidValue(
-                "this connection is in no transaction: use `async with connection.transaction():` "
+                "this connection is not in a transaction: use `async with connection.transaction():` "
                 "around what is to be committed together"
             )
-        lender = store.database
+        outer = store.database
         database = Database(
-            connection, schema=lender.queries.schema, prefix=lender.queries.prefix, notify=False
+            connection, schema=outer.queries.schema, prefix=outer.queries.prefix, notify=False
         )
-        database.borrow(lender)
+        database.open_in_transaction(outer)
         super().__init__(database, clock=store.clock)
         self.durability = store.durability
         # Nobody may look before the commit: the database sends a wake-up then.
         self.notifier = LocalNotifier()
 
     async def open(self) -> None:
-        """It is open."""
+        """Nothing to do: the transaction is open."""
 
     async def close(self) -> None:
-        """The transaction ends it."""
-        raise WorkflowMisuse("a store on your transaction ends with it: commit or roll back")
+        """Raises: it ends with the transaction."""
+        raise WorkflowMisuse("a store in your transaction ends with it: commit or roll back")
 
     async def settle(self) -> None:
         await self.database.script(self.end_of_step)
@@ -78,7 +78,7 @@ class BorrowedStore(PostgresStore):
         return receipts
 
     def queue(self) -> PostgresQueue:
-        return _BorrowedQueue(self.database, clock=self.clock, notifier=self.notifier)
+        return _TransactionQueue(self.database, clock=self.clock, notifier=self.notifier)
 
     async def _wake(self, timeout: float | None) -> None:
         await self._session.write(
@@ -86,7 +86,7 @@ class BorrowedStore(PostgresStore):
         )
 
 
-class _BorrowedQueue(PostgresQueue):
+class _TransactionQueue(PostgresQueue):
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:

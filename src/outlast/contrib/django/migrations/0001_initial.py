@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
     initial = True
     dependencies: list[tuple[str, str]] = []
     operations = [
-        MakeTables(postgresql=14, sqlite=1),
+        MakeTables(postgresql=1, sqlite=1),
         migrations.CreateModel(
             name="Run",
             fields=[

@@ -129,7 +129,7 @@ BEGIN
                      'child.completed', 'child.failed');
 END $$;
 
-CREATE OR REPLACE FUNCTION @project_1() RETURNS trigger
+CREATE OR REPLACE FUNCTION @project() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_ARGV[0] = 'run' THEN
@@ -147,25 +147,25 @@ END $$;
 
 DROP TRIGGER IF EXISTS project_born ON @runs;
 CREATE TRIGGER project_born AFTER INSERT ON @runs
-    FOR EACH ROW EXECUTE FUNCTION @project_1('run');
+    FOR EACH ROW EXECUTE FUNCTION @project('run');
 DROP TRIGGER IF EXISTS project_turn ON @runs;
 CREATE TRIGGER project_turn AFTER UPDATE ON @runs
     FOR EACH ROW WHEN (OLD.revision <> NEW.revision OR OLD.status <> NEW.status)
-    EXECUTE FUNCTION @project_1('run');
+    EXECUTE FUNCTION @project('run');
 DROP TRIGGER IF EXISTS project_gone ON @runs;
 CREATE TRIGGER project_gone AFTER DELETE ON @runs
-    FOR EACH ROW EXECUTE FUNCTION @project_1('gone');
+    FOR EACH ROW EXECUTE FUNCTION @project('gone');
 DROP TRIGGER IF EXISTS project_details ON @run_details;
 CREATE TRIGGER project_details AFTER INSERT OR UPDATE ON @run_details
-    FOR EACH ROW EXECUTE FUNCTION @project_1('run');
+    FOR EACH ROW EXECUTE FUNCTION @project('run');
 DROP TRIGGER IF EXISTS project_entries ON @entries;
 CREATE TRIGGER project_entries AFTER INSERT ON @entries
-    FOR EACH ROW EXECUTE FUNCTION @project_1('entry');
+    FOR EACH ROW EXECUTE FUNCTION @project('entry');
 DROP TRIGGER IF EXISTS project_events ON @events;
 CREATE TRIGGER project_events AFTER INSERT ON @events
     FOR EACH ROW WHEN (NEW.type IN ('step.completed', 'step.failed', 'signal.received', 'halt.started',
                                     'child.completed', 'child.failed'))
-    EXECUTE FUNCTION @project_1('event');
+    EXECUTE FUNCTION @project('event');
 
 -- What was there before.
 SELECT @project_run(r.key) FROM @runs AS r;

@@ -1,11 +1,11 @@
--- What others send to a run.
+-- Items that are sent to a run.
 
 -- name: send
-SELECT * FROM @send_1($1, $2, $3, $4, $5);
+SELECT * FROM @send($1, $2, $3, $4, $5);
 
 -- name: load_inboxes
-SELECT w.place::int, i.*
-FROM unnest($1::text[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS w (id, after, most, place)
+SELECT w.position::int, i.*
+FROM unnest($1::text[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS w (id, after, most, position)
 CROSS JOIN LATERAL (
     SELECT i.number, i.id, i.kind, i.name, i.sender, i.sent_at, i.data
     FROM @inbox AS i

@@ -1,20 +1,20 @@
--- Records and histories. The order of columns is that of `rows.py`.
+-- Commits, records and histories. The order of columns is that of `rows.py`.
 
 -- name: commit
-SELECT * FROM @commit_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+SELECT * FROM @commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
                         $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31);
 
 -- name: commit_when_free
--- The wait comes first, because what is committed depends on it. Its locks are held until the end.
-SELECT c.* FROM @wait_for_1($32, $33) AS w (done) CROSS JOIN LATERAL @commit_1(
+-- `w.done` makes the commit depend on the locks, which are then taken first.
+SELECT c.* FROM @lock_runs($32, $33) AS w (done) CROSS JOIN LATERAL @commit(
     $1, $2, $3 AND w.done IS NOT NULL, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
     $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31) AS c;
 
 -- name: now
-SELECT @now_1($1, $2);
+SELECT @now($1, $2);
 
 -- name: find_runs
--- LATERAL with a LIMIT stays what it is: one search of the index for each run.
+-- LATERAL with LIMIT forces one index search per run.
 SELECT r.* FROM unnest($1::text[]) AS w (id) CROSS JOIN LATERAL (
     SELECT * FROM @records AS r WHERE r.id = w.id LIMIT 1
 ) AS r;
@@ -38,7 +38,7 @@ SELECT w.id, e.* FROM unnest($1::text[]) AS w (id) CROSS JOIN LATERAL (
 ) AS e;
 
 -- name: delete
-SELECT gone, alive FROM @delete_life_1($1, $2, $3, $4, $5, $6, $7, $8, $9);
+SELECT gone, alive FROM @delete($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: expire
-SELECT * FROM @expire_1($1, $2, $3);
+SELECT * FROM @expire($1, $2, $3);

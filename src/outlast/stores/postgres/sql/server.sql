@@ -1,4 +1,4 @@
--- What kind of server this is, and how far our tables have come.
+-- The server, the schema version, notifications, and the end of a step's transaction.
 
 -- name: describe_server
 SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
@@ -8,7 +8,8 @@ SELECT current_setting('server_version_num')::int, current_setting('server_encod
        current_setting('default_transaction_isolation');
 
 -- name: read_version
-SELECT max(version) FROM @migrations;
+SELECT (SELECT max(version) FROM @migrations), f.release, f.hash
+FROM (SELECT) AS one LEFT JOIN @installed_functions AS f ON true;
 
 -- name: has_migrations
 SELECT to_regclass('@migrations') IS NOT NULL;
@@ -19,27 +20,31 @@ SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1);
 -- name: write_version
 INSERT INTO @migrations (version) VALUES ($1);
 
+-- name: record_functions
+WITH replaced AS (DELETE FROM @installed_functions)
+INSERT INTO @installed_functions (release, hash) VALUES ($1::int[], $2);
+
 -- name: lock_migrations
--- For the transaction, and so also behind a pooler.
+-- Held until the end of the transaction, so that it works behind a pooler.
 SELECT pg_advisory_xact_lock(hashtextextended('outlast migrations @migrations', 0));
 
 -- name: notify
--- A wake-up is no loss: it does not wait for the disk.
+-- A wake-up may be lost: it does not wait for the disk.
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2);
 
 -- name: notify_with_commit
 SELECT pg_notify($1, $2);
 
 -- name: check_constraints
--- Those that the user has deferred: an error of the COMMIT itself would leave it open what happened.
+-- Deferred constraints are checked now: an error of the COMMIT itself would leave the outcome unknown.
 SET CONSTRAINTS ALL IMMEDIATE;
 
 -- name: end_step
--- The same, and then the outcome is recorded by our own user and with no timeout of the step's.
--- Advisory locks are kept until the COMMIT is done: whoever waits for one must see what was written.
+-- Also resets role and settings of the step before its outcome is recorded. Advisory locks are kept until
+-- the COMMIT: a process that waits for one must see what the step has written.
 SET CONSTRAINTS ALL IMMEDIATE; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL;
 
 -- name: end_pooled_step
--- The session is another client's after the COMMIT, so all that can be reset is reset before it.
+-- After the COMMIT the pooler gives the session to another client, so everything is reset before it.
 SET CONSTRAINTS ALL IMMEDIATE; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL;
 UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES;

@@ -1,19 +1,19 @@
--- Tasks, handed out under a lease.
+-- Tasks: enqueue, take under a lease, settle, redrive.
 
 -- name: enqueue
-SELECT @enqueue_1($1, $2, $3, $4, $5);
+SELECT @enqueue($1, $2, $3, $4, $5);
 
 -- name: take_many
-SELECT * FROM @take_many_1($1, $2, $3, $4, $5, $6, $7);
+SELECT * FROM @take_many($1, $2, $3, $4, $5, $6, $7);
 
 -- name: claim_task
-SELECT * FROM @claim_task_1($1, $2, $3, $4, $5, $6);
+SELECT * FROM @claim_task($1, $2, $3, $4, $5, $6);
 
--- name: settle
-SELECT * FROM @settle_1($1, $2, $3, $4, $5, $6, $7, $8);
+-- name: settle_delivery
+SELECT * FROM @settle_delivery($1, $2, $3, $4, $5, $6, $7, $8);
 
 -- name: redrive
-SELECT @redrive_1($1, $2, $3, $4);
+SELECT @redrive($1, $2, $3, $4);
 
 -- name: purge
 WITH gone AS (
@@ -25,10 +25,10 @@ SELECT count(*) FROM gone;
 SELECT (SELECT count(*) FROM @tasks WHERE owner IS NULL AND queue = $3 AND ready_at <= t.now)
      + (SELECT count(*) FROM @tasks
         WHERE owner IS NOT NULL AND queue = $3 AND claimed_until <= t.now AND ready_at <= t.now)
-FROM (SELECT @now_1($1, $2) AS now OFFSET 0) AS t;
+FROM (SELECT @now($1, $2) AS now OFFSET 0) AS t;
 
 -- name: find_queues
--- The queues that hold a task, in whatever state: a skip scan along each of the indexes.
+-- Queues with a task in any state: a skip scan of each index.
 WITH RECURSIVE free (queue) AS (
     SELECT min(t.queue) FROM @tasks AS t WHERE t.owner IS NULL
     UNION ALL
@@ -50,7 +50,7 @@ UNION SELECT queue FROM held WHERE queue IS NOT NULL
 UNION SELECT queue FROM dead WHERE queue IS NOT NULL;
 
 -- name: find_available_tasks
-SELECT * FROM @available_tasks_1($1, $2, $3, $4);
+SELECT * FROM @find_available_tasks($1, $2, $3, $4);
 
 -- name: load_dead_tasks
 SELECT * FROM @dead_tasks WHERE queue = $1 ORDER BY died_at, id, key LIMIT $2;

@@ -1,0 +1,5 @@
+-- A page of runs in order.
+--   $1 search   $2 workflow   $3 statuses   $4 parent   $5 hashes of attributes   $6, $7 cursor   $8 limit
+
+-- name: find
+SELECT * FROM @find($1, $2, $3, $4, $5, $6, $7, $8);
