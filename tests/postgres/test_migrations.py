@@ -138,7 +138,7 @@ async def test_a_newer_release_replaces_the_functions(
 async def test_an_older_release_keeps_newer_functions(
     schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two releases on one database do not replace each other's functions in turn."""
+    """Two releases on one database do not keep replacing each other's functions."""
     with monkeypatch.context() as patch:
         patch.setattr(steps, "functions", lambda: released((999,), "1000000"))
         async with at(schema):

@@ -16,7 +16,7 @@ checks again. Migrations only add, so that processes of the release before conti
 
 `installed_functions` records which release installed the functions, and a hash of their text. The same hash:
 nothing to do. A newer release replaces them; an older one keeps them, so that two releases on one database
-do not replace each other's functions in turn. Hence a release must keep the parameters and columns of a
+do not keep replacing each other's functions. Hence a release must keep the parameters and columns of a
 function that the release before calls, or give the new one another name.
 
 Functions that the store calls switch off plans for small tables (`SET enable_seqscan = off` and so on):
