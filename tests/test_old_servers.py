@@ -10,12 +10,12 @@ import pytest
 
 from outlast.errors import StoreFault
 from outlast.stores.postgres import PostgresStore
-from outlast.stores.postgres.connection import Source
+from outlast.stores.postgres.connection import ConnectionSource
 from outlast.stores.redis.connection import Command, SingleLink
 from outlast.stores.redis.safety import QUESTIONS, look_at
 
 
-class OldPostgres(Source):
+class OldPostgres(ConnectionSource):
     """A PostgreSQL of some version; it keeps what else it was asked."""
 
     name = "the archive,"
