@@ -26,7 +26,7 @@ MUTANTS = [
     Mutant(
         "postgres: a server that is too old is opened",
         "stores/postgres/server.py",
-        "    if number < OLDEST:",
+        "    if number < MIN_VERSION:",
         "    if number < 0:",
         ("tests/test_old_servers.py",),
     ),

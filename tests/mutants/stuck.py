@@ -85,7 +85,7 @@ MUTANTS = [
     ),
     Mutant(
         "PostgreSQL hands code what it has rejected",
-        "stores/postgres/store.py",
+        "stores/postgres/claims.py",
         "            code,\n            self.database",
         "            None,\n            self.database",
         ("tests/postgres/test_conformance.py",),
