@@ -25,9 +25,7 @@ SLEEP = (
     f"FROM {SCHEMA}.policies AS f WHERE f.scope = 'mail'"
 )
 WAITERS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
-ENDED = (
-    f"SELECT claimed_until <= {SCHEMA}.now(NULL, 0) FROM {SCHEMA}.tasks WHERE owner IS NOT NULL"
-)
+ENDED = f"SELECT claimed_until <= {SCHEMA}.now(NULL, 0) FROM {SCHEMA}.tasks WHERE owner IS NOT NULL"
 
 
 @pytest.mark.proves("I22")

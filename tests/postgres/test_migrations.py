@@ -11,9 +11,10 @@ import pytest
 
 from outlast.errors import SchemaTooNew, StoreFault
 from outlast.model import Event
+from outlast.stores._sql.sql_files import Migration
 from outlast.stores.postgres import PostgresStore
 from outlast.stores.postgres import schema as steps
-from outlast.stores.postgres.schema import Functions, Migration, functions, latest, migrations
+from outlast.stores.postgres.schema import Functions, functions, latest, migrations
 from tests.postgres.places import ask, direct, pooled
 
 pytestmark = pytest.mark.server

@@ -116,8 +116,8 @@ class Database:
             known_server=self.server,
         )
 
-    async def open(self, session: object) -> None:
-        """Connect, unless another session has. Idempotent for a session."""
+    async def open(self, user: object) -> None:
+        """Connect, unless another session has. Idempotent."""
         async with self._opening:
             if self._main is None:
                 try:
@@ -128,7 +128,7 @@ class Database:
                     if foreign is not None:
                         raise foreign from error
                     raise
-            self._sessions.add(session)
+            self._sessions.add(user)
             self.was_open = True
 
     def describe(self) -> dict[str, object]:
@@ -150,9 +150,9 @@ class Database:
             "warnings": server.warnings,
         }
 
-    async def close(self, session: object) -> None:
+    async def close(self, user: object) -> None:
         """Leave; the last session disconnects."""
-        self._sessions.discard(session)
+        self._sessions.discard(user)
         if not self._sessions:
             await self._disconnect()
 

@@ -56,14 +56,14 @@ class PostgresQueue(Queue):
         max_attempts: int = DEFAULT_ATTEMPTS,
         poll: float = POLL_SECONDS,
     ) -> None:
-        shared = isinstance(place, Database)
+        borrowed = isinstance(place, Database)
         if not isinstance(place, Database):
             place = Database(
                 place, schema=schema, prefix=prefix, pool_size=pool_size, notify=notify
             )
         notifier = notifier or place.notifier
         super().__init__(clock=clock, notifier=notifier, max_attempts=max_attempts, poll=poll)
-        self._session = Session(place, QueueClosed, clock=lease_clock(clock), shared=shared)
+        self._session = Session(place, QueueClosed, clock=lease_clock(clock), borrowed=borrowed)
 
     async def open(self) -> None:
         await self._session.open()

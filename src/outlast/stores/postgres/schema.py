@@ -2,7 +2,7 @@
 
 ::
 
-    schema/0001_tables.sql   tables, indexes, views, triggers: numbered migrations, each applied once
+    migrations/NNNN_x.sql    tables, indexes, views, triggers: numbered, each applied once
     functions/NAME.sql       one function a file: replaced as a whole by a newer release
     sql/TOPIC.sql            the statements that the store sends, each under `-- name: NAME`
 
@@ -33,10 +33,16 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from outlast.errors import InvalidValue, SchemaTooNew
+from outlast.errors import InvalidValue
+from outlast.stores._sql.sql_files import (
+    Migration,
+    check_version,
+    named_statements,
+    numbered_migrations,
+)
 from outlast.stores.postgres.connection import Connection
 
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+PACKAGE = "outlast.stores.postgres"
 _MARK = re.compile(r"(?<![\w@#])([@#])([a-z]\w*)")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -50,7 +56,7 @@ class Queries:
     def __init__(self, schema: str, prefix: str) -> None:
         self.schema = _checked(schema, "schema", MAX_SCHEMA_BYTES)
         self.prefix = _checked(prefix, "prefix", MAX_PREFIX_BYTES) if prefix else ""
-        self._rendered = {name: self.render(sql) for name, sql in _statements().items()}
+        self._rendered = {name: self.render(sql) for name, sql in named_statements(PACKAGE).items()}
 
     def __getitem__(self, name: str) -> str:
         return self._rendered[name]
@@ -81,32 +87,9 @@ def _checked(name: str, what: str, limit: int) -> str:
     return name
 
 
-@cache
-def _statements() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for file in files("outlast.stores.postgres").joinpath("sql").iterdir():
-        # The text before the first name describes the file.
-        _, *parts = _NAME.split(file.read_text(encoding="utf-8"))
-        found.update(zip(parts[::2], map(str.strip, parts[1::2]), strict=True))
-    return found
-
-
-class Migration(NamedTuple):
-    """One numbered file of schema/."""
-
-    version: int
-    script: str
-
-
-@cache
 def migrations() -> tuple[Migration, ...]:
     """All migrations, in order."""
-    found = []
-    for file in files("outlast.stores.postgres").joinpath("schema").iterdir():
-        number, _, rest = file.name.partition("_")
-        if rest.endswith(".sql"):
-            found.append(Migration(int(number), file.read_text(encoding="utf-8")))
-    return tuple(sorted(found))
+    return numbered_migrations(PACKAGE)
 
 
 def latest() -> int:
@@ -132,7 +115,7 @@ def functions() -> Functions:
     """The functions of this release."""
     from outlast import __version__  # it imports stores
 
-    folder = files("outlast.stores.postgres").joinpath("functions")
+    folder = files(PACKAGE).joinpath("functions")
     texts = sorted((file.name, file.read_text(encoding="utf-8")) for file in folder.iterdir())
     script = "\n".join(text for _, text in texts)
     release = re.match(r"[\d.]*\d", __version__)
@@ -170,10 +153,5 @@ async def _missing(connection: Connection, queries: Queries, where: str) -> tupl
     if not exists:
         return 0, True
     [[version, release, hash]] = await connection.fetch(queries["read_version"])
-    version = version or 0
-    if version > latest():
-        raise SchemaTooNew(
-            f"{where} has schema version {version}, and this outlast knows {latest()}: a newer release "
-            "has migrated it. Upgrade outlast in this process"
-        )
-    return int(version), functions().replace(release, hash)
+    version = check_version(where, version or 0, latest())
+    return version, functions().replace(release, hash)

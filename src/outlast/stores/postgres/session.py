@@ -13,6 +13,7 @@ from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock, ServerClock, SystemClock
 from outlast.ports.notifier import Notifier
 from outlast.ports.store import Store
+from outlast.stores._sql.session import BaseSession
 from outlast.stores.postgres.connection import Location
 from outlast.stores.postgres.database import POOL_SIZE, Database
 from outlast.stores.postgres.rows import Row
@@ -20,9 +21,8 @@ from outlast.stores.postgres.rows import Row
 MICROSECOND = timedelta(microseconds=1)
 
 
-class Session:
-    """Opens at the first call at the latest. With `shared` it also works while another session has the
-    database open."""
+class Session(BaseSession[Database]):
+    """Statements of one store or queue."""
 
     def __init__(
         self,
@@ -30,25 +30,11 @@ class Session:
         closed: type[Closed],
         *,
         clock: Clock | None,
-        shared: bool = False,
+        borrowed: bool = False,
     ) -> None:
-        self.database = database
+        super().__init__(database, closed, borrowed=borrowed)
         self.clock = clock
         self.shift = timedelta()
-        self._error = closed
-        self._shared = shared
-        self._is_open = self._is_closed = False
-
-    async def open(self) -> None:
-        """Open the database. Opening an open session does nothing."""
-        if not self._is_open:
-            await self.database.open(self)
-        self._is_open, self._is_closed = True, False
-
-    async def close(self) -> None:
-        """Leave the database; later calls raise. Idempotent."""
-        self._is_open, self._is_closed = False, True
-        await self.database.close(self)
 
     @property
     def time(self) -> tuple[int | None, int]:
@@ -80,28 +66,18 @@ class Session:
         writes: bool,
         urgent: bool,
     ) -> list[Row]:
-        await self.ensure_open()
+        await self.make_ready()
         try:
             return await self.database.fetch(
                 name, *args, timeout=timeout, writes=writes, urgent=urgent
             )
         except StoreClosed as error:
-            raise self._error(str(error)) from error
+            raise self._closed_error(str(error)) from error
 
     async def register_owner(self, owner: str) -> None:
         """Let other processes detect a crash of this one as that of `owner`, where that is possible."""
-        await self.ensure_open()
+        await self.make_ready()
         await self.database.liveness.register(owner)
-
-    async def ensure_open(self) -> None:
-        """Open it if it never was; raise if it is closed."""
-        if self._is_open:
-            return
-        if self._shared and self.database.is_open and not self._is_closed:
-            return
-        if self._is_closed or (self._shared and self.database.was_open):
-            raise self._error(f"{self.database.where} is closed: open it again, or close it later")
-        await self.open()
 
 
 class SessionStore(Store):
@@ -119,7 +95,7 @@ class SessionStore(Store):
         clock: Clock | None = None,
     ) -> None:
         super().__init__(clock=clock or ServerClock())
-        shared = isinstance(place, Database)
+        borrowed = isinstance(place, Database)
         if not isinstance(place, Database):
             place = Database(
                 place,
@@ -130,7 +106,7 @@ class SessionStore(Store):
                 notify=notify,
             )
         self.notifier: Notifier = place.notifier
-        self._session = Session(place, StoreClosed, clock=lease_clock(clock), shared=shared)
+        self._session = Session(place, StoreClosed, clock=lease_clock(clock), borrowed=borrowed)
 
     @property
     def database(self) -> Database:

@@ -99,7 +99,7 @@ class PostgresStore(
     ) -> list[Outcome]:
         self.check(commits, atomic=atomic)
         if not commits:
-            await self._session.ensure_open()
+            await self._session.make_ready()
             return []
         for commit in commits:
             if commit.hold is not None:
