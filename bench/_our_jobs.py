@@ -65,7 +65,7 @@ async def as_runs(store: Store, count: int) -> Jobs:
             opened = time.perf_counter()
             async with outlast.App(store, workflows=[job], name="worker") as worker:
                 await over.wait()
-                await worker._engine.drives.settled()  # noqa: SLF001 - the last commits too
+                await worker._engine.drivers.settled()  # noqa: SLF001 - the last commits too
                 ended = time.perf_counter()
     return Jobs(added - begun, ended - opened)
 

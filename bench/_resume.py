@@ -14,7 +14,8 @@ from bench._table import Aim, Contest, Entry
 from bench.peers._clock import made_ready
 from outlast.codecs import JsonCodec
 from outlast.engine.replay.execution import Execution
-from outlast.engine.replay.replay_log import ReplayLog, load_replay_log, read_snapshot
+from outlast.engine.replay.replay_log import ReplayLog, read_snapshot
+from outlast.engine.runner.history_loader import load_replay_log
 from outlast.model import Run, Status
 from outlast.ports import Store
 from outlast.stores.sqlite import SqliteStore
@@ -101,7 +102,7 @@ async def _lengths(arena: Arena, workflow: Numbered, what: str, lengths: list[in
             runs[length] = await parked(store, workflow, max(round(length / per), 1))
 
         async def resume(run: Run) -> None:
-            digest = await load_replay_log(store, run, patience=60)
+            digest = await load_replay_log(store, run, timeout_s=60)
             execution = _execution(workflow, run)
             execution.replay(digest.events)
             execution.evict()
@@ -154,7 +155,7 @@ async def _snapshots(arena: Arena) -> list[Contest]:
                 read_snapshot(found)
 
             async def fold(run: Run = run, end: int = end) -> None:
-                ReplayLog(await store.history(run.id, limit=end)).fold()
+                ReplayLog(await store.history(run.id, limit=end)).compact()
 
             loads, folds = [], []
             for _ in range(arena.rounds):

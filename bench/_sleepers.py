@@ -112,7 +112,7 @@ async def _measured(
     await asyncio.sleep(max((moment - datetime.now(UTC)).total_seconds(), 0))
     begun = time.perf_counter()
     await over.wait()
-    await app._engine.drives.settled()  # noqa: SLF001 - the last commits too
+    await app._engine.drivers.settled()  # noqa: SLF001 - the last commits too
     woke = time.perf_counter() - begun
     return {"memory": after - before, "slept": slept, "queries": queries, "woke": woke}
 
@@ -122,7 +122,7 @@ async def _start(app: outlast.App, count: int, moment: datetime) -> None:
     for first in range(0, count, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, count))
         await asyncio.gather(*(app.start(sleeper, moment) for _ in numbers))
-        await app._engine.drives.settled()  # noqa: SLF001
+        await app._engine.drivers.settled()  # noqa: SLF001
 
 
 # -- how often the store is asked -----------------------------------------------------------------

@@ -18,11 +18,11 @@ from outlast.codecs import JsonCodec
 from outlast.decorators import Step, Workflow
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.definitions.retry import is_number
-from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
+from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.driver_pool import EMBEDDED_DRAIN_S, Drain
-from outlast.engine.runner.engine import LEASE_SECONDS, RUNS_AT_ONCE, Engine
-from outlast.engine.runner.observers import Watcher
-from outlast.engine.runner.watchdog import MAX_TOLD
+from outlast.engine.runner.engine import LEASE_S, MAX_RUNS, Engine
+from outlast.engine.runner.observers import Observer
+from outlast.engine.runner.watchdog import MAX_REPORTED
 from outlast.engine.steps.subprocess import loading
 from outlast.errors import Closed, InvalidValue, OutlastError, WorkflowMisuse
 from outlast.model.claim import check_ttl
@@ -54,7 +54,7 @@ class App(StartMany):
     `steps` are those with a queue that this process does, for runs that are driven anywhere.
     A `wakeup_channel` (``sqs://wakeups?region=…``, or one that you made for this app alone) tells workers on
     the same store of work, and this one of theirs, so that they need not look so often.
-    `watchers` are called with each commit of this process when it is durable. `queues` are those
+    `observers` are called with each commit of this process when it is durable. `queues` are those
     from which this process lets runs begin, by name or with their rules. `concurrency` is how many
     runs this process drives, and how many queued steps it does, at once (1,000 and 100).
     `schedules` start workflows by the clock; they are kept in the store, see `app.schedules`.
@@ -72,14 +72,14 @@ class App(StartMany):
         codec: Codec | None = None,
         clock: Clock | None = None,
         name: str = "app",
-        lease: float = LEASE_SECONDS,
-        watchers: Iterable[Watcher] = (),
+        lease: float = LEASE_S,
+        observers: Iterable[Observer] = (),
         queues: Iterable[str | QueuePolicy] = (),
         concurrency: int | None = None,
         wakeup_channel: str | WakeupChannel | None = None,
         schedules: Iterable[Schedule] = (),
         threads: Executor | None = None,
-        residency: ResidencyPolicy = USUAL,
+        residency: ResidencyPolicy = DEFAULT_RESIDENCY,
         drain: float = EMBEDDED_DRAIN_S,
     ) -> None:
         check_ttl(lease or 0)
@@ -114,8 +114,8 @@ class App(StartMany):
             codec=codec,
             owner=name,
             lease=lease,
-            concurrency=concurrency or RUNS_AT_ONCE,
-            watchers=watchers,
+            concurrency=concurrency or MAX_RUNS,
+            observers=observers,
             threads=threads,
             residency=residency,
         )
@@ -126,7 +126,7 @@ class App(StartMany):
             owner=self._engine.owner,
             lease=lease,
             leases=self._engine.leases,
-            losses=self._engine.losses,
+            lease_losses=self._engine.lease_losses,
             concurrency=concurrency or STEPS_AT_ONCE,
             threads=threads,
         )
@@ -141,18 +141,18 @@ class App(StartMany):
             self._engine.workflows,
             owner=self._engine.owner,
             lease=lease,
-            room=lambda: self._engine.claiming.room,
+            room=lambda: self._engine.claimer.room,
             named=bool(self._policies),
         )
-        self._engine.claiming.on_ticket = self._doorman.want
-        self._presence = Heartbeat(opened, self._word, listed=self._engine.claiming.look_for_parked)
+        self._engine.claimer.on_ticket = self._doorman.want
+        self._presence = Heartbeat(opened, self._word, listed=self._engine.claimer.look_for_parked)
         self._relay = None if channel is None else WakeupRelay(opened, channel, patience=lease / 3)
         super().__init__(
             opened,
             codec=codec,
-            poke=self._engine.drives.poke,
-            drop=self._engine.drives.drop,
-            ending=self._engine.drives.ending,
+            wake_run=self._engine.drivers.wake,
+            drop=self._engine.drivers.drop,
+            ending=self._engine.drivers.ending,
             workflows=self._engine.workflows,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -193,7 +193,7 @@ class App(StartMany):
     def claim_error(self) -> BaseException | None:
         """Why the last look for runs to go on with has failed, or None: this process takes up no runs as long
         as it is there. Most such errors pass, and the log has them."""
-        return self._engine.claiming.error
+        return self._engine.claimer.error
 
     def definition(self, name: str) -> WorkflowDefinition | None:
         """The workflow of that name as it runs here, if its code is here."""
@@ -300,9 +300,9 @@ class App(StartMany):
             code=self._engine.rejections.code,
             workflows=tuple(sorted(self.workflow_names)),
             queues=self._worker.queues,
-            runs=len(self._engine.drives),
+            runs=len(self._engine.drivers),
             tasks=self._worker.doing,
-            troubles=dict(list(self.troubles.items())[:MAX_TOLD]),
+            troubles=dict(list(self.troubles.items())[:MAX_REPORTED]),
         )
 
     async def __aenter__(self) -> Self:
@@ -342,7 +342,7 @@ class App(StartMany):
         its time: ``queue=QueueOptions("mail", key=tenant, delay=60)``.
         """
         check_start(workflow, on_conflict)
-        if not self._engine.claiming.is_open:
+        if not self._engine.claimer.is_open:
             raise Closed("this app is not open: use `async with outlast.App(…) as app:`")
         self._check_loop()
         definition = workflow.definition

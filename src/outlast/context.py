@@ -22,7 +22,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 from outlast.decorators import Step, Workflow
 from outlast.engine.definitions.retry import is_number
 from outlast.engine.definitions.signature import type_of_value
-from outlast.engine.operations import branch as _branch
+from outlast.engine.operations import scopes as _scopes
 from outlast.engine.operations.child import ChildRun, ParentClose
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.scopes import Stop, run_loop, run_scope
@@ -131,7 +131,7 @@ def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None 
         limit = timeout.total_seconds()
     elif timeout is not None:
         limit = _seconds_of(timeout, "seconds", f"wait_for({signal!r}, timeout={timeout!r})")
-    return perform(lambda run: run.answer(SignalWait(run, signal, type, limit)), "wait_for")
+    return perform(lambda run: run.perform(SignalWait(run, signal, type, limit)), "wait_for")
 
 
 @overload
@@ -141,7 +141,7 @@ def halt(data: Any = None, type: Any = Any) -> Coroutine[Any, Any, Any]: ...
 def halt(data: Any = None, type: Any = Any) -> Any:
     """Wait for a person: the run is `halted` and shows `data` until somebody resumes it with a
     value."""
-    return perform(lambda run: run.answer(HaltWait(run, data, type)), "halt")
+    return perform(lambda run: run.perform(HaltWait(run, data, type)), "halt")
 
 
 @overload
@@ -189,7 +189,9 @@ def child(
     policy = ParentClose(parent_close)
     place = QueueOptions(queue) if isinstance(queue, str) else queue
     return perform(
-        lambda run: run.answer(ChildRun(run, workflow.definition, args, kwargs, id, policy, place)),
+        lambda run: run.perform(
+            ChildRun(run, workflow.definition, args, kwargs, id, policy, place)
+        ),
         "child",
     )
 
@@ -210,7 +212,7 @@ def map(
     """
     found = list(items)
     return perform(
-        lambda run: run.answer(
+        lambda run: run.perform(
             MapCall(
                 run,
                 step.definition,
@@ -243,13 +245,13 @@ def loop(
 
 def branch(name: str, choice: Choice) -> Choice:
     """Record a decision and give it back; in a replay, the one that was recorded."""
-    return _branch.branch(the_run("branch"), name, choice)
+    return _scopes.branch(the_run("branch"), name, choice)
 
 
 def patched(id: str) -> bool:
     """Whether this run takes the new code: True for runs that had not passed this point when the
     new code came, False for those that had."""
-    return _branch.patched(the_run("patched"), check_name(id, "patch id"))
+    return _scopes.patched(the_run("patched"), check_name(id, "patch id"))
 
 
 def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
@@ -277,14 +279,14 @@ def publish(**values: Any) -> None:
     run = the_run("publish")
     for name, value in values.items():
         where = f"published {check_name(name, 'name of a published value')!r}"
-        run.draft.published[name] = run.codec.encode(value, type_of_value(value), where=where)
+        run.pending.published[name] = run.codec.encode(value, type_of_value(value), where=where)
 
 
 def set_attributes(**values: Attribute) -> None:
     """Set search attributes of the run: text, numbers, booleans."""
     run = the_run("set_attributes")
     check_attributes(values)
-    run.draft.attributes.update(values)
+    run.pending.attributes.update(values)
 
 
 def now() -> datetime:

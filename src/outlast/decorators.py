@@ -18,7 +18,7 @@ from typing import (
 
 from outlast.engine.definitions.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.definitions.retry import ONCE, Retry
-from outlast.engine.operations.queued_step import step_call
+from outlast.engine.operations.step import step_call
 from outlast.engine.replay.execution import current_execution
 from outlast.engine.replay.sync_workflow import current_sync_workflow
 from outlast.errors import WorkflowMisuse
@@ -39,12 +39,12 @@ class Step(Generic[P, R]):
         # Typed for the workflow that awaits it; `outlast.sync` has the type of a plain call.
         outcome: Coroutine[Any, Any, R]
         if (run := current_execution()) is not None:
-            outcome = run.answer(step_call(run, self.definition, args, kwargs))
+            outcome = run.perform(step_call(run, self.definition, args, kwargs))
             # Whom Python names if it is never awaited.
             outcome.__qualname__ = self.definition.name  # type: ignore[attr-defined]
         elif (bridge := current_sync_workflow()) is not None:
             run = bridge.execution
-            outcome = bridge.call(run.answer(step_call(run, self.definition, args, kwargs)))
+            outcome = bridge.call(run.perform(step_call(run, self.definition, args, kwargs)))
         else:
             outcome = self.definition.function(*args, **kwargs)
         return outcome

@@ -16,7 +16,7 @@ from typing import Any
 
 from outlast.codecs import JsonCodec
 from outlast.engine.definitions.retry import name_of
-from outlast.engine.replay.error_text import told
+from outlast.engine.replay.error_text import describe
 from outlast.engine.steps.step_executor import StepContext, step_context
 from outlast.engine.steps.subprocess import MAIN, Order, Reply, loading
 from outlast.model.json import from_json, to_json
@@ -54,7 +54,7 @@ def main(module: str, name: str, *, is_main: bool) -> None:
         tell(Reply(output=definition.signature.encode_result(codec, value)))
     except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - the parent records it
         kinds = [name_of(kind) for kind in type(error).__mro__]
-        tell(Reply(error=told(error), kinds=kinds))
+        tell(Reply(error=describe(error), kinds=kinds))
 
 
 def _load(module: str) -> ModuleType:

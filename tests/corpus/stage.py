@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
-from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
+from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.errors import NotFound, RunCancelled, RunFailed
 from outlast.model import Event, Run
 from outlast.model.query import RunQuery
@@ -201,7 +201,7 @@ async def play(
     *,
     faults: Plan | None = None,
     freeze: int = 0,
-    residency: ResidencyPolicy = USUAL,
+    residency: ResidencyPolicy = DEFAULT_RESIDENCY,
 ) -> Ending:
     """Play a case to its end, through a death and faults of the store if need be. With `freeze`
     the first process stands still from that call on, as if its machine had gone to sleep, and goes

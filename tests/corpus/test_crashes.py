@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outlast.testing.crashable_process import Crash
-from outlast.testing.residency import USUAL, ResidencyPolicy
+from outlast.testing.residency import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.testkit.faults import Fault, Nth
 from tests.corpus.case import RUN, Case, matching, without_repeats
 from tests.corpus.every import BY_ID, CASES, MakeStore, in_files, in_memory
@@ -54,7 +54,7 @@ async def check(
     calm: Ending,
     make_store: MakeStore,
     doom: CrashPoint,
-    residency: ResidencyPolicy = USUAL,
+    residency: ResidencyPolicy = DEFAULT_RESIDENCY,
 ) -> None:
     """Crash once, and compare."""
     crashed = await play(case, make_store, doom, residency=residency)

@@ -63,7 +63,7 @@ async def test_a_thread_of_steps_that_ends_closes_its_connections(
     other: str, opened: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With CONN_MAX_AGE a connection outlives the step, and not the thread that can use it."""
-    monkeypatch.setattr("outlast.engine.steps.step_executor.IDLE_SECONDS", 0.0)
+    monkeypatch.setattr("outlast.engine.steps.step_executor.THREAD_IDLE_S", 0.0)
     worked: list[threading.Thread] = []
 
     def step() -> None:

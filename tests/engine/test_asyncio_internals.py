@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 import outlast
-from outlast.engine.replay import asyncio_internals
-from outlast.engine.replay.asyncio_internals import drop_silently, running_loop
-from outlast.engine.replay.event_loop import RunLoop
+from outlast.engine.replay import event_loop
+from outlast.engine.replay.event_loop import RunLoop, drop_silently, running_loop
 
 SOURCE = Path(outlast.__file__).parent
 
@@ -96,11 +95,11 @@ async def test_a_dropped_task_is_collected_without_a_warning(
 
 
 def test_private_names_of_asyncio_stand_in_one_module() -> None:
-    """Whatever may change without notice is in `asyncio_internals` alone."""
+    """Whatever may change without notice is in `event_loop` alone."""
     private = re.compile(r"\basyncio(?:\.\w+)*\._[a-z]|_log_destroy_pending|_swap_current_task")
     found = {
         str(file.relative_to(SOURCE))
         for file in SOURCE.rglob("*.py")
         if private.search(file.read_text(encoding="utf-8"))
     }
-    assert found == {str(Path(asyncio_internals.__file__).relative_to(SOURCE))}
+    assert found == {str(Path(event_loop.__file__).relative_to(SOURCE))}

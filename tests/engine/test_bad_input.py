@@ -264,7 +264,7 @@ async def test_workflow_code_that_reaches_into_the_world(body: Any) -> None:
 
     async with app(reaches_out) as testing:
         error = await failure_of(testing, reaches_out)
-    assert "workflow code tried to reach the world" in error
+    assert "workflow code used the event loop" in error
     assert "Put that into a step" in error
 
 

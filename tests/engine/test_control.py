@@ -463,7 +463,7 @@ async def test_a_child_whose_id_is_taken_is_not_waited_for() -> None:
     async with app(wants_a_child_called, sleeper) as testing:
         stranger = await testing.start(sleeper, id="taken")
         run = await testing.start(wants_a_child_called, "taken")
-        assert await run.result() == "run 'taken' exists and is another's"
+        assert await run.result() == "run 'taken' exists and has another parent or none"
         assert await stranger.result() == "slept"
 
 

@@ -7,8 +7,7 @@ import pytest
 from msgspec import Raw
 
 import outlast
-from outlast.engine.replay.eviction import SNAPSHOT_AFTER
-from outlast.engine.replay.replay_log import ReplayLog, read_snapshot
+from outlast.engine.replay.replay_log import SNAPSHOT_AFTER, ReplayLog, read_snapshot
 from outlast.model.event_data import payload_of, to_event
 from outlast.model.payloads import ScopeCompleted, ScopeStarted, StepCompleted, StepStarted
 from outlast.model.run import Run

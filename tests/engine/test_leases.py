@@ -145,7 +145,7 @@ async def test_nothing_begins_under_a_lease_that_has_run_out(store: Deaf) -> Non
         progress=None,
         report=lambda _: None,
         codec=JsonCodec(),
-        held=lambda: leases.is_held(lease),
+        lease_held=lambda: leases.is_held(lease),
     )
     attempt = asyncio.create_task(
         StepExecutor(JsonCodec(), clock).attempt(short.definition, context, (), {})

@@ -207,7 +207,7 @@ async def test_a_run_that_is_dropped_before_its_first_turn_does_not_act() -> Non
     """Its code has begun by then: it is thrown out like any other."""
     async with app(cleans_up) as testing:
         await testing.start(cleans_up, id="it")
-        driving = testing._engine.drives.ending("it")
+        driving = testing._engine.drivers.ending("it")
         assert isinstance(driving, asyncio.Task)
         code = driving.get_coro()
         assert inspect.iscoroutine(code)

@@ -10,7 +10,8 @@ from msgspec import Raw
 
 import outlast
 from outlast.engine.definitions.retry import MAX_INTERRUPTIONS, MAX_LOST
-from outlast.engine.runner.lease_loss import LOST, LeaseLossReport
+from outlast.engine.operations.step import LeaseLossReport
+from outlast.engine.runner.lease_loss import LOST
 from outlast.errors import RunFailed, TryAgain
 from outlast.model import Claim, ClaimOnCreate, Commit
 from outlast.model.event_data import payload_of
@@ -165,7 +166,7 @@ async def test_a_report_about_another_attempt_does_not_stop_one_that_runs(store:
     async with opened(store) as virtual:
         run = await virtual.start(works_once, id="r")
         await virtual.clock.sleep(1)
-        report = Raw(to_json(LeaseLossReport(attempts={}, not_begun={"once": 1})))
+        report = Raw(to_json(LeaseLossReport(attempts={}, not_started={"once": 1})))
         await store.send([Send(run_id="r", item=Item(kind=LOST, data=report))])
         assert await run.result() == "done"
     assert tries == [1]

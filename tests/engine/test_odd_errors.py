@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import outlast
-from outlast.engine.replay.error_text import AROUND, LONGEST, text_of
+from outlast.engine.replay.error_text import MAX_AROUND, MAX_CHARACTERS, text_of
 from outlast.errors import MapFailed, RunFailed, UpdateFailed
 from outlast.testing import app
 
@@ -112,7 +112,7 @@ async def test_every_error_can_be_recorded(kind: str) -> None:
             with pytest.raises(RunFailed) as failed:
                 await run.result(timeout=PATIENCE)
             assert says in failed.value.error
-            assert len(failed.value.error) < LONGEST + AROUND
+            assert len(failed.value.error) < MAX_CHARACTERS + MAX_AROUND
         mapping = await testing.start(maps_raise, kind)
         assert says in await mapping.result(timeout=PATIENCE)
         asked = await testing.start(updates_raise)

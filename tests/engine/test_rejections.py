@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast.engine.definitions.code_hash import code_hash
+from outlast.engine.definitions.definition import code_hash
 from outlast.errors import Unavailable
 from outlast.model import Event, Run, Status
 from outlast.model.worker import Worker

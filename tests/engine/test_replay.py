@@ -532,7 +532,7 @@ async def test_code_that_wants_to_exit_fails_its_run_alone(
         said = await (await testing.start(calls)).result()
         assert (
             said
-            == "step 'exits' wanted to end its process (SystemExit: 3): raise an Exception instead"
+            == "step 'exits' tried to end its process (SystemExit: 3): raise an Exception instead"
         )
         await testing.clock.sleep(5)
         assert await run.status() is Status.FAILED

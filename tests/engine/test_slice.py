@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast.engine.runner.engine import LEASE_SECONDS
+from outlast.engine.runner.engine import LEASE_S
 from outlast.errors import RunFailed, StepFailed
 from outlast.model import Commit, Event, Outcome, Status
 from outlast.stores.memory import MemoryStore
@@ -108,7 +108,7 @@ async def run_to_end(at: int = 0, *, written: bool = False) -> tuple[Any, list[E
     crashed = doomed.dead.is_set()
     await die()
     if crashed:
-        clock.advance(LEASE_SECONDS + 1)
+        clock.advance(LEASE_S + 1)
         async with outlast.App(survivor, workflows=[sums]) as app:
             run = await app.start(sums, 20, id="sum")
             result = await finish(run, clock, asyncio.Event())

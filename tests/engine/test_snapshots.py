@@ -156,7 +156,7 @@ async def test_a_snapshot_of_the_form_without_sequences_is_not_read(
             await clock.settle()
         snapshot = await store.load_snapshot("it")
         # Nothing of it is good any more: a replay that relied on it would fail.
-        old = msgspec.structs.replace(snapshot, data=b"[]", codec="digest-1")
+        old = msgspec.structs.replace(snapshot, data=b"[]", codec="replay-log-1")
         await store.save_snapshot(old, token=(await store.get("it")).token)
         async with app(step_beside_steps, store=store, clock=clock, residency=SNAPSHOTS) as testing:
             assert await testing.handle("it").result(timeout=PATIENCE) == [1, 10]

@@ -226,7 +226,7 @@ async def test_an_engine_without_room_looks_again_when_there_is() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock=clock)
     async with app(is_short, store=store, clock=clock) as testing:
-        testing._engine.claiming.concurrency = 1
+        testing._engine.claimer.concurrency = 1
         runs = [await testing.start(is_short, n, here=False) for n in range(5)]
         assert [await run.result() for run in runs] == list(range(5))
         assert clock.now() == START
@@ -249,7 +249,7 @@ async def test_a_run_that_only_naps_leaves_its_place_to_others() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock=clock)
     async with app(naps, is_short, store=store, clock=clock) as testing:
-        testing._engine.claiming.concurrency = 1
+        testing._engine.claimer.concurrency = 1
         await testing.start(naps)
         run = await testing.start(is_short, here=False)
         assert await run.result(timeout=60) == "done"

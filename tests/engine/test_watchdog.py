@@ -52,7 +52,7 @@ async def busy() -> str:
 
 def forget(testing: VirtualApp, key: str) -> None:
     """What a fault of the engine would do: a body ends, and its end reaches nobody."""
-    [drive] = testing._engine.drives._drives.values()
+    [drive] = testing._engine.drivers._drivers.values()
     body = drive.in_flight._running.pop(key)
     drive.in_flight._cut[key] = False
     body.cancel()
@@ -83,7 +83,7 @@ async def test_a_map_for_which_nothing_is_done_is_reported() -> None:
     async with app(maps) as testing:
         await testing.start(maps, id="r")
         await testing.clock.sleep(30)
-        [drive] = testing._engine.drives._drives.values()
+        [drive] = testing._engine.drivers._drivers.values()
         [mapping] = drive.in_flight._maps.values()
         mapping._todo.clear()
         await testing.clock.sleep(300)

@@ -102,7 +102,7 @@ async def test_a_watcher_sees_each_commit_once_and_may_fail() -> None:
 
     clock = VirtualClock()
     store = MemoryStore(clock=clock)
-    async with app(ship, store=store, clock=clock, watchers=[watch]) as virtual:
+    async with app(ship, store=store, clock=clock, observers=[watch]) as virtual:
         run = await virtual.start(ship, "lamp", id="w")
         assert await run.result() == "packed lamp"
         assert seen == [event.type for event in await virtual.history("w")]

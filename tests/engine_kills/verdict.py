@@ -22,7 +22,7 @@ from itertools import groupby
 
 import msgspec
 
-from outlast.engine.operations.step import is_cause
+from outlast.engine.operations.step import is_crash_cause
 from outlast.model import Event, Status
 from outlast.model.event_data import payload_of
 from outlast.model.payloads import (
@@ -162,7 +162,7 @@ def attempts(evidence: Evidence) -> Iterator[str]:
                 if payload.attempt != number[key] or key in over:
                     yield f"{run_id}: attempt {payload.attempt} of {key!r} is one too many"
                 cuts = number[key] - 1 - failed[key] - lost[key]
-                if is_cause(cuts, alone=key in alone):
+                if is_crash_cause(cuts, alone=key in alone):
                     yield f"{run_id}: {key!r} was cut off {cuts} times and goes on"
                 (alone.add if payload.alone else alone.discard)(key)
             elif isinstance(payload, StepLost):

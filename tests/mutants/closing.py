@@ -12,7 +12,7 @@ STOP = "tests/engine/test_draining.py"
 MUTANTS = [
     Mutant(
         "a queued step that may run once is taken back",
-        "engine/operations/queued_step.py",
+        "engine/operations/step.py",
         "        return (self.is_undoable or self.step.at_most_once) and super().may_run",
         "        return self.is_undoable and super().may_run",
         (CODE, "-k", "may_run_once"),
@@ -28,7 +28,7 @@ MUTANTS = [
     Mutant(
         "branches go on while a run is undone",
         CLOSING,
-        "            self._cancel_branches()\n            self._execution.drain()\n",
+        "            self._cancel_tasks()\n            self._execution.drain()\n",
         "            self._execution.drain()\n",
         cases("undoes_what_others_finish_later", "scopes_and_loops_are_left"),
     ),
@@ -42,21 +42,21 @@ MUTANTS = [
     Mutant(
         "what can be undone is cut off",
         CLOSING,
-        "(self.begun or operation.is_undoable)",
+        "(self.has_started or operation.is_undoable)",
         "self.begun",
         cases("a_group_fails", "gives_a_step_up_that_it_can_undo"),
     ),
     Mutant(
         "a cancelled run cuts off what runs",
         CLOSING,
-        "        self.begun = True\n        if main.done():",
+        "        self.has_started = True\n        if main.done():",
         "        if main.done():",
         cases("is_cancelled_at_work"),
     ),
     Mutant(
         "a finally has no time",
         CLOSING,
-        "            and any(operation.ends_by_itself and not operation.is_left for operation in open)\n",
+        "            and any(operation.ends_by_itself and not operation.is_abandoned for operation in open)\n",
         "            and False\n",
         (CODE,),
     ),
@@ -84,7 +84,7 @@ MUTANTS = [
     Mutant(
         "a handler that will not end is not answered for",
         CLOSING,
-        "        execution.updates.give_up()\n",
+        "        execution.updates.cancel_open()\n",
         "",
         (CODE,),
     ),
@@ -98,8 +98,8 @@ MUTANTS = [
     Mutant(
         "a step begins though its run has failed before",
         UNDER_WAY,
-        "            if operation.is_awaited and isinstance(operation, StepCall)",
-        "            if False and isinstance(operation, StepCall)",
+        "                operation.is_awaited\n                and isinstance(operation, StepCall)",
+        "                False\n                and isinstance(operation, StepCall)",
         (CODE,),
     ),
     Mutant(
@@ -147,30 +147,30 @@ MUTANTS = [
     Mutant(
         "a stop cuts off what runs",
         DRIVE,
-        "self._leaving and (self._drained or not self.in_flight.is_running)\n",
-        "self._leaving\n",
+        "                        self._stops_now or not self.in_flight.is_running\n",
+        "                        True\n",
         (STOP,),
     ),
     Mutant(
         "a step begins while its process stops",
         DRIVE,
-        "begin(paused=self._paused or self._leaving)",
-        "begin(paused=self._paused)",
+        "launch(paused=self._paused or self._is_stopping)",
+        "launch(paused=self._paused)",
         (STOP,),
     ),
     Mutant(
         "a step that has not begun is taken for one that was cut off",
         UNDER_WAY,
-        "                has_begun = call not in self._execution.launches\n",
+        "                has_started = call not in self._execution.launches\n",
         "                has_begun = True\n",
         (STOP,),
     ),
     Mutant(
         "leases are not kept alive while a process stops",
         "engine/runner/engine.py",
-        "        await self.claiming.close()\n        await self.drives.drain(limit)\n",
-        "        await self.claiming.close()\n        await self.leases.close()\n"
-        "        await self.drives.drain(limit)\n",
+        "        await self.claimer.close()\n        await self.drivers.drain(limit)\n",
+        "        await self.claimer.close()\n        await self.leases.close()\n"
+        "        await self.drivers.drain(limit)\n",
         (STOP,),
     ),
 ]

@@ -12,6 +12,7 @@ from tests.mutants._engine import (
     DRIVE,
     DRIVES,
     EXECUTION,
+    HISTORY_LOADER,
     JOURNAL,
     MAILBOX,
     MAPPING,
@@ -142,8 +143,8 @@ MUTANTS = [
         DRIVE,
         "                        self._execution.deliver(TimerFired(), now, key=operation.key)\n",
         "                        self._execution.deliver(TimerFired(), now, key=operation.key)\n"
-        "                        self._execution.draft.events.append(\n"
-        "                            self._execution.draft.events[-1]\n                        )\n",
+        "                        self._execution.pending.events.append(\n"
+        "                            self._execution.pending.events[-1]\n                        )\n",
         cases("naps", "timers_in_timers"),
     ),
     Mutant(
@@ -158,16 +159,16 @@ MUTANTS = [
         "a signal is received and stays in the inbox",
         MAILBOX,
         "        if not items:\n            del self._items[kind, name]\n"
-        "        execution.draft.consumes.append(item.number)\n",
+        "        execution.pending.consumes.append(item.number)\n",
         "        if not items:\n            del self._items[kind, name]\n",
         cases("hears_in_order"),
     ),
     Mutant(
         "a signal leaves the inbox before it is received",
         ARRIVALS,
-        "            self._mailbox.put(item)\n            return\n",
-        "            self._mailbox.put(item)\n"
-        "            execution.draft.consumes.append(item.number)\n            return\n",
+        "            self._messages.put(item)\n            return\n",
+        "            self._messages.put(item)\n"
+        "            execution.pending.consumes.append(item.number)\n            return\n",
         crashed("hears_it_too_early", "begins_anew", "asks_twice"),
     ),
     Mutant(
@@ -187,7 +188,7 @@ MUTANTS = [
     Mutant(
         "a cancel is lost",
         ARRIVALS,
-        "                if execution.is_going_on:",
+        "                if execution.is_active:",
         "                if execution.main is None:",
         cases("a_cancel_acts"),
     ),
@@ -195,7 +196,7 @@ MUTANTS = [
         "a request to pause is forgotten by a crash",
         ARRIVALS,
         "            self._pauses.append(item.number)\n",
-        "            execution.draft.consumes.append(item.number)\n",
+        "            execution.pending.consumes.append(item.number)\n",
         ("tests/engine/test_control.py", "-k", "request_to_pause"),
     ),
     Mutant(
@@ -208,9 +209,9 @@ MUTANTS = [
     Mutant(
         "a signal that comes early is dropped",
         ARRIVALS,
-        "            self._mailbox.put(item)\n            return\n",
+        "            self._messages.put(item)\n            return\n",
         '            if any(op.wait_kind == "signal" for op in execution.open.values()):\n'
-        "                self._mailbox.put(item)\n            return\n",
+        "                self._messages.put(item)\n            return\n",
         cases("hears_it_too_early"),
     ),
     Mutant(
@@ -224,9 +225,9 @@ MUTANTS = [
     Mutant(
         "a mismatch is ignored",
         EXECUTION,
-        "            # end of a scope was a statement when it ran: others may have spoken after it.\n"
+        "            # scope was a statement when it ran: other tasks may have made statements after it.\n"
         "            raise self._mismatch(event)",
-        "            self._said.clear()",
+        "            self._statements.clear()",
         (REPLAY,),
     ),
     Mutant(
@@ -239,7 +240,7 @@ MUTANTS = [
     ),
     Mutant(
         "a key does not say in which branch",
-        "engine/replay/scope.py",
+        "engine/replay/event_loop.py",
         '        return f"{self.path}{name}" if count == 1 else f"{self.path}{name}#{count}"',
         '        return name if count == 1 else f"{name}#{count}"',
         cases("gathers"),
@@ -270,14 +271,14 @@ MUTANTS = [
     Mutant(
         "a closed scope is run again",
         REGION,
-        "    if region.key in execution.past.closed_scopes:\n",
+        "    if region.key in execution.history.closed_scopes:\n",
         "    if False:\n",
         cases("closes_a_scope"),
     ),
     Mutant(
         "a loop begins at its beginning",
         REGION,
-        "    iteration = execution.past.iterations.get(key, 0)\n",
+        "    iteration = execution.history.iterations.get(key, 0)\n",
         "    iteration = 0\n",
         cases("loops"),
     ),
@@ -291,13 +292,13 @@ MUTANTS = [
     Mutant(
         "a snapshot forgets",
         DIGEST,
-        "if not past.skips(event)]\n",
-        "if not past.skips(event)][:-1]\n",
+        "if not index.skips(event)]\n",
+        "if not index.skips(event)][:-1]\n",
         ("tests/engine/test_digest.py",),
     ),
     Mutant(
         "what came after a snapshot is passed over",
-        DIGEST,
+        HISTORY_LOADER,
         "after(snapshot.sequence)",
         "after(snapshot.sequence + 1)",
         ("tests/engine/test_digest.py",),

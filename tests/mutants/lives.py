@@ -47,7 +47,7 @@ MUTANTS = [
         ARRIVALS,
         "        self._earlier[item.name] = (item, report)\n",
         "        self._earlier[item.name] = (item, report)\n"
-        "        self._execution.draft.consumes.append(item.number)\n",
+        "        self._execution.pending.consumes.append(item.number)\n",
         ("tests/lives/test_retrying.py",),
     ),
     Mutant(
@@ -145,22 +145,22 @@ MUTANTS = [
     Mutant(
         "continue_as_new leaves its children to themselves",
         TURN,
-        "        sends=(*draft.sends, *cancels(execution)),",
-        "        sends=(*draft.sends,),",
+        "        sends=(*pending.sends, *child_cancellations(execution)),",
+        "        sends=(*pending.sends,),",
         story("continue_as_new_cancels"),
     ),
     Mutant(
         "answers go along for one life",
         TURN,
-        "        answers=kept_answers(before, history),",
-        '        answers=kept_answers(WorkflowStarted(workflow_name="", version=""), history),',
+        "        answers=answers_to_keep(before, history),",
+        '        answers=answers_to_keep(WorkflowStarted(workflow_name="", version=""), history),',
         story("answers_outlive"),
     ),
     Mutant(
         "a cancel that comes with continue_as_new is dropped",
         ARRIVALS,
-        'FOR_THE_NEXT_LIFE = frozenset({"cancel"})',
-        "FOR_THE_NEXT_LIFE: frozenset[str] = frozenset()",
+        'LEFT_TO_NEXT_LIFE = frozenset({"cancel"})',
+        "LEFT_TO_NEXT_LIFE: frozenset[str] = frozenset()",
         story("reaches_the_next_life"),
     ),
     Mutant(
@@ -222,9 +222,9 @@ MUTANTS = [
     Mutant(
         "an adopted child is not looked for",
         CHILD,
-        "                self.looked_for = self.own_id is None and child_id == self._execution.child_id(\n"
-        "                    self.key\n                )",
-        "                self.looked_for = self.own_id is None",
+        "                own_id = self._execution.child_id(self.key)\n"
+        "                self.is_id_checked = self.explicit_id is None and child_id == own_id\n",
+        "                self.is_id_checked = self.explicit_id is None\n",
         story("ended_meanwhile"),
     ),
     Mutant(
@@ -237,7 +237,7 @@ MUTANTS = [
     Mutant(
         "retry loses answers",
         RETRYING,
-        "        answers=kept_answers(started, cut),\n",
+        "        answers=answers_to_keep(started, cut),\n",
         "        answers=[],\n",
         story("answers_outlive"),
     ),

@@ -34,7 +34,7 @@ MUTANTS = [
     ),
     Mutant(
         "a generator is closed by the program's own loop",
-        "engine/replay/asyncio_internals.py",
+        "engine/replay/event_loop.py",
         "            sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_generator)\n",
         "",
         cases("a_generator_cleans_up"),
@@ -56,7 +56,7 @@ MUTANTS = [
     Mutant(
         "a plain workflow acts when it is thrown out",
         "engine/replay/sync_workflow.py",
-        "            request.close()\n            raise self.execution.eviction()\n",
+        "            request.close()\n            raise self.execution.eviction_error()\n",
         "            request.close()\n            return None\n",
         cases("an_eviction_does_not_act_sync"),
     ),
@@ -78,8 +78,8 @@ MUTANTS = [
     Mutant(
         "a delicate step is repeated",
         STEP,
-        "        return self.step.at_most_once or is_cause(self.interruptions, alone=self.alone)\n",
-        "        return is_cause(self.interruptions, alone=self.alone)\n",
+        "        return self.step.at_most_once or is_crash_cause(self.interruptions, alone=self.alone)\n",
+        "        return is_crash_cause(self.interruptions, alone=self.alone)\n",
         ("tests/corpus/test_crashes.py::test_a_delicate_step_is_not_repeated",),
     ),
     Mutant(
@@ -113,7 +113,7 @@ MUTANTS = [
     Mutant(
         "a step may kill its process for ever",
         STEP,
-        "        return self.step.at_most_once or is_cause(self.interruptions, alone=self.alone)\n",
+        "        return self.step.at_most_once or is_crash_cause(self.interruptions, alone=self.alone)\n",
         "        return self.step.at_most_once\n",
         (f"{REPLAY}::test_a_step_that_kills_its_process_ends_in_failure",),
     ),
@@ -134,7 +134,7 @@ MUTANTS = [
     Mutant(
         "a step that nobody waits for goes on",
         UNDER_WAY,
-        "                body.cancel()\n",
+        "                task.cancel()\n",
         "                pass\n",
         ("tests/engine/test_leaving.py",),
     ),
@@ -173,8 +173,8 @@ MUTANTS = [
     Mutant(
         "every child is cancelled with its parent",
         CHILD,
-        "isinstance(said, OperationAbandoned) and self.parent_close is ParentClose.CANCEL:",
-        "isinstance(said, OperationAbandoned):",
+        "isinstance(payload, OperationAbandoned) and self.parent_close is ParentClose.CANCEL:",
+        "isinstance(payload, OperationAbandoned):",
         cases("leaves_its_child_alone"),
     ),
     Mutant(
@@ -209,8 +209,8 @@ MUTANTS = [
     Mutant(
         "one undo that fails ends the undoing",
         UNDO,
-        '                execution.say(f"{UNDO}{key}", failure_of)\n',
-        '                execution.say(f"{UNDO}{key}", failure_of)\n                break\n',
+        '                execution.record(f"{UNDO}{key}", failure_of)\n',
+        '                execution.record(f"{UNDO}{key}", failure_of)\n                break\n',
         cases("one_undo_fails"),
     ),
     Mutant(
@@ -238,7 +238,7 @@ MUTANTS = [
     Mutant(
         "what is published is not written",
         TURN,
-        "    ctx = {**run.ctx, **draft.published} if draft.published else UNSET",
+        "    ctx = {**run.ctx, **pending.published} if pending.published else UNSET",
         "    ctx = UNSET",
         cases("tells_how_far_it_is"),
     ),

@@ -35,21 +35,21 @@ MUTANTS = [
     Mutant(
         "programs: a map that was open at a snapshot is stuck after a stop",
         EXECUTION,
-        "            if self._reads_history and not operation.is_inherited:\n",
-        "            if self._reads_history and event.id and not operation.is_inherited:\n",
+        "            if self.reads_history and not operation.is_inherited:\n",
+        "            if self.reads_history and event.id and not operation.is_inherited:\n",
         program("a map that was open at a snapshot"),
     ),
     Mutant(
         "programs: a scope that was over at once parks the run",
         EXECUTION,
-        "        if self._said and not self.past.ends_what_is_skipped(event):\n",
-        "        if self._said:\n",
+        "        if self._statements and not self.history.ends_what_is_skipped(event):\n",
+        "        if self._statements:\n",
         program("a scope that is over at once, beside a step"),
     ),
     Mutant(
         "programs: a scope that has just failed is given up as well",
         EXECUTION,
-        "        if any(key == operation.key for key, _ in self._said):\n",
+        "        if any(key == operation.key for key, _ in self._statements):\n",
         "        if False:\n",
         program("a scope that fails before the undo, and a crash"),
     ),
@@ -78,29 +78,29 @@ MUTANTS = [
     Mutant(
         "programs: other branches are not cancelled when one has failed",
         CLOSING,
-        "            self.begun = self.has_failed = self._execution.is_guarded = True\n"
-        "            self._cancel_branches()\n",
-        "            self.begun = self.has_failed = self._execution.is_guarded = True\n",
+        "            self.has_started = self.has_failed = self._execution.is_guarded = True\n"
+        "            self._cancel_tasks()\n",
+        "            self.has_started = self.has_failed = self._execution.is_guarded = True\n",
         program("a branch that begins a step during the undo"),
     ),
     Mutant(
         "programs: a map that is left is cut off, and its items are not undone",
         CLOSING,
-        "        return operation.may_run and (self.begun or operation.is_undoable)\n",
+        "        return operation.may_run and (self.has_started or operation.is_undoable)\n",
         "        return False\n",
         program("an item that is done when another branch fails"),
     ),
     Mutant(
         "programs: a queued step is handed out though its code has gone",
-        "engine/operations/queued_step.py",
-        "            self.take_back(execution)\n",
-        "            execution.draft.drops.append(self._task_id(execution))\n",
+        "engine/operations/step.py",
+        "            self.withdraw(execution)\n",
+        "            execution.pending.drops.append(self._task_id(execution))\n",
         program("a cancel while a queued step is asked for"),
     ),
     Mutant(
         "programs: a queued step that was left by a run that failed begins",
         DRIVE,
-        "            if execution.draft.tasks:\n",
+        "            if execution.pending.tasks:\n",
         "            if not execution:\n",
         program("a queued step that is asked for while another branch fails"),
     ),
@@ -115,9 +115,9 @@ MUTANTS = [
     Mutant(
         "programs: a life that continues as new leaves its children alone",
         TURN,
-        "        sends=(*draft.sends, *cancels(execution)),\n"
+        "        sends=(*pending.sends, *child_cancellations(execution)),\n"
         "        events=(to_event(started, run_id=run.id, timestamp=execution.now),),\n",
-        "        sends=tuple(draft.sends),\n"
+        "        sends=tuple(pending.sends),\n"
         "        events=(to_event(started, run_id=run.id, timestamp=execution.now),),\n",
         program("a child that ends with a life"),
     ),
@@ -138,8 +138,8 @@ MUTANTS = [
     Mutant(
         "programs: answers go along through one life",
         TURN,
-        "        answers=kept_answers(before, history),\n",
-        "        answers=kept_answers(msgspec.structs.replace(before, answers=[]), history),\n",
+        "        answers=answers_to_keep(before, history),\n",
+        "        answers=answers_to_keep(msgspec.structs.replace(before, answers=[]), history),\n",
         program("an answer over three lives"),
     ),
     Mutant(

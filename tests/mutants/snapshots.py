@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.testkit.mutation import Mutant
-from tests.mutants._engine import DIGEST, DRIVE, EXECUTION, LOOP, PAST, REGION
+from tests.mutants._engine import DIGEST, DRIVE, EXECUTION, HISTORY_LOADER, LOOP, PAST, REGION
 
 TESTS = ("tests/engine/test_snapshots.py",)
 
@@ -38,9 +38,9 @@ MUTANTS = [
     ),
     Mutant(
         "a snapshot without sequences is read",
-        DIGEST,
+        HISTORY_LOADER,
         "snapshot.codec == CODEC",
-        'snapshot.codec in (CODEC, "digest-1")',
+        'snapshot.codec in (CODEC, "replay-log-1")',
         TESTS,
     ),
     Mutant(

@@ -56,7 +56,7 @@ MUTANTS = [
     ),
     Mutant(
         "code is not told apart by the constants that it reads",
-        "engine/definitions/code_hash.py",
+        "engine/definitions/definition.py",
         '        parts.append(f"{name}={value!r}" if isinstance(value, PLAIN) else name)\n',
         "        parts.append(name)\n",
         TESTS,
@@ -129,8 +129,8 @@ MUTANTS = [
     Mutant(
         "a lease that was lost is taken for a death",
         "engine/operations/step.py",
-        "        if self.silences > MAX_LOST:\n",
-        "        if self.silences > 99:\n",
+        "        if self.lease_loss_count > MAX_LOST:\n",
+        "        if self.lease_loss_count > 99:\n",
         ("tests/engine/test_losses.py",),
     ),
     # -- cancels ---------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ MUTANTS = [
     Mutant(
         "a map for which nothing is done is not found",
         "engine/steps/in_flight.py",
-        "            and (key not in self._maps or self._maps[key].is_forgotten)\n",
+        "            and (key not in self._maps or self._maps[key].is_stalled)\n",
         "            and key not in self._maps\n",
         WATCHDOG,
     ),

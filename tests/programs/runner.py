@@ -26,7 +26,7 @@ import msgspec
 import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
-from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
+from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner import run_driver
 from outlast.errors import Busy, Closed, NotFound, OutlastError, TryAgain, Unavailable
 from outlast.model.commit import Commit, Committed, Creation
@@ -135,13 +135,13 @@ def on_loop(work: Coroutine[Any, Any, T]) -> T:
 @contextmanager
 def _settings(case: Case) -> Iterator[None]:
     """The engine as the case wants it."""
-    before = run_driver.LINGER
+    before = run_driver.LINGER_TIME
     if case.evicts:
-        run_driver.LINGER = timedelta(0)
+        run_driver.LINGER_TIME = timedelta(0)
     try:
         yield
     finally:
-        run_driver.LINGER = before
+        run_driver.LINGER_TIME = before
 
 
 class _World:
@@ -250,7 +250,7 @@ class _World:
             workflows=[program],
             steps=queued_steps(self.case),
             lease=LEASE,
-            residency=OFTEN if self.case.snapshots else USUAL,
+            residency=OFTEN if self.case.snapshots else DEFAULT_RESIDENCY,
         )
         worker.app = app
         working = asyncio.create_task(self._work(worker, app))

@@ -167,7 +167,7 @@ async def test_a_schedule_that_waits_takes_no_place_in_its_worker(
 
     schedule = outlast.Schedule("s", nap, every=HOUR, overlap=overlap)
     async with world.process(schedule) as app:
-        app._engine.claiming.concurrency = 1
+        app._engine.claimer.concurrency = 1
         await world.clock.sleep(8 * HOUR)
         state = await app.schedules.get("s")
         assert state.fired >= 4

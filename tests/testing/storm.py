@@ -14,7 +14,7 @@ from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, sleep
 from outlast.testing.effect_ledger import Ledger
-from outlast.testing.residency import USUAL, ResidencyPolicy, in_turn
+from outlast.testing.residency import DEFAULT_RESIDENCY, ResidencyPolicy, in_turn
 from outlast.testing.scenario_result import Ending
 from outlast.testkit.checker import RecordingStore
 from outlast.testkit.fault_schedule import CALM, STORM, FaultRates
@@ -75,7 +75,10 @@ def residency_of(seed: int) -> ResidencyPolicy:
 
 
 def storm(
-    name: str, seed: int, climate: FaultRates = STORM, residency: ResidencyPolicy = USUAL
+    name: str,
+    seed: int,
+    climate: FaultRates = STORM,
+    residency: ResidencyPolicy = DEFAULT_RESIDENCY,
 ) -> Simulated:
     """One case in the weather of one seed, compared with how it ends when it is calm."""
     simulated = simulate(

@@ -71,14 +71,14 @@ class Client:
         store: Store,
         *,
         codec: Codec,
-        poke: Callable[[str], None] | None = None,
+        wake_run: Callable[[str], None] | None = None,
         drop: Callable[[str], None] | None = None,
         ending: Callable[[str], asyncio.Future[Run | None] | None] | None = None,
         workflows: dict[str, WorkflowDefinition] | None = None,
     ) -> None:
         self._opened = store
         self._codec = codec
-        self._poke = poke or (lambda run_id: None)
+        self._wake_run = wake_run or (lambda run_id: None)
         self._drop = drop or (lambda run_id: None)
         self._ending = ending or (lambda run_id: None)
         self._workflows = workflows or {}
@@ -365,7 +365,7 @@ class Client:
 
     async def _send(self, run_id: str, *items: Item, timeout: float = LOCK_PATIENCE_S) -> None:
         await send_here(self._store, run_id, *items, patience=timeout)
-        self._poke(run_id)
+        self._wake_run(run_id)
 
     async def _write(self, commit: Commit, *, timeout: float = LOCK_PATIENCE_S) -> None:
         outcome = await self._attempt(commit, timeout=timeout)

@@ -28,7 +28,7 @@ from msgspec import Raw
 
 from outlast.client.results import Ending, ended
 from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.operations.queued_step import StepReport
+from outlast.engine.operations.step import StepReport
 from outlast.engine.replay.history_reset import (
     asked_without_result,
     before_failure,
@@ -39,7 +39,7 @@ from outlast.engine.replay.history_reset import (
     seeded,
     spawned_children,
 )
-from outlast.engine.replay.updates import kept_answers
+from outlast.engine.replay.updates import answers_to_keep
 from outlast.errors import Busy, WorkflowMisuse
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event
@@ -166,7 +166,7 @@ async def retrial(
     handed_on = msgspec.structs.replace(
         started,
         later=True,
-        answers=kept_answers(started, cut),
+        answers=answers_to_keep(started, cut),
         adopts=adopts,
         asked={**asked, **started.asked},
     )

@@ -23,7 +23,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.moved_runs import unless_moved
 from outlast.decorators import Workflow
 from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.replay.commit_builder import begun
+from outlast.engine.replay.commit_builder import start_commit
 from outlast.engine.replay.execution import current_execution
 from outlast.engine.runner.admission import QUEUED, queued
 from outlast.errors import (
@@ -143,7 +143,7 @@ def submission(
         unknown.args = (f"this app has no workflow {name!r}, {hint}",)
         raise unknown
     recorded = _recorded(workflow, input, codec)
-    commit = begun(
+    commit = start_commit(
         workflow,
         recorded,
         run_id=run_id,
@@ -321,7 +321,7 @@ class StartMany(StartOne):
                 now
             )
             build = partial(
-                begun,
+                start_commit,
                 workflow.definition,
                 input,
                 attributes={DEBOUNCED: key, SINCE: to_micros(since)},
@@ -370,7 +370,7 @@ class StartMany(StartOne):
     ) -> Commit:
         """The commit that begins a run for others, or for its turn."""
         input, _, _ = workflow.signature.encode_call(self._codec, args, kwargs)
-        commit = begun(
+        commit = start_commit(
             workflow,
             input,
             run_id=run_id,

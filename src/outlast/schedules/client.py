@@ -14,7 +14,7 @@ from outlast.client import Client, RunHandle
 from outlast.client.moved_runs import send_here
 from outlast.client.results import answered
 from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.replay.commit_builder import begun
+from outlast.engine.replay.commit_builder import start_commit
 from outlast.errors import (
     Conflict,
     Fenced,
@@ -207,7 +207,9 @@ class Schedules:
         given = (plan,) if state is None else (plan, state)
         input, _, _ = keeper.signature.encode_call(self._codec, given, {})
         run_id = run_id_of(plan.name)
-        commit = begun(keeper, input, run_id=run_id, creation=creation, attributes=dict(KIND))
+        commit = start_commit(
+            keeper, input, run_id=run_id, creation=creation, attributes=dict(KIND)
+        )
         commit = msgspec.structs.replace(commit, uid=uid)
         for pause in PAUSES:
             with suppress(TryAgain):  # others may be about to do the same

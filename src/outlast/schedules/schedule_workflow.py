@@ -20,7 +20,7 @@ from outlast.client.start import StartMany
 from outlast.decorators import Workflow
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.definitions.retry import Retry
-from outlast.engine.replay.commit_builder import begun
+from outlast.engine.replay.commit_builder import start_commit
 from outlast.engine.runner.admission import queued
 from outlast.errors import InvalidValue, OutlastError, Refused, RunExists, TryAgain
 from outlast.model.commit import Creation
@@ -88,7 +88,7 @@ def keeper_of(target: WorkflowDefinition, client: StartMany, store: Store) -> Wo
         if plan.queue is not None:
             await client.expect_queued()
         commits = [
-            begun(
+            start_commit(
                 target,
                 Raw(plan.input.encode()),
                 run_id=run_id,

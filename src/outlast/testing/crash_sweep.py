@@ -29,11 +29,11 @@ from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.testing.clock import START
 from outlast.testing.crashable_process import Crash
-from outlast.testing.residency import HARSH, USUAL, ResidencyPolicy
+from outlast.testing.residency import DEFAULT_RESIDENCY, HARSH, ResidencyPolicy
 from outlast.testing.scenario_result import Ending, differences, unstable
 from outlast.testing.scenario_runner import Action, Conducted, Scenario, conduct
 
-SWEPT = (USUAL, HARSH)
+SWEPT = (DEFAULT_RESIDENCY, HARSH)
 EVERY_CRASH = tuple(Crash)
 SHOWN = 3
 
@@ -120,7 +120,7 @@ async def crash_everywhere(
     findings: list[tuple[str, list[str]]] = []
     for residency in residencies:
         resident = replace(scenario, options={"residency": residency, **options})
-        calm = plain if residency == USUAL else await conduct(resident)
+        calm = plain if residency == DEFAULT_RESIDENCY else await conduct(resident)
         changes = differences(plain, calm, ignore=sweep.unstable, strict=strict)
         if changes:
             findings.append((f"without any crash, {_told(residency)}", changes))
@@ -141,7 +141,7 @@ async def crash_everywhere(
 
 
 def _told(residency: ResidencyPolicy, before: str = "") -> str:
-    return "" if residency == USUAL else f"{before}with {residency}"
+    return "" if residency == DEFAULT_RESIDENCY else f"{before}with {residency}"
 
 
 class _At:

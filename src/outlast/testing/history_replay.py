@@ -20,7 +20,7 @@ from typing import Any
 
 from outlast.codecs import JsonCodec
 from outlast.decorators import Workflow
-from outlast.engine.replay.completion import ending
+from outlast.engine.replay.completion import end_of
 from outlast.engine.replay.execution import ENDINGS, Execution
 from outlast.errors import InvalidValue, Mismatch
 from outlast.model.event import Event, EventType
@@ -63,8 +63,8 @@ def replay(
     execution = Execution(workflow.definition, run_id=run_id, uid=uid, codec=codec or JsonCodec())
     try:
         execution.replay(history if last is None else history[:-1])
-        asks = [f"{event.type} {event.step_name!r}" for event in execution.draft.events]
-        ended = ending(execution)
+        asks = [f"{event.type} {event.step_name!r}" for event in execution.pending.events]
+        ended = end_of(execution)
         if last is not None:
             _check_end(last, ended, asks)
         return Replayed(ended=ended, waits_for=sorted(execution.open), asks=asks)

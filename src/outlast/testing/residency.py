@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
+from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 
 SNAPSHOTS = ResidencyPolicy(snapshot_after=2, growth=0)
 EVICTIONS = ResidencyPolicy(evicts=True)
 HARSH = ResidencyPolicy(snapshot_after=2, growth=0, evicts=True)
 
 RESIDENCIES = {
-    "usual": USUAL,
+    "usual": DEFAULT_RESIDENCY,
     "snapshots": SNAPSHOTS,
     "evictions": EVICTIONS,
     "both": HARSH,
@@ -22,4 +22,12 @@ def in_turn(number: int) -> ResidencyPolicy:
     return kinds[number % len(kinds)]
 
 
-__all__ = ["EVICTIONS", "HARSH", "RESIDENCIES", "SNAPSHOTS", "USUAL", "ResidencyPolicy", "in_turn"]
+__all__ = [
+    "DEFAULT_RESIDENCY",
+    "EVICTIONS",
+    "HARSH",
+    "RESIDENCIES",
+    "SNAPSHOTS",
+    "ResidencyPolicy",
+    "in_turn",
+]

@@ -35,7 +35,7 @@ from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.decorators import Workflow
 from outlast.engine.definitions.retry import MAX_INTERRUPTIONS
-from outlast.engine.runner.engine import LEASE_SECONDS
+from outlast.engine.runner.engine import LEASE_S
 from outlast.errors import RunExists, TryAgain
 from outlast.model.event import Event, EventType
 from outlast.model.ids import seeded
@@ -185,7 +185,7 @@ class _Simulation:
         self._subjects = subjects
         self._clock = VirtualClock()
         self._store = MemoryStore(clock=self._clock) if make is None else make(self._clock)
-        lease = options.get("lease", LEASE_SECONDS)
+        lease = options.get("lease", LEASE_S)
         self._weather = FaultSchedule(seed, climate, self._clock, lease, self._mishap)
         self._lease = lease
         self._ledger = Ledger()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from outlast.engine.operations.queued_step import StepReport
+from outlast.engine.operations.step import StepReport
 from outlast.engine.replay.completion import child_outcome, parent_uid_in
 from outlast.errors import Undecodable
 from outlast.model.claim import ClaimOnCreate

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from outlast.engine.runner.leases import unless_meant
+from outlast.engine.runner.leases import raise_if_cancelled
 from outlast.errors import Closed, StoreFault, TryAgain, Unsupported
 from outlast.model.commit_rules import WakeupKind
 from outlast.ports.clock import look_again_after
@@ -52,7 +52,7 @@ async def look_for_ever(
             ruled = is_full() or await _has_rules(queue, patience)
             kind = WakeupKind.ANY if ruled else WakeupKind.TASKS
         except (TryAgain, StoreFault, asyncio.CancelledError) as error:
-            unless_meant()
+            raise_if_cancelled()
             log.warning("taking tasks failed, trying again: %s", error)
         except Closed:
             raise

@@ -24,11 +24,17 @@ from msgspec import Raw
 
 from outlast.engine.definitions.definition import StepDefinition
 from outlast.engine.definitions.retry import MAX_INTERRUPTIONS
-from outlast.engine.operations.queued_step import StepReport, queue_of
-from outlast.engine.operations.step import failure_of, interruption_of, stop_of
+from outlast.engine.operations.step import (
+    LeaseLossReport,
+    StepReport,
+    error_failure,
+    interruption_failure,
+    queue_of,
+    stop_failure,
+)
 from outlast.engine.runner.driver_pool import Drain
 from outlast.engine.runner.group_commit import AGAIN
-from outlast.engine.runner.lease_loss import LeaseLossReport, LeaseLossReporter
+from outlast.engine.runner.lease_loss import LeaseLossReporter
 from outlast.engine.runner.leases import Lease, Leases
 from outlast.engine.runner.poll_loop import PollLoop
 from outlast.engine.steps.step_executor import Outcome, StepContext, StepExecutor, self_cancelled
@@ -62,7 +68,7 @@ class TaskWorker:
         owner: str,
         lease: float,
         leases: Leases,
-        losses: LeaseLossReporter,
+        lease_losses: LeaseLossReporter,
         concurrency: int = STEPS_AT_ONCE,
         threads: Executor | None = None,
     ) -> None:
@@ -75,9 +81,9 @@ class TaskWorker:
         # A call that takes longer would cost the lease that it works under.
         self._patience = lease / 3
         self._concurrency = concurrency
-        self._bodies = StepExecutor(codec, store.clock, grace=lease / 4, threads=threads)
+        self._executor = StepExecutor(codec, store.clock, grace=lease / 4, threads=threads)
         self._leases = leases
-        self._losses = losses
+        self._lease_losses = lease_losses
         self._reports = ResultBatcher(store, patience=self._patience)
         self._working: dict[asyncio.Task[None], Lease] = {}
         self._reporting: set[asyncio.Task[None]] = set()
@@ -118,7 +124,7 @@ class TaskWorker:
         threads = [task for task in self._working if task.get_name() == IN_THREAD]
         if threads:
             # They cannot be stopped: a step that was begun again elsewhere would run beside them.
-            await asyncio.wait(threads, timeout=self._bodies.grace)
+            await asyncio.wait(threads, timeout=self._executor.grace)
         working = list(self._working)
         for task in working:
             task.cancel()
@@ -178,7 +184,7 @@ class TaskWorker:
         working.cancel("its lease was lost")
         task = delivery.task
         report = LeaseLossReport(attempts={task.step: _attempt_of(task)})
-        self._losses.tell(delivery.claim, report)
+        self._lease_losses.report(delivery.claim, report)
 
     async def _give_back(self, found: Sequence[Delivery]) -> None:
         """No body of these has begun: their runs ask for them again, and nothing is counted."""
@@ -186,7 +192,9 @@ class TaskWorker:
         for delivery in found:
             task = delivery.task
             attempt = _attempt_of(task)
-            failed = _given_up(self._steps[task.queue], task) or stop_of(attempt, self._clock.now())
+            failed = _given_up(self._steps[task.queue], task) or stop_failure(
+                attempt, self._clock.now()
+            )
             telling.append(self._tell_soon(delivery, StepReport(attempt=attempt, failed=failed)))
         await asyncio.gather(*telling)
 
@@ -210,7 +218,7 @@ class TaskWorker:
             outcome = await self._attempt(step, task, attempt, told)
         except asyncio.CancelledError:
             if self._stopping and not step.at_most_once:
-                stopped = stop_of(attempt, self._clock.now())
+                stopped = stop_failure(attempt, self._clock.now())
                 report = StepReport(attempt=attempt, failed=stopped, progress=told.details)
                 await self._tell_soon(delivery, report)
             if self._is_cut_off():
@@ -249,13 +257,13 @@ class TaskWorker:
             progress=None if progress is None else Raw(progress.encode()),
             report=report,
             codec=self._codec,
-            held=self._is_held,
+            lease_held=self._is_held,
         )
         try:
             args, kwargs = step.signature.decode_call(self._codec, task.input or Raw(b"{}"))
         except OutlastError as misfit:
             return Outcome(None, misfit, 0)
-        return await self._bodies.attempt(step, context, args, kwargs)
+        return await self._executor.attempt(step, context, args, kwargs)
 
     def _is_cut_off(self) -> bool:
         """Whether the attempt that is cancelled here was meant: by this worker as it stops, by who has
@@ -282,7 +290,7 @@ class TaskWorker:
         if outcome.error is None:
             return None
         failures = int(task.metadata.get("failures", "0"))
-        return failure_of(step, outcome.error, attempt, failures, self._clock.now())
+        return error_failure(step, outcome.error, attempt, failures, self._clock.now())
 
     # -- telling ------------------------------------------------------------------------------
 
@@ -359,7 +367,7 @@ def _given_up(step: StepDefinition, task: Task) -> StepFailedEvent | None:
     """How a task ends whose workers have died, if it is not to be tried again."""
     deaths = task.attempt - 1
     if deaths >= MAX_INTERRUPTIONS or (deaths and step.at_most_once):
-        return interruption_of(_attempt_of(task), deaths)
+        return interruption_failure(_attempt_of(task), deaths)
     return None
 
 

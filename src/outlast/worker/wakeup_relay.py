@@ -21,7 +21,7 @@ import logging
 import random
 from datetime import datetime
 
-from outlast.engine.runner.leases import unless_meant
+from outlast.engine.runner.leases import raise_if_cancelled
 from outlast.errors import Closed, OutlastError
 from outlast.ports.capabilities import Capability
 from outlast.ports.notifier import WakeupChannel
@@ -100,7 +100,7 @@ class WakeupRelay:
             except Closed:
                 raise
             except (OutlastError, asyncio.CancelledError) as error:
-                unless_meant()
+                raise_if_cancelled()
                 # Nobody is told, and nothing is lost: they look again after a while.
                 log.debug("a wake-up was not passed on: %s", error)
             except Exception:

@@ -23,8 +23,8 @@ from outlast.codecs import JsonCodec
 from outlast.decorators import Workflow
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.operations.operation import Operation
+from outlast.engine.replay.error_text import frame_of_coroutine, location_of
 from outlast.engine.replay.execution import ENDINGS, Execution
-from outlast.engine.replay.source_location import frame_of_code, place_of
 from outlast.errors import NotFound
 from outlast.testing.history_replay import replay
 from outlast.transfer import Bundle
@@ -107,8 +107,8 @@ class Stopping(Execution):
         super().__init__(*args, **options)  # type: ignore[arg-type]
         self._step = step
 
-    def ask(self, operation: Operation) -> Operation:
-        asked = super().ask(operation)
+    def request(self, operation: Operation) -> Operation:
+        asked = super().request(operation)
         if asked.key == self._step:
             self._open_debugger()
         return asked
@@ -118,12 +118,12 @@ class Stopping(Execution):
         call, as in `asyncio.gather(charge(…), ship(…))`."""
         debugger = Debugger()
         frame: FrameType | None = inspect.currentframe()
-        while frame is not None and place_of(frame.f_code, frame.f_lineno) is None:
+        while frame is not None and location_of(frame.f_code, frame.f_lineno) is None:
             frame = frame.f_back
         if frame is not None:
             debugger.set_trace(frame)
             return
-        waiting = None if self.main is None else frame_of_code(self.main.get_coro())
+        waiting = None if self.main is None else frame_of_coroutine(self.main.get_coro())
         if waiting is None:
             click.echo(
                 "a plain `def` workflow runs on a thread of its own: no debugger there", err=True
@@ -149,7 +149,7 @@ class Debugger(pdb.Pdb):
 
     def stop_here(self, frame: FrameType) -> bool:
         is_made_up = frame.f_code.co_filename.startswith("<")
-        is_users = not is_made_up and place_of(frame.f_code, frame.f_lineno) is not None
+        is_users = not is_made_up and location_of(frame.f_code, frame.f_lineno) is not None
         return is_users and super().stop_here(frame)
 
     def set_continue(self) -> None:

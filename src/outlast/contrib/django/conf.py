@@ -24,7 +24,7 @@ from django.utils.module_loading import import_string
 from msgspec import Struct
 
 from outlast.codecs import JsonCodec
-from outlast.engine.runner.engine import LEASE_SECONDS
+from outlast.engine.runner.engine import LEASE_S
 from outlast.errors import InvalidValue, OutlastError
 from outlast.model.claim import check_ttl
 from outlast.model.ids import check_name
@@ -40,7 +40,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     workflows: tuple[str, ...] | None = None
     queues: tuple[str | QueuePolicy, ...] = ()
     concurrency: int | None = None
-    lease: float = LEASE_SECONDS
+    lease: float = LEASE_S
     codec: Codec
 
 

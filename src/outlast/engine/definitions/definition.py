@@ -1,4 +1,4 @@
-"""Definitions: a user's steps and workflows as outlast knows them, each with its name and options."""
+"""Definitions: the user's steps and workflows, each with its name, signature and options; and the hash of a worker's code."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import ast
 import hashlib
 import inspect
 import math
+import sys
 import textwrap
-from collections.abc import Callable, Coroutine
-from functools import cached_property
+from collections.abc import Callable, Coroutine, Iterable
+from functools import cache, cached_property
+from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from outlast.engine.definitions.retry import ONCE, Retry, is_number
 from outlast.engine.definitions.signature import Signature
 from outlast.engine.replay.sync_workflow import run_in_thread
-from outlast.engine.steps.subprocess import module_of
 from outlast.errors import InvalidValue, WorkflowMisuse
-from outlast.model.ids import check_name
+from outlast.model.ids import SCHEDULE_OF, check_name
 from outlast.model.queue_policy import check_key, check_queue
 
 if TYPE_CHECKING:
     from outlast.engine.replay.execution import Execution
+
+PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 def check_function(function: Any) -> None:
@@ -135,7 +139,7 @@ class StepDefinition(Definition):
         """Whether it has a compensation of either kind."""
         return self.compensation is not None or self.unknown_compensation is not None
 
-    def line(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
+    def queue_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
         """The key and the priority of a call in its queue."""
         key: Any = ""
         if callable(self._key):
@@ -187,3 +191,56 @@ class WorkflowDefinition(Definition):
             coroutine: Coroutine[Any, Any, Any] = self.function(*args, **kwargs)
             return coroutine
         return run_in_thread(execution, self.function, args, kwargs)
+
+
+def code_hash(workflows: Iterable[WorkflowDefinition]) -> str:
+    """One hash of all workflows that a worker has."""
+    found = hashlib.sha256()
+    for one in sorted(workflows, key=lambda each: each.name):
+        if not one.name.startswith(SCHEDULE_OF):  # those are outlast's own
+            function: Any = one.function
+            code = getattr(function, "__code__", None)  # what is written in C has none
+            values = getattr(function, "__globals__", {})
+            told = "" if code is None else _told(code, values)
+            found.update(
+                f"{one.name} {one.version!r} {_file(function.__module__)} {told}\n".encode()
+            )
+    return found.hexdigest()[:16]
+
+
+def _told(code: CodeType, values: dict[str, Any]) -> str:
+    parts = [code.co_code.hex(), repr((code.co_argcount, code.co_kwonlyargcount, code.co_varnames))]
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            parts.append(_told(constant, values))
+        elif isinstance(constant, PLAIN):  # the order of a set is another one in each process
+            parts.append(repr(constant))
+    for name in code.co_names:
+        value = values.get(name)
+        parts.append(f"{name}={value!r}" if isinstance(value, PLAIN) else name)
+    return " ".join(parts)
+
+
+@cache
+def _file(module: str) -> str:
+    """The file of a module, as it was when it was first asked for."""
+    path = getattr(sys.modules.get(module), "__file__", None)
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
+    except OSError:
+        return ""
+
+
+def module_of(function: Callable[..., Any]) -> str | None:
+    """Where another process finds a function: its module or, if the main program is a script, the path of
+    that. None if it cannot be found: in a function, in a notebook, on the command line."""
+    if "<" in function.__qualname__:  # of <locals>, or a <lambda>
+        return None
+    if function.__module__ != "__main__":
+        return function.__module__
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name != "__main__":
+        return str(spec.name)  # python -m NAME
+    path = Path(getattr(main, "__file__", None) or "").absolute()
+    return str(path) if path.is_file() else None

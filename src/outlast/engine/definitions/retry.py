@@ -15,7 +15,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Retry:
-    """How often and how patiently a step is tried.
+    """How often and how read_with_retry a step is tried.
 
     The n-th retry waits ``delay * backoff ** (n - 1)`` seconds, at most `max_delay` (an hour, or
     `delay` if that is longer), and up to `jitter` (a share of it) more or less, so that many

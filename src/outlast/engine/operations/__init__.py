@@ -1,5 +1,5 @@
-"""Operations: what workflow code can ask for, one primitive per file.
+"""Operations: what workflow code can request, one primitive per file.
 
-Each is read the same way: it is asked for under a key; if history has seen that key, history
-answers; if not, its intent is recorded, and only then does anything happen in the world.
+All work the same way: an operation is requested under a key. If history has that key, history answers. If not, the
+intent is recorded first, and executed only when it is durable.
 """

@@ -1,13 +1,11 @@
-"""A child: a run started by a run, with a history of its own and a result that comes back.
+"""A child: a run started by a run, with its own history and a result that is sent to its parent.
 
-The child begins in the commit that records ``child.spawned``. Its id is its parent's id and the key
-of the call; in a later life of the parent it names that life too, because children of an earlier one may
-go on. It may also have an id of its own. Its last commit sends the outcome to the parent's inbox, with
-the life that asked for it.
+The child is created in the commit that records ``child.spawned``. Its id is its parent's id and the key of the call; in
+a later life of the parent the id names that life too, because children of earlier lives may still run. The user may
+also choose the id. The child's last commit sends the outcome to the parent's inbox, with the life that requested it.
 
-A run that is retried waits for the children that its earlier lives began. One of them may have ended
-while the parent was closed, when nothing could be sent to it; so it is looked for, like a child with an
-id of its own.
+A retried run waits for the children that its earlier lives started. Such a child may have ended while the parent was
+terminal, when nothing could be sent to it; so its record is read, as for a child with an explicit id.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class ParentClose(StrEnum):
-    """What becomes of a child when its parent ends first."""
+    """What happens to a child when its parent ends first."""
 
     CANCEL = "cancel"
     ABANDON = "abandon"
@@ -56,7 +54,7 @@ def cancel_child(child_id: str, parent_uid: str, reason: str) -> Send:
 
 
 class ChildRun(Operation):
-    """One child, from its start to its outcome."""
+    """A child, from its start to its outcome."""
 
     wait_kind = "child"
     ends_by_itself = True
@@ -69,22 +67,24 @@ class ChildRun(Operation):
         kwargs: Any,
         id: str | None,
         parent_close: ParentClose,
-        place: QueueOptions | None = None,
+        queue_options: QueueOptions | None = None,
     ) -> None:
         self.name = f"child:{workflow.name}"
         self.parent_close = parent_close
         self.may_run = parent_close is ParentClose.CANCEL
-        self._place = None if place is None else place.resolved(execution.now)
+        self._queue_options = (
+            None if queue_options is None else queue_options.resolved(execution.now)
+        )
         self._execution = execution
         self._workflow = workflow
-        self.own_id = None if id is None else check_id(id, "child id")
-        self.looked_for = id is None
-        self.child_id = self.own_id or ""
-        self.early: ChildCompleted | ChildFailedEvent | None = None
+        self.explicit_id = None if id is None else check_id(id, "child id")
+        self.is_id_checked = id is None
+        self.child_id = self.explicit_id or ""
+        self.early_outcome: ChildCompleted | ChildFailedEvent | None = None
         self.input, _, _ = workflow.signature.encode_call(execution.codec, args, kwargs)
 
     def intent(self) -> Payload:
-        if self.own_id is None:
+        if self.explicit_id is None:
             self.child_id = self._adopted() or self._execution.child_id(self.key)
         policy = "" if self.parent_close is ParentClose.CANCEL else self.parent_close.value
         return ChildSpawned(
@@ -92,44 +92,44 @@ class ChildRun(Operation):
             workflow_name=self._workflow.name,
             input=self.input,
             parent_close=policy,
-            place=self._place,
+            place=self._queue_options,
         )
 
     def _adopted(self) -> str | None:
-        """The child that an earlier life began with the same call, if there is one to wait for."""
+        """The child that an earlier life started with the same call, if there is one to wait for."""
         started = self._execution.started
         earlier = None if started is None else started.adopts.get(self.key)
-        if earlier is None or not self._is_asked_for(earlier.workflow_name, earlier.input):
+        if earlier is None or not self._is_requested(earlier.workflow_name, earlier.input):
             return None
         return earlier.child_run_id
 
-    def _is_asked_for(self, workflow: str, input: Raw | None) -> bool:
-        """Whether a run of that workflow with that input is the one that the code asks for."""
+    def _is_requested(self, workflow: str, input: Raw | None) -> bool:
+        """Whether the code requests a run of that workflow with that input."""
         if workflow != self._workflow.name:
             return False
         codec, signature = self._execution.codec, self._workflow.signature
         try:
-            # Compared as values, not as text: a set has no order of its own.
+            # Compared as values, not as text: the elements of a set have no order.
             return signature.decode_call(codec, input or NULL) == signature.decode_call(
                 codec, self.input
             )
         except OutlastError:
             return False
 
-    def enact(self, execution: Execution, said: Payload) -> None:
-        if isinstance(said, ChildSpawned):
-            execution.draft.starts.append(self._start())
-        elif isinstance(said, OperationAbandoned) and self.parent_close is ParentClose.CANCEL:
-            execution.draft.sends.append(self.cancel("its parent no longer waits for it"))
+    def on_recorded(self, execution: Execution, payload: Payload) -> None:
+        if isinstance(payload, ChildSpawned):
+            execution.pending.starts.append(self._start())
+        elif isinstance(payload, OperationAbandoned) and self.parent_close is ParentClose.CANCEL:
+            execution.pending.sends.append(self.cancel("its parent no longer waits for it"))
 
     def apply(self, event: Event, payload: Payload) -> bool:
         match payload:
             case ChildSpawned(child_run_id=child_id):
                 self.child_id = child_id
-                self.looked_for = self.own_id is None and child_id == self._execution.child_id(
-                    self.key
-                )
-                self._execution.launches.append(self)
+                own_id = self._execution.child_id(self.key)
+                self.is_id_checked = self.explicit_id is None and child_id == own_id
+                if not self._execution.reads_history:
+                    self._execution.launches.append(self)
             case ChildCompleted(output=output):
                 codec = self._execution.codec
                 result = self._workflow.signature.decode_result(codec, output or Raw(b"null"))
@@ -141,42 +141,42 @@ class ChildRun(Operation):
         return False
 
     @property
-    def busy(self) -> bool:
-        """Whether somebody has yet to look who has the id that it has of its own."""
-        return not self.looked_for
+    def is_busy(self) -> bool:
+        """Whether this process has yet to check which run has the explicit id."""
+        return not self.is_id_checked
 
     def outcome_in(self, run: Run | None) -> Payload | None:
-        """What a run that has the id of the child says about it, if that is not to be told by its
-        end. An id of its own may have been taken before, by another run or by an earlier life of this
-        one: that is the same child if it was asked for in the same way."""
+        """The outcome of the child by the record of the run that has its id; None if the child will send it. An
+        explicit id may have been taken before, by another run or for an earlier life of the parent: it is the same
+        child if workflow and input are the same."""
         if run is None:
-            # One with an id of its own may not have arrived in its partition yet.
+            # A child with an explicit id may not have arrived in its partition yet.
             gone = ChildFailedEvent(child_run_id=self.child_id, error="it was deleted")
-            return gone if self.own_id is None else None
+            return gone if self.explicit_id is None else None
         if run.parent != self._execution.run_id:
             return ChildFailedEvent(
-                child_run_id=run.id, error=f"run {run.id!r} exists and is another's"
+                child_run_id=run.id, error=f"run {run.id!r} exists and has another parent or none"
             )
-        if self.own_id is not None and not self._is_asked_for(run.workflow, run.input):
+        if self.explicit_id is not None and not self._is_requested(run.workflow, run.input):
             return ChildFailedEvent(
                 child_run_id=run.id,
-                error=f"run {run.id!r} was begun with another input: use another id for this one",
+                error=f"run {run.id!r} was started with another input: use another id for this one",
             )
         match run.status:
             case Status.COMPLETED:
                 return ChildCompleted(child_run_id=run.id, output=run.result)
             case Status.FAILED | Status.CANCELLED:
                 return ChildFailedEvent(child_run_id=run.id, error=run.error or run.status)
-        return self.early
+        return self.early_outcome
 
-    def takes(self, outcome: ChildCompleted | ChildFailedEvent) -> bool:
-        """Whether an outcome under the id of the child is that of the child: it was begun for this life,
-        or is the run that has the id of its own. Before that is known it has to wait."""
+    def accepts(self, outcome: ChildCompleted | ChildFailedEvent) -> bool:
+        """Whether an outcome is that of this child: it was started for this life, or is the run that has the explicit
+        id. An outcome that arrives before the id is checked waits in `early_outcome`."""
         if not outcome.parent_uid or self._execution.is_own(outcome.parent_uid):
             return True
-        if self.own_id is not None and not self.looked_for:
-            self.early = outcome
-        return self.own_id is not None and self.looked_for
+        if self.explicit_id is not None and not self.is_id_checked:
+            self.early_outcome = outcome
+        return self.explicit_id is not None and self.is_id_checked
 
     def cancel(self, reason: str) -> Send:
         """The request to cancel the child."""
@@ -196,7 +196,7 @@ class ChildRun(Operation):
             workflow_name=run.workflow,
             version=run.version,
             input=self.input,
-            place=self._place,
+            place=self._queue_options,
             parent_uid=self._execution.uid,
         )
         event = to_event(started, run_id=run.id, timestamp=self._execution.now)

@@ -1,14 +1,12 @@
-"""Compensation: when a run fails or is cancelled, what its steps did is undone in reverse.
+"""Compensation: when a run fails or is cancelled, its completed steps are undone in reverse order.
 
-A step with a compensation is registered when its completion is delivered, so the order is the
-order of history; so is each item of a map. One whose outcome is unknown (its process died, it took
-too long, it was cut off) is registered when that is known, and is undone only by a compensation for
-that, which gets its idempotency key and its arguments.
+A step with a compensation is registered when its completion is delivered, so the order is that of history; the same
+holds for each item of a map. A step whose outcome is unknown (a crash, a timeout, a cut-off attempt) is registered when
+that is known, and only undone by a compensation for unknown outcomes, which gets the idempotency key and the arguments.
 
-Undoing is a coroutine of our own that takes the place of the user's, once that is closed
-(`engine.closing`): each undo is a step with the key ``undo/<the step's key>``, recorded, retried and
-resumed like any other. A cancel does not reach it, and one undo that fails for good, or that does
-not fit the result, does not keep the others from running.
+Compensating is a coroutine of outlast that replaces the user's, once that is closed (`replay.closing`). Each
+compensation is a step with the key ``undo/<the step's key>``, recorded, retried and resumed like any other. A cancel
+does not reach it. One that fails for good, or does not accept the result, does not keep the others from running.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from outlast.engine.operations.queued_step import step_call
+from outlast.engine.operations.step import step_call
 from outlast.errors import ContinueAsNew, OutlastError, StepFailed
 from outlast.model.payloads import (
     CompensationCompleted,
@@ -31,11 +29,11 @@ if TYPE_CHECKING:
     from outlast.engine.replay.execution import Execution
 
 UNDO = "undo/"
-"""The scope of all undoing."""
+"""The scope of all compensations."""
 
 
 class Undo(NamedTuple):
-    """A step that has to be undone, with what undoes it, if there is a way."""
+    """A step that has to be undone, and the step that does it, if there is one."""
 
     key: str
     step: StepDefinition | None
@@ -44,30 +42,30 @@ class Undo(NamedTuple):
     is_unknown: bool = False
 
 
-class Undoing:
-    """What a run would have to undo, and the undoing of it."""
+class Compensations:
+    """What a run would have to undo, and the coroutine that does it."""
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self._registered: list[Undo] = []
-        self.begun = False
+        self.has_started = False
 
     def register(self, key: str, step: StepDefinition, result: Any) -> None:
-        """A step has completed; if it has a compensation, remember what to undo."""
-        if step.compensation is not None and not self.begun:
+        """Remember a completed step if it has a compensation."""
+        if step.compensation is not None and not self.has_started:
             self._registered.append(Undo(key, step.compensation, (result,)))
 
     def register_unknown(
         self, key: str, call: Operation, step: StepDefinition, args: Any, kwargs: Any
     ) -> None:
-        """Nobody will know whether a step, asked for by `call`, has been done."""
-        if step.is_undoable and not self.begun:
+        """Remember a step, requested by `call`, whose outcome stays unknown."""
+        if step.is_undoable and not self.has_started:
             idempotency_key = f"{self._execution.life_of(call)}/{key}"
             undo = step.unknown_compensation
             self._registered.append(Undo(key, undo, (idempotency_key, *args), kwargs, True))
 
     def inside(self, path: str) -> bool:
-        """Whether something below `path` would have to be undone, or might yet."""
+        """Whether something below `path` has to be undone if the run fails, or may have to be."""
         below = f"{path}/"
         return any(undo.key.startswith(below) for undo in reversed(self._registered)) or any(
             operation.is_undoable and operation.key.startswith(below)
@@ -75,13 +73,13 @@ class Undoing:
         )
 
     def begin(self, main: asyncio.Task[Any]) -> Coroutine[Any, Any, Any] | None:
-        """The coroutine that undoes a run whose code has ended, or None if nothing is to be."""
-        if self.begun or not self._registered:
+        """The coroutine that compensates a run whose code has ended; None if there is nothing to undo."""
+        if self.has_started or not self._registered:
             return None
         error = asyncio.CancelledError() if main.cancelled() else main.exception()
         if isinstance(error, ContinueAsNew | None):
             return None
-        self.begun = True
+        self.has_started = True
         return self._undo(error)
 
     async def _undo(self, error: BaseException) -> None:
@@ -92,18 +90,18 @@ class Undoing:
             steps_to_undo=[undo.key for undo in undos],
             unknown=[undo.key for undo in reversed(self._registered) if undo.is_unknown],
         )
-        execution.say("undo", started)
+        execution.record("undo", started)
         done, failed = [], 0
         for key, step, args, kwargs, _ in undos:
             assert step is not None
             try:
-                await execution.answer(step_call(execution, step, args, kwargs, key))
+                await execution.perform(step_call(execution, step, args, kwargs, key))
                 done.append(key)
             except OutlastError as failure:
                 failed += 1
                 text = failure.error if isinstance(failure, StepFailed) else str(failure)
                 failure_of = CompensationFailed(failed_step=key, error=text)
-                execution.say(f"{UNDO}{key}", failure_of)
+                execution.record(f"{UNDO}{key}", failure_of)
         if not failed:
-            execution.say("undo", CompensationCompleted(steps_compensated=done))
+            execution.record("undo", CompensationCompleted(steps_compensated=done))
         raise error

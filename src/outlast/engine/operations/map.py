@@ -1,7 +1,7 @@
-"""A map: one step over many items, as one record and not as one per item.
+"""A map: one step over many items, recorded as one operation.
 
-History says how far bodies may have begun and, with each flush, which items are done and with what
-result. The results come in the order of the items, whatever the order in which they were done.
+History contains up to which item calls may have started and, with each commit, which items are done with which result.
+The results are returned in the order of the items.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Raw
 from outlast.engine.definitions.definition import StepDefinition
 from outlast.engine.definitions.retry import MAX_LOST, SUSPECT_AFTER
 from outlast.engine.operations.operation import Operation
-from outlast.engine.operations.step import is_cause, silence_of
+from outlast.engine.operations.step import is_crash_cause, lease_loss_failure
 from outlast.errors import InvalidValue, MapFailed, StepFailed, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.payloads import (
@@ -36,10 +36,9 @@ if TYPE_CHECKING:
 SEGMENT_ITEMS = 1000
 INLINE_BYTES = 256 * 1024
 PORTION_BYTES = 4 * 1024 * 1024
-"""Results that go into one record, which has a limit: items may be large, and come together."""
+"""Results in one event, which has a size limit."""
 AHEAD = 4
-"""StepExecutor may begin this many times the concurrency beyond what has been reported, so that one
-commit announces many of them."""
+"""This many times the concurrency may start beyond the finished items, so that one commit announces many of them."""
 
 
 class MapCall(Operation):
@@ -61,19 +60,19 @@ class MapCall(Operation):
             raise InvalidValue("a map needs concurrency ≥ 1, tolerate ≥ 0 and enough ≥ 0")
         if step.queue is not None:
             raise WorkflowMisuse(
-                f"step {step.name!r} has a queue: map() does its items where the run is. Give the "
-                f"step no queue, or await it for each item: asyncio.gather(*map({step.name}, …))"
+                f"step {step.name!r} has a queue, and map() executes items in the process that drives the run. Remove "
+                f"the queue, or await the step for each item: asyncio.gather(*map({step.name}, …))"
             )
         if step.at_most_once:
             raise WorkflowMisuse(
-                f"step {step.name!r} is at_most_once: map() begins items again that a crash has cut "
-                "off. Await the step for each item instead"
+                f"step {step.name!r} is at_most_once, and map() executes items again that a crash has "
+                "interrupted. Await the step for each item instead"
             )
         self.name = f"map:{step.name}"
         self.step = step
         self.is_undoable = step.is_undoable
-        self.is_taken_up = False
-        """Whether another process has begun with it before: items may have run that have no outcome."""
+        self.is_resumed = False
+        """Whether another process has executed it before: items without an outcome may have run."""
         self.items = list(items)
         self.concurrency = concurrency
         self.results: dict[int, Raw] = {}
@@ -83,7 +82,7 @@ class MapCall(Operation):
         self.lost: list[int] = []
         self._cut_off: list[int] = []
         self._alone = False
-        self._silences = 0
+        self._lease_loss_count = 0
         self._running: list[int] | None = None
         self._tolerate = tolerate
         self._enough = len(self.items) if enough is None else min(enough, len(self.items))
@@ -96,7 +95,7 @@ class MapCall(Operation):
         match payload:
             case MapStarted():
                 self.allowed = self._window(0)
-                self._execution.launches.append(self)
+                self._launch()
             case MapProgress() as progress:
                 self.allowed = max(self.allowed, progress.started)
                 self.results.update(zip(progress.completed, progress.results, strict=True))
@@ -112,23 +111,27 @@ class MapCall(Operation):
                 else:
                     self._cut_off.clear()
                 if not progress.completed and not progress.failed:
-                    self.is_taken_up = True
-                    self._execution.launches.append(self)  # taken up again by another process
+                    self.is_resumed = True
+                    self._launch()
             case StepLost(attempt=attempt, survived=survived):
                 self.lost.append(attempt)
-                self._silences += not survived
+                self._lease_loss_count += not survived
             case MapCompleted():
-                self._register_unknown(if_begun=self.is_taken_up)
+                self._register_unknown(if_started=self.is_resumed)
                 self.resolve(self._values())
                 return True
             case OperationAbandoned():
-                self._register_unknown(if_begun=self.is_taken_up)
+                self._register_unknown(if_started=self.is_resumed)
                 return True
             case MapFailedEvent(failed_index=index, error=error):
-                self._register_unknown(if_begun=self.is_taken_up)
+                self._register_unknown(if_started=self.is_resumed)
                 self.reject(MapFailed(self.key, index, error))
                 return True
         return False
+
+    def _launch(self) -> None:
+        if not self._execution.reads_history:
+            self._execution.launches.append(self)
 
     def _register(self, completed: Sequence[int]) -> None:
         if self.step.compensation is None:
@@ -136,52 +139,52 @@ class MapCall(Operation):
         signature, codec = self.step.signature, self._execution.codec
         for index in completed:
             result = signature.decode_result(codec, self.results[index])
-            self._execution.undoing.register(f"{self.key}[{index}]", self.step, result)
+            self._execution.compensations.register(f"{self.key}[{index}]", self.step, result)
 
-    def cut_off(self, execution: Execution) -> None:
-        self._register_unknown(if_begun=True)
+    def on_cut_off(self, execution: Execution) -> None:
+        self._register_unknown(if_started=True)
 
-    def _register_unknown(self, *, if_begun: bool) -> None:
-        """The items that may have begun and have no outcome."""
-        if if_begun and self.is_undoable:
-            undoing = self._execution.undoing
+    def _register_unknown(self, *, if_started: bool) -> None:
+        """Register the items that may have started and have no outcome."""
+        if if_started and self.is_undoable:
+            undoing = self._execution.compensations
             for index in self.open_items:
                 item = self.items[index]
                 undoing.register_unknown(f"{self.key}[{index}]", self, self.step, (item,), {})
 
     def next_attempt(self) -> Payload:
-        """What to record when a map is taken up again that nothing was under way for."""
+        """The event with which another process resumes a map of which nothing was in flight."""
         return MapProgress(started=self.allowed)
 
     @property
     def interruptions(self) -> int:
-        """How often its process has died since items were done last, if it has ended that way now."""
+        """How often its process crashed since the last item was done, if it crashed now."""
         cut_off = [*self._cut_off, self.attempt]
         return len(cut_off) - min(sum(one in self.lost for one in cut_off), MAX_LOST)
 
     def may_be_lost(self, attempt: int) -> bool:
-        """Whether nobody knows the end of what was begun then. What a process does with a map between
-        two interruptions counts as one attempt."""
+        """Whether the end of that attempt is unknown. All that a process executes of a map between two interruptions
+        counts as one attempt."""
         return attempt <= self.attempt and attempt not in self.lost
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it may be what its process died of, and is to be taken up again."""
-        is_given_up = is_cause(self.interruptions, alone=self._alone)
+        """Whether it may have crashed its process and is resumed."""
+        is_given_up = is_crash_cause(self.interruptions, alone=self._alone)
         return self.interruptions >= SUSPECT_AFTER and not is_given_up
 
     def after_interruption(self, *, alone: bool = False) -> Payload:
-        """What to record when the process died while items ran: that they go on, or the end."""
-        if not is_cause(self.interruptions, alone=self._alone) or not self.open_items:
+        """After a crash while items ran: the event that resumes them, or the failure of the map."""
+        if not is_crash_cause(self.interruptions, alone=self._alone) or not self.open_items:
             return MapProgress(started=self.allowed, interrupted=True, alone=alone)
         text = "the process died again and again while items ran"
-        if self._silences > MAX_LOST:
-            text = silence_of(self.attempt, self._silences).error
+        if self._lease_loss_count > MAX_LOST:
+            text = lease_loss_failure(self.attempt, self._lease_loss_count).error
         return MapFailedEvent(failed_index=min(self.open_items), error=text)
 
     @property
     def open_items(self) -> list[int]:
-        """The items whose bodies may run now and have no outcome yet."""
+        """The items that may be executing and have no outcome yet."""
         return [
             index
             for index in (range(self.allowed) if self._running is None else self._running)
@@ -189,7 +192,7 @@ class MapCall(Operation):
         ]
 
     def progress(self, results: dict[int, Raw], failed: dict[int, str]) -> MapProgress:
-        """What to record of outcomes that have come in."""
+        """The event that records outcomes of items."""
         done = len(self.results) + len(self.failed) + len(results) + len(failed)
         return MapProgress(
             started=self._window(done),
@@ -199,12 +202,12 @@ class MapCall(Operation):
         )
 
     def last_items(self, running: Iterable[int]) -> MapProgress:
-        """What to record when nothing more begins, and these are awaited."""
+        """The event that records that no further item starts, and which ones are awaited."""
         return MapProgress(started=self.allowed, running=sorted(running))
 
     @property
     def is_over(self) -> bool:
-        """Whether what is recorded decides how it ends."""
+        """Whether the recorded outcomes decide how it ends."""
         done = len(self.results) + len(self.failed)
         return (
             len(self.failed) > self._tolerate
@@ -213,7 +216,7 @@ class MapCall(Operation):
         )
 
     def ending(self) -> Payload | None:
-        """How the map ends, given what is recorded; None while it goes on."""
+        """The event that ends the map, by the recorded outcomes; None while it runs."""
         if not self.is_over:
             return None
         if len(self.failed) > self._tolerate:
@@ -237,7 +240,7 @@ class MapCall(Operation):
         return values
 
     def _recorded(self) -> Raw:
-        """The results in one array; if that is large, in facts of a thousand each."""
+        """The results as one array; if that is large, as facts of a thousand results each."""
         null = Raw(b"null")
         results = [self.results.get(index, null) for index in range(len(self.items))]
         if sum(map(len, results)) <= INLINE_BYTES:
@@ -245,13 +248,13 @@ class MapCall(Operation):
         hashes = []
         for portion in portions(dict(enumerate(results)), SEGMENT_ITEMS):
             fact = Fact.of(msgspec.json.encode(list(portion.values())))
-            self._execution.draft.facts.append(fact)
+            self._execution.pending.facts.append(fact)
             hashes.append(fact.hash)
         return Raw(msgspec.json.encode({"~segments": hashes}))
 
 
 def portions(results: dict[int, Raw], most: int = sys.maxsize) -> Iterator[dict[int, Raw]]:
-    """Results by index in parts, each small enough for one record if its items are. Always one."""
+    """Results by index in parts, each small enough for one event if its items are. Yields at least one part."""
     portion: dict[int, Raw] = {}
     size = 0
     for index, result in results.items():

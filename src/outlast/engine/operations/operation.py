@@ -1,4 +1,4 @@
-"""Operation: one thing that workflow code has asked for, open until history answers it."""
+"""Operation: something that workflow code has requested, open until history answers it."""
 
 from __future__ import annotations
 
@@ -19,70 +19,70 @@ if TYPE_CHECKING:
 
 
 class Operation(ABC):
-    """Asked for once, under a key that replay finds again."""
+    """Requested once, under a key that a replay computes again."""
 
     name: str
     key: str = ""
     recorded: bool = False
-    asked_at: int = 0
-    """The sequence of its intent, once that was read from history."""
+    intent_sequence: int = 0
+    """The sequence of its intent, if that was read from history."""
     is_inherited: bool = False
-    """Whether its intent was read from history: an earlier owner of the run may have begun it."""
+    """Whether its intent was read from history: an earlier owner of the run may have started it."""
     future: asyncio.Future[Any] | None = None
     wait_kind: str | None = None
-    """What a run waits for that has nothing but this open; None if something is done for it."""
+    """The wait kind of a run that has only this open; None if this process works on it."""
     due: datetime | None = None
     """When the run has to be woken for it, if at all."""
-    is_left: bool = False
+    is_abandoned: bool = False
     """Whether the code no longer waits for it."""
     is_awaited: bool = False
-    """Whether it goes on to its end, and that is recorded, though the code has left it."""
+    """Whether it runs to its end, which is recorded, though the code has abandoned it."""
     may_run: bool = False
-    """Whether something may be at work on it, so that its outcome is unknown if that is cut off."""
+    """Whether it may be executing, so that its outcome is unknown if it is cut off."""
     ends_by_itself: bool = False
-    """Whether its answer comes without any signal or person."""
+    """Whether its answer comes without a signal or a person."""
     is_undoable: bool = False
     """Whether it has a compensation."""
 
     @abstractmethod
     def intent(self) -> Payload:
-        """What to record before anything is done about it."""
+        """The event to record before anything is executed for it."""
 
     @abstractmethod
     def apply(self, event: Event, payload: Payload) -> bool:
-        """Take in a recorded event of this key, its own intent included; True if it answers the
-        operation, so that the code that awaits it goes on and it is no longer open."""
+        """Apply a recorded event of this key, its own intent included; True if the event answers the operation, which
+        is then no longer open."""
 
-    def enact(self, execution: Execution, said: Payload) -> None:
-        """Called once, never in replay, when an event of this operation enters the draft: what
-        else has to be in that commit is added here."""
+    def on_recorded(self, execution: Execution, payload: Payload) -> None:
+        """Called once, never in replay, when an event of this operation is added to the pending commit: adds what else
+        that commit has to contain."""
         return
 
-    def cut_off(self, execution: Execution) -> None:
-        """The code has left it, and its outcome will not be known."""
+    def on_cut_off(self, execution: Execution) -> None:
+        """Called when the code abandons it and its outcome will not be known."""
         return
 
     @property
-    def busy(self) -> bool:
-        """Whether something is being done for it in this process, so that the run stays here."""
+    def is_busy(self) -> bool:
+        """Whether this process works on it, so that the run stays in memory."""
         return self.wait_kind is None
 
     def is_call_with(self, input: Raw) -> bool:
-        """Whether it was asked for with that input."""
+        """Whether it was requested with that input."""
         return False
 
     def resolve(self, value: Any) -> None:
-        """Hand the answer to the code, if it still waits."""
+        """Return the answer to the code, if it still waits."""
         if self.future is not None and not self.future.done():
             self.future.set_result(value)
 
-    def answer(self, codec: Codec, data: Raw | None, type: Any, where: str) -> None:
-        """Hand what somebody else has sent to the code, or the error that it is something else:
-        the code can ask again, and the sender cannot be told any more."""
+    def resolve_decoded(self, codec: Codec, data: Raw | None, type: Any, where: str) -> None:
+        """Decode a message and return it to the code. If it does not fit the type, the code gets the error: it can
+        wait again, and the sender no longer waits."""
         try:
             self.resolve(codec.decode(data or Raw(b"null"), type, where=where))
-        except Undecodable as misfit:
-            self.reject(misfit)
+        except Undecodable as error:
+            self.reject(error)
 
     def reject(self, error: BaseException) -> None:
         """Raise an error where the code waits, if it still does."""

@@ -1,8 +1,11 @@
-"""Scopes and loops: what is finished inside is one recorded result, and is not run again.
+"""Scopes, loops and branches: results of workflow code that are recorded, so that a replay need not run it again.
 
-They bound what a replay has to execute. A finished scope answers with its result; a loop goes on
-from the state after its last finished iteration. What is not finished is run again: where a step
-could still be undone, and where a task still runs that was made inside.
+They bound what a replay has to execute. A finished scope answers with its result; a loop continues from the state
+after its last finished iteration. Code runs again if it is not finished, if a step inside could still be undone, or
+if a task that was created inside still runs.
+
+A branch records a choice of the code, or which version of the code a run started with. It is answered at once: live
+with the choice of the code, in a replay with the recorded one.
 """
 
 from __future__ import annotations
@@ -10,23 +13,26 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from msgspec import Raw
 
 from outlast.engine.definitions.signature import Signature
 from outlast.engine.operations.operation import Operation
 from outlast.engine.replay.error_text import text_of
-from outlast.engine.replay.scope import Scope, current_scope
+from outlast.engine.replay.event_loop import Scope, current_scope
 from outlast.errors import ScopeFailed, WorkflowMisuse
 from outlast.model.event import Event
+from outlast.model.ids import check_name
 from outlast.model.payloads import (
+    BranchEvaluated,
     LoopIterated,
     Payload,
     ScopeCompleted,
     ScopeFailedEvent,
     ScopeStarted,
 )
+from outlast.model.validation import check_value
 
 if TYPE_CHECKING:
     from outlast.engine.replay.execution import Execution
@@ -35,13 +41,13 @@ S = TypeVar("S")
 
 
 class Stop(Generic[S]):
-    """What a loop's body returns to end the loop, with the loop's result."""
+    """Returned by the body of a loop to end the loop with a result."""
 
     def __init__(self, value: S) -> None:
         self.value = value
 
 
-class Region(Operation):
+class ScopeCall(Operation):
     """A scope: open from its start to its recorded end."""
 
     wait_kind = "scope"
@@ -68,12 +74,12 @@ class Region(Operation):
 async def run_scope(
     execution: Execution, body: Callable[..., Awaitable[Any]], args: Any, kwargs: Any, name: str
 ) -> Any:
-    """Run `body` in a scope of its own, or give what was recorded when it finished."""
+    """Run `body` in a scope, or return the recorded result of a finished one."""
     signature = Signature(body)
-    region = Region(execution, name, signature)
+    region = ScopeCall(execution, name, signature)
     region.future = execution.loop.create_future()
-    execution.ask(region)
-    if region.key in execution.past.closed_scopes:
+    execution.request(region)
+    if region.key in execution.history.closed_scopes:
         region.ends_by_itself = True
         return await _recorded(region.future)
     inside = Scope(f"{region.key}/", execution.scope)
@@ -82,22 +88,22 @@ async def run_scope(
         value = await _awaitable(body(*args, **kwargs), region.key)
         output = signature.encode_result(execution.codec, value)
         again = _runs_again(execution, inside)
-        execution.say(region.key, ScopeCompleted(output=output, undoable=again))
+        execution.record(region.key, ScopeCompleted(output=output, undoable=again))
     except asyncio.CancelledError:
         execution.abandon(region)
         raise
     except Exception as error:
         text, kind = text_of(error), type(error).__name__
         again = _runs_again(execution, inside)
-        execution.say(region.key, ScopeFailedEvent(error=text, error_type=kind, undoable=again))
+        execution.record(region.key, ScopeFailedEvent(error=text, error_type=kind, undoable=again))
         raise ScopeFailed(region.key, text, kind) from error
     finally:
         current_scope.reset(outside)
     return signature.decode_result(execution.codec, output)
 
 
-class Iterations(Operation):
-    """A loop that is waiting for history to reach its last finished iteration."""
+class LoopWait(Operation):
+    """A loop that waits in replay until history reaches its last finished iteration."""
 
     wait_kind = "loop"
     ends_by_itself = True
@@ -108,7 +114,7 @@ class Iterations(Operation):
         self.recorded = True
 
     def intent(self) -> Payload:
-        raise AssertionError("a loop has no intent: its iterations speak for it")
+        raise AssertionError("a loop has no intent: only its iterations are recorded")
 
     def apply(self, event: Event, payload: Payload) -> bool:
         if isinstance(payload, LoopIterated):
@@ -123,9 +129,9 @@ async def run_loop(
     """Call `body` with the state it returned last, until it returns a `Stop`."""
     signature = Signature(body)
     key = execution.scope.key(f"loop:{name}")
-    iteration = execution.past.iterations.get(key, 0)
+    iteration = execution.history.iterations.get(key, 0)
     if iteration:
-        last = Iterations(key)
+        last = LoopWait(key)
         last.future = execution.loop.create_future()
         execution.open[key] = last
         recorded: LoopIterated = await _recorded(last.future)
@@ -143,12 +149,12 @@ async def run_loop(
         encoded, state = signature.roundtrip_first(execution.codec, result)
         iteration += 1
         again = _runs_again(execution, inside)
-        execution.say(key, LoopIterated(iteration=iteration, state=encoded, undoable=again))
+        execution.record(key, LoopIterated(iteration=iteration, state=encoded, undoable=again))
 
 
 def _runs_again(execution: Execution, inside: Scope) -> bool:
-    """Whether a replay has to run what was done so far in this scope."""
-    return inside.tasks_inside > 0 or execution.undoing.inside(inside.path.rstrip("/"))
+    """Whether a replay has to run the code of this scope again."""
+    return inside.tasks_inside > 0 or execution.compensations.inside(inside.path.rstrip("/"))
 
 
 def _awaitable(value: Any, key: str) -> Awaitable[Any]:
@@ -158,8 +164,8 @@ def _awaitable(value: Any, key: str) -> Awaitable[Any]:
 
 
 async def _recorded(future: asyncio.Future[Any]) -> Any:
-    """Await what history holds. If the code was cancelled on the way there, that was dealt with
-    inside, since there was an end: it is no concern of those outside now."""
+    """Await a recorded result. If the code was cancelled before it, the scope's own code handled that, since it ended:
+    the cancellation does not reach the code outside."""
     while not future.done():
         try:
             await asyncio.shield(future)
@@ -168,3 +174,29 @@ async def _recorded(future: asyncio.Future[Any]) -> Any:
         except Exception:  # noqa: BLE001 - it is raised below
             break
     return future.result()
+
+
+Choice = TypeVar("Choice", bound=str | bool)
+
+
+def branch(execution: Execution, name: str, choice: Choice) -> Choice:
+    """Record a choice, or return the recorded one."""
+    if not isinstance(choice, str | bool):
+        raise WorkflowMisuse(
+            f"branch({name!r}, …) records a str or a bool, not {type(choice).__name__}"
+        )
+    key = execution.scope.key(f"branch:{check_name(name, 'name of a branch')}")
+    text = choice if isinstance(choice, str) else str(choice).lower()
+    check_value(text, "choice", f"branch {name!r}")
+    recorded = execution.history.choices.get(key, text)
+    execution.record(key, BranchEvaluated(branch_name=name, choice=recorded))
+    return cast("Choice", recorded == "true" if isinstance(choice, bool) else recorded)
+
+
+def patched(execution: Execution, id: str) -> bool:
+    """Whether this run takes the new code: True unless it passed this point before the patch."""
+    key = execution.scope.key(f"patch:{id}")
+    if key not in execution.history.choices and execution.replaying:
+        return False
+    execution.record(key, BranchEvaluated(branch_name=f"patch:{id}", choice="true"))
+    return True

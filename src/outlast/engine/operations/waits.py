@@ -1,15 +1,12 @@
-"""A timer: the run wakes when the clock has reached a recorded moment.
+"""Waits: for a moment (timer), for a message (signal), for a person (halt).
 
-`outlast.sleep`, `asyncio.sleep`, `asyncio.timeout` and `asyncio.wait(timeout=…)` in workflow code
-all end here, because the run's loop has no other idea of time. One that never fires, as that of
-``asyncio.sleep(math.inf)``, is not asked for: there would be nothing to record.
+`outlast.sleep`, `asyncio.sleep`, `asyncio.timeout` and `asyncio.wait(timeout=…)` in workflow code all create a timer,
+because the run loop has no other clock. A timer that never fires, as of ``asyncio.sleep(math.inf)``, is not recorded.
 
-A signal: a message to a run by name, awaited with or without a time limit.
+A signal stays in the inbox until the code waits for its name: the first wait gets the oldest signal
+(`runner.inbox_reader`). Receiving it removes it from the inbox in the commit that records it.
 
-Signals wait in the inbox until somebody asks for their name; the first to ask gets the first that
-came (`engine.mailbox`). Receiving one removes it from the inbox in the same commit that records it.
-
-Halt: the run waits for a person, showing what it wants to know, until it is resumed.
+A halted run shows data to a person and waits until it is resumed with a value.
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class TimerWait(Operation):
-    """One wait for a moment."""
+    """A wait for a moment."""
 
     name = "timer"
     wait_kind = "timer"
@@ -68,21 +65,19 @@ class TimerWait(Operation):
 def start_timer(
     execution: Execution, seconds: float, fire: Callable[[], None]
 ) -> Callable[[], None]:
-    """Ask for a timer; returns how to cancel it."""
+    """Request a timer; returns a function that cancels it."""
     if math.isnan(seconds):
-        raise InvalidValue(
-            "asyncio was told to wait nan seconds: use a number, or math.inf for ever"
-        )
+        raise InvalidValue("asyncio cannot wait nan seconds: use a number, or math.inf for ever")
     fire_at = moment_after(execution.now, seconds)
     if fire_at is None:
         return lambda: None
     timer = TimerWait(fire_at, fire)
-    execution.ask(timer)
+    execution.request(timer)
     return lambda: execution.abandon(timer)
 
 
 class SignalWait(Operation):
-    """One wait for one signal."""
+    """A wait for one signal."""
 
     wait_kind = "signal"
 
@@ -101,7 +96,9 @@ class SignalWait(Operation):
             case SignalWaiting(timeout_at=timeout_at):
                 self.due = timeout_at
             case SignalReceived(payload=data):
-                self.answer(self._execution.codec, data, self._type, f"signal {self.signal!r}")
+                self.resolve_decoded(
+                    self._execution.codec, data, self._type, f"signal {self.signal!r}"
+                )
                 return True
             case SignalTimeoutEvent():
                 self.reject(SignalTimeout(self.signal))
@@ -110,7 +107,7 @@ class SignalWait(Operation):
 
 
 class HaltWait(Operation):
-    """One question to a person."""
+    """A wait for a person."""
 
     name = "halt"
     wait_kind = "halt"
@@ -125,6 +122,6 @@ class HaltWait(Operation):
 
     def apply(self, event: Event, payload: Payload) -> bool:
         if isinstance(payload, HaltResumed):
-            self.answer(self._execution.codec, payload.value, self._type, "resume value")
+            self.resolve_decoded(self._execution.codec, payload.value, self._type, "resume value")
             return True
         return False

@@ -1,4 +1,5 @@
-"""Turn: what one activation of a run writes, as a pure function of its execution."""
+"""Builds the commits of a run, as pure functions of its execution: the commit of a turn, the start of a run, the start of
+its next life, and the commits that give a run back to other workers."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from msgspec import UNSET, Raw, UnsetType
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.operations.step import StepCall
 from outlast.engine.operations.waits import HaltWait
-from outlast.engine.replay.completion import cancels, failed_at, farewells
+from outlast.engine.replay.completion import child_cancellations, failed_key, final_sends
 from outlast.engine.replay.error_text import storable
 from outlast.engine.replay.execution import Execution, PendingCommit
-from outlast.engine.replay.updates import kept_answers
+from outlast.engine.replay.updates import answers_to_keep
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Creation
 from outlast.model.event_data import to_event
@@ -31,7 +32,7 @@ from outlast.model.times import NOW
 
 
 def next_wake(execution: Execution) -> datetime | None:
-    """When the run has to be woken, if nothing comes before."""
+    """When the run has to be woken if no message arrives before."""
     soonest: datetime | None = None
     for operation in execution.open.values():
         due = operation.due
@@ -51,40 +52,40 @@ def next_commit(
     rests: bool,
     paused: bool = False,
 ) -> Commit:
-    """The commit that makes what was gathered durable, and the run's `end`, if it has come. With
-    `rests` nothing is done for the run here any more: it is parked, and the claim is given back."""
-    draft, execution.draft = execution.draft, PendingCommit()
+    """The commit of a turn: the pending changes, and the run's `end` if it has ended. With `rests` this process has
+    nothing to do for the run: the commit parks it and releases the claim."""
+    pending, execution.pending = execution.pending, PendingCommit()
     if isinstance(end, WorkflowContinued):
-        end = None  # that is a commit of its own, and comes next
-    sends = list(draft.sends)
+        end = None  # the next commit starts the next life
+    sends = list(pending.sends)
     if end is not None:
-        draft.events.append(to_event(end, run_id=run.id, timestamp=execution.now))
-        sends += farewells(execution, run, end)
-    digest = execution.digest
-    digest.add(draft.events)
+        pending.events.append(to_event(end, run_id=run.id, timestamp=execution.now))
+        sends += final_sends(execution, run, end)
+    replay_log = execution.replay_log
+    replay_log.add(pending.events)
     snapshot = None
-    if digest.is_due and end is None:
-        snapshot = digest.snapshot(run, sequence + len(draft.events), execution.now)
+    if replay_log.is_due and end is None:
+        snapshot = replay_log.snapshot(run, sequence + len(pending.events), execution.now)
     return Commit(
         run_id=run.id,
         uid=claim.uid or None,
         token=claim.token or None,
         expected=sequence,
-        events=tuple(draft.events),
-        change=_change(execution, run, draft, end, rests=rests, paused=paused),
-        consumes=tuple(draft.consumes),
+        events=tuple(pending.events),
+        change=_change(execution, run, pending, end, rests=rests, paused=paused),
+        consumes=tuple(pending.consumes),
         seen=seen,
         release=rests,
         sends=tuple(sends),
-        starts=tuple(draft.starts),
-        tasks=tuple(draft.tasks),
-        drops=tuple(draft.drops),
-        facts=tuple(draft.facts),
+        starts=tuple(pending.starts),
+        tasks=tuple(pending.tasks),
+        drops=tuple(pending.drops),
+        facts=tuple(pending.facts),
         snapshot=snapshot,
     )
 
 
-def begun(
+def start_commit(
     workflow: WorkflowDefinition,
     input: Raw,
     *,
@@ -93,7 +94,7 @@ def begun(
     attributes: dict[str, Attribute] | None = None,
     place: QueueOptions | None = None,
 ) -> Commit:
-    """The commit that begins a run for whoever has its code."""
+    """The commit that starts a run for any engine that has its code."""
     run = Run(
         id=run_id,
         workflow=workflow.name,
@@ -119,22 +120,21 @@ def begun(
     )
 
 
-def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinued) -> Commit:
-    """The commit that ends this life and begins the next under the same id: what was sent and not
-    yet taken goes along, and so does what was published or answered. Children that run on are asked
-    to stop, except for those that are to outlive their parent."""
-    draft, before = execution.draft, execution.started
-    assert before is not None, "a run that has not begun cannot continue"
-    history = (*execution.digest.events, *draft.events)
+def continue_commit(execution: Execution, run: Run, claim: Claim, end: WorkflowContinued) -> Commit:
+    """The commit that ends this life and starts the next under the same id. The next life inherits unread messages,
+    published values and answers. Running children are cancelled, except those that outlive their parent."""
+    pending, before = execution.pending, execution.started
+    assert before is not None, "a run that has not started cannot continue"
+    history = (*execution.replay_log.events, *pending.events)
     started = WorkflowStarted(
         workflow_name=run.workflow,
         version=execution.workflow.version,
         input=end.input,
         origin=execution.origin,
-        place=execution.place,
+        place=execution.queue_options,
         later=True,
         parent_uid=before.parent_uid,
-        answers=kept_answers(before, history),
+        answers=answers_to_keep(before, history),
     )
     fresh = Run(
         id=run.id,
@@ -142,9 +142,9 @@ def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinu
         version=execution.workflow.version,
         definition=execution.workflow.hash,
         input=end.input,
-        ctx={**run.ctx, **draft.published},
+        ctx={**run.ctx, **pending.published},
         parent=run.parent,
-        attributes={**run.attributes, **draft.attributes},
+        attributes={**run.attributes, **pending.attributes},
         queue=run.queue,
         priority=run.priority,
         runnable_at=NOW,
@@ -156,28 +156,28 @@ def continued(execution: Execution, run: Run, claim: Claim, end: WorkflowContinu
         create=fresh,
         creation=Creation.REPLACE,
         carry_inbox=True,
-        consumes=tuple(draft.consumes),
-        starts=tuple(draft.starts),
-        sends=(*draft.sends, *cancels(execution)),
+        consumes=tuple(pending.consumes),
+        starts=tuple(pending.starts),
+        sends=(*pending.sends, *child_cancellations(execution)),
         events=(to_event(started, run_id=run.id, timestamp=execution.now),),
     )
 
 
-def parked(claim: Claim, sequence: int, reason: str, codes: Sequence[str]) -> Commit:
-    """The commit that parks a run which cannot go on with any `codes` that are there: until it is resumed,
-    or a worker has other code. What was sent to it waits."""
+def park_commit(claim: Claim, sequence: int, reason: str, codes: Sequence[str]) -> Commit:
+    """The commit that parks a run which none of `codes` can replay, until it is resumed or a worker has other code. Its
+    messages wait in the inbox."""
     change = Change(
         status=Status.HALTED, wait_kind=MISMATCH, error=storable(reason), runnable_at=None,
         rejected_by=" ".join(codes),
     )  # fmt: skip
-    return _handed_back(claim, sequence, change)
+    return _release_commit(claim, sequence, change)
 
 
-def rejected(
+def reject_commit(
     claim: Claim, sequence: int, reason: str, codes: Sequence[str], *, was: Run | None = None
 ) -> Commit:
-    """The commit that leaves a run to workers whose code is none of `codes`; one that was parked meanwhile
-    is again what it `was`."""
+    """The commit that leaves a run to workers whose code is none of `codes`. A run that was parked meanwhile gets the
+    status that it `was` in."""
     change = Change(
         status=UNSET if was is None else was.status,
         wait_kind=UNSET if was is None else was.wait_kind,
@@ -185,10 +185,10 @@ def rejected(
         rejected_by=" ".join(codes),
         runnable_at=NOW,
     )
-    return _handed_back(claim, sequence, change)
+    return _release_commit(claim, sequence, change)
 
 
-def _handed_back(claim: Claim, sequence: int, change: Change) -> Commit:
+def _release_commit(claim: Claim, sequence: int, change: Change) -> Commit:
     return Commit(
         run_id=claim.run_id,
         uid=claim.uid,
@@ -203,26 +203,26 @@ def _handed_back(claim: Claim, sequence: int, change: Change) -> Commit:
 def _change(
     execution: Execution,
     run: Run,
-    draft: PendingCommit,
+    pending: PendingCommit,
     end: Payload | None,
     *,
     rests: bool,
     paused: bool,
 ) -> Change:
-    ctx = {**run.ctx, **draft.published} if draft.published else UNSET
-    attributes = {**run.attributes, **draft.attributes} if draft.attributes else UNSET
-    # A run that was parked for a mismatch, and goes on, has no error any more.
-    mended = None if run.error is not None else UNSET
+    ctx = {**run.ctx, **pending.published} if pending.published else UNSET
+    attributes = {**run.attributes, **pending.attributes} if pending.attributes else UNSET
+    # A run that continues after it was parked for a mismatch has no error any more.
+    cleared = None if run.error is not None else UNSET
     match end:
         case WorkflowCompleted(output=output):
             return Change(
-                status=Status.COMPLETED, result=output, error=mended, wait_kind=None,
+                status=Status.COMPLETED, result=output, error=cleared, wait_kind=None,
                 halt_data=None, ctx=ctx, attributes=attributes,
             )  # fmt: skip
         case WorkflowFailed(error=error):
             return Change(
                 status=Status.FAILED, error=error, wait_kind=None, halt_data=None,
-                recover_to=failed_at(execution), ctx=ctx, attributes=attributes,
+                recover_to=failed_key(execution), ctx=ctx, attributes=attributes,
             )  # fmt: skip
         case WorkflowCancelled(reason=reason):
             return Change(
@@ -246,7 +246,7 @@ def _change(
         status, kind = Status.WAITING, _wait_kind(execution)
     return Change(
         status=status,
-        error=mended,
+        error=cleared,
         wait_kind=kind,
         current_step=current,
         ctx=ctx,

@@ -1,4 +1,4 @@
-"""How a run has ended, and what it tells others then, as pure functions of its execution."""
+"""Completion: the event with which a run ends, and what it then sends to its parent and its children. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from msgspec import Raw
 
 from outlast.engine.operations.child import ChildRun, ParentClose
-from outlast.engine.replay.error_text import text_of, told
+from outlast.engine.replay.error_text import at_error, describe, text_of
 from outlast.engine.replay.execution import Execution
-from outlast.engine.replay.source_location import at_error
 from outlast.errors import (
     ChildFailed,
     ContinueAsNew,
@@ -36,11 +35,11 @@ from outlast.model.payloads import (
 from outlast.model.run import Run
 
 FOREIGN = ("attached to a different loop", "got bad yield", "yield was used instead of yield from")
-"""What asyncio says of an awaitable that is not its own."""
+"""Texts of asyncio's errors for an awaitable of another loop."""
 
 
-def ending(execution: Execution) -> Payload | None:
-    """How the run has ended, or None while it goes on."""
+def end_of(execution: Execution) -> Payload | None:
+    """The event that ends the run; None while it is active."""
     main = execution.main
     if main is None or not main.done() or not execution.closing.over:
         return None
@@ -50,7 +49,7 @@ def ending(execution: Execution) -> Payload | None:
     if isinstance(error, asyncio.CancelledError):
         return WorkflowCancelled(reason=execution.cancel_reason or text_of(error))
     if error is not None and not isinstance(error, ContinueAsNew):
-        return WorkflowFailed(error=_told(error))
+        return WorkflowFailed(error=_text(error))
     try:
         if error is not None:
             input, _, _ = signature.encode_call(execution.codec, error.args_, error.kwargs_)
@@ -60,20 +59,20 @@ def ending(execution: Execution) -> Payload | None:
         return WorkflowFailed(error=str(refused))
 
 
-def _told(error: BaseException) -> str:
-    """An error in a line; those of a group one after the other."""
+def _text(error: BaseException) -> str:
+    """The text of an error as the run's error; of a group those of all its errors."""
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(_told(inner) for inner in error.exceptions)
+        return "; ".join(_text(inner) for inner in error.exceptions)
     if isinstance(error, RuntimeError) and any(text in text_of(error) for text in FOREIGN):
         return (
-            "RuntimeError: workflow code awaits what is attached to a different loop, or to none"
+            "RuntimeError: workflow code awaits something that is attached to a different loop, or to none"
             f"{at_error(error)}: its result would differ in a replay. Put that into a step and "
             "await the step"
         )
-    return text_of(error) if isinstance(error, OutlastError) else told(error)
+    return text_of(error) if isinstance(error, OutlastError) else describe(error)
 
 
-def failed_at(execution: Execution) -> str | None:
+def failed_key(execution: Execution) -> str | None:
     """The key of the step, map, child or scope whose failure ended the run, if one did."""
     main = execution.main
     error = main.exception() if main is not None and not main.cancelled() else None
@@ -87,10 +86,9 @@ def failed_at(execution: Execution) -> str | None:
     return None
 
 
-def farewells(execution: Execution, run: Run, end: Payload) -> list[Send]:
-    """What a run that ends tells others: its children that it no longer waits, its parent how it
-    went."""
-    sends = cancels(execution)
+def final_sends(execution: Execution, run: Run, end: Payload) -> list[Send]:
+    """The messages of a run that ends: cancellations to its children, the outcome to its parent."""
+    sends = child_cancellations(execution)
     if run.parent is not None:
         asked_by = "" if execution.started is None else execution.started.parent_uid
         sends.append(child_outcome(run, end, asked_by))
@@ -98,13 +96,13 @@ def farewells(execution: Execution, run: Run, end: Payload) -> list[Send]:
 
 
 def parent_uid_in(history: Sequence[Event]) -> str:
-    """The life of its parent that a child was begun for, by the first event of the child."""
+    """The life of its parent that started a child, by the first event of the child."""
     started = payload_of(history[0]) if history else None
     return started.parent_uid if isinstance(started, WorkflowStarted) else ""
 
 
 def child_outcome(run: Run, end: Payload, asked_by: str) -> Send:
-    """What a child's end tells its parent; `asked_by` is the life of the parent that waits for it."""
+    """The message with which a child sends its outcome to the life `asked_by` of its parent."""
     outcome: ChildCompleted | ChildFailedEvent
     match end:
         case WorkflowCompleted(output=output):
@@ -121,8 +119,8 @@ def child_outcome(run: Run, end: Payload, asked_by: str) -> Send:
     return Send(run_id=run.parent or "", item=item)
 
 
-def cancels(execution: Execution) -> list[Send]:
-    """What a run that ends tells its children: that nobody waits for them any more."""
+def child_cancellations(execution: Execution) -> list[Send]:
+    """The requests of a run that ends to cancel its children."""
     return [
         child.cancel("its parent has ended")
         for child in execution.open.values()

@@ -1,42 +1,105 @@
-"""What an error says, as text that every store can hold.
+"""The text of an error as every store can hold it, and where in the user's code something happens.
 
-Errors come from anybody's code. The text of one may raise itself, be megabytes long, or hold half of
-a surrogate pair (each file name that is not UTF-8 does). Who could not record an error would try
-its step again for ever, so these functions give a text for every error.
+Errors come from the user's code. Computing the text of one may raise, the text may have megabytes, or contain a lone
+surrogate (from a file name that is not UTF-8). A step whose error could not be recorded would be retried for ever, so
+these functions return a text for every error.
 """
 
 from __future__ import annotations
 
-LONGEST = 10_000
-"""Characters of an error that are kept: more than anybody reads."""
+import asyncio
+import inspect
+from pathlib import Path
+from traceback import walk_tb
+from types import CodeType, FrameType
+from typing import Any
 
-AROUND = 1_000
-"""What others may put around it, a step's name for instance, before it is cut again."""
+MAX_CHARACTERS = 10_000
+"""Characters of an error text that are kept."""
+
+MAX_AROUND = 1_000
+"""What callers may add around it, such as a step's name, before it is cut again."""
+
+MAX_FRAMES = 8
+
+NOT_THE_USERS = (str(Path(__file__).parents[2]), str(Path(asyncio.__file__).parents[1]), "<frozen")
+"""Where outlast and the standard library are."""
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says, or the name of its class where it says nothing. That of a group says what
-    its errors say, too."""
-    text = _said(error)
+    """The text of an error, or the name of its class if the text is empty. The text of a group includes those of its
+    errors."""
+    text = _text(error)
     if isinstance(error, BaseExceptionGroup):
-        text = f"{text}: {'; '.join(told(inner) for inner in error.exceptions)}"
+        text = f"{text}: {'; '.join(describe(inner) for inner in error.exceptions)}"
     return storable(text) or type(error).__name__
 
 
-def told(error: BaseException) -> str:
-    """The name of an error's class, and what it says."""
+def describe(error: BaseException) -> str:
+    """The name of an error's class, and its text."""
     return f"{type(error).__name__}: {text_of(error)}"
 
 
 def storable(text: str) -> str:
-    """A text as it can be stored: no lone surrogates, and not without end."""
-    if len(text) > LONGEST + AROUND:
-        text = f"{text[:LONGEST]}… ({len(text):,} characters)"
+    """A text that can be stored: of limited length and without lone surrogates."""
+    if len(text) > MAX_CHARACTERS + MAX_AROUND:
+        text = f"{text[:MAX_CHARACTERS]}… ({len(text):,} characters)"
     return text.encode(errors="backslashreplace").decode()
 
 
-def _said(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - it is the user's class
         return f"(its text cannot be had: __str__ raised {type(broken).__name__})"
+
+
+# -- source locations -------------------------------------------------------------------------
+
+
+def location_of(code: CodeType, line: int | None) -> str | None:
+    """A line of code as text; None if it is not the user's."""
+    file = code.co_filename
+    if file.startswith(NOT_THE_USERS) or "site-packages" in file:
+        return None
+    return f"{Path(file).name}:{line} in {code.co_name}"
+
+
+def location_of_coroutine(awaited: Any) -> str | None:
+    """The innermost line of the user's code at which a coroutine waits."""
+    frame = frame_of_coroutine(awaited)
+    return None if frame is None else location_of(frame.f_code, frame.f_lineno)
+
+
+def frame_of_coroutine(awaited: Any) -> FrameType | None:
+    """The innermost frame of the user's code in which a coroutine waits."""
+    found = None
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
+        if frame is not None and location_of(frame.f_code, frame.f_lineno) is not None:
+            found = frame
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
+    return found
+
+
+def at_caller() -> str:
+    """`` at`` the innermost running line of the user's code, if there is one."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        location = location_of(frame.f_code, frame.f_lineno)
+        if location is not None:
+            return f" at {location}"
+        frame = frame.f_back
+    return ""
+
+
+def at_error(error: BaseException) -> str:
+    """`` at`` the innermost line of the user's code in the traceback of an error, if there is one."""
+    found = frames_of(error)
+    return f" at {found[-1]}" if found else ""
+
+
+def frames_of(error: BaseException) -> list[str]:
+    """The lines of the user's code in the traceback of an error: the innermost `MAX_FRAMES`, innermost last."""
+    found = [location_of(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    return [location for location in found if location is not None][-MAX_FRAMES:]

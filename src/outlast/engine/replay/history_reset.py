@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.operations.queued_step import StepReport
-from outlast.engine.operations.step import stop_of
+from outlast.engine.operations.step import StepReport, stop_failure
 from outlast.model.commit import Start
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of, to_event
@@ -123,7 +122,7 @@ def outcomes_after(
             case OperationAbandoned(awaited=False) if key in open and key not in ended:
                 # Cut off by the code: that is no death, either.
                 cut_off = StepReport(
-                    failed=stop_of(1, event.timestamp), items=MapProgress(), life=life
+                    failed=stop_failure(1, event.timestamp), items=MapProgress(), life=life
                 )
                 ended[key] = cut_off
     told = {key for key, _ in done}

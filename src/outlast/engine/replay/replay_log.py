@@ -1,20 +1,15 @@
-"""ReplayLog: the part of a history that a replay still needs, and the snapshot that is made of it.
+"""ReplayLog: the events that a replay still needs, and their snapshot. HistoryIndex: what a replay looks up ahead.
 
-What is inside a finished scope or a past iteration of a loop is never run again, and the input of a
-step is only looked at when it starts; so a replay needs less than all of history. The digest is
-kept while the run is in memory, and written as a snapshot when what has come since the last one
-outgrows it, or when a scope has ended that was most of it: a long run writes its digest a few times,
-not once per event. A snapshot saves reading.
-It is a cache: one that is missing, cannot be read, or would be too large to be stored costs a look
-at the whole history, and nothing else.
+The events inside a finished scope or an earlier iteration of a loop are never replayed, and a step's input is only
+needed when it starts; so a replay needs less than the whole history. The replay log is kept while the run is in
+memory. It is written as a snapshot when it has outgrown the last one, or when a scope has ended that was most of it: a
+long run writes its log a few times, not once per event. A snapshot is a cache. If it is missing, cannot be decoded or
+is too large to store, the whole history is read.
 
-HistoryIndex: what a replay needs to know of history before it gets there.
-
-Most of history is met event by event. But a choice is asked for and used in the same breath, and
-the inside of a finished scope or of a finished loop iteration is not run again: so these are looked
-up ahead, by key. Where something inside may have to be undone later, it is run again all the same,
-because only the code knows how: a scope as a whole, a loop from the iteration before it on. What was
-skipped once is skipped for ever, because a snapshot no longer has it.
+Most events are applied one by one. But a branch needs its recorded choice at once, and the code inside a finished
+scope or iteration is not run again; the index finds these by key. If something inside may have to be undone, the
+code runs again, because only the code knows how: the whole scope, or the loop from the iteration before. What was
+skipped once is always skipped, because the snapshot no longer has it.
 """
 
 from __future__ import annotations
@@ -25,9 +20,7 @@ from datetime import datetime
 import msgspec
 from msgspec import Raw, Struct
 
-from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
-from outlast.engine.runner.backoff import patiently
-from outlast.errors import Undecodable
+from outlast.errors import InvalidValue, Undecodable
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of
 from outlast.model.json import to_json
@@ -36,17 +29,46 @@ from outlast.model.run import Run
 from outlast.model.snapshot import Snapshot
 from outlast.model.times import from_micros, to_micros
 from outlast.model.validation import MAX_PAYLOAD_BYTES
-from outlast.ports.capabilities import Capability
-from outlast.ports.store import Store
+
+SNAPSHOT_AFTER = 256
+
+
+class ResidencyPolicy(Struct, frozen=True, kw_only=True):
+    """How long a run stays in memory, and when its history is written as a snapshot. The defaults are for speed; tests
+    choose others, so that snapshots and replays happen at every commit.
+
+    `snapshot_after`: a history with fewer events is read faster than a snapshot. `growth`: the next snapshot is due
+    when the replay log has grown by this share of the last one. `evicts`: a run leaves memory after every commit that
+    advances it, as soon as none of its steps runs, and is resumed from the store.
+    """
+
+    snapshot_after: int = SNAPSHOT_AFTER
+    growth: float = 1.0
+    evicts: bool = False
+
+    def __post_init__(self) -> None:
+        if self.snapshot_after < 1 or self.growth < 0:
+            raise InvalidValue(
+                f"snapshot_after={self.snapshot_after}, growth={self.growth}: a snapshot needs at "
+                "least one event, and a replay log only grows; use snapshot_after ≥ 1 and growth ≥ 0"
+            )
+
+    def due_after(self, snapshotted: int) -> int:
+        """How many events a replay log has when its next snapshot is due, after one of `snapshotted` events."""
+        return snapshotted + max(self.snapshot_after, int(snapshotted * self.growth))
+
+
+DEFAULT_RESIDENCY = ResidencyPolicy()
+
 
 SCOPED = {EventType.SCOPE_STARTED, EventType.SCOPE_COMPLETED, EventType.SCOPE_FAILED}
 
-CODEC = "digest-2"
-"""In ``digest-1`` events had no sequence: those snapshots are not read."""
+CODEC = "replay-log-2"
+"""Snapshots with another codec are ignored."""
 
 
 class ReplayLog:
-    """The events that a replay of one run needs, up to a sequence."""
+    """The events that a replay of one run needs, in order."""
 
     def __init__(
         self,
@@ -54,18 +76,18 @@ class ReplayLog:
         *,
         snapshotted: int = 0,
         writes: bool = False,
-        residency: ResidencyPolicy = USUAL,
+        residency: ResidencyPolicy = DEFAULT_RESIDENCY,
     ) -> None:
         self.events: list[Event] = []
         self._writes = writes
         self._residency = residency
-        self._scopes: dict[str, int] = {}  # where they begin
-        self._over = 0  # events inside of scopes that have ended
+        self._scopes: dict[str, int] = {}  # the positions at which they start
+        self._over = 0  # events inside scopes that have ended
         self._wait_after(snapshotted)
         self.add(events)
 
     def add(self, events: Sequence[Event]) -> None:
-        """These have become part of the history, numbered or not."""
+        """Append events of the history, numbered or not."""
         for event in events:
             if event.type in SCOPED:
                 self._note_scope(event)
@@ -75,23 +97,23 @@ class ReplayLog:
         if event.type == EventType.SCOPE_STARTED:
             self._scopes[event.step_name] = len(self.events)
         else:
-            begun = self._scopes.pop(event.step_name, len(self.events))
-            self._over += len(self.events) - begun
+            start = self._scopes.pop(event.step_name, len(self.events))
+            self._over += len(self.events) - start
 
     @property
     def is_due(self) -> bool:
-        """Whether it has outgrown its last snapshot, or most of it is over, on a store that keeps
-        snapshots."""
+        """Whether a snapshot is due: the store keeps snapshots, and the log has outgrown the last one or most of it is
+        inside finished scopes."""
         return self._writes and (
             len(self.events) >= self._due_at
             or (self._over >= self._residency.snapshot_after and 2 * self._over >= len(self.events))
         )
 
     def snapshot(self, run: Run, sequence: int, now: datetime) -> Snapshot | None:
-        """What is needed of the history up to `sequence`; the rest is forgotten here too. None if
-        no store would take it: then there is none until as much again has come."""
+        """Compact the log and return it as the snapshot up to `sequence`. None if it is too large for a store: then
+        the next one is due when the log has grown as much again."""
         self._number(sequence)
-        self.fold()
+        self.compact()
         self._wait_after(len(self.events))
         data = msgspec.json.encode(list(map(_line, self.events)))
         if len(data) > MAX_PAYLOAD_BYTES:
@@ -108,16 +130,16 @@ class ReplayLog:
     def _wait_after(self, snapshotted: int) -> None:
         self._due_at = self._residency.due_after(snapshotted)
 
-    def fold(self) -> None:
-        """Forget what is inside something that is finished."""
-        past = HistoryIndex(self.events)
-        needed = [event for event in self.events if not past.skips(event)]
+    def compact(self) -> None:
+        """Remove the events that a replay skips."""
+        index = HistoryIndex(self.events)
+        needed = [event for event in self.events if not index.skips(event)]
         self.events, self._over = [], 0
         self._scopes.clear()
         self.add(needed)
 
     def _number(self, last: int) -> None:
-        """Give those that came without one their numbers: they came one after the other, up to `last`."""
+        """Number the events that the store had not numbered yet: they follow each other, up to `last`."""
         first = last - len(self.events) + 1
         self.events = [
             event if event.sequence else msgspec.structs.replace(event, sequence=first + position)
@@ -125,52 +147,8 @@ class ReplayLog:
         ]
 
 
-def is_short(run: Run, residency: ResidencyPolicy) -> bool:
-    """Whether all that a replay of `run` needs is a history that is read in one go."""
-    return 0 < run.sequence < residency.snapshot_after
-
-
-async def load_replay_log(
-    store: Store,
-    run: Run,
-    history: Sequence[Event] | None = None,
-    *,
-    patience: float,
-    residency: ResidencyPolicy = USUAL,
-) -> ReplayLog:
-    """What a replay of `run` needs: its snapshot and the events after it, or all events. Nothing
-    is read for a run that has no history yet, or whose whole `history` was read before. A call may
-    take `patience` seconds at first."""
-
-    async def after(sequence: int) -> list[Event]:
-        return await patiently(
-            store.clock,
-            lambda seconds: store.history(run.id, after=sequence, timeout=seconds),
-            patience,
-        )
-
-    writes = Capability.SNAPSHOTS in store.capabilities
-    if writes and run.sequence >= residency.snapshot_after:
-        try:
-            snapshot = await patiently(
-                store.clock,
-                lambda seconds: store.find_snapshot(run.id, timeout=seconds),
-                patience,
-            )
-            if snapshot is not None and snapshot.codec == CODEC:
-                known = read_snapshot(snapshot)
-                digest = ReplayLog(known, snapshotted=len(known), writes=True, residency=residency)
-                digest.add(await after(snapshot.sequence))
-                return digest
-        except Undecodable:
-            pass  # a cache: the history has it all
-    if history is None:
-        history = await after(0) if run.sequence else ()
-    return ReplayLog(history, writes=writes, residency=residency)
-
-
 class _Line(Struct, omit_defaults=True):
-    """An event in short: t type, k key, a at, n number, d data, o output."""
+    """An event in a snapshot: t type, k key, a at, n number, d data, o output."""
 
     t: str
     a: int
@@ -181,7 +159,7 @@ class _Line(Struct, omit_defaults=True):
 
 
 class _Attempt(Struct, omit_defaults=True):
-    """What a replay needs of ``step.started``: all but the input, which may be large."""
+    """What a replay needs of ``step.started``: not the input, which may be large."""
 
     attempt: int = 0
     alone: bool = False
@@ -230,7 +208,7 @@ _CLOSED = {EventType.SCOPE_COMPLETED, EventType.SCOPE_FAILED}
 
 
 class HistoryIndex:
-    """An index of a history. Empty for a run that has none."""
+    """What a replay looks up in a history ahead of the events themselves."""
 
     def __init__(self, events: Sequence[Event] = ()) -> None:
         self.remaining = len(events)
@@ -254,17 +232,17 @@ class HistoryIndex:
                     self.iterations[event.step_name] = payload.iteration
 
     def advance(self, event: Event) -> None:
-        """`event` is being taken in: one less to come."""
+        """Count `event` as applied."""
         self.remaining -= 1
 
     def ends_what_is_skipped(self, event: Event) -> bool:
-        """Whether `event` is the result of a scope, or of iterations, whose code is not run again."""
+        """Whether `event` is the result of a scope, or of iterations, whose code is skipped."""
         if event.type in _CLOSED:
             return event.step_name in self.closed_scopes
         return event.type == EventType.LOOP_ITERATED and event.step_name in self.iterations
 
     def skips(self, event: Event) -> bool:
-        """Whether `event` is inside something that is finished and not run again."""
+        """Whether `event` is inside a finished scope or iteration, whose code is not run again."""
         if not self.closed_scopes and not self.iterations:
             return False
         if event.type == EventType.LOOP_ITERATED and event.step_name in self.iterations:

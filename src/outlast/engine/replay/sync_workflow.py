@@ -1,9 +1,8 @@
-"""The bridge to a synchronous workflow: its function runs on a thread of its own, in strict
-alternation with the run's loop.
+"""SyncWorkflowThread: runs the function of a plain `def` workflow on a thread, in strict alternation with the run loop.
 
-While the function runs, the loop's thread waits; while the function waits for an answer, the loop
-goes on. So there is no concurrency to make a replay different, and what holds for a coroutine
-holds for the thread: it can be thrown out of memory, by an exception where it waits.
+While the function runs, the loop's thread waits; while the function waits for an answer, the loop runs. So there is
+no concurrency that could change a replay, and the thread can be evicted like a coroutine: by an exception where it
+waits.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class _Thread(threading.local):
-    """What is known of the calling thread."""
+    """State of the calling thread."""
 
-    bridge: SyncWorkflowThread | None = None
+    workflow: SyncWorkflowThread | None = None
 
 
 _thread = _Thread()
@@ -39,9 +38,9 @@ class SyncWorkflowThread:
 
     # -- on the workflow's thread -------------------------------------------------------------
 
-    def body(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-        """What the thread does."""
-        _thread.bridge = self
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Run the workflow's function: the target of the thread."""
+        _thread.workflow = self
         try:
             value = function(*args, **kwargs)
             self._outcome = lambda: value
@@ -50,10 +49,10 @@ class SyncWorkflowThread:
         self._loop_may_go.release()
 
     def call(self, request: Coroutine[Any, Any, Any]) -> Any:
-        """Have the loop await `request`, and wait for what it gives."""
-        if self.execution.is_thrown_out:
+        """Have the loop await `request`, and return or raise its outcome."""
+        if self.execution.refuses_calls:
             request.close()
-            raise self.execution.eviction()
+            raise self.execution.eviction_error()
         self._request = request
         self._loop_may_go.release()
         self._thread_may_go.acquire()
@@ -62,7 +61,7 @@ class SyncWorkflowThread:
     # -- on the loop's thread -----------------------------------------------------------------
 
     def run_thread(self) -> Coroutine[Any, Any, Any] | None:
-        """Let the thread run until it wants something; None when it has ended."""
+        """Let the thread run until it requests something; None when it has ended."""
         self._loop_may_go.acquire()
         request, self._request = self._request, None
         return request
@@ -73,7 +72,7 @@ class SyncWorkflowThread:
         self._thread_may_go.release()
 
     def result(self) -> Any:
-        """What the thread's function returned or raised."""
+        """Return or raise the outcome of the thread's function."""
         assert self._outcome is not None
         return self._outcome()
 
@@ -81,13 +80,13 @@ class SyncWorkflowThread:
 async def run_in_thread(
     execution: Execution, function: Callable[..., Any], args: Any, kwargs: Any
 ) -> Any:
-    """The coroutine that stands for a synchronous workflow on the run's loop."""
+    """The coroutine that represents a synchronous workflow on the run loop."""
     bridge = SyncWorkflowThread(execution)
-    # The thread sees the context of the run's task, so that its keys are in the same scope.
+    # The thread gets the context of the run's task, so that its keys are in the same scope.
     context = copy_context()
     thread = threading.Thread(
         target=context.run,
-        args=(bridge.body, function, args, kwargs),
+        args=(bridge.run, function, args, kwargs),
         name=f"outlast-{execution.run_id}",
         daemon=True,
     )
@@ -96,7 +95,7 @@ async def run_in_thread(
         try:
             value = await request
         except GeneratorExit:
-            _throw_out(bridge, thread)
+            _evict(bridge, thread)
             raise
         except BaseException as error:  # noqa: BLE001 - it is raised again in the thread
             bridge.reply(_raiser(error))
@@ -106,17 +105,17 @@ async def run_in_thread(
     return bridge.result()
 
 
-def _throw_out(bridge: SyncWorkflowThread, thread: threading.Thread) -> None:
-    bridge.reply(_raiser(bridge.execution.eviction()))
+def _evict(bridge: SyncWorkflowThread, thread: threading.Thread) -> None:
+    bridge.reply(_raiser(bridge.execution.eviction_error()))
     while (request := bridge.run_thread()) is not None:
         request.close()
-        bridge.reply(_raiser(bridge.execution.eviction()))
+        bridge.reply(_raiser(bridge.execution.eviction_error()))
     thread.join()
 
 
 def current_sync_workflow() -> SyncWorkflowThread | None:
-    """The bridge of the thread that is calling, or None outside synchronous workflow code."""
-    return _thread.bridge
+    """The workflow that the calling thread runs, or None outside synchronous workflow code."""
+    return _thread.workflow
 
 
 def _raiser(error: BaseException) -> Callable[[], Any]:

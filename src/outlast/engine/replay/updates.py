@@ -1,28 +1,27 @@
-"""Updates: what others ask of a run and get an answer to.
+"""Updates: messages to a run that get an answer.
 
-A workflow says with `on_update` what it lets others change. A request waits in the inbox until
-there is a handler for its name; accepting it removes it from the inbox and is an event, what the
-handler answers is another, and whoever asked reads that. The handler is workflow code, on the run's
-own loop beside the rest of it: it replays like the rest, and it may call steps::
+A workflow declares handlers with `on_update`. A request waits in the inbox until there is a handler for its name.
+Accepting it removes it from the inbox and is an event; the handler's answer is another event, which the caller
+reads. The handler is workflow code on the run's loop: it is replayed, and it may call steps::
 
     inbox: update ──▶ update.accepted ──▶ handler runs ──▶ update.completed: output or error
 
-All that was accepted is answered before the run ends. Answers go along into the next lives of a run, as
-many as `kept_answers` lets through: a caller reads its answer when it looks, which may be later.
+Every accepted update is answered before the run ends. Later lives of the run inherit the latest answers
+(`answers_to_keep`), because a caller may read its answer later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
 from outlast.engine.definitions.signature import Signature
-from outlast.engine.replay.error_text import told
-from outlast.engine.replay.scope import Scope
+from outlast.engine.replay.error_text import describe
+from outlast.engine.replay.event_loop import Scope
 from outlast.engine.replay.sync_workflow import run_in_thread
 from outlast.errors import ContinueAsNew
 from outlast.model.event import Event, EventType
@@ -33,53 +32,53 @@ if TYPE_CHECKING:
 
 
 CANCELLED = "cancelled: the run has ended"
-ANSWERS_KEPT = 1000
-"""How many answers go along into another life: the newest."""
-ANSWER_BYTES_KEPT = 4 * 1024 * 1024
-"""How large they may be together."""
+MAX_KEPT_ANSWERS = 1000
+"""How many answers the next life inherits: the latest."""
+MAX_KEPT_BYTES = 4 * 1024 * 1024
+"""How large these answers may be together."""
 
 
-def kept_answers(started: WorkflowStarted, history: Iterable[Event]) -> list[Raw]:
-    """The answers that a life with this beginning and history hands on to the next one."""
+def answers_to_keep(started: WorkflowStarted, history: Iterable[Event]) -> list[Raw]:
+    """The answers that a life with this start and history hands on to the next one."""
     answers = [*started.answers]
     answers += [event.data for event in history if event.type == EventType.UPDATE_COMPLETED]
     size, kept = 0, []
-    for answer in reversed(answers[-ANSWERS_KEPT:]):
+    for answer in reversed(answers[-MAX_KEPT_ANSWERS:]):
         size += len(answer)
-        if size > ANSWER_BYTES_KEPT:
+        if size > MAX_KEPT_BYTES:
             break
         kept.append(answer)
     return kept[::-1]
 
 
 class Updates:
-    """The handlers of one run, and those that are at work."""
+    """The update handlers of one run, and the updates that are being answered."""
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self._handlers: dict[str, Callable[..., Any]] = {}
         self._counts: dict[str, int] = {}
         self._open: dict[str, tuple[asyncio.Task[None], UpdateAccepted]] = {}
-        self._over = False
+        self._is_closed = False
 
     def on(self, name: str, handler: Callable[..., Any]) -> None:
-        """From now on `handler` answers updates called `name`."""
+        """Answer updates called `name` with `handler` from now on."""
         self._handlers[name] = handler
 
     @property
     def names(self) -> tuple[str, ...]:
         """The updates that can be answered now."""
-        return () if self._over else tuple(self._handlers)
+        return () if self._is_closed else tuple(self._handlers)
 
     def next_key(self, name: str) -> str:
         """The key of the next update called `name`."""
         return f"update:{name}#{self._counts.get(name, 0) + 1}"
 
     def accept(self, key: str, update: UpdateAccepted) -> bool:
-        """An update is recorded: its handler begins. False if there is none, or it was not its
-        turn: then the code is not what it was."""
+        """Start the handler of a recorded update. False if there is no handler, or the key is not the next one:
+        then the code does not match its history."""
         handler = self._handlers.get(update.name)
-        if handler is None or self._over or key != self.next_key(update.name):
+        if handler is None or self._is_closed or key != self.next_key(update.name):
             return False
         self._counts[update.name] = self._counts.get(update.name, 0) + 1
         answering = self._answer(key, handler, update)
@@ -88,33 +87,20 @@ class Updates:
         task.add_done_callback(lambda _: self._open.pop(key, None))
         return True
 
-    async def around(self, main: Coroutine[Any, Any, Any]) -> Any:
-        """The workflow's own code, and then what is left of its updates, unless it has failed or was
-        cancelled: then they are cancelled like all its branches. Its result as it is recorded: one
-        that cannot be is a failure, too."""
-        signature, codec = self._execution.workflow.signature, self._execution.codec
-        try:
-            try:
-                value = await main
-            except ContinueAsNew as anew:
-                signature.encode_call(codec, anew.args_, anew.kwargs_)
-                await self._finished()
-                raise
-            await self._finished()
-            return signature.encode_result(codec, value)
-        finally:
-            self._over = True
-
-    def give_up(self) -> None:
-        """The run has failed, and handlers that have caught their cancellation still wait: they are
-        answered for."""
-        for key, (_, update) in self._open.items():
-            ended = UpdateCompleted(update_id=update.update_id, error=CANCELLED)
-            self._execution.state(key, ended)
-
-    async def _finished(self) -> None:
+    async def finish(self) -> None:
+        """Return when every accepted update is answered."""
         while self._open:
             await asyncio.wait([task for task, _ in self._open.values()])
+
+    def close(self) -> None:
+        """Accept no more: the workflow's code has ended."""
+        self._is_closed = True
+
+    def cancel_open(self) -> None:
+        """Answer the updates whose handlers caught their cancellation and still wait in a failed run."""
+        for key, (_, update) in self._open.items():
+            ended = UpdateCompleted(update_id=update.update_id, error=CANCELLED)
+            self._execution.record_unchecked(key, ended)
 
     async def _answer(self, key: str, handler: Callable[..., Any], update: UpdateAccepted) -> None:
         execution, signature = self._execution, Signature(handler)
@@ -128,9 +114,9 @@ class Updates:
         except asyncio.CancelledError:
             error = CANCELLED
         except Exception as raised:  # noqa: BLE001 - it is the answer
-            error = told(raised)
+            error = describe(raised)
         done = UpdateCompleted(update_id=update.update_id, output=output, error=error)
-        execution.say(key, done)
+        execution.record(key, done)
 
     async def _call(self, handler: Callable[..., Any], args: list[Any]) -> Any:
         if inspect.iscoroutinefunction(handler):

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 import msgspec
 
 from outlast.engine.replay.completion import child_outcome
-from outlast.engine.runner.backoff import patiently
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit
 from outlast.model.event import Event
@@ -30,6 +29,7 @@ from outlast.model.payloads import WorkflowCancelled, WorkflowStarted
 from outlast.model.queue_options import QueueOptions
 from outlast.model.run import MISMATCH, Change, Run, Status
 from outlast.model.task import Task
+from outlast.ports.backoff import read_with_retry
 from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store
 
@@ -80,7 +80,7 @@ def admission(ticket: Task) -> Send:
 
 
 async def turned_away(
-    store: Store, events: Sequence[Event], run: Run, claim: Claim, *, patience: float
+    store: Store, events: Sequence[Event], run: Run, claim: Claim, *, timeout_s: float
 ) -> Commit | None:
     """What to write for a run that somebody has woken before its turn: it waits on, or is cancelled
     where it stands. None if it may begin."""
@@ -89,7 +89,7 @@ async def turned_away(
     started = payload_of(events[0]) if events and may_wait else None
     if not isinstance(started, WorkflowStarted) or started.place is None:
         return None
-    items = await _inbox(store, run.id, patience)
+    items = await _inbox(store, run.id, timeout_s)
     if admissions(items, run.uid):
         return None
     base = Commit(
@@ -122,11 +122,11 @@ def admissions(items: Sequence[Item], uid: str) -> tuple[int, ...]:
     return tuple(item.number for item in items if item.kind == ADMIT and item.id.startswith(own))
 
 
-async def leaves_queue(store: Store, commit: Commit, *, patience: float) -> Commit:
+async def leaves_queue(store: Store, commit: Commit, *, timeout_s: float) -> Commit:
     """A commit that parks a run, changed so that it gives its place back."""
     if Capability.TASKS not in store.capabilities:
         return commit
-    consumes = admissions(await _inbox(store, commit.run_id, patience), commit.uid or "")
+    consumes = admissions(await _inbox(store, commit.run_id, timeout_s), commit.uid or "")
     return msgspec.structs.replace(commit, drops=(TICKET,), consumes=consumes)
 
 
@@ -141,7 +141,7 @@ def _cancelled(base: Commit, run: Run, item: Item, asked_by: str) -> Commit:
     )
 
 
-async def _inbox(store: Store, run_id: str, patience: float) -> list[Item]:
+async def _inbox(store: Store, run_id: str, timeout_s: float) -> list[Item]:
     items: list[Item] = []
 
     async def more(seconds: float) -> list[Item]:
@@ -149,7 +149,7 @@ async def _inbox(store: Store, run_id: str, patience: float) -> list[Item]:
         return await store.inbox(run_id, after=after, limit=PAGE, timeout=seconds)
 
     while True:
-        page = await patiently(store.clock, more, patience)
+        page = await read_with_retry(store.clock, more, timeout_s)
         items += page
         if len(page) < PAGE:
             return items

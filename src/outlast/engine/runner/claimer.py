@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.replay.error_text import told
-from outlast.engine.replay.eviction import ResidencyPolicy
+from outlast.engine.replay.error_text import describe
 from outlast.engine.replay.execution import Execution
-from outlast.engine.replay.replay_log import is_short, load_replay_log
+from outlast.engine.replay.replay_log import ResidencyPolicy
 from outlast.engine.runner.admission import QUEUED, turned_away
 from outlast.engine.runner.driver_pool import DriverPool
 from outlast.engine.runner.group_commit import CommitBatcher
-from outlast.engine.runner.leases import Lease, Leases, unless_meant
+from outlast.engine.runner.history_loader import is_short, load_replay_log
+from outlast.engine.runner.leases import Lease, Leases, raise_if_cancelled
 from outlast.engine.runner.poll_loop import PollLoop
 from outlast.engine.runner.rejections import Failures, Rejections
 from outlast.errors import (
@@ -45,7 +45,7 @@ from outlast.ports.store import Store
 IDLE_SECONDS = 1.0
 SHORTEST_PAUSE = 0.001
 LISTENING_SECONDS = 5.0
-"""How often to look for work when nobody sends a wake-up: more rarely where a wake-up channel can be trusted."""
+"""How often to look for work when nobody rings: more rarely where a doorbell can be trusted."""
 JITTER = 0.2
 CLAIM_AT_ONCE = 100
 RESUME_AT_ONCE = 16
@@ -69,9 +69,9 @@ class Claimer:
         self,
         store: Store,
         workflows: Mapping[str, WorkflowDefinition],
-        journal: CommitBatcher,
+        batcher: CommitBatcher,
         leases: Leases,
-        drives: DriverPool,
+        drivers: DriverPool,
         rejections: Rejections,
         *,
         codec: Codec,
@@ -83,43 +83,43 @@ class Claimer:
         self._store = store
         self._clock = store.clock
         self._workflows = workflows
-        self._journal = journal
+        self._batcher = batcher
         self._leases = leases
-        self._drives = drives
+        self._drivers = drivers
         self._rejections = rejections
         self._codec = codec
         self._owner = owner
         self._luck = random.Random(owner)
         self._lease = lease
-        self._patience = lease / 3  # a call that takes longer would cost the lease
+        self._timeout_s = lease / 3  # a call that takes longer would cost the lease
         self.concurrency = concurrency
         self._residency = residency
-        self._daemon = PollLoop(self._patience)
+        self._poll_loop = PollLoop(self._timeout_s)
         self._judge_at = self._parked_at = self._clock.monotonic()
         self.on_ticket: Callable[[], Awaitable[None]] | None = None
         """Called when a run has been sent to wait for its turn in a queue."""
         self.error: BaseException | None = None
-        """Why the last look for work has failed."""
+        """Why the last poll failed."""
         self.failing = Failures(self._clock, lease)
         """Runs that could not be taken over because of the store."""
 
     @property
     def is_open(self) -> bool:
         """Whether it looks for work by itself."""
-        return self._daemon.is_running
+        return self._poll_loop.is_running
 
     @property
     def room(self) -> int:
         """How many more runs this process may drive."""
-        return self.concurrency - len(self._drives)
+        return self.concurrency - len(self._drivers)
 
     def open(self) -> None:
         """Begin to look for work."""
-        self._daemon.start(self._claim_for_ever())
+        self._poll_loop.start(self._claim_for_ever())
 
     async def close(self) -> None:
         """Look for no more; what an answer still brings is given back."""
-        await self._daemon.stop()
+        await self._poll_loop.stop()
 
     def look_for_parked(self) -> None:
         """Take up parked runs soon that the code which is here has not tried."""
@@ -138,8 +138,8 @@ class Claimer:
         worker has other code."""
         asked = self._clock.monotonic()
         code = None if rejected else self._rejections.code
-        with self._drives.claiming():
-            claimed = await self._daemon.take(
+        with self._drivers.adopting():
+            claimed = await self._poll_loop.take(
                 lambda: self._store.claim_runs(
                     self._owner,
                     self._lease,
@@ -147,7 +147,7 @@ class Claimer:
                     workflows=self._workflows,
                     run_ids=run_ids,
                     code=code,
-                    timeout=self._patience,
+                    timeout=self._timeout_s,
                 ),
                 self._give_back,
             )
@@ -158,7 +158,7 @@ class Claimer:
             left = {
                 lease: one
                 for lease, one in zip(leases, claimed, strict=True)
-                if not self._drives.adopt(one.run, one.claim, lease)
+                if not self._drivers.adopt(one.run, one.claim, lease)
             }
         try:
             known = await self._histories([one.run for one in left.values()])
@@ -180,13 +180,13 @@ class Claimer:
                 claims = [
                     lease.claim
                     for lease, one in left.items()
-                    if one.run.id not in self._drives and self._leases.drop(lease)
+                    if one.run.id not in self._drivers and self._leases.drop(lease)
                 ]
-                await self._store.release(claims, timeout=self._patience)
+                await self._store.release(claims, timeout=self._timeout_s)
         return len(claimed)
 
     async def _give_back(self, claimed: Sequence[ClaimedRun]) -> None:
-        await self._store.release([one.claim for one in claimed], timeout=self._patience)
+        await self._store.release([one.claim for one in claimed], timeout=self._timeout_s)
 
     async def _histories(self, runs: Sequence[Run]) -> dict[str, list[Event]]:
         """Those that are short, in one call; what cannot be read so is read one by one."""
@@ -194,7 +194,7 @@ class Claimer:
         if len(ids) < 2:
             return {}
         try:
-            return await self._store.histories(ids, timeout=self._patience)
+            return await self._store.histories(ids, timeout=self._timeout_s)
         except (OutlastError, OSError) as error:
             log.debug("histories are read one by one: %s", error)
             return {}
@@ -219,14 +219,14 @@ class Claimer:
                 history = None
         except (Fenced, RunClosed, NotFound) as lost:
             self._leases.drop(lease)
-            log.info("run %s is no longer ours: %s", run.id, lost)
+            log.info("run %s is owned by another process, or ended: %s", run.id, lost)
         except Exception as error:  # noqa: BLE001 - one run must not hold up the others
             # The store hands the run out again when its lease ends.
             self._leases.drop(lease)
             self._note_failure(run, error)
 
     def _note_failure(self, run: Run, error: Exception) -> None:
-        times = self.failing.add(run.id, told(error))
+        times = self.failing.add(run.id, describe(error))
         log.error(
             "run %s could not be taken over (%d times in a row): %r. It is tried again when its lease ends",
             run.id, times, error,
@@ -241,7 +241,7 @@ class Claimer:
             codes = run.rejections
             if await rejections.untried(run.workflow, codes):
                 self._leases.drop(lease)
-                await self._store.release([claim], timeout=self._patience)
+                await self._store.release([claim], timeout=self._timeout_s)
                 return
         try:
             await self._replay(claimed, lease, history)
@@ -258,31 +258,33 @@ class Claimer:
     ) -> None:
         run, claim = claimed.run, claimed.claim
         workflow = self._workflows[run.workflow]
-        digest = await load_replay_log(
-            self._store, run, history, patience=self._patience, residency=self._residency
+        replay_log = await load_replay_log(
+            self._store, run, history, timeout_s=self._timeout_s, residency=self._residency
         )
-        waits = await turned_away(self._store, digest.events, run, claim, patience=self._patience)
+        waits = await turned_away(
+            self._store, replay_log.events, run, claim, timeout_s=self._timeout_s
+        )
         if waits is not None:
-            await self._journal.commit(waits, patience=self._patience)
+            await self._batcher.commit(waits, patience=self._timeout_s)
             self._leases.drop(lease)
             if self.on_ticket is not None:
                 await self.on_ticket()
             return
         execution = Execution(
-            workflow, run_id=run.id, uid=run.uid, codec=self._codec, digest=digest
+            workflow, run_id=run.id, uid=run.uid, codec=self._codec, replay_log=replay_log
         )
         try:
-            execution.replay(digest.events)
+            execution.replay(replay_log.events)
         except BaseException:
             execution.evict()
             raise
-        self._drives.begin(execution, run, claim, lease, is_resumed=True)
+        self._drivers.begin(execution, run, claim, lease, is_resumed=True)
 
     async def _claim_for_ever(self) -> None:
         while True:
             wakeups = self._store.notifier.wakeups_for(WakeupKind.RUNS)
             room = min(self.room, CLAIM_AT_ONCE)
-            self._drives.is_full = room <= 0
+            self._drivers.is_full = room <= 0
             looked_at = self._clock.now()
             pause = IDLE_SECONDS
             try:
@@ -292,7 +294,7 @@ class Claimer:
                     continue
                 pause = await self._idle_time(looked_at)
             except (TryAgain, StoreFault, asyncio.CancelledError) as error:
-                unless_meant()
+                raise_if_cancelled()
                 self.error = error
                 # A fault of the store does not pass by itself: an operator has to hear of it.
                 level = logging.ERROR if isinstance(error, StoreFault) else logging.WARNING
@@ -323,8 +325,10 @@ class Claimer:
         return await self.claim(room)
 
     async def _idle_time(self, looked_at: datetime) -> float:
-        due = await self._store.next_runnable_at(timeout=self._patience)
-        self._drives.others_wait = self._drives.is_full and due is not None and due <= looked_at
+        due = await self._store.next_runnable_at(timeout=self._timeout_s)
+        self._drivers.runs_wait_for_room = (
+            self._drivers.is_full and due is not None and due <= looked_at
+        )
         listening = hears_all(self._store.notifier)
         seconds = LISTENING_SECONDS if listening else IDLE_SECONDS
         # Many processes that began together need not look together for ever.

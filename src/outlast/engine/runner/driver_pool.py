@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
 from outlast.engine.replay.execution import Execution
+from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.group_commit import CommitBatcher
 from outlast.engine.runner.lease_loss import LeaseLossReporter
 from outlast.engine.runner.leases import Lease, Leases
@@ -32,7 +32,7 @@ FIRST_DROP_PAUSE_S, DROP_BACKOFF = 0.1, 4
 """How long a run that was dropped because of an error is kept from being claimed, at first; and how
 many times longer each next time, up to a lease."""
 
-LOOK_AT_ALL = 100
+MAX_WOKEN_AT_ONCE = 100
 """So many look into their inboxes when anything may have come; more of them look by themselves."""
 
 log = logging.getLogger("outlast.engine")
@@ -44,47 +44,47 @@ class DriverPool:
     def __init__(
         self,
         store: Store,
-        journal: CommitBatcher,
-        bodies: StepExecutor,
+        batcher: CommitBatcher,
+        executor: StepExecutor,
         leases: Leases,
-        losses: LeaseLossReporter,
+        lease_losses: LeaseLossReporter,
         rejections: Rejections,
         *,
-        patience: float,
-        residency: ResidencyPolicy = USUAL,
+        timeout_s: float,
+        residency: ResidencyPolicy = DEFAULT_RESIDENCY,
     ) -> None:
         self._store = store
-        self._journal = journal
-        self._bodies = bodies
+        self._batcher = batcher
+        self._executor = executor
         self._leases = leases
-        self._losses = losses
+        self._lease_losses = lease_losses
         self._rejections = rejections
-        self._patience = patience
+        self._timeout_s = timeout_s
         self._residency = residency
-        self._drives: dict[str, RunDriver] = {}
+        self._drivers: dict[str, RunDriver] = {}
         self._tasks: dict[str, asyncio.Task[Run | None]] = {}
-        self.dropped = Failures(store.clock, 3 * patience)
+        self.dropped = Failures(store.clock, 3 * timeout_s)
         """Runs that were dropped because of an error."""
-        self._handing_back: dict[asyncio.Task[None], Claim] = {}
-        self._claims = 0
+        self._releasing: dict[asyncio.Task[None], Claim] = {}
+        self._adoptions = 0
         self._superseded: list[tuple[RunDriver, Lease]] = []
         self.is_closing = False
         """Whether what is lost now is nothing to be told: this process is about to end."""
         self.is_full = False
         """Whether there was no room for another when work was last looked for."""
-        self.others_wait = False
+        self.runs_wait_for_room = False
         """Whether others could go on, if there were room."""
 
     def __len__(self) -> int:
-        return len(self._drives)
+        return len(self._drivers)
 
     def __contains__(self, run_id: str) -> bool:
-        return run_id in self._drives
+        return run_id in self._drivers
 
     async def drain(self, limit: Drain) -> None:
         """Begin nothing more, and hand back each run when what runs of it has ended."""
-        for drive in self._drives.values():
-            drive.stop()
+        for driver in self._drivers.values():
+            driver.stop()
         if self._tasks:
             await limit.wait_for(self.settled())
 
@@ -92,21 +92,21 @@ class DriverPool:
         """Cut off what is under way, and put that on record; what cannot be, in time, is given up.
         The claims that are left then are handed back."""
         self.is_closing = True
-        for drive in self._drives.values():
-            drive.cut()
+        for driver in self._drivers.values():
+            driver.stop_now()
         if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=self._patience)
-        claims = [drive.claim for drive in self._drives.values()]
-        claims += self._handing_back.values()
-        for handing in list(self._handing_back):
-            handing.cancel()
+            await asyncio.wait(self._tasks.values(), timeout=self._timeout_s)
+        claims = [driver.claim for driver in self._drivers.values()]
+        claims += self._releasing.values()
+        for releasing in list(self._releasing):
+            releasing.cancel()
         for task in list(self._tasks.values()):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        await self._journal.close(self._patience)
-        await self._losses.close()
+        await self._batcher.close(self._timeout_s)
+        await self._lease_losses.close()
         if claims:
-            await self._store.release(claims, timeout=self._patience)
+            await self._store.release(claims, timeout=self._timeout_s)
         self.is_closing = False
 
     async def settled(self) -> None:
@@ -126,7 +126,7 @@ class DriverPool:
         is_resumed: bool = False,
     ) -> None:
         """RunDriver a run whose code is where its history has left it."""
-        present = self._drives.get(run.id)
+        present = self._drivers.get(run.id)
         if present is not None and present.claim.token > claim.token:
             execution.evict()  # the answer was so long on its way that we have claimed it anew
             self._leases.drop(lease)
@@ -136,127 +136,127 @@ class DriverPool:
             return
         if present is not None:
             # Its claim is superseded: it could work, but never record anything.
-            present.was_lost = True
+            present.lost_claim = True
             self._tasks[run.id].cancel()
-        drive = RunDriver(
+        driver = RunDriver(
             self._store,
-            self._journal,
-            self._bodies,
+            self._batcher,
+            self._executor,
             self._rejections,
             execution,
             run,
             claim,
             lease,
-            patience=self._patience,
+            timeout_s=self._timeout_s,
             is_resumed=is_resumed,
             residency=self._residency,
         )
-        task = asyncio.create_task(drive.go(), name=f"run {run.id}")
-        self._drives[run.id] = drive
+        task = asyncio.create_task(driver.run(), name=f"run {run.id}")
+        self._drivers[run.id] = driver
         self._tasks[run.id] = task
-        self._attend(drive, lease)
+        self._attach_lease(driver, lease)
         if not self._leases.keeps(lease):
             task.cancel()  # lost a moment ago, when nobody was to be told yet
-        drive.may_linger = self._may_linger
-        drive.in_flight.held = self._leases.held_by(drive)
-        task.add_done_callback(lambda task: self._over(run.id, drive, task))
+        driver.may_linger = self._may_linger
+        driver.in_flight.lease_held = self._leases.held_by(driver)
+        task.add_done_callback(lambda task: self._on_done(run.id, driver, task))
         # A task that is cancelled before it has begun runs no ``finally`` of its own.
         task.add_done_callback(lambda _: execution.evict())
 
     def adopt(self, run: Run, claim: Claim, lease: Lease) -> bool:
         """A run was claimed that is driven here: its lease had expired, and this process was the first
         to claim it. Whether its drive goes on under the new claim."""
-        drive = self._drives.get(run.id)
-        if drive is None or not drive.adopt(run, claim):
+        driver = self._drivers.get(run.id)
+        if driver is None or not driver.adopt(run, claim):
             return False
-        self._leases.drop(drive.lease)
-        drive.lease = lease
-        self._attend(drive, lease)
+        self._leases.drop(driver.lease)
+        driver.lease = lease
+        self._attach_lease(driver, lease)
         return True
 
     @contextmanager
-    def claiming(self) -> Iterator[None]:
+    def adopting(self) -> Iterator[None]:
         """Runs are claimed, and adopted by their drives, within this: a drive whose claim is superseded
         meanwhile may be the one that the newer claim is for, and is lost only if it is not."""
-        self._claims += 1
+        self._adoptions += 1
         try:
             yield
         finally:
-            self._claims -= 1
-            if self._superseded and not self._claims:
+            self._adoptions -= 1
+            if self._superseded and not self._adoptions:
                 superseded, self._superseded = self._superseded, []
-                for drive, lease in superseded:
-                    self._lose(drive, lease)
+                for driver, lease in superseded:
+                    self._lose(driver, lease)
 
-    def _attend(self, drive: RunDriver, lease: Lease) -> None:
-        lease.lost, lease.renewed = partial(self._lose, drive, lease), drive.poke
-        lease.doubted = partial(self._doubt, drive)
+    def _attach_lease(self, driver: RunDriver, lease: Lease) -> None:
+        lease.lost, lease.renewed = partial(self._lose, driver, lease), driver.wake
+        lease.doubted = partial(self._on_doubt, driver)
 
-    def _doubt(self, drive: RunDriver) -> None:
-        drive.doubt()
+    def _on_doubt(self, driver: RunDriver) -> None:
+        driver.on_lease_doubt()
         self._store.notifier.wake_local(
             WakeupKind.RUNS
         )  # it may be claimed again, here or elsewhere
 
     def _may_linger(self) -> bool:
-        return not self.others_wait
+        return not self.runs_wait_for_room
 
-    def _lose(self, drive: RunDriver, lease: Lease) -> None:
-        if drive.lease is not lease or self._drives.get(drive.claim.run_id) is not drive:
+    def _lose(self, driver: RunDriver, lease: Lease) -> None:
+        if driver.lease is not lease or self._drivers.get(driver.claim.run_id) is not driver:
             return  # it has a newer one, or is over
-        if self._claims:
+        if self._adoptions:
             lease.confirmed = -math.inf  # nothing begins
-            drive.doubt()
-            self._superseded.append((drive, lease))
+            driver.on_lease_doubt()
+            self._superseded.append((driver, lease))
             return
-        drive.was_lost = True
-        self._tasks[drive.claim.run_id].cancel()
+        driver.lost_claim = True
+        self._tasks[driver.claim.run_id].cancel()
 
-    def _over(self, run_id: str, drive: RunDriver, task: asyncio.Task[Run | None]) -> None:
-        self._leases.drop(drive.lease)
-        if self._drives.get(run_id) is drive:
-            del self._drives[run_id], self._tasks[run_id]
-        if drive.was_lost and not self.is_closing:
-            self._losses.tell(drive.claim, drive.in_flight.losses())
+    def _on_done(self, run_id: str, driver: RunDriver, task: asyncio.Task[Run | None]) -> None:
+        self._leases.drop(driver.lease)
+        if self._drivers.get(run_id) is driver:
+            del self._drivers[run_id], self._tasks[run_id]
+        if driver.lost_claim and not self.is_closing:
+            self._lease_losses.report(driver.claim, driver.in_flight.losses())
         if not task.cancelled() and task.exception() is not None:
             log.error("run %s is dropped, and taken up again: %r", run_id, task.exception())
             times = self.dropped.add(run_id, repr(task.exception()))
             if not self.is_closing:
-                handing = asyncio.create_task(self._hand_back(drive, times - 1))
-                self._handing_back[handing] = drive.claim
-                handing.add_done_callback(self._handing_back.pop)
-        elif drive.is_over:
+                releasing = asyncio.create_task(self._release_later(driver, times - 1))
+                self._releasing[releasing] = driver.claim
+                releasing.add_done_callback(self._releasing.pop)
+        elif driver.is_finished:
             self.dropped.end(run_id)
         # One that ended as it should leaves nothing to be found: whoever looked at the store for
         # that would look as often as there are runs.
-        if self.is_full or not drive.is_over:
+        if self.is_full or not driver.is_finished:
             self._store.notifier.wake_local(WakeupKind.RUNS)
 
-    def forgotten(self) -> dict[str, list[str]]:
+    def stalled(self) -> dict[str, list[str]]:
         """The runs that have something open for which nothing is done here, and what."""
-        return {id: keys for id, drive in self._drives.items() if (keys := drive.forgotten())}
+        return {id: keys for id, driver in self._drivers.items() if (keys := driver.stalled())}
 
-    async def _hand_back(self, drive: RunDriver, drops: int) -> None:
+    async def _release_later(self, driver: RunDriver, drops: int) -> None:
         """Give up the claim of a run that was dropped because of an error, ever later if that goes on:
         whichever process takes it up next may meet the same error."""
-        await self._losses.told(drive.claim, drive.in_flight.losses())
-        pause = min(FIRST_DROP_PAUSE_S * DROP_BACKOFF**drops, 3 * self._patience)
+        await self._lease_losses.report_now(driver.claim, driver.in_flight.losses())
+        pause = min(FIRST_DROP_PAUSE_S * DROP_BACKOFF**drops, 3 * self._timeout_s)
         await self._store.clock.sleep(pause)
         with suppress(OutlastError, OSError):  # else it is handed out when its lease ends
-            await self._store.release([drive.claim], timeout=self._patience)
+            await self._store.release([driver.claim], timeout=self._timeout_s)
 
-    def poke(self, run_id: str) -> None:
+    def wake(self, run_id: str) -> None:
         """Something was sent to a run: if it is driven here, it looks at once."""
-        drive = self._drives.get(run_id)
-        if drive is not None:
-            drive.poke()
+        driver = self._drivers.get(run_id)
+        if driver is not None:
+            driver.wake()
 
-    def heard(self, run_ids: Collection[str] | None) -> None:
+    def on_wakeup(self, run_ids: Collection[str] | None) -> None:
         """Something was sent to these runs, or to nobody knows which."""
         if run_ids is None:
-            run_ids = list(self._drives) if len(self._drives) <= LOOK_AT_ALL else ()
+            run_ids = list(self._drivers) if len(self._drivers) <= MAX_WOKEN_AT_ONCE else ()
         for run_id in run_ids:
-            self.poke(run_id)
+            self.wake(run_id)
 
     def drop(self, run_id: str) -> None:
         """A run has been ended or deleted by force: if it is driven here, that is over."""

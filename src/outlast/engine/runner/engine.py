@@ -16,17 +16,17 @@ import msgspec
 
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.replay.commit_builder import next_commit
-from outlast.engine.replay.completion import ending
-from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
+from outlast.engine.replay.completion import end_of
 from outlast.engine.replay.execution import Execution
-from outlast.engine.replay.replay_log import load_replay_log
+from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.claimer import Claimer
 from outlast.engine.runner.driver_pool import Drain, DriverPool
 from outlast.engine.runner.group_commit import CommitBatcher
+from outlast.engine.runner.history_loader import load_replay_log
 from outlast.engine.runner.lease_loss import LeaseLossReporter
 from outlast.engine.runner.leases import Leases
 from outlast.engine.runner.loop_monitor import LoopMonitor
-from outlast.engine.runner.observers import ForeignCommits, Observers, Watcher
+from outlast.engine.runner.observers import Observer, Observers, UnknownChildren
 from outlast.engine.runner.rejections import Rejections
 from outlast.engine.runner.watchdog import Watchdog
 from outlast.engine.steps.step_executor import StepExecutor, in_threads
@@ -42,9 +42,9 @@ from outlast.ports.codec import Codec
 from outlast.ports.derived import LOCK_PATIENCE_S
 from outlast.ports.store import Store
 
-LEASE_SECONDS = 30.0
-RUNS_AT_ONCE = 1000
-TOLD = 20
+LEASE_S = 30.0
+MAX_RUNS = 1000
+MAX_LOGGED = 20
 
 log = logging.getLogger("outlast.engine")
 
@@ -59,11 +59,11 @@ class Engine:
         *,
         codec: Codec,
         owner: str = "engine",
-        lease: float = LEASE_SECONDS,
-        concurrency: int = RUNS_AT_ONCE,
-        watchers: Iterable[Watcher] = (),
+        lease: float = LEASE_S,
+        concurrency: int = MAX_RUNS,
+        observers: Iterable[Observer] = (),
         threads: Executor | None = None,
-        residency: ResidencyPolicy = USUAL,
+        residency: ResidencyPolicy = DEFAULT_RESIDENCY,
     ) -> None:
         self.workflows = {workflow.name: workflow for workflow in workflows}
         # A process that was restarted under the same name must not be taken for the old one.
@@ -74,31 +74,31 @@ class Engine:
         self._lease = lease
         self._residency = residency
         # A call that takes longer would cost the lease that it works under.
-        self._patience = patience = lease / 3
-        watch = Observers((ForeignCommits(self.workflows), *watchers))
-        self._journal = CommitBatcher(store, timeout=patience, watch=watch)
-        bodies = StepExecutor(codec, store.clock, grace=0.8 * patience, threads=threads)
+        self._timeout_s = timeout_s = lease / 3
+        observer = Observers((UnknownChildren(self.workflows), *observers))
+        self._batcher = CommitBatcher(store, timeout=timeout_s, observer=observer)
+        executor = StepExecutor(codec, store.clock, grace=0.8 * timeout_s, threads=threads)
         self.leases = Leases(store, lease)
-        self.losses = LeaseLossReporter(store, patience)
+        self.lease_losses = LeaseLossReporter(store, timeout_s)
         self.rejections = Rejections(
-            store, self.workflows, self._journal, self.owner, patience=patience
+            store, self.workflows, self._batcher, self.owner, timeout_s=timeout_s
         )
-        self.drives = DriverPool(
+        self.drivers = DriverPool(
             store,
-            self._journal,
-            bodies,
+            self._batcher,
+            executor,
             self.leases,
-            self.losses,
+            self.lease_losses,
             self.rejections,
-            patience=patience,
+            timeout_s=timeout_s,
             residency=residency,
         )
-        self.claiming = Claimer(
+        self.claimer = Claimer(
             store,
             self.workflows,
-            self._journal,
+            self._batcher,
             self.leases,
-            self.drives,
+            self.drivers,
             self.rejections,
             codec=codec,
             owner=self.owner,
@@ -106,45 +106,45 @@ class Engine:
             concurrency=concurrency,
             residency=residency,
         )
-        self.watchdog = Watchdog(store.clock, self.drives, self.claiming)
-        self.leases.on_renewed = self.watchdog.look
-        self._watch: LoopMonitor | None = None
+        self.watchdog = Watchdog(store.clock, self.drivers, self.claimer)
+        self.leases.on_renewed = self.watchdog.check
+        self._loop_monitor: LoopMonitor | None = None
         self._end_listening: Callable[[], None] = lambda: None
 
     # -- life ---------------------------------------------------------------------------------
 
     async def open(self) -> None:
         """Begin to claim what is runnable and to keep claims alive."""
-        if not self.claiming.is_open:
+        if not self.claimer.is_open:
             if isinstance(self._clock, ServerClock):
                 asked = self._clock.monotonic()
-                self._clock.heard(await self._store.now(timeout=self._patience), asked=asked)
-            self.claiming.open()
-            self._end_listening = self._store.notifier.listen(self.drives.heard)
+                self._clock.heard(await self._store.now(timeout=self._timeout_s), asked=asked)
+            self.claimer.open()
+            self._end_listening = self._store.notifier.listen(self.drivers.on_wakeup)
             await self.leases.open()
             # Where time is virtual, nothing waits for it, and a thread beside would be chance.
             if not isinstance(self._clock, LeapingClock):
-                self._watch = LoopMonitor()
-                self._watch.start()
+                self._loop_monitor = LoopMonitor()
+                self._loop_monitor.start()
 
     async def drain(self, limit: Drain) -> None:
         """Take nothing more, and let steps end. Leases are kept alive meanwhile."""
-        await self.claiming.close()
-        await self.drives.drain(limit)
+        await self.claimer.close()
+        await self.drivers.drain(limit)
 
     async def close(self) -> None:
         """Stop: what is under way is cut off, put on record and handed back at once."""
-        if self._watch is not None:
-            self._watch.stop()
+        if self._loop_monitor is not None:
+            self._loop_monitor.stop()
         self._end_listening()
-        await self.claiming.close()
-        self.drives.is_closing = True
+        await self.claimer.close()
+        self.drivers.is_closing = True
         await self.leases.close()
-        await self.drives.close()
+        await self.drivers.close()
         if left := list(in_threads.values()):
             log.warning(
                 "these plain steps still run in threads, which cannot be stopped; they end with this process, and "
-                "their runs go on elsewhere: %s", ", ".join(left[:TOLD]),
+                "their runs go on elsewhere: %s", ", ".join(left[:MAX_LOGGED]),
             )  # fmt: skip
 
     # -- starting -----------------------------------------------------------------------------
@@ -176,8 +176,8 @@ class Engine:
             run_id=run_id,
             uid=run.uid,
             codec=self._codec,
-            digest=await load_replay_log(
-                self._store, run, patience=self._patience, residency=self._residency
+            replay_log=await load_replay_log(
+                self._store, run, timeout_s=self._timeout_s, residency=self._residency
             ),
         )
         started = WorkflowStarted(
@@ -188,7 +188,7 @@ class Engine:
         )
         try:
             execution.deliver(started, self._clock.now())
-            end = ending(execution)
+            end = end_of(execution)
             rests = end is not None and not isinstance(end, WorkflowContinued)
             asked = self._clock.monotonic()
             now = self._clock.now()
@@ -203,7 +203,7 @@ class Engine:
                 force=creation is Creation.REPLACE,
                 hold=ClaimOnCreate(self.owner, self._lease),
             )
-            committed = await self._journal.commit(commit, patience=LOCK_PATIENCE_S)
+            committed = await self._batcher.commit(commit, patience=LOCK_PATIENCE_S)
         except BaseException:
             execution.evict()
             self._store.notifier.wake()  # it may have been written, and then needs a driver
@@ -218,7 +218,7 @@ class Engine:
             execution.evict()
             self._store.notifier.wake()
         else:
-            self.drives.begin(execution, run, claim, self.leases.hold(claim, asked=asked))
+            self.drivers.begin(execution, run, claim, self.leases.hold(claim, asked=asked))
         return run
 
     async def _still_holds(self, claim: Claim, asked: float) -> bool:
@@ -227,11 +227,11 @@ class Engine:
         if self._clock.monotonic() - asked >= self._lease:
             return False  # also if this engine has claimed it meanwhile: that is another claim
         try:
-            run = await self._store.find_one(claim.run_id, timeout=self._patience)
+            run = await self._store.find_one(claim.run_id, timeout=self._timeout_s)
         except (TryAgain, OSError):
             return False  # it is claimed when its lease has expired
         return run is not None and run.owner == self.owner and run.token == claim.token
 
     async def write(self, commit: Commit) -> None:
         """Make a commit of a caller outside durable, together with those that are ready here."""
-        await self._journal.commit(commit, patience=LOCK_PATIENCE_S)
+        await self._batcher.commit(commit, patience=LOCK_PATIENCE_S)

@@ -32,7 +32,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from outlast.engine.runner.observers import Watcher
+from outlast.engine.runner.observers import Observer
 from outlast.errors import Busy, Closed, ReadOnlyStore, StoreFault, StoreFull, TryAgain
 from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.ports.store import Store
@@ -68,12 +68,12 @@ class CommitBatcher:
         *,
         max_batch: int = MAX_BATCH,
         timeout: float | None = None,
-        watch: Watcher | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._store = store
         self._max_batch = max_batch
         self._timeout = timeout
-        self._watch = watch
+        self._observer = observer
         self._waiting: dict[str, deque[_Waiting]] = {}
         self._flushers: set[asyncio.Task[None]] = set()
         self._flying: set[str] = set()  # runs that batches on their way touch
@@ -217,10 +217,10 @@ class CommitBatcher:
             outcomes = await self._store.commit(commits, timeout=timeout)
         if len(outcomes) != len(batch):
             raise StoreFault(f"{len(batch)} commits were answered with {len(outcomes)} outcomes")
-        if self._watch is not None:
+        if self._observer is not None:
             for commit, outcome in zip(commits, outcomes, strict=True):
                 if isinstance(outcome, Committed):
-                    self._watch(commit, outcome)
+                    self._observer(commit, outcome)
         return outcomes
 
     def _timeout_of(self, commits: list[Commit]) -> float | None:

@@ -1,6 +1,6 @@
-"""InboxReader: how what others have sent to a run becomes part of its history.
+"""InboxReader: reads the inbox of a run and delivers its items to the operations that wait for them.
 
-UnmatchedMessages: signals and updates that were sent and that the run has not taken yet.
+A signal or an update that no operation waits for yet stays in `UnmatchedMessages`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from msgspec import Raw
 from outlast.engine.operations.child import ChildRun
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.operation import Operation
-from outlast.engine.operations.queued_step import QueuedStepCall, StepReport
-from outlast.engine.operations.step import StepCall, stop_of
+from outlast.engine.operations.step import (
+    LeaseLossReport,
+    QueuedStepCall,
+    StepCall,
+    StepReport,
+    stop_failure,
+)
 from outlast.engine.operations.waits import HaltWait, SignalWait
 from outlast.engine.replay.execution import Execution
-from outlast.engine.runner.backoff import patiently
-from outlast.engine.runner.lease_loss import LeaseLossReport
 from outlast.errors import ContinueAsNew
 from outlast.model.inbox import Item
 from outlast.model.json import from_json
@@ -34,155 +37,160 @@ from outlast.model.payloads import (
     StepProgress,
     UpdateAccepted,
 )
+from outlast.ports.backoff import read_with_retry
 from outlast.ports.store import Store
 
 PAGE = 1000
-FOR_THE_NEXT_LIFE = frozenset({"cancel"})
-"""What is not taken any more by a life that has decided to continue as new."""
+LEFT_TO_NEXT_LIFE = frozenset({"cancel"})
+"""Items that a life which continues as new leaves to its next life."""
 log = logging.getLogger("outlast.engine")
 
 
 class InboxReader:
-    """Reads a run's items and hands each to what it is for. Signals and updates wait until they
-    are asked for; all else takes effect at once and is consumed with the commit that records it.
-    A look may take `patience` seconds at first."""
+    """Reads the items of a run and delivers them. Signals and updates wait until the code wants them; all other items
+    take effect at once and leave the inbox with the commit that records them. The first try of a read may take
+    `timeout_s` seconds."""
 
-    def __init__(self, store: Store, execution: Execution, patience: float) -> None:
+    def __init__(self, store: Store, execution: Execution, timeout_s: float) -> None:
         self.seen = 0
         self.paused: bool | None = None
-        self._pauses: list[int] = []
+        self.has_items = False
+        """Whether an item was ever read: most runs get none, and nothing has to be matched for them."""
         self.takes_over = False
-        """Whether this process has begun nothing of the run yet."""
+        """Whether this process has not started anything of the run yet."""
+        self._pauses: list[int] = []
         self._store = store
         self._execution = execution
-        self._patience = patience
-        self._mailbox = UnmatchedMessages()
+        self._timeout_s = timeout_s
+        self._messages = UnmatchedMessages()
         self._resumes: dict[str, Item] = {}
         self._earlier: dict[str, tuple[Item, StepReport]] = {}
 
     async def read(self) -> None:
-        """Take in what has come since the last look."""
+        """Read the items that arrived since the last read."""
         run_id = self._execution.run_id
         while True:
-            items = await patiently(
+            items = await read_with_retry(
                 self._store.clock,
                 lambda seconds: self._store.inbox(
                     run_id, after=self.seen, limit=PAGE, timeout=seconds
                 ),
-                self._patience,
+                self._timeout_s,
                 tries=None,
             )
             for item in items:
                 self.seen = item.number
-                self._take(item)
+                self.has_items = True
+                self._accept(item)
             if len(items) < PAGE:
                 return
 
     def match(self) -> None:
-        """Hand signals, updates and answers to halts to those who want them."""
+        """Deliver signals, updates and answers to halts to the operations that wait for them."""
         while True:
             if self._earlier:
                 self._match_earlier()
-            if self._mailbox.has_any:
-                self._mailbox.match(self._execution, self._store.clock.now())
+            if self._messages.has_any:
+                self._messages.match(self._execution, self._store.clock.now())
             if not self._resumes:
                 return
             asked = next((key for key in self._resumes if self._halt(key) is not None), None)
             if asked is None:
                 return
-            self._take(self._resumes.pop(asked))
+            self._accept(self._resumes.pop(asked))
 
     def _match_earlier(self) -> None:
-        """Give the results of an earlier life to the calls that have been made again with the same input."""
+        """Deliver results of an earlier life to calls that were made again with the same input."""
         execution = self._execution
         while asked := [key for key in self._earlier if key in execution.open]:
             for key in asked:
                 item, report = self._earlier.pop(key)
-                execution.draft.consumes.append(item.number)
+                execution.pending.consumes.append(item.number)
                 call = execution.open.get(key)
                 if isinstance(call, StepCall) and call.is_call_with(report.input or Raw(b"{}")):
-                    call.take_back(execution)
-                    self._take_earlier(call, report, self._store.clock.now())
+                    call.withdraw(execution)
+                    self._deliver_earlier(call, report, self._store.clock.now())
 
-    def tell_what_is_left(self) -> None:
-        """The run has ended. Signals that nobody has asked for may have had a wrong name."""
-        if self._mailbox.has_any and (names := self._mailbox.signals):
+    def warn_of_unread_signals(self) -> None:
+        """The run has ended: signals that it never waited for may have a wrong name."""
+        if self._messages.has_any and (names := self._messages.signals):
             log.warning(
-                "run %s of workflow %r has ended and never asked for the signals %s. If that is "
-                "not meant, compare their names with those in wait_for(…)",
+                "run %s of workflow %r has ended and never waited for the signals %s. If that is not "
+                "intended, compare their names with those in wait_for(…)",
                 self._execution.run_id, self._execution.workflow.name, names,
             )  # fmt: skip
 
     def consume_pauses(self) -> None:
-        """The next commit records that the run is paused, or it no longer is. Until then such an
-        item stays where it is: steps that run may end first, and a process that dies meanwhile
-        must not take the wish to pause with it."""
+        """Remove the requests to pause from the inbox with the next commit, which records the pause. Until then they
+        stay there: running steps end first, and a crash meanwhile must not lose the request."""
         if self._pauses:
-            self._execution.draft.consumes += self._pauses
+            self._execution.pending.consumes += self._pauses
             self._pauses = []
 
-    def _take(self, item: Item) -> None:
+    def _accept(self, item: Item) -> None:
         execution = self._execution
         if item.kind in ("signal", "update"):
-            self._mailbox.put(item)
+            self._messages.put(item)
             return
         if item.kind in ("pause", "unpause"):
             self._pauses.append(item.number)
             self.paused = item.kind == "pause"
             return
-        if isinstance(execution.ends_with, ContinueAsNew) and item.kind in FOR_THE_NEXT_LIFE:
+        if isinstance(execution.final_error, ContinueAsNew) and item.kind in LEFT_TO_NEXT_LIFE:
             return  # the next life takes it
         if item.kind == "resume" and item.name and self._halt(item.name) is None:
-            self._resumes[item.name] = item  # answered in an earlier life: it waits to be asked for
+            self._resumes[item.name] = (
+                item  # answered in an earlier life: kept until the code halts
+            )
             return
-        if item.kind == "step" and self._is_kept(item):
+        if item.kind == "step" and self._keep_for_later(item):
             return
-        execution.draft.consumes.append(item.number)
+        execution.pending.consumes.append(item.number)
         now = self._store.clock.now()
         match item.kind:
             case "cancel":
-                self.paused = False  # what is done on the way out, and undone, cannot wait
-                if execution.is_going_on:
+                self.paused = False  # closing and compensating do not wait
+                if execution.is_active:
                     execution.deliver(CancelRequested(reason=item.name), now)
             case "child.completed" | "child.failed":
                 outcome = _child_payload(item)
                 child = self._child(item.name)
-                if child is not None and child.takes(outcome):
+                if child is not None and child.accepts(outcome):
                     execution.deliver(outcome, now, key=child.key)
             case "step":
-                self._take_report(item, now)
+                self._deliver_report(item, now)
             case "lost":
-                self._take_losses(item, now)
+                self._deliver_losses(item, now)
             case "resume":
                 halt = self._halt(item.name)
                 if halt is not None:
                     resumed = HaltResumed(value=item.data or Raw(b"null"))
                     execution.deliver(resumed, now, key=halt.key)
             case "admit":
-                pass  # its turn in the queue has come: it has begun
+                pass  # it was admitted from its queue, and has started
             case "receipt":
-                pass  # it stands for an item that was consumed in another store
+                pass  # it represents an item that was processed in another store
             case _:
                 log.warning("run %s got an item of unknown kind %r", execution.run_id, item.kind)
 
-    def _is_kept(self, item: Item) -> bool:
-        """Whether it is the outcome of a call that this life has yet to make."""
+    def _keep_for_later(self, item: Item) -> bool:
+        """Keep the outcome of a call that this life has yet to make; whether it is one."""
         report = _report(item)
         if report.input is None or not self._execution.is_own(report.life):
             return False
         self._earlier[item.name] = (item, report)
         return True
 
-    def _take_report(self, item: Item, now: datetime) -> None:
+    def _deliver_report(self, item: Item, now: datetime) -> None:
         call = self._execution.open.get(item.name)
         report = _report(item)
         if not report.attempt:
             if self._execution.is_own(report.life):
-                self._take_earlier(call, report, now)
+                self._deliver_earlier(call, report, now)
             return
         if isinstance(call, QueuedStepCall):
             if call.attempt != report.attempt or call.due is not None:
-                return  # of an attempt that is over
+                return  # a report of an attempt that has ended
         elif not isinstance(call, StepCall) or not call.step.transactional:
             return
         if report.progress is not None:
@@ -197,32 +205,32 @@ class InboxReader:
             done = StepCompleted(duration_ns=report.duration_ns)
             self._execution.deliver(done, now, key=call.key, output=report.output)
 
-    def _take_earlier(self, call: Operation | None, report: StepReport, now: datetime) -> None:
-        """What became of a step or a map in an earlier life, after the failure that is retried."""
+    def _deliver_earlier(self, call: Operation | None, report: StepReport, now: datetime) -> None:
+        """Deliver the outcome that a step or a map had in an earlier life, after the failure that is retried."""
         if isinstance(call, MapCall) and report.items is not None:
             self._execution.deliver(report.items, now, key=call.key)
             if self._execution.open.get(call.key) is call and call not in self._execution.launches:
                 self._execution.deliver(call.next_attempt(), now, key=call.key)
         elif isinstance(call, StepCall) and report.failed is not None:
-            self._execution.deliver(call.after_earlier(report.failed, now), now, key=call.key)
+            self._execution.deliver(call.after_earlier_life(report.failed, now), now, key=call.key)
         elif isinstance(call, StepCall) and report.output is not None:
             done = StepCompleted(duration_ns=report.duration_ns)
             self._execution.deliver(done, now, key=call.key, output=report.output)
 
-    def _take_losses(self, item: Item, now: datetime) -> None:
+    def _deliver_losses(self, item: Item, now: datetime) -> None:
         data = item.data or Raw(b"{}")
         report = from_json(data, LeaseLossReport, where="report of a lost lease")
-        for key, attempt in (report.attempts | report.not_begun).items():
+        for key, attempt in (report.attempts | report.not_started).items():
             call = self._execution.open.get(key)
             if not isinstance(call, StepCall | MapCall):
                 continue
-            if key in report.not_begun and self._never_began(call, attempt):
-                self._execution.deliver(stop_of(attempt, now), now, key=key)
+            if key in report.not_started and self._never_started(call, attempt):
+                self._execution.deliver(stop_failure(attempt, now), now, key=key)
             elif call.may_be_lost(attempt):
                 self._execution.deliver(StepLost(attempt=attempt), now, key=key)
 
-    def _never_began(self, call: StepCall | MapCall, attempt: int) -> bool:
-        """Whether the open attempt is one that the owner before did not begin: this one has begun nothing."""
+    def _never_started(self, call: StepCall | MapCall, attempt: int) -> bool:
+        """Whether the open attempt is one that the previous owner did not start, and neither has this one."""
         is_open = call.is_inherited and call.due is None and call.attempt == attempt
         return self.takes_over and is_open and call not in self._execution.launches
 
@@ -250,28 +258,28 @@ def _child_payload(item: Item) -> ChildCompleted | ChildFailedEvent:
 
 
 class UnmatchedMessages:
-    """By kind and name; of each the oldest first."""
+    """Signals and updates that the run has not received yet, by kind and name, the oldest first."""
 
     def __init__(self) -> None:
         self._items: dict[tuple[str, str], deque[Item]] = {}
 
     @property
     def has_any(self) -> bool:
-        """Whether anything is here."""
+        """Whether there are any."""
         return bool(self._items)
 
     @property
     def signals(self) -> list[str]:
-        """The names of the signals that are here."""
+        """The names of the signals."""
         return sorted(name for kind, name in self._items if kind == "signal")
 
     def put(self, item: Item) -> None:
-        """A signal or an update has come."""
+        """Add a signal or an update."""
         self._items.setdefault((item.kind, item.name), deque()).append(item)
 
     def match(self, execution: Execution, now: datetime) -> None:
-        """Deliver what the run can take now, the oldest first: in the order of the inbox, whatever
-        the names are. A delivery lets the code run, so what it can take is looked up after each."""
+        """Deliver what the run waits for, in the order of the inbox. A delivery lets the code run, so its waits are
+        read again after each."""
         while self._items:
             waits = _waits(execution)
             updates = execution.updates.names
@@ -289,23 +297,23 @@ class UnmatchedMessages:
                 execution.deliver(received, now, key=waits[name])
             else:
                 input = item.data or Raw(b"null")
-                # One that is sent again by a retry names the update that it stands for.
+                # An update that a retry sent again names the original one.
                 id = item.sender or item.id
                 accepted = UpdateAccepted(update_id=id, name=name, input=input)
                 execution.deliver(accepted, now, key=execution.updates.next_key(name))
 
     def _take(self, kind: str, name: str, execution: Execution) -> Item:
-        """The oldest one, which leaves the inbox with the next commit."""
+        """Remove and return the oldest one; it leaves the inbox with the next commit."""
         items = self._items[kind, name]
         item = items.popleft()
         if not items:
             del self._items[kind, name]
-        execution.draft.consumes.append(item.number)
+        execution.pending.consumes.append(item.number)
         return item
 
 
 def _waits(execution: Execution) -> dict[str, str]:
-    """The keys of the waits for signals, by name: of several for one name, the one that asked first."""
+    """The keys of the waits for signals, by name: of several for one name, the first."""
     waits: dict[str, str] = {}
     for wait in execution.open.values():
         if isinstance(wait, SignalWait):

@@ -238,7 +238,7 @@ class Leases:
         try:
             found = await self._ask(store, [lease.claim for lease in held], patience, opening)
         except (TryAgain, StoreFault, asyncio.CancelledError) as error:
-            unless_meant()
+            raise_if_cancelled()
             log.warning("renewing failed, trying again: %s", error)
             self._doubt_expired()
             return False
@@ -322,7 +322,7 @@ def _at_once(function: Callable[..., object], *args: object) -> None:
     function(*args)
 
 
-def unless_meant() -> None:
+def raise_if_cancelled() -> None:
     """A daemon that is cancelled ends. A call of the store that was cancelled somewhere inside is
     one that failed: if that ended the daemon, the engine would go on without it in silence."""
     task = asyncio.current_task()

@@ -20,10 +20,10 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+from outlast.engine.replay.error_text import location_of
 from outlast.engine.replay.event_loop import RunLoop
-from outlast.engine.replay.source_location import place_of
 from outlast.engine.replay.sync_workflow import SyncWorkflowThread
-from outlast.engine.steps.step_executor import StepExecutor, call_body
+from outlast.engine.steps.step_executor import StepExecutor, call_function
 
 PATIENCE_SECONDS = 1.0
 """A loop that does not answer for so long is blocked."""
@@ -69,7 +69,7 @@ def blame(thread: int) -> str | None:
     is none that outlast has called."""
     stack = list(_stack(thread))  # the innermost first
     who = next(filter(None, map(_caller, stack)), None)
-    place = next(filter(None, (place_of(one.f_code, one.f_lineno) for one in stack)), None)
+    place = next(filter(None, (location_of(one.f_code, one.f_lineno) for one in stack)), None)
     if who is None or place is None:
         return None
     return (
@@ -83,7 +83,7 @@ def _caller(frame: FrameType) -> str | None:
         execution = getattr(frame.f_locals["self"], "execution", None)
         if execution is not None:
             return f"workflow {execution.workflow.name!r} (run {execution.run_id!r})"
-    if frame.f_code in (StepExecutor.attempt.__code__, call_body.__code__):
+    if frame.f_code in (StepExecutor.attempt.__code__, call_function.__code__):
         return f"step {frame.f_locals['step'].name!r}"
     return None
 

@@ -1,6 +1,6 @@
 """Watching: the one place where what happens to runs is seen from outside.
 
-History is the truth, so observing is reading along: a watcher is called with each commit of this
+History is the truth, so observing is reading along: a observer is called with each commit of this
 process once it is durable, in the order of each run. Logs are made here from events, and metrics
 and traces can be; nothing in the engine is told to count or to log what it does.
 """
@@ -15,7 +15,7 @@ from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of
 from outlast.model.payloads import StepFailedEvent, StepStarted, WorkflowCancelled, WorkflowFailed
 
-Watcher = Callable[[Commit, Committed], None]
+Observer = Callable[[Commit, Committed], None]
 """Called with a commit that has become durable, and the store's answer. It must not block."""
 
 log = logging.getLogger("outlast.runs")
@@ -32,30 +32,30 @@ _LEVELS: dict[str, int] = {
 class Observers:
     """Calls several. One that raises harms nobody: what it saw has happened."""
 
-    def __init__(self, watchers: Iterable[Watcher] = ()) -> None:
-        self._watchers = (log_events, *watchers)
+    def __init__(self, observers: Iterable[Observer] = ()) -> None:
+        self._observers = (log_events, *observers)
 
     def __call__(self, commit: Commit, committed: Committed) -> None:
-        for watcher in self._watchers:
+        for observer in self._observers:
             try:
-                watcher(commit, committed)
+                observer(commit, committed)
             except Exception:
-                log.exception("watcher %r failed at a commit of run %s", watcher, commit.run_id)
+                log.exception("observer %r failed at a commit of run %s", observer, commit.run_id)
 
 
-class ForeignCommits:
+class UnknownChildren:
     """Tells of children whose code is not here: they wait until somebody has it, and so does their
     parent. Each workflow is told of once."""
 
     def __init__(self, known: Container[str]) -> None:
         self._known = known
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def __call__(self, commit: Commit, _: Committed) -> None:
         for start in commit.starts:
             name = start.run.workflow
-            if name not in self._known and name not in self._told:
-                self._told.add(name)
+            if name not in self._known and name not in self._reported:
+                self._reported.add(name)
                 log.warning(
                     "run %s has a child of workflow %r, which is not registered here: it waits "
                     "until a worker has it. If this is the only one: App(…, workflows=[…, %s])",
@@ -71,10 +71,10 @@ def log_events(commit: Commit, _: Committed) -> None:
         level = _LEVELS.get(event.type, logging.DEBUG)
         if level >= lowest:
             extra = {"run": commit.run_id, "step": event.step_name, "event": event.type}
-            log.log(level, "%s", _told(event), extra=extra)
+            log.log(level, "%s", _line(event), extra=extra)
 
 
-def _told(event: Event) -> str:
+def _line(event: Event) -> str:
     told = f"{event.type} {event.step_name}".strip()
     text = f"{told} [run={shown(event.run_id)}]"
     match payload_of(event):

@@ -20,10 +20,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from outlast.engine.definitions.code_hash import code_hash
-from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.replay.commit_builder import parked, rejected
-from outlast.engine.replay.error_text import text_of, told
+from outlast.engine.definitions.definition import WorkflowDefinition, code_hash
+from outlast.engine.replay.commit_builder import park_commit, reject_commit
+from outlast.engine.replay.error_text import describe, text_of
 from outlast.engine.runner.admission import leaves_queue
 from outlast.engine.runner.group_commit import CommitBatcher
 from outlast.errors import OutlastError
@@ -50,16 +49,16 @@ class Rejections:
         self,
         store: Store,
         workflows: Mapping[str, WorkflowDefinition],
-        journal: CommitBatcher,
+        batcher: CommitBatcher,
         owner: str,
         *,
-        patience: float,
+        timeout_s: float,
     ) -> None:
         self._store = store
         self._workflows = workflows
-        self._journal = journal
+        self._batcher = batcher
         self._owner = owner
-        self._patience = patience
+        self._timeout_s = timeout_s
         self._code: str | None = None
         self._live: Sequence[Worker] = ()
         self._asked: float | None = None
@@ -82,7 +81,7 @@ class Rejections:
     ) -> None:
         """Release a run, or park it where no live worker has code that was not tried (or with `park`)."""
         codes = (*(code for code in run.rejections if code != self.code), self.code)[-KEPT:]
-        reason = text_of(problem) if isinstance(problem, OutlastError) else told(problem)
+        reason = text_of(problem) if isinstance(problem, OutlastError) else describe(problem)
         at = run.sequence if sequence is None else sequence
         others = [] if park else await self.untried(run.workflow, codes)
         if others:
@@ -92,22 +91,24 @@ class Rejections:
                 others[0].owner,
                 reason,
             )
-            await self._journal.commit(rejected(claim, at, reason, codes), patience=self._patience)
+            await self._batcher.commit(
+                reject_commit(claim, at, reason, codes), patience=self._timeout_s
+            )
             return
         log.error("run %s is halted: %s", run.id, reason)
-        parking = parked(claim, at, reason, codes)
-        parking = await leaves_queue(self._store, parking, patience=self._patience)
-        await self._journal.commit(parking, patience=self._patience)
+        parking = park_commit(claim, at, reason, codes)
+        parking = await leaves_queue(self._store, parking, timeout_s=self._timeout_s)
+        await self._batcher.commit(parking, patience=self._timeout_s)
         if not park and await self.untried(run.workflow, codes, afresh=True):
             # It began meanwhile, and may have looked for parked runs a moment too early.
             for one in await self._store.claim_runs(
-                self._owner, self._patience, run_ids=[run.id], timeout=self._patience
+                self._owner, self._timeout_s, run_ids=[run.id], timeout=self._timeout_s
             ):
                 if one.run.uid == run.uid and one.run.wait_kind == MISMATCH:
-                    back = rejected(one.claim, one.run.sequence, reason, codes, was=run)
-                    await self._journal.commit(back, patience=self._patience)
+                    back = reject_commit(one.claim, one.run.sequence, reason, codes, was=run)
+                    await self._batcher.commit(back, patience=self._timeout_s)
                 else:
-                    await self._store.release([one.claim], timeout=self._patience)
+                    await self._store.release([one.claim], timeout=self._timeout_s)
 
     async def untried(
         self, workflow: str, codes: Sequence[str], *, afresh: bool = False
@@ -117,8 +118,8 @@ class Rejections:
             return []
         clock = self._store.clock
         if afresh or self._asked is None or clock.monotonic() - self._asked > TRUSTED_S:
-            now = await self._store.now(timeout=self._patience)
-            known = await self._store.workers(timeout=self._patience)
+            now = await self._store.now(timeout=self._timeout_s)
+            known = await self._store.workers(timeout=self._timeout_s)
             self._live = [worker for worker in known if worker.is_alive(now)]
             self._asked = clock.monotonic()
         return [
@@ -133,7 +134,7 @@ class Rejections:
         if Capability.FIND not in store.capabilities or limit < 1:
             return []
         found: list[str] = []
-        counts = await store.counts(timeout=self._patience)
+        counts = await store.counts(timeout=self._timeout_s)
         for workflow in self._workflows:
             if not counts.get((workflow, Status.HALTED)):
                 continue

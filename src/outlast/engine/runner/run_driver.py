@@ -1,17 +1,17 @@
-"""RunDriver: one claimed run in this process, turn after turn, until it ends, rests or is lost.
+"""RunDriver: advances one claimed run, turn after turn, until it ends, is parked or its claim is lost.
 
 One turn::
 
-    what has arrived ──▶ execution (code runs) ──▶ ONE commit ──▶ durable ──▶ bodies begin
+    what has arrived ──▶ execution (code runs) ──▶ ONE commit ──▶ durable ──▶ steps start
           ▲                                                                      │
-          └──────────── outcomes of bodies, inbox, timers ◀──────────────────────┘
+          └──────────── outcomes of steps, inbox, timers ◀───────────────────────┘
 
-At most one commit is in flight; what arrives meanwhile is the next turn. A refusal for which a
-newer claim is the reason ends the drive at once: the process that holds that claim goes on.
+At most one commit is in flight; what arrives meanwhile belongs to the next turn. A commit that is fenced by a newer
+claim ends the driver: the process that holds that claim continues the run.
 
-While the lease is in doubt, nothing begins and bodies are stopped, but what has ended is kept and
-offered with the token of the claim: the store decides whether it was superseded. If the newer claim
-is this process's own, got when the lease had expired, the drive goes on under it.
+While the lease is in doubt, no step starts and running ones are cancelled. Outcomes are kept and committed with the
+token of the claim: the store decides whether the claim was superseded. If the newer claim belongs to this process,
+which claimed the run again after the lease had expired, the driver continues under it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import UNSET
 
-from outlast.engine.operations.queued_step import take_back_left
-from outlast.engine.operations.step import StepCall
+from outlast.engine.operations.step import StepCall, withdraw_abandoned
 from outlast.engine.operations.waits import SignalWait, TimerWait
-from outlast.engine.replay.commit_builder import continued, next_commit, next_wake
-from outlast.engine.replay.completion import ending
-from outlast.engine.replay.eviction import USUAL, ResidencyPolicy
+from outlast.engine.replay.commit_builder import continue_commit, next_commit, next_wake
+from outlast.engine.replay.completion import end_of
 from outlast.engine.replay.execution import Execution
-from outlast.engine.runner.backoff import patiently
+from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.group_commit import CommitBatcher
 from outlast.engine.runner.inbox_reader import InboxReader
 from outlast.engine.runner.leases import Lease
@@ -39,7 +37,6 @@ from outlast.engine.runner.rejections import Rejections
 from outlast.engine.steps.crash_isolation import count_interruptions
 from outlast.engine.steps.in_flight import InFlight
 from outlast.engine.steps.step_executor import StepExecutor, always
-from outlast.engine.steps.wake_event import WakeEvent
 from outlast.errors import (
     Fenced,
     InvalidCommit,
@@ -64,135 +61,140 @@ from outlast.model.payloads import (
 )
 from outlast.model.run import Change, Run, Status
 from outlast.model.times import NOW
+from outlast.ports.backoff import read_with_retry
 from outlast.ports.store import Store
 
-LINGER = timedelta(seconds=2)
-"""A run that is due again within this time stays in memory: leaving would cost more."""
+LINGER_TIME = timedelta(seconds=2)
+"""A run that is due again within this time stays in memory: a replay would cost more."""
 
-ADOPTION_LOOKS = 20
-"""How often to look whether a claim that the store has given to this process has arrived here."""
+ADOPTION_POLLS = 20
+"""How often to check whether a newer claim of this process, which the store knows, has arrived here."""
 
 log = logging.getLogger("outlast.engine")
 
 AGAIN = frozenset({EventType.STEP_STARTED, EventType.MAP_PROGRESS})
-"""What a process records that only takes up again what another has left."""
+"""Events that only resume what another process has left."""
 
 UNWRITABLE = (PayloadError, InvalidValue, InvalidId, InvalidCommit, Unsupported)
-"""What a store says of a commit that it will never take. It would be refused after every replay, and
-what was done before it would be done again each time."""
+"""Refusals of a commit that the store will never accept. It would be refused after every replay, and the steps before
+it would be executed again each time."""
 
 
 class RunDriver:
-    """The life of one run while this process owns it."""
+    """Advances one run while this process holds its claim."""
 
     def __init__(
-        self, store: Store, journal: CommitBatcher, bodies: StepExecutor, rejections: Rejections,
-        execution: Execution, run: Run, claim: Claim, lease: Lease, *, patience: float, is_resumed: bool = False,
-        residency: ResidencyPolicy = USUAL,
+        self, store: Store, batcher: CommitBatcher, executor: StepExecutor, rejections: Rejections,
+        execution: Execution, run: Run, claim: Claim, lease: Lease, *, timeout_s: float, is_resumed: bool = False,
+        residency: ResidencyPolicy = DEFAULT_RESIDENCY,
     ) -> None:  # fmt: skip
         self.claim = claim
         self.lease = lease
         self._store = store
         self._clock = store.clock
-        self._journal = journal
+        self._batcher = batcher
         self._rejections = rejections
         self._execution = execution
         self._run = run
         self._sequence = run.sequence
         self._revision = run.revision
-        self._pending = ""  # the id of the last commit, which may be on its way
-        self._releases = False  # whether that commit gives the claim back
-        self._patience = patience
+        self._last_commit_id = ""  # that commit may still be in flight
+        self._last_releases = False  # whether that commit releases the claim
+        self._timeout_s = timeout_s
         self._paused = run.status is Status.PAUSED
-        self._arrived = WakeEvent()
-        self._inbox = InboxReader(store, execution, patience)
-        self._look = run.inbox > 0
-        self.in_flight = InFlight(store, bodies, execution, claim, self._arrived, patience)
+        self._wake_event = WakeEvent()
+        self._inbox = InboxReader(store, execution, timeout_s)
+        self._should_read_inbox = run.inbox > 0
+        self.in_flight = InFlight(
+            store, executor, execution, claim, self._wake_event.set, timeout_s
+        )
         self._is_resumed = is_resumed
-        self._leaving = False
-        self._drained = False
-        self._cut = False
+        self._is_stopping = False
+        self._stops_now = False
+        self._is_cut_off = False
         self._evicts = residency.evicts
-        self._is_further = False
+        self._has_advanced = False
         self.may_linger: Callable[[], bool] = always
-        """Whether it may stay in memory while it waits for a moment: not where others have no place."""
-        self.was_lost = False
-        """Whether it has ended because its claim is, or may be, another's."""
-        self.is_over = False
-        """Whether it has ended with a commit that says so: the run has ended, or rests."""
+        """Whether it may stay in memory while it waits for a moment: not while other runs wait for room."""
+        self.lost_claim = False
+        """Whether it has ended because another process has, or may have, the claim."""
+        self.is_finished = False
+        """Whether its last commit was written: the run has ended or is parked."""
 
-    def doubt(self) -> None:
-        """The lease is in doubt: stop what could act twice, and keep what has ended."""
+    def on_lease_doubt(self) -> None:
+        """The lease is in doubt: cancel steps that could execute twice, and keep outcomes."""
         self.in_flight.suspend()
-        self._arrived.set()
+        self._wake_event.set()
 
     def adopt(self, run: Run, claim: Claim) -> bool:
-        """Go on under a newer claim that this process has got; False if the run was written to
-        meanwhile, so that what is in memory is not what is recorded."""
-        is_written = run.commit_id == self._pending
+        """Continue under a newer claim of this process; False if the run was written meanwhile, so that memory and
+        store differ."""
+        is_written = run.commit_id == self._last_commit_id
         unchanged = run.revision == max(self._revision, self.in_flight.revision) or is_written
-        if self._leaving or self.was_lost or run.uid != self.claim.uid or not unchanged:
+        if self._is_stopping or self.lost_claim or run.uid != self.claim.uid or not unchanged:
             return False
-        if is_written and self._releases:
-            return False  # it rests, though that may not be known here yet
+        if is_written and self._last_releases:
+            return False  # it is parked, though the answer may not be here yet
         self.claim = self.in_flight.claim = claim
-        self.poke()
+        self.wake()
         return True
 
     def stop(self) -> None:
-        """Begin nothing more, and hand the run back when what runs has ended."""
-        self._leaving = True
-        self._arrived.set()
+        """Start no further step, and hand the run back when the running ones have ended."""
+        self._is_stopping = True
+        self._wake_event.set()
 
-    def cut(self) -> None:
-        """Hand the run back now: what still runs is cut off."""
-        self._drained = True
+    def stop_now(self) -> None:
+        """Hand the run back now: running steps are cut off."""
+        self._stops_now = True
         self.stop()
 
-    def poke(self) -> None:
-        """Something may be in the inbox: look."""
-        self._look = True
-        self._arrived.set()
+    def wake(self) -> None:
+        """Read the inbox: a message may have arrived."""
+        self._should_read_inbox = True
+        self._wake_event.set()
 
-    def forgotten(self) -> list[str]:
-        """The keys of what is open for this process to do, and not being done."""
-        return [] if self._paused or self._leaving else self.in_flight.forgotten()
+    def stalled(self) -> list[str]:
+        """The keys of open operations that this process should execute and does not."""
+        return [] if self._paused or self._is_stopping else self.in_flight.stalled()
 
-    async def go(self) -> Run | None:
-        """Turn after turn. The record of the run if it has ended here: that is durable, and whoever
-        waits for it need not ask the store."""
+    async def run(self) -> Run | None:
+        """Run turn after turn; returns the record of the run if it has ended here. That is durable, so a caller that
+        waits for the result need not read the store."""
         try:
             try:
                 if self._is_resumed:
-                    await self._take_over()
-                await self._take_arrivals()
+                    await self._count_interruptions()
+                await self._deliver_arrivals()
                 while await self._turn():
-                    drained = self._leaving and (self._drained or not self.in_flight.is_running)
-                    if drained or (self._is_further and self.in_flight.nothing):
+                    drained = self._is_stopping and (
+                        self._stops_now or not self.in_flight.is_running
+                    )
+                    if drained or (self._has_advanced and self.in_flight.is_idle):
                         await self._cut_off()
                     else:
-                        self.in_flight.begin(paused=self._paused or self._leaving)
+                        self.in_flight.launch(paused=self._paused or self._is_stopping)
                         await self._wait()
-                        await self._take_arrivals()
+                        await self._deliver_arrivals()
             except (Mismatch, Undecodable, WorkflowMisuse, *UNWRITABLE) as problem:
-                self.in_flight.stop()  # it may be taken over at once
+                self.in_flight.stop()  # another worker may claim the run at once
                 park = isinstance(problem, UNWRITABLE)
                 await self._rejections.reject(
                     self._run, self.claim, problem, sequence=self._sequence, park=park
                 )
-            self.is_over = True
+            self.is_finished = True
         except (Fenced, RunClosed, NotFound) as lost:
-            self.was_lost = self.was_lost or isinstance(lost, Fenced)
-            log.info("run %s is no longer ours: %s", self._run.id, lost)
+            self.lost_claim = self.lost_claim or isinstance(lost, Fenced)
+            log.info("run %s has another owner, or none: %s", self._run.id, lost)
         finally:
             self.in_flight.stop()
             self._execution.evict()
         return self._run if self._run.status.terminal else None
 
-    async def _take_over(self) -> None:
-        """Count what was under way when the last owner died. The inbox comes first: a step whose
-        process died after the COMMIT of its own transaction has its outcome there."""
-        if self._look:
+    async def _count_interruptions(self) -> None:
+        """Count the attempts that were in flight when the last owner crashed. The inbox is read first: it has the
+        outcome of a transactional step whose process crashed after its COMMIT."""
+        if self._should_read_inbox:
             self._inbox.takes_over = True
             await self._read_inbox()
             self._inbox.takes_over = False
@@ -202,23 +204,24 @@ class RunDriver:
     # -- writing ------------------------------------------------------------------------------
 
     async def _turn(self) -> bool:
-        """Write what was gathered; False when the run has ended or left memory."""
+        """Write the pending commit; False when the run has ended or is parked."""
         execution = self._execution
         while True:
-            if execution.draft.tasks:
-                take_back_left(execution, self._clock.now())
-            end = ending(execution)
+            if execution.pending.tasks:
+                withdraw_abandoned(execution, self._clock.now())
+            end = None if execution.is_active else end_of(execution)
             if isinstance(end, WorkflowContinued):
-                await self._write(continued(execution, self._run, self.claim, end))
+                await self._write(continue_commit(execution, self._run, self.claim, end))
                 return False
-            leaves = end is None and self._cut
-            rests = leaves or (end is None and self._rests())
-            # A paused run has nothing under way: one whose step was cut off and must not be repeated
-            # is handed on as it is, and paused by its next owner.
+            leaves = end is None and self._is_cut_off
+            rests = leaves or (end is None and self._can_park())
+            # A paused run has nothing in flight. If an at_most_once step was cut off, the run is handed on as it
+            # is, and its next owner pauses it.
             paused = self._paused and not (leaves and self.in_flight.is_end_unknown)
-            if paused == self._paused and (rests or end is not None or not paused):
-                self._inbox.consume_pauses()
-            if end is None and not rests and execution.draft.empty:
+            if self._inbox.has_items and paused == self._paused:
+                if rests or end is not None or not paused:
+                    self._inbox.consume_pauses()
+            if end is None and not rests and execution.pending.empty:
                 return True
             commit = next_commit(
                 execution, self._run, self.claim, end,
@@ -231,28 +234,28 @@ class RunDriver:
             committed = await self._write(commit)
             self._sequence = committed.sequence
             if end is not None:
-                self._inbox.tell_what_is_left()
-            self.in_flight.recorded()
-            self._note(commit.change)
+                self._inbox.warn_of_unread_signals()
+            self.in_flight.on_durable()
+            self._update_run(commit.change)
             if self._evicts:
-                self._is_further = any(event.type not in AGAIN for event in commit.events)
+                self._has_advanced = any(event.type not in AGAIN for event in commit.events)
             if end is not None or leaves:
                 return False
             if not rests:
                 return True
-            # An answer that came again does not say whether something waits: look.
+            # A repeated answer does not say whether a message waits: read the inbox.
             if not committed.still_runnable and not committed.again:
                 return False
-            self._look, self._releases = True, False
-            await self._take_arrivals()
+            self._should_read_inbox, self._last_releases = True, False
+            await self._deliver_arrivals()
 
     async def _write(self, commit: Commit) -> Committed:
-        """Make a commit durable, under the claim that there is when it is written. A snapshot is a
-        cache: a store that does not take it gets none."""
+        """Make a commit durable under the current claim. A snapshot is a cache: it is left out if the store refuses
+        it."""
         while True:
-            self._pending, self._releases = commit.id, commit.release
+            self._last_commit_id, self._last_releases = commit.id, commit.release
             try:
-                outcome = await self._journal.submit(commit)
+                outcome = await self._batcher.submit(commit)
                 if isinstance(outcome, Committed):
                     self._revision = outcome.revision
                     return outcome
@@ -266,47 +269,47 @@ class RunDriver:
                 token = await self._newer_token(commit.token or 0)
                 if token is None:
                     raise
-                # What was refused is not written: another commit, which the new claim makes.
+                # The refused commit was not written: another one, under the new claim.
                 commit = msgspec.structs.replace(commit, id=new_id(), token=token)
 
     async def _newer_token(self, token: int) -> int | None:
-        """The token of a newer claim of this process; None if the newer claim is another's. Its own
-        may be known to the store before the answer is here."""
-        run = await patiently(
+        """The token of a newer claim of this process; None if another process has it. The store may know a claim of
+        this process before its answer arrives here."""
+        run = await read_with_retry(
             self._clock,
             lambda seconds: self._store.find_one(self._run.id, timeout=seconds),
-            self._patience,
+            self._timeout_s,
             tries=None,
         )
         if run is None or run.uid != self.claim.uid or run.owner != self.claim.owner:
             return None
-        for _ in range(ADOPTION_LOOKS):
+        for _ in range(ADOPTION_POLLS):
             if self.claim.token > token:
                 return self.claim.token
-            await self._clock.sleep(self._patience / ADOPTION_LOOKS)
+            await self._clock.sleep(self._timeout_s / ADOPTION_POLLS)
         return None
 
     async def _cut_off(self) -> None:
-        """Stop what is under way, and put that on record: it counts for nothing."""
-        self._cut = True
+        """Cut off what is in flight, and record that these attempts do not count."""
+        self._is_cut_off = True
         await self.in_flight.cut_off()
-        await self._take_arrivals()
+        await self._deliver_arrivals()
         self.in_flight.record_stops()
 
-    def _rests(self) -> bool:
+    def _can_park(self) -> bool:
         if not self._paused:
             for operation in self._execution.open.values():
-                if operation.busy:
+                if operation.is_busy:
                     return False
-        if not self.in_flight.nothing:
+        if not self.in_flight.is_idle:
             return False
         if self._paused:
             return True
         wake = next_wake(self._execution)
-        return wake is None or wake - self._clock.now() > LINGER or not self.may_linger()
+        return wake is None or wake - self._clock.now() > LINGER_TIME or not self.may_linger()
 
-    def _note(self, change: Change | None) -> None:
-        """Keep what the commits of later turns are built upon."""
+    def _update_run(self, change: Change | None) -> None:
+        """Apply to the record what later commits are built upon."""
         if change is not None and not (
             change.ctx is UNSET
             and change.attributes is UNSET
@@ -318,40 +321,41 @@ class RunDriver:
     # -- what arrives -------------------------------------------------------------------------
 
     def _wait(self) -> Awaitable[None]:
-        wake = next_wake(self._execution)
-        if wake is None or self._paused or self._leaving:
-            return self._arrived.wait()
-        return self._wait_until(wake)
+        wake_at = next_wake(self._execution)
+        if wake_at is None or self._paused or self._is_stopping:
+            return self._wake_event.wait()
+        return self._wait_until(wake_at)
 
-    async def _wait_until(self, wake: datetime) -> None:
-        pause = max((wake - self._clock.now()).total_seconds(), 0.0)
+    async def _wait_until(self, wake_at: datetime) -> None:
+        pause = max((wake_at - self._clock.now()).total_seconds(), 0.0)
         sleeping = asyncio.ensure_future(self._clock.sleep(pause))
-        arriving = asyncio.ensure_future(self._arrived.wait())
+        arriving = asyncio.ensure_future(self._wake_event.wait())
         try:
             await asyncio.wait((sleeping, arriving), return_when=asyncio.FIRST_COMPLETED)
         finally:
             sleeping.cancel()
             arriving.cancel()
 
-    async def _take_arrivals(self) -> None:
-        """Deliver the outcomes of bodies, the inbox, and what is due, in this order."""
+    async def _deliver_arrivals(self) -> None:
+        """Deliver the outcomes of steps, the inbox, and due timers, in this order."""
         self.in_flight.deliver()
-        if self._look or self.in_flight.look:
-            self.in_flight.stop_abandoned()  # to look may take long
+        if self._should_read_inbox or self.in_flight.has_inbox_outcome:
+            self.in_flight.stop_abandoned()  # before a read that may take long
             await self._read_inbox()
-        if not self._paused and not self._leaving:
-            self._inbox.match()
-            if self._take_due():
+        if not self._paused and not self._is_stopping:
+            if self._inbox.has_items:
+                self._inbox.match()
+            if self._deliver_due() and self._inbox.has_items:
                 self._inbox.match()
         self.in_flight.stop_abandoned()
 
     async def _read_inbox(self) -> None:
-        self._look = self.in_flight.look = False
+        self._should_read_inbox = self.in_flight.has_inbox_outcome = False
         await self._inbox.read()
         self._paused = self._inbox.paused if self._inbox.paused is not None else self._paused
 
-    def _take_due(self) -> bool:
-        """Deliver what the time has come for; whether that was anything."""
+    def _deliver_due(self) -> bool:
+        """Deliver what is due; whether anything was."""
         waits = [(op.due, op) for op in self._execution.open.values() if op.due is not None]
         if not waits:
             return False
@@ -368,3 +372,32 @@ class RunDriver:
                     case StepCall():
                         self._execution.deliver(operation.next_attempt(), now, key=operation.key)
         return bool(due)
+
+
+class WakeEvent:
+    """An `asyncio.Event` for a single waiter, which resets itself: cheaper, because a run waits for every step."""
+
+    __slots__ = ("_is_set", "_loop", "_waiter")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        """Wake the waiter, or let its next `wait` return at once."""
+        self._is_set = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Return when the event is set, or at once if it was set since the last wait."""
+        if not self._is_set:
+            waiter = self._waiter = asyncio.Future(loop=self._loop)
+            try:
+                await waiter
+            finally:
+                # A cancelled waiter may get here after the next one has started to wait.
+                if self._waiter is waiter:
+                    self._waiter = None
+        self._is_set = False

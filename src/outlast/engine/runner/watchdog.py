@@ -14,22 +14,22 @@ from outlast.engine.runner.claimer import Claimer
 from outlast.engine.runner.driver_pool import DriverPool
 from outlast.ports.clock import Clock
 
-LOOK_SECONDS = 1.0
+CHECK_INTERVAL_S = 1.0
 FAILURES = 3
 """So many have to fail in a row before that is reported."""
-MAX_TOLD = 20
+MAX_REPORTED = 20
 """Runs that a worker tells of itself: its word stays short."""
 
 log = logging.getLogger("outlast.engine")
 
 
 class Watchdog:
-    """Looks at the runs of one engine when their leases are renewed, at most every `LOOK_SECONDS`."""
+    """Looks at the runs of one engine when their leases are renewed, at most every `CHECK_INTERVAL_S`."""
 
-    def __init__(self, clock: Clock, drives: DriverPool, claiming: Claimer) -> None:
+    def __init__(self, clock: Clock, drivers: DriverPool, claimer: Claimer) -> None:
         self._clock = clock
-        self._drives = drives
-        self._claiming = claiming
+        self._drivers = drivers
+        self._claimer = claimer
         self._next = 0.0
         self._doubtful: dict[str, list[str]] = {}
         self._stuck: dict[str, str] = {}
@@ -40,20 +40,20 @@ class Watchdog:
         failed = {
             run_id: f"{what}, {said}"
             for what, failures in (
-                ("it was dropped", self._drives.dropped),
-                ("it could not be taken over", self._claiming.failing),
+                ("it was dropped", self._drivers.dropped),
+                ("it could not be taken over", self._claimer.failing),
             )
             for run_id, said in failures.lasting(FAILURES).items()
         }
         return {**failed, **self._stuck}
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look at all runs that are held, if it is time."""
         now = self._clock.monotonic()
         if now < self._next:
             return
-        self._next = now + LOOK_SECONDS
-        found = self._drives.forgotten()
+        self._next = now + CHECK_INTERVAL_S
+        found = self._drivers.stalled()
         stuck = {}
         for run_id, keys in found.items():
             if self._doubtful.get(run_id) == keys:

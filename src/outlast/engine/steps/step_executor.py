@@ -1,12 +1,11 @@
-"""StepExecutor: the user's step functions, run outside the workflow once their intent is durable.
+"""StepExecutor: calls step functions outside the workflow, once their intent is durable.
 
-A body runs on the program's own loop, in a thread if it is a plain function, or in a process of its
-own if it must be possible to kill it. What it returns or raises becomes an `Outcome` for the run.
+A step function runs on the program's event loop; a plain `def` runs in a thread; with ``process=True`` it runs in a
+process that can be killed. What it returns or raises becomes an `Outcome`.
 
-Threads for plain steps. They are daemons: a step that never ends must not keep its process from ending.
-
-Python joins the threads of `ThreadPoolExecutor` when the interpreter ends, whatever they do, so that a program
-with one runaway step would never exit. A daemon thread ends with its process; its run has been handed back then.
+The threads are daemons (`DaemonThreads`). Python joins the threads of a `ThreadPoolExecutor` when the interpreter ends,
+so a program with one step that never returns could not exit. A daemon thread ends with its process; by then the
+engine has handed the run back.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any, TypeVar
 from msgspec import Raw, Struct
 
 from outlast.engine.definitions.definition import StepDefinition
-from outlast.engine.replay.error_text import told
+from outlast.engine.replay.error_text import describe
 from outlast.engine.steps.crash_isolation import CrashIsolation
 from outlast.engine.steps.subprocess import Order, call_in_process
 from outlast.errors import StepTimeout, WorkflowMisuse
@@ -32,12 +31,12 @@ from outlast.ports.codec import Codec
 
 
 def always() -> bool:
-    """What never ends: a lease that does not run out, leave to stay."""
+    """The default of conditions: a lease that does not expire, for example."""
     return True
 
 
 class StepContext(Struct, frozen=True):
-    """What a step may know of itself while it runs."""
+    """What a running step can read about itself."""
 
     run_id: str
     uid: str
@@ -47,65 +46,65 @@ class StepContext(Struct, frozen=True):
     report: Callable[[Raw], None]
     codec: Codec
     life: str = ""
-    """The uid under which the step was first asked for, if the run was retried since."""
-    held: Callable[[], bool] = always
-    """Whether the lease under which it runs has not run out, as far as this process knows."""
+    """The uid of the life that first requested the step, if the run was retried since."""
+    lease_held: Callable[[], bool] = always
+    """Whether the lease under which it runs has not expired, by the clock of this process."""
 
     @property
     def idempotency_key(self) -> str:
-        """The same for all attempts of this step, also after the run was retried, and for nothing
-        else: pass it on to whatever the step calls."""
+        """Unique to this step and the same for all its attempts, also after the run was retried: pass it to the
+        services that the step calls."""
         return f"{self.life or self.uid}/{self.key}"
 
 
 MAX_THREADS = 1_000
-UNSURE_SECONDS = 0.05
-GRACE_SECONDS = 8.0
-"""How long a process that is to end waits for steps in threads."""
+LEASE_POLL_S = 0.05
+GRACE_S = 8.0
+"""How long a process that stops waits for steps in threads."""
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict})
-"""What most steps return, and what needs no second look."""
+"""Types of results that are not generators: most results."""
 
 in_threads: dict[object, str] = {}
-"""What runs in threads of this process, for messages, also if no run waits for it any more."""
+"""The steps that run in threads of this process, for log lines, also those that no run waits for any more."""
 
 step_context: ContextVar[StepContext] = ContextVar("outlast_step")
 step_connection: ContextVar[Any] = ContextVar("outlast_connection")
 
 
 def self_cancelled(step: StepDefinition) -> RuntimeError:
-    """What a step has come to that was cancelled and that nobody has cut off."""
+    """The error of a step that was cancelled, though the engine did not cancel it."""
     return RuntimeError(
         f"step {step.name!r} cancelled itself: it has cancelled its own task, or awaited one that was"
     )
 
 
 class Outcome(Struct, frozen=True):
-    """What became of one attempt: an encoded value, or an error."""
+    """The outcome of one attempt: an encoded value or an error."""
 
     output: Raw | None
     error: BaseException | None
     duration_ns: int
     value: Any = None
-    """The value as a replay would see it."""
+    """The value as a replay would decode it."""
 
 
 class StepExecutor:
-    """Runs attempts of steps. Holds nothing but what is under way."""
+    """Executes attempts of steps."""
 
     def __init__(
         self,
         codec: Codec,
         clock: Clock,
         *,
-        grace: float = GRACE_SECONDS,
+        grace: float = GRACE_S,
         threads: Executor | None = None,
     ) -> None:
         self.grace = grace
         self._codec = codec
         self.clock = clock
         self.isolation = CrashIsolation(clock)
-        # A thread that hangs must not keep the others from beginning: there are always more.
+        # A thread that hangs must not keep other steps from starting.
         self._threads = threads or DaemonThreads(MAX_THREADS, "outlast-step")
         self._leaping = clock if isinstance(clock, LeapingClock) else None
 
@@ -116,10 +115,10 @@ class StepExecutor:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Outcome:
-        """One attempt: the function's value in its recorded form, or what it raised. A process
-        that stood still past its lease begins nothing until it knows that nobody else has."""
-        while not context.held():
-            await self.clock.sleep(UNSURE_SECONDS)
+        """Execute one attempt; returns the encoded value or the error. A process that was suspended past its lease
+        waits here until the lease is renewed, because another process may have claimed the run."""
+        while not context.lease_held():
+            await self.clock.sleep(LEASE_POLL_S)
         began = self.clock.monotonic()
         token = step_context.set(context)
         output: Raw | None = None
@@ -129,29 +128,29 @@ class StepExecutor:
             if self._leaping is None:
                 call = self._call(step, context, args, kwargs)
             else:
-                call = self._call_and_tell(self._leaping, step, context, args, kwargs)
+                call = self._call_announced(self._leaping, step, context, args, kwargs)
             value = await (call if step.timeout is None else self._limited(step, call))
             output, back = step.signature.roundtrip_result(self._codec, value)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
-                raise  # by us, or by the step: who has begun it knows
+                raise  # cancelled by the engine or by the step: the caller knows
             error = self_cancelled(step)
         except GeneratorExit as raised:
             if step_context.get(None) is not context:
-                raise  # this coroutine is closed, by the loop that ends or by the garbage collector
+                raise  # the loop that ends, or the garbage collector, closes this coroutine
             error = raised
-        except BaseException as raised:  # noqa: BLE001 - whatever a user raises is an outcome
+        except BaseException as raised:  # noqa: BLE001 - any error of a step function is an outcome
             error = raised
         finally:
             step_context.reset(token)
         elapsed = int((self.clock.monotonic() - began) * 1e9)
         return Outcome(output, error, elapsed, back)
 
-    async def _call_elsewhere(
+    async def _call_in_process(
         self, step: StepDefinition, context: StepContext, args: Any, kwargs: Any
     ) -> Any:
-        """The function's value, from a process that knows JSON and no transforms."""
+        """The function's value from a process of its own, which encodes JSON without the codec's transforms."""
         stored, plain = self._codec, getattr(self._codec, "codec", self._codec)
         input, _, _ = step.signature.encode_call(plain, args, kwargs)
         progress = context.progress
@@ -176,10 +175,10 @@ class StepExecutor:
         self, step: StepDefinition, context: StepContext, args: Any, kwargs: Any
     ) -> Coroutine[Any, Any, Any]:
         if step.process:
-            return self._call_elsewhere(step, context, args, kwargs)
-        return call_body(step, args, kwargs, self._threads)
+            return self._call_in_process(step, context, args, kwargs)
+        return call_function(step, args, kwargs, self._threads)
 
-    async def _call_and_tell(
+    async def _call_announced(
         self,
         clock: LeapingClock,
         step: StepDefinition,
@@ -187,7 +186,7 @@ class StepExecutor:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """The same; a clock that leaps is told that it is under way."""
+        """`_call` within `LeapingClock.attempt`, so that a virtual clock knows that a step is in flight."""
         async with clock.attempt(context, elsewhere=step.process or not step.is_async):
             return await self._call(step, context, args, kwargs)
 
@@ -217,13 +216,13 @@ def _in_thread(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     try:
         return function(*args, **kwargs)
     except (StopIteration, GeneratorExit) as odd:
-        # No future takes the first, and the second ends what waits for this thread.
+        # A future cannot hold the first, and the second would close the coroutine that waits for this thread.
         raise RuntimeError(f"{function.__name__} raised {type(odd).__name__}") from odd
     finally:
         in_threads.pop(me, None)
 
 
-async def call_body(
+async def call_function(
     step: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any], threads: Executor
 ) -> Any:
     """Call a step's function, in a thread if it is a plain one."""
@@ -233,14 +232,14 @@ async def call_body(
         else:
             context = copy_context()
             call = lambda: context.run(_in_thread, step.function, args, kwargs)  # noqa: E731
-            # A connection may belong to a thread, and then so does what is done with it.
+            # A connection may belong to a thread: then the step has to run in that thread.
             own = getattr(step_connection.get(None), "threads", threads)
             value = await asyncio.get_running_loop().run_in_executor(own, call)
     except (SystemExit, KeyboardInterrupt) as exit:
-        # asyncio would raise it out of the loop: it would end this process, and every process that
-        # tries the step again. Ctrl-C reaches no body: asyncio.run cancels its main task instead.
+        # asyncio would raise it out of the loop: it would end this process, and every process that retries the
+        # step. Ctrl-C does not reach a step function: asyncio.run cancels its main task instead.
         raise RuntimeError(
-            f"step {step.name!r} wanted to end its process ({told(exit)}): raise an Exception instead"
+            f"step {step.name!r} tried to end its process ({describe(exit)}): raise an Exception instead"
         ) from exit
     if type(value) not in PLAIN and (hasattr(value, "__next__") or hasattr(value, "__anext__")):
         raise WorkflowMisuse(
@@ -249,15 +248,15 @@ async def call_body(
     return value
 
 
-IDLE_SECONDS = 10.0
-"""How long a thread that has nothing to do waits for something."""
+THREAD_IDLE_S = 10.0
+"""How long an idle thread waits for a call before it ends."""
 
 T = TypeVar("T")
 _Call = tuple[Future[Any], Callable[[], Any]]
 
 
 class DaemonThreads(Executor):
-    """Runs each call at once, in a thread that is idle or a new one, up to `most`; more calls wait."""
+    """Runs each call at once in an idle or a new thread, up to `most` threads; further calls wait."""
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
@@ -277,12 +276,12 @@ class DaemonThreads(Executor):
         if begin:
             thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             try:
-                # Not the caller's: what a thread does belongs to the call that it is given.
+                # Not in the caller's context: each call brings its own.
                 contextvars.Context().run(thread.start)
             except BaseException as error:
                 with self._lock:
                     self._threads -= 1
-                # No room for another thread: the call waits for one that is there.
+                # The system has no thread left: the call waits for a thread of this pool.
                 if not self._threads or not isinstance(error, RuntimeError):
                     raise
         return future
@@ -292,7 +291,7 @@ class DaemonThreads(Executor):
             with self._lock:
                 self._idle += 1
             try:
-                call = self._calls.get(timeout=IDLE_SECONDS)
+                call = self._calls.get(timeout=THREAD_IDLE_S)
             except queue.Empty:
                 with self._lock:
                     self._idle -= 1
@@ -304,7 +303,7 @@ class DaemonThreads(Executor):
                 self._idle -= 1
                 self._waiting -= 1
             _run(*call)
-            del call  # a thread that waits holds nothing
+            del call  # an idle thread must not keep the result alive
 
 
 def _run(future: Future[Any], call: Callable[[], Any]) -> None:

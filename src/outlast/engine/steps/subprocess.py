@@ -15,11 +15,11 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from msgspec import Raw, Struct
 
+from outlast.engine.definitions.definition import module_of
 from outlast.errors import OutlastError
 from outlast.model.json import from_json, to_json
 
@@ -87,21 +87,6 @@ async def call_in_process(step: Any, order: Order, report: Callable[[Raw], None]
     if output is None:
         raise ProcessStepFailed(f"its process ended with code {process.returncode}")
     return output
-
-
-def module_of(function: Callable[..., Any]) -> str | None:
-    """Where another process finds a function: its module or, if the main program is a script, the path of
-    that. None if it cannot be found: in a function, in a notebook, on the command line."""
-    if "<" in function.__qualname__:  # of <locals>, or a <lambda>
-        return None
-    if function.__module__ != "__main__":
-        return function.__module__
-    main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    if spec is not None and spec.name != "__main__":
-        return str(spec.name)  # python -m NAME
-    path = Path(getattr(main, "__file__", None) or "").absolute()
-    return str(path) if path.is_file() else None
 
 
 async def _converse(

@@ -22,8 +22,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from outlast.engine.operations.queued_step import StepReport
-from outlast.engine.operations.step import StepCall
+from outlast.engine.operations.step import StepCall, StepReport
 from outlast.engine.steps.step_executor import Outcome, StepContext, StepExecutor, step_connection
 from outlast.errors import Busy, Fenced, TryAgain, UsageError, WorkflowMisuse
 from outlast.model.claim import Claim
@@ -40,7 +39,7 @@ WAIT_SECONDS = 1.0
 
 async def attempt_in_transaction(
     store: Store,
-    bodies: StepExecutor,
+    executor: StepExecutor,
     call: StepCall,
     context: StepContext,
     claim: Callable[[], Claim],
@@ -49,7 +48,7 @@ async def attempt_in_transaction(
     was committed: the outcome is in the inbox. Raises if nobody knows whether it was."""
     while True:
         try:
-            return await _attempt(store, bodies, call, context, claim)
+            return await _attempt(store, executor, call, context, claim)
         except _Locked as locked:
             if call.step.at_most_once:
                 return Outcome(None, locked.busy, 0)
@@ -59,7 +58,7 @@ async def attempt_in_transaction(
 
 async def _attempt(
     store: Store,
-    bodies: StepExecutor,
+    executor: StepExecutor,
     call: StepCall,
     context: StepContext,
     claim: Callable[[], Claim],
@@ -73,7 +72,7 @@ async def _attempt(
             connection, borrowed = await _begun(store, ends, call)
             token = step_connection.set(connection)
             try:
-                outcome = await bodies.attempt(call.step, context, call.args, call.kwargs)
+                outcome = await executor.attempt(call.step, context, call.args, call.kwargs)
             finally:
                 step_connection.reset(token)
             if outcome.error is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outlast.engine.definitions.retry import MAX_INTERRUPTIONS, MAX_LOST
-from outlast.engine.operations.step import is_cause
+from outlast.engine.operations.step import is_crash_cause
 from outlast.model.commit import Commit
 from outlast.model.event import Event
 from outlast.model.payloads import (
@@ -126,7 +126,7 @@ def _miscounted(id: str, case: Case) -> Iterator[Violation]:
                     yield Violation("I10", id, f"step {key!r} is over and was started again")
                 starts[key] = attempt
                 forgiven = failures.get(key, 0) + min(losses.get(key, 0), MAX_LOST)
-                if is_cause(attempt - forgiven - 1, alone=alone.get(key, False)):
+                if is_crash_cause(attempt - forgiven - 1, alone=alone.get(key, False)):
                     message = f"step {key!r} was cut off {MAX_INTERRUPTIONS} times and goes on"
                     yield Violation("I10", id, message)
                 alone[key] = is_alone
