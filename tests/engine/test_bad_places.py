@@ -115,7 +115,7 @@ async def test_a_signal_that_nobody_asked_for_is_told(caplog: pytest.LogCaptureF
         await run.signal("goo", "typo")
         await run.signal("go", "on")
         assert await run.result() == "on"
-    (told,) = [line for line in caplog.messages if "never asked for" in line]
+    (told,) = [line for line in caplog.messages if "never waited for" in line]
     assert "run it of workflow 'waits'" in told
     assert "['goo']" in told
     assert "compare their names with those in wait_for(…)" in told

@@ -45,7 +45,7 @@ from outlast.ports.store import Store
 IDLE_SECONDS = 1.0
 SHORTEST_PAUSE = 0.001
 LISTENING_SECONDS = 5.0
-"""How often to look for work when nobody rings: more rarely where a doorbell can be trusted."""
+"""How often to look for work without a wake-up: less often where the notifier hears other processes."""
 JITTER = 0.2
 CLAIM_AT_ONCE = 100
 RESUME_AT_ONCE = 16
