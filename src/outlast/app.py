@@ -146,7 +146,7 @@ class App(StartMany):
         )
         self._engine.claimer.on_ticket = self._doorman.want
         self._presence = Heartbeat(opened, self._word, listed=self._engine.claimer.look_for_parked)
-        self._relay = None if channel is None else WakeupRelay(opened, channel, patience=lease / 3)
+        self._relay = None if channel is None else WakeupRelay(opened, channel, timeout_s=lease / 3)
         super().__init__(
             opened,
             codec=codec,

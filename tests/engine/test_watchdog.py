@@ -70,7 +70,7 @@ async def test_a_run_for_which_nothing_is_done_is_reported_once(
         forget(testing, "long")
         caplog.set_level(logging.ERROR, "outlast.engine")
         await testing.clock.sleep(60)
-        assert "'long' is open, and nothing in its process" in testing.troubles["r"]
+        assert "'long' is open, and its process does not execute it" in testing.troubles["r"]
         said = [line for line in caplog.messages if "is stuck" in line]
         assert len(said) == 1
         assert "Restart this worker" in said[0]

@@ -46,7 +46,7 @@ MUTANTS = [
     ),
     Mutant(
         "a claim that failed and succeeds is an error for good",
-        "engine/runner/claimer.py",
+        "engine/runner/poll_loop.py",
         "                self.error = None\n",
         "",
         ("tests/test_app.py", "-k", "claim_error"),

@@ -70,14 +70,14 @@ MUTANTS = [
         JOURNAL,
         "        return self._timeout + ROW_SECONDS * rows\n",
         "        return self._timeout\n",
-        ("tests/engine/test_journal.py", "-k", "more_time"),
+        ("tests/engine/test_group_commit.py", "-k", "more_time"),
     ),
     Mutant(
         "a lost answer is taken for a refusal",
         JOURNAL,
         "            if len(batch) == 1 and not isinstance(error, AGAIN):\n",
         "            if len(batch) == 1:\n",
-        ("tests/engine/test_journal.py",),
+        ("tests/engine/test_group_commit.py",),
     ),
     Mutant(
         "one that fails takes its batch along",
@@ -86,14 +86,14 @@ MUTANTS = [
         "                batch[0].fail(error)\n",
         "            if not isinstance(error, AGAIN):\n"
         "                [one.fail(error) for one in batch]\n",
-        ("tests/engine/test_journal.py",),
+        ("tests/engine/test_group_commit.py",),
     ),
     Mutant(
         "two batches on their way touch the same run",
         JOURNAL,
         "            if self._flying and not self._flying.isdisjoint(_touched_by(commit)):\n",
         "            if False:\n",
-        ("tests/engine/test_journal.py",),
+        ("tests/engine/test_group_commit.py",),
     ),
     # -- waking ---------------------------------------------------------------------------------
     Mutant(
@@ -294,13 +294,13 @@ MUTANTS = [
         DIGEST,
         "if not index.skips(event)]\n",
         "if not index.skips(event)][:-1]\n",
-        ("tests/engine/test_digest.py",),
+        ("tests/engine/test_replay_log.py",),
     ),
     Mutant(
         "what came after a snapshot is passed over",
         HISTORY_LOADER,
         "after(snapshot.sequence)",
         "after(snapshot.sequence + 1)",
-        ("tests/engine/test_digest.py",),
+        ("tests/engine/test_replay_log.py",),
     ),
 ]

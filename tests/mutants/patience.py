@@ -23,7 +23,7 @@ MUTANTS = [
         JOURNAL,
         "                parts = [left] if locked else [[waiting] for waiting in left]\n",
         "                parts = [[waiting] for waiting in left]\n",
-        ("tests/engine/test_journal.py",),
+        ("tests/engine/test_group_commit.py",),
     ),
     Mutant(
         "a lease that is in doubt is lost",
@@ -157,7 +157,7 @@ MUTANTS = [
         CUT_OFF,
         "        deaths = max(self._waiting[0].suspect.interruptions - SUSPECT_AFTER, 0)\n",
         "        deaths = self._waiting[0].suspect.interruptions - SUSPECT_AFTER\n",
-        ("tests/engine/test_losses.py",),
+        ("tests/engine/test_lease_loss.py",),
     ),
     Mutant(
         "postgres: nothing waits for a lock in the database",

@@ -252,7 +252,7 @@ MUTANTS = [
         f"{FOLDER}/notifier.py",
         "            if self._owed:\n                with",
         "            if False:\n                with",
-        ("tests/worker/test_hearing.py::test_who_sends_something_and_ends_is_heard[redis]",),
+        ("tests/worker/test_wakeups.py::test_who_sends_something_and_ends_is_heard[redis]",),
     ),
     Mutant(
         "redis: delete leaves timers",

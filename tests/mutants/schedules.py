@@ -7,7 +7,7 @@ from outlast.testkit.mutation import Mutant
 RELAY = "worker/wakeup_relay.py"
 KEEPER = "schedules/schedule_workflow.py"
 TIMING = "schedules/timing.py"
-RINGING = ("tests/worker/test_relay.py",)
+RINGING = ("tests/worker/test_wakeup_relay.py",)
 KEEPING = ("tests/schedules/test_keeping.py",)
 TIMES = ("tests/schedules/test_timing.py",)
 
@@ -29,15 +29,15 @@ MUTANTS = [
     Mutant(
         "a lost wake-up is never made anew",
         RELAY,
-        "wants = self._insistence.wants(left, self._store.clock.monotonic())",
+        "wants = self._repeats.wants(left, self._store.clock.monotonic())",
         "wants = False",
         RINGING,
     ),
     Mutant(
         "work that nobody can take gets a wake-up without end",
         RELAY,
-        "self._pause = min(2 * self._pause, LONGEST_AGAIN)",
-        "self._pause = FIRST_AGAIN",
+        "self._again_at = now + self._backoff.next_s()",
+        "self._again_at = now + FIRST_REPEAT_S",
         RINGING,
     ),
     Mutant(

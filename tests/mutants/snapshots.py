@@ -13,7 +13,7 @@ MUTANTS = [
         DIGEST,
         "    attempt: int = 0\n    alone: bool = False\n",
         "    attempt: int = 0\n",
-        ("tests/engine/test_digest.py",),
+        ("tests/engine/test_replay_log.py",),
     ),
     Mutant(
         "what history holds counts as asked for just now",
@@ -34,7 +34,7 @@ MUTANTS = [
         DIGEST,
         "        first = last - len(self.events) + 1\n",
         "        first = 1\n",
-        ("tests/engine/test_digest.py",),
+        ("tests/engine/test_replay_log.py",),
     ),
     Mutant(
         "a snapshot without sequences is read",
@@ -91,7 +91,7 @@ MUTANTS = [
         REGION,
         "inside.tasks_inside > 0 or execution",
         "execution",
-        ("tests/engine/test_regions.py",),
+        ("tests/engine/test_scopes.py",),
     ),
     Mutant(
         "every process of a sweep draws the same random numbers",

@@ -131,7 +131,7 @@ MUTANTS = [
         "engine/operations/step.py",
         "        if self.lease_loss_count > MAX_LOST:\n",
         "        if self.lease_loss_count > 99:\n",
-        ("tests/engine/test_losses.py",),
+        ("tests/engine/test_lease_loss.py",),
     ),
     # -- cancels ---------------------------------------------------------------------------------
     Mutant(
@@ -150,7 +150,7 @@ MUTANTS = [
     ),
     Mutant(
         "a worker speaks for ever of a run that it failed on",
-        "engine/runner/rejections.py",
+        "engine/runner/watchdog.py",
         "            if often >= times and at >= since\n",
         "            if often >= times\n",
         WATCHDOG,
@@ -179,7 +179,7 @@ MUTANTS = [
     ),
     Mutant(
         "takeovers that fail are not counted",
-        "engine/runner/rejections.py",
+        "engine/runner/watchdog.py",
         "        times = 1 if now - at > self._kept_for else times + 1\n",
         "        times = 1\n",
         WATCHDOG,

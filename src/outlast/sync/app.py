@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 from outlast.app import App as AsyncApp
 from outlast.decorators import Workflow
 from outlast.engine.replay.sync_workflow import current_sync_workflow
+from outlast.engine.runner.loop_thread import BackgroundLoop
 from outlast.errors import Closed, InvalidValue, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.run import Run
@@ -17,7 +18,6 @@ from outlast.ports.derived import LOCK_PATIENCE_S
 from outlast.ports.store import Store
 from outlast.sync.handles import RunHandle, TransactionClient
 from outlast.sync.schedules import Schedules
-from outlast.worker.loop_thread import BackgroundLoop
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -1,15 +1,15 @@
-"""ResultBatcher: what a worker's steps have come to, told to their runs together.
+"""ResultBatcher: sends the outcomes of a worker's steps to their runs in batches.
 
 ::
 
     step a ─┐                                                     ┌─▶ receipt a
     step b ─┼─▶ waiting ══ store.send([…], finishes=[…]) ══▶ ────┼─▶ receipt b
-    step c ─┘      ▲          one call: reports are there         └─▶ receipt c
-    step d ────────┘          and tasks gone
+    step c ─┘      ▲          one call: reports are sent          └─▶ receipt c
+    step d ────────┘          and tasks removed
 
-One call at a time, and nobody waits when it is idle. When a call fails nobody knows for which of its
-reports, and each is sent again alone. That is safe: a report that has arrived is known by its id,
-and a task that is gone, or another's, is `Fenced`.
+One call at a time, and no delay when it is idle. When a call fails, the outcome of its reports is unknown, and each is
+sent again alone. That is idempotent: the store knows a report by its id, and a task that is gone, or that another
+worker has, is `Fenced`.
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ from outlast.ports.store import Store
 
 MAX_BATCH = 100
 SETTLE_AT_ONCE = 8
-"""A store that has just failed is not asked about all of them at the same time."""
+"""How many reports are sent alone at the same time to a store that has just failed."""
 
 
 class ResultBatcher:
-    """Gathers reports and sends them. One per process and store; a call may take
-    `patience` seconds."""
+    """Collects reports and sends them. One per process and store; a call may take `timeout_s` seconds."""
 
-    def __init__(self, store: Store, *, patience: float | None = None) -> None:
+    def __init__(self, store: Store, *, timeout_s: float | None = None) -> None:
         self._store = store
-        self._patience = patience
+        self._timeout_s = timeout_s
         self._waiting: deque[_Waiting] = deque()
         self._flusher: asyncio.Task[None] | None = None
 
     async def send(self, send: Send, finishes: Claim) -> Receipt | Refusal:
-        """What `Store.send` answers to one report, whose task is `finishes`; raise what it raises."""
+        """Send one report and finish its task; returns or raises what `Store.send` does."""
         waiting = _Waiting(send, finishes, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         if self._flusher is None:
@@ -52,7 +51,7 @@ class ResultBatcher:
                 await self._flush([self._waiting.popleft() for _ in range(size)])
         finally:
             self._flusher = None
-            for waiting in self._waiting:  # stopped in between: nobody will send them
+            for waiting in self._waiting:  # cancelled in between: they will not be sent
                 waiting.answer.cancel()
             self._waiting.clear()
 
@@ -64,9 +63,9 @@ class ResultBatcher:
             receipts = await self._store.send(
                 [one.send for one in batch],
                 finishes=[one.finishes for one in batch],
-                timeout=self._patience,
+                timeout=self._timeout_s,
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear of it
+        except Exception as error:  # noqa: BLE001 - the callers get it
             if len(batch) == 1:
                 batch[0].fail(error)
                 return
@@ -84,7 +83,7 @@ class ResultBatcher:
 
 
 class _Waiting:
-    """A report, its task, and whoever waits for the answer."""
+    """A report, its task, and the caller's future."""
 
     __slots__ = ("answer", "finishes", "send")
 
@@ -96,11 +95,11 @@ class _Waiting:
         self.answer = answer
 
     def succeed(self, receipt: Receipt | Refusal) -> None:
-        """Tell what became of it."""
+        """Answer with a receipt or a refusal."""
         if not self.answer.done():
             self.answer.set_result(receipt)
 
     def fail(self, error: Exception) -> None:
-        """Tell why nothing is known, or nothing was sent."""
+        """Answer with an error: the report may not have been sent."""
         if not self.answer.done():
             self.answer.set_exception(error)

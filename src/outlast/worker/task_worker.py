@@ -1,14 +1,14 @@
-"""TaskWorker: does steps for runs that may be driven anywhere.
+"""TaskWorker: executes queued steps for runs that any process drives.
 
 ::
 
-    queue ── take (leases, deliveries counted) ▶ body ──▶ send(report, finishes=[claim])
-                        ▲                        │            one atomic step: the task is gone
+    queue ── take (leases, deliveries counted) ▶ step ──▶ send(report, finishes=[claim])
+                        ▲                        │            atomic: the task is removed
                         └── renew, every third ◀─┘            and the run has its outcome
 
-A worker whose lease is lost or in doubt stops the body: another worker may have the task. What has
-ended is kept, and its report is sent until the store says that the task is another's. A worker that
-is stopped tells the run so, and the attempt counts for nothing.
+A worker whose lease is lost or in doubt cancels the step: another worker may have the task. An outcome is kept, and
+reported until the store answers that another worker has the task. A worker that stops reports that, and the attempt
+does not count.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ from outlast.model.json import to_json
 from outlast.model.payloads import StepFailedEvent
 from outlast.model.query import MAX_LIMIT
 from outlast.model.task import Delivery, Task
+from outlast.ports.backoff import Backoff
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store
 from outlast.worker.result_batcher import ResultBatcher
-from outlast.worker.task_poller import look_for_ever
+from outlast.worker.task_poller import TaskPoller
 
 STEPS_AT_ONCE = 100
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
@@ -56,8 +57,8 @@ log = logging.getLogger("outlast.worker")
 
 
 class TaskWorker:
-    """Does the queued steps that it has the code of, several at once. Its process renews `leases`
-    (of `lease` seconds) as long as this is open."""
+    """Executes the queued steps whose code it has, several at once. Its process renews `leases` (of `lease` seconds) while
+    it is open."""
 
     def __init__(
         self,
@@ -78,37 +79,36 @@ class TaskWorker:
         self._codec = codec
         self._owner = owner
         self._lease = lease
-        # A call that takes longer would cost the lease that it works under.
-        self._patience = lease / 3
+        # A call that takes longer would outlast the lease that it works under.
+        self._timeout_s = lease / 3
         self._concurrency = concurrency
         self._executor = StepExecutor(codec, store.clock, grace=lease / 4, threads=threads)
         self._leases = leases
         self._lease_losses = lease_losses
-        self._reports = ResultBatcher(store, patience=self._patience)
+        self._reports = ResultBatcher(store, timeout_s=self._timeout_s)
         self._working: dict[asyncio.Task[None], Lease] = {}
         self._reporting: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._is_open = self._stopping = False
-        self._daemon = PollLoop(self._patience)
+        self._poll_loop = PollLoop(store, "taking tasks", timeout_s=self._timeout_s, log=log)
 
     async def open(self) -> None:
-        """Begin to take tasks."""
-        if self._steps and not self._daemon.is_running:
+        """Start to take tasks."""
+        if self._steps and not self._poll_loop.is_running:
             self._queue = self._store.queue()
             await self._queue.open()
-            looking = look_for_ever(
-                self._store,
+            TaskPoller(
+                self._poll_loop,
                 self._queue,
                 list(self._steps),
                 self._take_some,
-                patience=self._patience,
-            )
-            self._daemon.start(looking)
+                timeout_s=self._timeout_s,
+            ).start()
             self._is_open = True
 
     async def drain(self, limit: Drain) -> None:
-        """Take nothing more, and let what is under way end."""
-        await self._daemon.stop()
+        """Take no more tasks, and let running steps end."""
+        await self._poll_loop.stop()
         if self._working:
             await limit.wait_for(self._done())
 
@@ -117,13 +117,13 @@ class TaskWorker:
             await asyncio.wait(list(self._working))
 
     async def close(self) -> None:
-        """Stop: what is under way is cut off, and its runs are told."""
+        """Stop: running steps are cut off, and that is reported to their runs."""
         was_open, self._is_open = self._is_open, False
-        await self._daemon.stop()
+        await self._poll_loop.stop()
         self._stopping = True
         threads = [task for task in self._working if task.get_name() == IN_THREAD]
         if threads:
-            # They cannot be stopped: a step that was begun again elsewhere would run beside them.
+            # They cannot be cancelled: another process would execute the same step beside them.
             await asyncio.wait(threads, timeout=self._executor.grace)
         working = list(self._working)
         for task in working:
@@ -140,27 +140,27 @@ class TaskWorker:
 
     @property
     def doing(self) -> int:
-        """How many tasks it does now."""
+        """How many tasks it has now."""
         return len(self._working)
 
     # -- taking -------------------------------------------------------------------------------
 
     async def _take_some(self) -> bool:
-        """Take as many tasks as there is room for; whether there was any. None is taken while a report
-        waits under a lease that is not renewed: it might be that very task, whose body has ended."""
+        """Take as many tasks as there is room for; whether it got any. None is taken while a report waits under a lease
+        that is not renewed: it could be that same task, whose step has ended."""
         while any(self._leases.is_late(self._working[one]) for one in self._reporting):
             await self._clock.sleep(FIRST_PAUSE_S)
         while (room := self._concurrency - len(self._working)) <= 0:
             self._room.clear()
             await self._room.wait()
         asked = self._clock.monotonic()
-        found = await self._daemon.take(
+        found = await self._poll_loop.take(
             lambda: self._queue.take_many(
                 self._steps,
                 owner=self._owner,
                 visibility=self._lease,
                 limit=min(room, MAX_LIMIT),
-                timeout=self._patience,
+                timeout=self._timeout_s,
             ),
             self._give_back,
         )
@@ -169,7 +169,7 @@ class TaskWorker:
             name = IN_THREAD if step.in_thread else None
             working = asyncio.create_task(self._work(step, delivery), name=name)
             lost = partial(self._lose, working, delivery)
-            # What is in a thread cannot be stopped: its end is awaited, and reported.
+            # A step in a thread cannot be cancelled: its end is awaited and reported.
             doubted = (lambda: None) if step.in_thread else lost
             self._working[working] = self._leases.hold(
                 delivery.claim, asked=asked, lost=lost, doubted=doubted
@@ -187,7 +187,7 @@ class TaskWorker:
         self._lease_losses.report(delivery.claim, report)
 
     async def _give_back(self, found: Sequence[Delivery]) -> None:
-        """No body of these has begun: their runs ask for them again, and nothing is counted."""
+        """Report that these steps have not started: their runs queue them again, and the attempts do not count."""
         telling = []
         for delivery in found:
             task = delivery.task
@@ -202,7 +202,7 @@ class TaskWorker:
         self._leases.drop(self._working.pop(task))
         self._room.set()
         if not task.cancelled() and task.exception() is not None:
-            log.error("a task is dropped, and handed out again later: %r", task.exception())
+            log.error("a task is dropped, and delivered again later: %r", task.exception())
 
     # -- working ------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class TaskWorker:
                 await self._tell_soon(delivery, report)
             if self._is_cut_off():
                 raise
-            # The step's own doing: whoever gets the task next would only see the same.
+            # The step cancelled itself, and would do so again at the next delivery.
             outcome = Outcome(None, self_cancelled(step), 0)
         finally:
             told.over()
@@ -244,7 +244,7 @@ class TaskWorker:
 
         def report(details: Raw) -> None:
             told.details = details
-            # A plain step is in a thread, and may live on there when its attempt is over.
+            # A plain step runs in a thread, and may outlive its attempt there.
             loop.call_soon_threadsafe(told.send, self._progress, task, attempt)
 
         progress = task.metadata.get("progress")
@@ -266,13 +266,13 @@ class TaskWorker:
         return await self._executor.attempt(step, context, args, kwargs)
 
     def _is_cut_off(self) -> bool:
-        """Whether the attempt that is cancelled here was meant: by this worker as it stops, by who has
-        its task now, or by somebody who ends all that goes on in this loop."""
+        """Whether the cancellation came from outside the step: the worker stops, the lease was lost, or the whole loop
+        ends."""
         task = asyncio.current_task()
         assert task is not None
         if (
             self._stopping
-            or self._daemon.is_cancelled
+            or self._poll_loop.is_cancelled
             or not self._leases.keeps(self._working[task])
         ):
             return True
@@ -295,9 +295,9 @@ class TaskWorker:
     # -- telling ------------------------------------------------------------------------------
 
     async def _tell(self, delivery: Delivery, report: StepReport) -> None:
-        """Send the outcome and remove the task, in one atomic step; until it is known that this
-        has happened, or that somebody else has the task."""
-        task, pause = delivery.task, FIRST_PAUSE_S
+        """Send the outcome and remove the task atomically; retried until that has succeeded or another worker has the
+        task."""
+        task, backoff = delivery.task, Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         send = _to_run(task, report, id=f"{task.id} {delivery.claim.token}")
         working = asyncio.current_task()
         if working in self._working:
@@ -307,40 +307,39 @@ class TaskWorker:
                 try:
                     receipt = await self._reports.send(send, delivery.claim)
                 except Fenced:
-                    return  # told already, or another worker has it now
+                    return  # reported already, or another worker has the task now
                 except AGAIN as error:
                     log.warning("the report of task %s is sent again: %s", task.id, error)
                 else:
                     if isinstance(receipt, Receipt):
                         return
                     if not isinstance(receipt, Busy):
-                        # The run has ended or begun anew.
+                        # The run has ended or was started again.
                         log.info("no run waits for task %s any more: %s", task.id, receipt)
                         return
-                await self._clock.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_S)
+                await backoff.wait(self._clock)
         finally:
             self._reporting.discard(working)
 
     async def _tell_soon(self, delivery: Delivery, report: StepReport) -> None:
-        """The same, once, by who has to end: what cannot be told is handed out when the lease ends."""
+        """As `_tell`, within a timeout: a task that cannot be reported is delivered again when its lease expires."""
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout_s):
                 await self._tell(delivery, report)
         except (TryAgain, StoreFault, TimeoutError) as error:
-            log.warning("nobody could be told that task %s stops: %r", delivery.task.id, error)
+            log.warning("the stop of task %s was not reported: %r", delivery.task.id, error)
 
     async def _progress(self, task: Task, attempt: int, details: Raw) -> None:
         report = StepReport(attempt=attempt, progress=details)
         try:
-            await self._store.send([_to_run(task, report)], timeout=self._patience)
+            await self._store.send([_to_run(task, report)], timeout=self._timeout_s)
         except (TryAgain, StoreFault) as error:
             log.warning("a report of %s was lost: %s", task.step, error)
 
 
 class _Progress:
-    """What a body has reported last, and the report that is on its way. One at a time: what is
-    reported meanwhile replaces what waits."""
+    """The latest progress of a step, and the report in flight. One at a time: a newer report replaces the one that
+    waits."""
 
     def __init__(self) -> None:
         self.details: Raw | None = None
@@ -348,12 +347,12 @@ class _Progress:
         self._is_over = False
 
     def send(self, send: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        """Send the last report, unless one is on its way or the end is."""
+        """Send the latest report, unless one is in flight or the attempt has ended."""
         if not self._is_over and (self._sending is None or self._sending.done()):
             self._sending = asyncio.create_task(send(*args, self.details))
 
     def over(self) -> None:
-        """The end is told next, and says how far it came."""
+        """The attempt has ended: its outcome is reported next, with the progress."""
         self._is_over = True
         if self._sending is not None:
             self._sending.cancel()
@@ -364,7 +363,7 @@ def _attempt_of(task: Task) -> int:
 
 
 def _given_up(step: StepDefinition, task: Task) -> StepFailedEvent | None:
-    """How a task ends whose workers have died, if it is not to be tried again."""
+    """The failure of a task whose workers crashed, if it is not to be tried again."""
     deaths = task.attempt - 1
     if deaths >= MAX_INTERRUPTIONS or (deaths and step.at_most_once):
         return interruption_failure(_attempt_of(task), deaths)

@@ -9,7 +9,7 @@ import click
 from outlast.cli.apps import load_app
 from outlast.cli.serving import leave, log_to_stderr, stopping, workflows_of
 from outlast.cli.session import Session, with_session
-from outlast.worker.loop_thread import new_loop
+from outlast.engine.runner.loop_thread import new_loop
 
 
 @click.command("worker")

@@ -1,16 +1,15 @@
-"""Admission: a run that was started in a queue waits there for its turn.
+"""Admission: a run that is started in a queue waits there for its turn.
 
 ::
 
     start(queue=…) ── the run, pending, and its ticket: a task in the queue ── one commit
-    worker         ── takes the ticket when the queue's rules allow it
-                   ── send(admit, keeps=[ticket]) ── the run is runnable, and its ticket is held for good
-    the run's end  ── drops its ticket with all its tasks: the place is free
-    parked, since no code fits ── drops its ticket; to go on, it gets another and waits for its turn
+    worker         ── takes the ticket when the queue's policy allows it
+                   ── send(admit, keeps=[ticket]) ── the run is runnable, and its ticket stays in flight
+    the run's end  ── drops its ticket with all its tasks: another run can be admitted
+    parked, since no code fits ── drops its ticket; to continue, it gets another and waits again
 
-So a run counts as under way from its admission to its end, or until it is parked, whoever drives it and
-however often that changes hands, and no place is ever lost. What is sent to a run before its turn waits in its inbox; only
-a cancel is acted on.
+So a run counts against the queue's concurrency from its admission until it ends or is parked, however often its owner
+changes. Messages to a run before its admission wait in its inbox; only a cancel takes effect.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ from outlast.ports.store import Store
 
 ADMIT = "admit"
 QUEUED = "queue"
-"""The `wait_kind` of a run that waits for its turn."""
+"""The `wait_kind` of a run that waits for its admission."""
 TICKET = "ticket"
 PAGE = 1000
 
 
 def ticket_queue(queue: str, workflow: str) -> str:
-    """Where the tickets of a workflow wait. Each workflow of a queue has its own, so that no place
-    is given to a run whose code is nowhere."""
+    """The queue in which the tickets of a workflow wait. Each workflow has its own, so that a worker only admits runs
+    whose code it has."""
     return f"{queue}/@{workflow}"
 
 
 def ticket_of(run: Run, place: QueueOptions) -> Task:
-    """What stands in the queue for a run. `turn` tells one that a run gets again from those before."""
+    """The task that represents a run in a queue. `turn` distinguishes the tickets that one run gets."""
     return Task(
         metadata={"turn": str(run.revision)},
         id=TICKET,
@@ -63,7 +62,7 @@ def ticket_of(run: Run, place: QueueOptions) -> Task:
 
 
 def queued(commit: Commit, place: QueueOptions) -> Commit:
-    """A commit that begins a run, changed so that the run waits for its turn."""
+    """A commit that starts a run, changed so that the run waits in a queue."""
     run = commit.create
     assert run is not None
     waiting = msgspec.structs.replace(
@@ -73,7 +72,7 @@ def queued(commit: Commit, place: QueueOptions) -> Commit:
 
 
 def admission(ticket: Task) -> Send:
-    """What tells a run that its turn has come."""
+    """The message that admits a run."""
     turn = ticket.metadata.get("turn", "0")
     item = Item(kind=ADMIT, name=ticket.queue, id=f"{ADMIT} {ticket.uid} {turn}")
     return Send(run_id=ticket.run_id, uid=ticket.uid, item=item)
@@ -82,8 +81,8 @@ def admission(ticket: Task) -> Send:
 async def turned_away(
     store: Store, events: Sequence[Event], run: Run, claim: Claim, *, timeout_s: float
 ) -> Commit | None:
-    """What to write for a run that somebody has woken before its turn: it waits on, or is cancelled
-    where it stands. None if it may begin."""
+    """The commit for a run that was claimed before its admission: it waits on, or is cancelled. None if it was
+    admitted, or waits in no queue."""
     was_parked = run.wait_kind == MISMATCH
     may_wait = run.status is Status.PENDING or was_parked
     started = payload_of(events[0]) if events and may_wait else None
@@ -102,9 +101,9 @@ async def turned_away(
     )
     for item in items:
         if item.kind == "cancel":
-            # One that had begun has steps to undo.
+            # A run that had started before has steps to undo.
             return None if run.sequence > 1 else _cancelled(base, run, item, started.parent_uid)
-    # A child, and a run that begins anew, come without a ticket: this is where they get it.
+    # A child, and a run that is started again, are created without a ticket and get it here.
     tickets = () if run.wait_kind == QUEUED else (ticket_of(run, started.place),)
     change = Change(
         status=Status.PENDING,
@@ -117,13 +116,13 @@ async def turned_away(
 
 
 def admissions(items: Sequence[Item], uid: str) -> tuple[int, ...]:
-    """The numbers of the items that say that the turn of a life has come."""
+    """The numbers of the items that admit a life."""
     own = f"{ADMIT} {uid} "
     return tuple(item.number for item in items if item.kind == ADMIT and item.id.startswith(own))
 
 
 async def leaves_queue(store: Store, commit: Commit, *, timeout_s: float) -> Commit:
-    """A commit that parks a run, changed so that it gives its place back."""
+    """A commit that parks a run, changed so that it drops its ticket."""
     if Capability.TASKS not in store.capabilities:
         return commit
     consumes = admissions(await _inbox(store, commit.run_id, timeout_s), commit.uid or "")

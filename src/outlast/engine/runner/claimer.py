@@ -1,7 +1,7 @@
-"""Claimer: takes over runs that can go on and whose code is here, for as long as there is room.
+"""Claimer: claims runnable runs whose code this process has, while there is room.
 
-What nobody drives is handed out by the store: runs that are due, that were sent something, and those
-whose engine has died, when its lease ends.
+The store hands out runs that no process holds: runs that are due, that got a message, and those whose owner crashed,
+when its lease expires.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from datetime import datetime
 
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.replay.error_text import describe
@@ -20,11 +19,11 @@ from outlast.engine.runner.admission import QUEUED, turned_away
 from outlast.engine.runner.driver_pool import DriverPool
 from outlast.engine.runner.group_commit import CommitBatcher
 from outlast.engine.runner.history_loader import is_short, load_replay_log
-from outlast.engine.runner.leases import Lease, Leases, raise_if_cancelled
-from outlast.engine.runner.poll_loop import PollLoop
-from outlast.engine.runner.rejections import Failures, Rejections
+from outlast.engine.runner.leases import Lease, Leases
+from outlast.engine.runner.poll_loop import NextPoll, PollLoop
+from outlast.engine.runner.rejections import Rejections
+from outlast.engine.runner.watchdog import Failures
 from outlast.errors import (
-    Closed,
     Fenced,
     NotFound,
     OutlastError,
@@ -37,33 +36,29 @@ from outlast.model.claim import ClaimedRun
 from outlast.model.commit_rules import WakeupKind
 from outlast.model.event import Event
 from outlast.model.run import Run
-from outlast.ports.clock import hear, look_again_after
+from outlast.ports.backoff import Backoff
+from outlast.ports.clock import hear
 from outlast.ports.codec import Codec
-from outlast.ports.notifier import hears_all
 from outlast.ports.store import Store
 
-IDLE_SECONDS = 1.0
-SHORTEST_PAUSE = 0.001
-LISTENING_SECONDS = 5.0
-"""How often to look for work without a wake-up: less often where the notifier hears other processes."""
 JITTER = 0.2
-CLAIM_AT_ONCE = 100
-RESUME_AT_ONCE = 16
-"""Histories that are read at the same time: one after the other would cost a round trip each."""
+MAX_CLAIMED_AT_ONCE = 100
+MAX_RESUMED_AT_ONCE = 16
+"""Histories that are read at the same time, to share round trips."""
 
-JUDGE_SECONDS = 10.0
-"""How often runs that this code has rejected are looked at again."""
-PARKED_SECONDS = 300.0
-"""How often parked runs are looked for: one that code has not tried is there when that code starts."""
-PAUSES = (0.1, 0.4, 1.6)
-"""Seconds between tries of a takeover that fails because of the store."""
+RETRY_REJECTED_S = 10.0
+"""How often runs that this code has rejected are claimed again."""
+PARKED_INTERVAL_S = 300.0
+"""How often parked runs are searched that this code has not tried."""
+RESUME_TRIES = 4
+"""Tries of a takeover that fails because of the store."""
 TRANSIENT = (TryAgain, StoreFault, OSError)
 
 log = logging.getLogger("outlast.engine")
 
 
 class Claimer:
-    """Looks for work for one engine, and hands what it finds to its drives."""
+    """Claims runs for one engine, and passes them to its driver pool."""
 
     def __init__(
         self,
@@ -89,23 +84,26 @@ class Claimer:
         self._rejections = rejections
         self._codec = codec
         self._owner = owner
-        self._luck = random.Random(owner)
+        self._random = random.Random(owner)
         self._lease = lease
         self._timeout_s = lease / 3  # a call that takes longer would cost the lease
         self.concurrency = concurrency
         self._residency = residency
-        self._poll_loop = PollLoop(self._timeout_s)
-        self._judge_at = self._parked_at = self._clock.monotonic()
+        self._poll_loop = PollLoop(store, "claiming", timeout_s=self._timeout_s, log=log)
+        self._retry_rejected_at = self._parked_at = self._clock.monotonic()
         self.on_ticket: Callable[[], Awaitable[None]] | None = None
-        """Called when a run has been sent to wait for its turn in a queue."""
-        self.error: BaseException | None = None
-        """Why the last poll failed."""
+        """Called when a run was put into a queue to wait for its admission."""
         self.failing = Failures(self._clock, lease)
-        """Runs that could not be taken over because of the store."""
+        """The runs that could not be taken over because of the store."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why the last poll failed."""
+        return self._poll_loop.error
 
     @property
     def is_open(self) -> bool:
-        """Whether it looks for work by itself."""
+        """Whether it polls for work."""
         return self._poll_loop.is_running
 
     @property
@@ -114,28 +112,27 @@ class Claimer:
         return self.concurrency - len(self._drivers)
 
     def open(self) -> None:
-        """Begin to look for work."""
-        self._poll_loop.start(self._claim_for_ever())
+        """Start to poll for work."""
+        self._poll_loop.start(self._poll)
 
     async def close(self) -> None:
-        """Look for no more; what an answer still brings is given back."""
+        """Stop. Runs that a poll in flight still claims are released."""
         await self._poll_loop.stop()
 
     def look_for_parked(self) -> None:
-        """Take up parked runs soon that the code which is here has not tried."""
+        """Claim parked runs soon that this code has not tried."""
         self._parked_at = self._clock.monotonic()
         self._store.notifier.wake_local(WakeupKind.RUNS)
 
     async def claim(
         self,
-        limit: int = CLAIM_AT_ONCE,
+        limit: int = MAX_CLAIMED_AT_ONCE,
         *,
         run_ids: Collection[str] | None = None,
         rejected: bool = False,
     ) -> int:
-        """Take over runs that can go on and whose code is here, or those of `run_ids`; how many. With
-        `rejected` also those that this code has failed on before: they are tried again if no live
-        worker has other code."""
+        """Claim and take over runnable runs, or those of `run_ids`; how many. With `rejected` also those that this code
+        has rejected: they are tried again if no live worker has other code."""
         asked = self._clock.monotonic()
         code = None if rejected else self._rejections.code
         with self._drivers.adopting():
@@ -153,7 +150,7 @@ class Claimer:
             )
             for one in claimed[:1]:
                 hear(self._clock, one.claim.expires_at, self._lease, asked=asked)
-            # Kept from now on: to read the histories of many may take longer than a lease.
+            # Held from now on: reading many histories may take longer than a lease.
             leases = [self._leases.hold(one.claim, asked=asked) for one in claimed]
             left = {
                 lease: one
@@ -163,20 +160,20 @@ class Claimer:
         try:
             known = await self._histories([one.run for one in left.values()])
             while left:
-                some = list(left.items())[:RESUME_AT_ONCE]
+                some = list(left.items())[:MAX_RESUMED_AT_ONCE]
                 slow = []
                 for lease, one in some:
                     history = known.get(one.run.id)
                     if history is None or one.run.wait_kind == QUEUED:
                         slow.append((one, lease, history))
                     else:
-                        # It has all that it needs and waits for nothing: a task would only cost.
+                        # It reads nothing from the store: a task would only cost time.
                         await self._take_over(one, lease, history)
                 await asyncio.gather(*(self._take_over(*what) for what in slow))
                 for lease, _ in some:
                     del left[lease]
         finally:
-            if left:  # stopped in between: nobody here will ever drive these
+            if left:  # cancelled in between: this process will not drive these
                 claims = [
                     lease.claim
                     for lease, one in left.items()
@@ -189,7 +186,7 @@ class Claimer:
         await self._store.release([one.claim for one in claimed], timeout=self._timeout_s)
 
     async def _histories(self, runs: Sequence[Run]) -> dict[str, list[Event]]:
-        """Those that are short, in one call; what cannot be read so is read one by one."""
+        """The short histories, read in one call; the others are read one by one."""
         ids = [run.id for run in runs if is_short(run, self._residency)]
         if len(ids) < 2:
             return {}
@@ -204,7 +201,8 @@ class Claimer:
     ) -> None:
         run = claimed.run
         try:
-            for pause in (*PAUSES, None):
+            backoff = Backoff(0.1, 1.6, factor=4)
+            for tries in range(1, RESUME_TRIES + 1):
                 if not self._leases.keeps(lease):
                     return
                 try:
@@ -212,23 +210,23 @@ class Claimer:
                     self.failing.end(run.id)
                     return
                 except TRANSIENT as error:
-                    if pause is None:
+                    if tries == RESUME_TRIES:
                         raise
-                    log.warning("run %s is taken over in %s s: %r", run.id, pause, error)
-                await self._clock.sleep(pause)
+                    log.warning("taking over run %s failed, trying again: %r", run.id, error)
+                await backoff.wait(self._clock)
                 history = None
         except (Fenced, RunClosed, NotFound) as lost:
             self._leases.drop(lease)
             log.info("run %s is owned by another process, or ended: %s", run.id, lost)
-        except Exception as error:  # noqa: BLE001 - one run must not hold up the others
-            # The store hands the run out again when its lease ends.
+        except Exception as error:  # noqa: BLE001 - one run must not delay the others
+            # The store hands the run out again when its lease expires.
             self._leases.drop(lease)
             self._note_failure(run, error)
 
     def _note_failure(self, run: Run, error: Exception) -> None:
         times = self.failing.add(run.id, describe(error))
         log.error(
-            "run %s could not be taken over (%d times in a row): %r. It is tried again when its lease ends",
+            "run %s could not be taken over (%d times in a row): %r. It is tried again when its lease expires",
             run.id, times, error,
         )  # fmt: skip
 
@@ -249,7 +247,7 @@ class Claimer:
             raise
         except Exception as problem:
             if isinstance(problem, TRANSIENT) and not isinstance(problem, Undecodable):
-                raise  # of the store: it says nothing about the code
+                raise  # an error of the store says nothing about the code
             await rejections.reject(run, claim, problem)
             self._leases.drop(lease)
 
@@ -280,64 +278,35 @@ class Claimer:
             raise
         self._drivers.begin(execution, run, claim, lease, is_resumed=True)
 
-    async def _claim_for_ever(self) -> None:
-        while True:
-            wakeups = self._store.notifier.wakeups_for(WakeupKind.RUNS)
-            room = min(self.room, CLAIM_AT_ONCE)
-            self._drivers.is_full = room <= 0
-            looked_at = self._clock.now()
-            pause = IDLE_SECONDS
-            try:
-                claimed = await self._claim(room) if room > 0 else 0
-                self.error = None
-                if claimed and claimed == room:
-                    continue
-                pause = await self._idle_time(looked_at)
-            except (TryAgain, StoreFault, asyncio.CancelledError) as error:
-                raise_if_cancelled()
-                self.error = error
-                # A fault of the store does not pass by itself: an operator has to hear of it.
-                level = logging.ERROR if isinstance(error, StoreFault) else logging.WARNING
-                log.log(level, "claiming failed, trying again: %s", error)
-            except Closed as error:
-                self.error = error
-                raise  # nothing more can be claimed: the store was closed under us
-            except Exception as error:
-                self.error = error
-                log.exception("claiming failed in an unforeseen way, trying again")
-            notifier = self._store.notifier
-            await notifier.wait(self._clock, pause, since=wakeups, kind=WakeupKind.RUNS)
+    async def _poll(self) -> NextPoll | None:
+        room = min(self.room, MAX_CLAIMED_AT_ONCE)
+        self._drivers.is_full = room <= 0
+        polled_at = self._clock.now()
+        claimed = await self._claim(room) if room > 0 else 0
+        if claimed and claimed == room:
+            return None
+        due = await self._store.next_runnable_at(timeout=self._timeout_s)
+        self._drivers.runs_wait_for_room = (
+            self._drivers.is_full and due is not None and due <= polled_at
+        )
+        jitter = self._random.uniform(1 - JITTER, 1 + JITTER)
+        pause_s = self._poll_loop.pause_until(due, polled_at=polled_at, jitter=jitter)
+        return NextPoll(pause_s, WakeupKind.RUNS)
 
     async def _claim(self, room: int) -> int:
-        """Claim what is due. From time to time also runs that this code has rejected, in case no worker
-        that could try them is left, and runs that are parked."""
+        """Claim due runs. From time to time also runs that this code has rejected, in case no worker with other code is
+        left, and parked runs."""
         now = self._clock.monotonic()
         if now >= self._parked_at:
-            self._parked_at = now + PARKED_SECONDS
+            self._parked_at = now + PARKED_INTERVAL_S
             parked = await self._rejections.parked_for_others(room)
             if parked:
                 if len(parked) == room:
                     self._parked_at = now
                 return await self.claim(room, run_ids=parked)
-        if now >= self._judge_at:
-            self._judge_at = now + JUDGE_SECONDS * self._luck.uniform(1 - JITTER, 1 + JITTER)
+        if now >= self._retry_rejected_at:
+            self._retry_rejected_at = now + RETRY_REJECTED_S * self._random.uniform(
+                1 - JITTER, 1 + JITTER
+            )
             return await self.claim(room, rejected=True)
         return await self.claim(room)
-
-    async def _idle_time(self, looked_at: datetime) -> float:
-        due = await self._store.next_runnable_at(timeout=self._timeout_s)
-        self._drivers.runs_wait_for_room = (
-            self._drivers.is_full and due is not None and due <= looked_at
-        )
-        listening = hears_all(self._store.notifier)
-        seconds = LISTENING_SECONDS if listening else IDLE_SECONDS
-        # Many processes that began together need not look together for ever.
-        patience = look_again_after(
-            self._clock, seconds * self._luck.uniform(1 - JITTER, 1 + JITTER)
-        )
-        if due is None:
-            return patience
-        # What was due when we looked could not be had: its code is not here, or no room is, or it is
-        # due by our clock only. That is looked for soon, and then ever more rarely.
-        away = abs((due - self._clock.now()).total_seconds())
-        return max(min(away, IDLE_SECONDS if due <= looked_at else patience), SHORTEST_PAUSE)

@@ -1,7 +1,4 @@
-"""DriverPool: the runs that this process drives, from when they are claimed until they leave it.
-
-Drain: how long what runs may take to end, once its process is to stop.
-"""
+"""DriverPool: the run drivers of this process, one for each claimed run. Drain: the time limit of a graceful stop."""
 
 from __future__ import annotations
 
@@ -18,8 +15,9 @@ from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.group_commit import CommitBatcher
 from outlast.engine.runner.lease_loss import LeaseLossReporter
 from outlast.engine.runner.leases import Lease, Leases
-from outlast.engine.runner.rejections import Failures, Rejections
+from outlast.engine.runner.rejections import Rejections
 from outlast.engine.runner.run_driver import RunDriver
+from outlast.engine.runner.watchdog import Failures
 from outlast.engine.steps.step_executor import StepExecutor
 from outlast.errors import OutlastError
 from outlast.model.claim import Claim
@@ -29,11 +27,12 @@ from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.store import Store
 
 FIRST_DROP_PAUSE_S, DROP_BACKOFF = 0.1, 4
-"""How long a run that was dropped because of an error is kept from being claimed, at first; and how
-many times longer each next time, up to a lease."""
+"""How long the claim of a run that was dropped because of an error is kept, at first; and how many times longer each
+next time, up to a lease."""
 
 MAX_WOKEN_AT_ONCE = 100
-"""So many look into their inboxes when anything may have come; more of them look by themselves."""
+"""At a wake-up that names no runs, up to this many drivers read their inboxes. More of them read when their leases are
+renewed."""
 
 log = logging.getLogger("outlast.engine")
 
@@ -64,16 +63,16 @@ class DriverPool:
         self._drivers: dict[str, RunDriver] = {}
         self._tasks: dict[str, asyncio.Task[Run | None]] = {}
         self.dropped = Failures(store.clock, 3 * timeout_s)
-        """Runs that were dropped because of an error."""
+        """The runs that were dropped because of an error."""
         self._releasing: dict[asyncio.Task[None], Claim] = {}
         self._adoptions = 0
         self._superseded: list[tuple[RunDriver, Lease]] = []
         self.is_closing = False
-        """Whether what is lost now is nothing to be told: this process is about to end."""
+        """Whether this process is stopping: lost claims are not reported."""
         self.is_full = False
-        """Whether there was no room for another when work was last looked for."""
+        """Whether there was no room for another run at the last poll."""
         self.runs_wait_for_room = False
-        """Whether others could go on, if there were room."""
+        """Whether runs are due that this process has no room for."""
 
     def __len__(self) -> int:
         return len(self._drivers)
@@ -82,15 +81,14 @@ class DriverPool:
         return run_id in self._drivers
 
     async def drain(self, limit: Drain) -> None:
-        """Begin nothing more, and hand back each run when what runs of it has ended."""
+        """Start no further step, and hand back each run when its running steps have ended."""
         for driver in self._drivers.values():
             driver.stop()
         if self._tasks:
             await limit.wait_for(self.settled())
 
     async def close(self) -> None:
-        """Cut off what is under way, and put that on record; what cannot be, in time, is given up.
-        The claims that are left then are handed back."""
+        """Cut off what is in flight and record that; after a timeout give up. Then release the remaining claims."""
         self.is_closing = True
         for driver in self._drivers.values():
             driver.stop_now()
@@ -110,7 +108,7 @@ class DriverPool:
         self.is_closing = False
 
     async def settled(self) -> None:
-        """Return when no run is being driven here any more."""
+        """Return when this process drives no run any more."""
         while self._tasks:
             await asyncio.wait(self._tasks.values())
 
@@ -125,17 +123,17 @@ class DriverPool:
         *,
         is_resumed: bool = False,
     ) -> None:
-        """RunDriver a run whose code is where its history has left it."""
+        """Drive a run whose code is where its history ends."""
         present = self._drivers.get(run.id)
         if present is not None and present.claim.token > claim.token:
-            execution.evict()  # the answer was so long on its way that we have claimed it anew
+            execution.evict()  # the answer took so long that this process has claimed the run again
             self._leases.drop(lease)
             return
         if not self._leases.keeps(lease):
             execution.evict()  # lost meanwhile
             return
         if present is not None:
-            # Its claim is superseded: it could work, but never record anything.
+            # Its claim is superseded: it could execute steps, but not record them.
             present.lost_claim = True
             self._tasks[run.id].cancel()
         driver = RunDriver(
@@ -156,11 +154,11 @@ class DriverPool:
         self._tasks[run.id] = task
         self._attach_lease(driver, lease)
         if not self._leases.keeps(lease):
-            task.cancel()  # lost a moment ago, when nobody was to be told yet
+            task.cancel()  # lost a moment ago, before its callbacks were attached
         driver.may_linger = self._may_linger
         driver.in_flight.lease_held = self._leases.held_by(driver)
         task.add_done_callback(lambda task: self._on_done(run.id, driver, task))
-        # A task that is cancelled before it has begun runs no ``finally`` of its own.
+        # A task that is cancelled before it has started runs no ``finally``.
         task.add_done_callback(lambda _: execution.evict())
 
     def adopt(self, run: Run, claim: Claim, lease: Lease) -> bool:
@@ -176,8 +174,8 @@ class DriverPool:
 
     @contextmanager
     def adopting(self) -> Iterator[None]:
-        """Runs are claimed, and adopted by their drives, within this: a drive whose claim is superseded
-        meanwhile may be the one that the newer claim is for, and is lost only if it is not."""
+        """Claim runs, and let their drivers adopt the claims, within this context. A driver whose claim is superseded
+        meanwhile may be the one that adopts the newer claim; it is lost only if it does not."""
         self._adoptions += 1
         try:
             yield
@@ -203,9 +201,9 @@ class DriverPool:
 
     def _lose(self, driver: RunDriver, lease: Lease) -> None:
         if driver.lease is not lease or self._drivers.get(driver.claim.run_id) is not driver:
-            return  # it has a newer one, or is over
+            return  # it has a newer lease, or has ended
         if self._adoptions:
-            lease.confirmed = -math.inf  # nothing begins
+            lease.confirmed = -math.inf  # no step starts
             driver.on_lease_doubt()
             self._superseded.append((driver, lease))
             return
@@ -219,7 +217,7 @@ class DriverPool:
         if driver.lost_claim and not self.is_closing:
             self._lease_losses.report(driver.claim, driver.in_flight.losses())
         if not task.cancelled() and task.exception() is not None:
-            log.error("run %s is dropped, and taken up again: %r", run_id, task.exception())
+            log.error("run %s is dropped, and claimed again: %r", run_id, task.exception())
             times = self.dropped.add(run_id, repr(task.exception()))
             if not self.is_closing:
                 releasing = asyncio.create_task(self._release_later(driver, times - 1))
@@ -227,55 +225,54 @@ class DriverPool:
                 releasing.add_done_callback(self._releasing.pop)
         elif driver.is_finished:
             self.dropped.end(run_id)
-        # One that ended as it should leaves nothing to be found: whoever looked at the store for
-        # that would look as often as there are runs.
+        # A run that ended normally leaves nothing to claim: a poll for each would cost one per run.
         if self.is_full or not driver.is_finished:
             self._store.notifier.wake_local(WakeupKind.RUNS)
 
     def stalled(self) -> dict[str, list[str]]:
-        """The runs that have something open for which nothing is done here, and what."""
+        """The runs with open operations that this process should execute and does not, and their keys."""
         return {id: keys for id, driver in self._drivers.items() if (keys := driver.stalled())}
 
     async def _release_later(self, driver: RunDriver, drops: int) -> None:
-        """Give up the claim of a run that was dropped because of an error, ever later if that goes on:
-        whichever process takes it up next may meet the same error."""
+        """Release the claim of a run that was dropped because of an error, later each time: the next owner may meet
+        the same error."""
         await self._lease_losses.report_now(driver.claim, driver.in_flight.losses())
         pause = min(FIRST_DROP_PAUSE_S * DROP_BACKOFF**drops, 3 * self._timeout_s)
         await self._store.clock.sleep(pause)
-        with suppress(OutlastError, OSError):  # else it is handed out when its lease ends
+        with suppress(OutlastError, OSError):  # otherwise it can be claimed when its lease expires
             await self._store.release([driver.claim], timeout=self._timeout_s)
 
     def wake(self, run_id: str) -> None:
-        """Something was sent to a run: if it is driven here, it looks at once."""
+        """A message was sent to a run: if it is driven here, its driver reads the inbox."""
         driver = self._drivers.get(run_id)
         if driver is not None:
             driver.wake()
 
     def on_wakeup(self, run_ids: Collection[str] | None) -> None:
-        """Something was sent to these runs, or to nobody knows which."""
+        """Messages were sent to these runs, or to unknown ones."""
         if run_ids is None:
             run_ids = list(self._drivers) if len(self._drivers) <= MAX_WOKEN_AT_ONCE else ()
         for run_id in run_ids:
             self.wake(run_id)
 
     def drop(self, run_id: str) -> None:
-        """A run has been ended or deleted by force: if it is driven here, that is over."""
+        """A run was terminated or deleted: if it is driven here, end its driver."""
         task = self._tasks.get(run_id)
         if task is not None:
             task.cancel()
 
     def ending(self, run_id: str) -> asyncio.Future[Run | None] | None:
-        """What is done when the run is no longer driven here, with its record if it has ended; None
-        if it is not now."""
+        """A future that is done when the run is no longer driven here, with its record if it has ended; None if it is
+        not driven here."""
         return self._tasks.get(run_id)
 
 
 EMBEDDED_DRAIN_S = 5.0
-"""For an app inside another program, which wants to end."""
+"""The default for an app inside another program."""
 
 
 class Drain:
-    """A time limit that can be cut short."""
+    """The time limit of a graceful stop, which can be cut short."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
@@ -283,12 +280,12 @@ class Drain:
         self._hurry = asyncio.Event()
 
     def hurry(self) -> None:
-        """The time is over."""
+        """End the time limit now."""
         self._hurry.set()
 
     async def wait_for(self, end: Coroutine[Any, Any, None]) -> None:
-        """Return when `end` does, or when the time is over."""
-        # Of the clocks of tests, only one that leaps is sure to get there.
+        """Return when `end` does, or when the time limit is over."""
+        # Of the test clocks, only a leaping one is sure to reach that moment.
         sleep = self._clock.sleep if isinstance(self._clock, LeapingClock) else asyncio.sleep
         parts = (end, self._hurry.wait(), sleep(self._seconds))
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(one) for one in parts]

@@ -1,7 +1,7 @@
-"""Engine: starts runs, claims those that can go on, and keeps its claims alive.
+"""Engine: starts runs, claims runnable ones, drives them, and renews its leases.
 
-A run whose engine dies is handed out by the store when its lease ends, and the attempt that was
-under way is counted and made again. An engine that lacks the code of a run leaves it alone.
+When an engine crashes, the store hands its runs to another one after the lease has expired; attempts in flight are
+counted as interrupted and made again. An engine does not claim runs whose code it lacks.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class Engine:
         residency: ResidencyPolicy = DEFAULT_RESIDENCY,
     ) -> None:
         self.workflows = {workflow.name: workflow for workflow in workflows}
-        # A process that was restarted under the same name must not be taken for the old one.
+        # Unique, because a restarted process must not be mistaken for the old one.
         self.owner = f"{owner}-{new_id()}"
         self._store = store
         self._clock = store.clock
         self._codec = codec
         self._lease = lease
         self._residency = residency
-        # A call that takes longer would cost the lease that it works under.
+        # A call that takes longer would outlast the lease that it works under.
         self._timeout_s = timeout_s = lease / 3
         observer = Observers((UnknownChildren(self.workflows), *observers))
         self._batcher = CommitBatcher(store, timeout=timeout_s, observer=observer)
@@ -114,7 +114,7 @@ class Engine:
     # -- life ---------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Begin to claim what is runnable and to keep claims alive."""
+        """Start to claim runnable runs and to renew leases."""
         if not self.claimer.is_open:
             if isinstance(self._clock, ServerClock):
                 asked = self._clock.monotonic()
@@ -122,18 +122,18 @@ class Engine:
             self.claimer.open()
             self._end_listening = self._store.notifier.listen(self.drivers.on_wakeup)
             await self.leases.open()
-            # Where time is virtual, nothing waits for it, and a thread beside would be chance.
+            # With virtual time a thread would make tests non-deterministic.
             if not isinstance(self._clock, LeapingClock):
                 self._loop_monitor = LoopMonitor()
                 self._loop_monitor.start()
 
     async def drain(self, limit: Drain) -> None:
-        """Take nothing more, and let steps end. Leases are kept alive meanwhile."""
+        """Claim nothing more, and let running steps end. Leases are renewed meanwhile."""
         await self.claimer.close()
         await self.drivers.drain(limit)
 
     async def close(self) -> None:
-        """Stop: what is under way is cut off, put on record and handed back at once."""
+        """Stop: steps in flight are cut off, that is recorded, and the runs are handed back."""
         if self._loop_monitor is not None:
             self._loop_monitor.stop()
         self._end_listening()
@@ -144,7 +144,7 @@ class Engine:
         if left := list(in_threads.values()):
             log.warning(
                 "these plain steps still run in threads, which cannot be stopped; they end with this process, and "
-                "their runs go on elsewhere: %s", ", ".join(left[:MAX_LOGGED]),
+                "other processes continue their runs: %s", ", ".join(left[:MAX_LOGGED]),
             )  # fmt: skip
 
     # -- starting -----------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Engine:
         creation: Creation = Creation.NEW,
         attributes: dict[str, Attribute] | None = None,
     ) -> Run:
-        """Begin a run here: its start, its first intents and its claim are one commit."""
+        """Start a run here: its creation, its first intents and its claim are one commit."""
         input, _, _ = workflow.signature.encode_call(self._codec, args, kwargs)
         run = Run(
             id=run_id,
@@ -206,7 +206,7 @@ class Engine:
             committed = await self._batcher.commit(commit, patience=LOCK_PATIENCE_S)
         except BaseException:
             execution.evict()
-            self._store.notifier.wake()  # it may have been written, and then needs a driver
+            self._store.notifier.wake()  # it may have been written, and then needs an owner
             raise
         claim = msgspec.structs.replace(
             claim, token=committed.token, run_id=run_id, uid=committed.uid
@@ -222,10 +222,10 @@ class Engine:
         return run
 
     async def _still_holds(self, claim: Claim, asked: float) -> bool:
-        """Whether a claim that was `asked` for in a commit whose first answer was lost is this engine's:
-        the token that came with a later answer is that of whichever process has the run now."""
+        """Whether this engine has the claim that it requested in a commit whose first answer was lost: the token of a
+        later answer belongs to the process that has the run now."""
         if self._clock.monotonic() - asked >= self._lease:
-            return False  # also if this engine has claimed it meanwhile: that is another claim
+            return False  # if this engine has claimed it again meanwhile, that is another claim
         try:
             run = await self._store.find_one(claim.run_id, timeout=self._timeout_s)
         except (TryAgain, OSError):

@@ -1,30 +1,27 @@
-"""CommitBatcher: group commit. All runs' commits that are ready go to the store together, in one
-transaction, while the next batch gathers.
+"""CommitBatcher: group commit. The commits of all runs that are ready are written together, in one transaction, while
+the next batch collects.
 
 ::
 
     run a ─┐                                   ┌─▶ outcome a
     run b ─┼─▶ waiting ══ store.commit([…]) ══▶┼─▶ outcome b        one flush at a time;
-    run c ─┘      ▲                            └─▶ outcome c        nobody waits when it is idle
+    run c ─┘      ▲                            └─▶ outcome c        no delay when it is idle
     run a (next) ─┘
 
-Where a server does the writing (`batches_at_once`) and there are many runs, they are written in two
-halves: while one is on its way the runs of the other go on. No two batches that are on their way touch
-the same run.
+Where a server writes (`batches_at_once`) and there are many runs, they are written in two halves: while one batch is in
+flight, the runs of the other continue. No two batches in flight touch the same run.
 
-When a whole batch fails, the outcome of its commits is unknown, and each is settled alone: it is
-written again as it is. That is safe for a commit with a token, an expected sequence or events: the
-store answers one that is its run's last with ``again``, and refuses one that was overtaken. So an
-error of the network costs a retry, and a commit that the database cannot take, or that meets a
-locked run, delays its own run alone.
+When a whole batch fails, the outcome of its commits is unknown, and each is *settled* alone: it is written again
+unchanged. That is idempotent for a commit with a token, an expected sequence or events: the store answers a commit that
+is its run's last with ``again``, and refuses one that was overtaken. So a network error costs a retry, and a commit that
+the database refuses, or that finds its run locked, delays its own run only.
 
-Patience belongs to the lease: a commit is retried with backoff for as long as its caller waits for
-it. A store that is away or full, or a row that another transaction has locked, costs time. The
-caller stops waiting when its claim is superseded, which the store also answers: `Fenced`. A commit
-that was made for a caller outside has a `patience` of its own.
+A commit is retried with backoff for as long as its caller waits: an outage, a full disk or a row lock only costs time.
+The caller stops waiting when its claim is superseded, and then the store answers `Fenced`. A commit for a caller outside
+the engine has a limit, its `patience`.
 
-Commits that met a locked row are retried together if they send to the same runs: the children of
-one parent, which end on several workers at the same time, would otherwise lock each other out.
+Commits that found a row lock are retried together if they send to the same runs: the children of one parent, which
+end on several workers at the same time, would otherwise block each other.
 """
 
 from __future__ import annotations
@@ -35,32 +32,33 @@ from collections import deque
 from outlast.engine.runner.observers import Observer
 from outlast.errors import Busy, Closed, ReadOnlyStore, StoreFault, StoreFull, TryAgain
 from outlast.model.commit import Commit, Committed, Creation, Outcome
+from outlast.ports.backoff import Backoff
 from outlast.ports.store import Store
 
 MAX_BATCH = 1000
 MANY = 32
-"""So many commits, waiting or on their way, are worth a second batch: each costs a sync of its own."""
+"""This many commits, waiting or in flight, are worth a second batch: each batch costs a sync."""
 
 ATTEMPTS = 5
-"""Tries, after errors, of a commit for a caller outside: a web request is not to hang in an outage."""
+"""Tries, after errors, of a commit for a caller outside the engine: a web request must not hang in an outage."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 1.0
 ROW_SECONDS = 0.001
-"""What a store may take for a row: ten times of what it needs."""
+"""The additional timeout for each row: ten times what a store needs."""
 
 SETTLE_AT_ONCE = 8
-"""A store that has just failed is not asked about a thousand commits at the same time."""
+"""How many commits are settled at the same time in a store that has just failed."""
 
 LOCK_WAIT_S = 0.25
 LOCK_WAITS_AT_ONCE = 2
-"""Each wait for a lock inside the database occupies a connection: few, and short ones."""
+"""Each wait for a lock in the database occupies a connection: few and short ones."""
 
 AGAIN = (TryAgain, OSError, StoreFull, ReadOnlyStore)
 """Errors after which the same commit may be written again: a full disk is freed, a standby promoted."""
 
 
 class CommitBatcher:
-    """Gathers commits and flushes them. One per process and store."""
+    """Collects commits and writes them. One per process and store."""
 
     def __init__(
         self,
@@ -95,7 +93,7 @@ class CommitBatcher:
         raise outcome
 
     def submit(self, commit: Commit, *, patience: float | None = None) -> asyncio.Future[Outcome]:
-        """The same, without waiting: what becomes of the commit, be it a refusal."""
+        """As `commit`, without waiting: a future with the outcome, also if it is a refusal."""
         until = None if patience is None else self._store.clock.monotonic() + patience
         waiting = _Waiting(commit, asyncio.Future(), until)
         self._waiting.setdefault(commit.run_id, deque()).append(waiting)
@@ -103,13 +101,13 @@ class CommitBatcher:
         return waiting.answer
 
     async def drained(self) -> None:
-        """Return when nothing is waiting to be written."""
+        """Return when no commit waits to be written."""
         while tasks := {*self._settling.values(), *self._flushers}:
             await asyncio.wait(tasks)
 
     async def close(self, patience: float) -> None:
-        """Return when nothing is waiting to be written; or, after so many seconds, write no more: a
-        store that does not answer would keep a process that is to end for minutes."""
+        """Return when no commit waits to be written; after `patience` seconds write no more: a store that does not
+        answer would keep a stopping process for minutes."""
         try:
             async with asyncio.timeout(patience):
                 await self.drained()
@@ -145,7 +143,7 @@ class CommitBatcher:
                     self._flying -= touched
                     self._flies_alone = False
         except BaseException:
-            # The program is ending: nobody will write what is waiting, and nobody may wait for it.
+            # The program is ending: what is waiting will not be written, and no caller may wait for it.
             for queue in self._waiting.values():
                 for waiting in queue:
                     waiting.answer.cancel()
@@ -155,9 +153,9 @@ class CommitBatcher:
             self._flushers -= {asyncio.current_task()}
 
     def _next_batch(self) -> list[_Waiting]:
-        """The oldest commit of each run that is not being settled; one that replaces a tree goes
-        alone, because it may not meet commits of that tree. Of many, a part. What finds no place
-        beside those on their way is taken when they have come back."""
+        """The oldest commit of each run that is not being settled; of many, a part. A commit that replaces a tree goes
+        alone, because it must not meet commits of that tree. What may not be in flight beside the current batches
+        is taken when they have returned."""
         batch: list[_Waiting] = []
         most = self._max_batch
         if self._flying and (self._flies_alone or not self._has_many):
@@ -173,7 +171,7 @@ class CommitBatcher:
             if run_id in self._settling or (alone and batch):
                 continue
             if alone and self._flying:
-                break  # nothing more takes off until all have come back
+                break  # nothing more is sent until all batches have returned
             if self._flying and not self._flying.isdisjoint(_touched_by(commit)):
                 continue
             batch.append(queue.popleft())
@@ -187,7 +185,7 @@ class CommitBatcher:
         outcomes: list[Outcome] | list[None] = [None] * len(batch)
         try:
             outcomes = await self._write(batch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear of it
+        except Exception as error:  # noqa: BLE001 - the callers get it
             if len(batch) == 1 and not isinstance(error, AGAIN):
                 batch[0].fail(error)
                 return
@@ -224,7 +222,7 @@ class CommitBatcher:
         return outcomes
 
     def _timeout_of(self, commits: list[Commit]) -> float | None:
-        """The limit for a statement: longer for a large one, which would be cut off at every try."""
+        """The timeout of a call: longer for a large batch, which would time out at every try."""
         if self._timeout is None:
             return None
         rows = 0
@@ -242,9 +240,9 @@ class CommitBatcher:
             self._settling[waiting.commit.run_id] = settling
 
     async def _settle(self, group: list[_Waiting], *, locked: bool) -> None:
-        """Write commits until the outcome of each is known, or its caller waits no longer: together
-        if another transaction has locked what they need, one by one if writing them has failed."""
-        pause, left = FIRST_PAUSE_S, group
+        """Write commits until the outcome of each is known or its caller waits no longer: together if another
+        transaction has locked their rows, one by one if writing them failed."""
+        backoff, left = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), group
         try:
             while left := [waiting for waiting in left if not waiting.answer.done()]:
                 parts = [left] if locked else [[waiting] for waiting in left]
@@ -255,23 +253,22 @@ class CommitBatcher:
                     failed = failed or error
                 locked = not failed
                 if left:
-                    await self._store.clock.sleep(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE_S)
+                    await backoff.wait(self._store.clock)
         finally:
             for waiting in group:
-                waiting.answer.cancel()  # no more than a net: it has its answer unless we were stopped
+                waiting.answer.cancel()  # without effect unless this task was cancelled
                 del self._settling[waiting.commit.run_id]
             self._wake()
 
     async def _try_again(
         self, part: list[_Waiting], *, locked: bool
     ) -> tuple[list[_Waiting], bool]:
-        """Write commits once more; those that are left to be written, and whether it has failed."""
+        """Write commits once more; returns those that have yet to be written, and whether writing failed."""
         room, wait = (self._room_to_wait, LOCK_WAIT_S) if locked else (self._room, 0.0)
         try:
             async with room:
                 outcomes = await self._write(part, wait=wait)
-        except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear of it
+        except Exception as error:  # noqa: BLE001 - the callers get it
             if len(part) > 1 or (isinstance(error, AGAIN) and self._may_retry(part[0], error)):
                 return part, True
             part[0].fail(error)
@@ -298,14 +295,14 @@ def _replaces(commit: Commit) -> bool:
 
 
 def _touched_by(commit: Commit) -> tuple[str, ...]:
-    """The runs that the store has to lock for it."""
+    """The runs that the store locks for a commit."""
     if not commit.sends:
         return (commit.run_id,)
     return (commit.run_id, *(send.run_id for send in commit.sends))
 
 
 class _Waiting:
-    """A commit, the caller's future, and until when the caller waits for a lock if not for ever."""
+    """A commit, its caller's future, and until when the caller waits for a lock; None is without limit."""
 
     __slots__ = ("answer", "commit", "errors", "until")
 
@@ -318,11 +315,11 @@ class _Waiting:
         self.errors = 0
 
     def succeed(self, outcome: Outcome) -> None:
-        """Tell what became of it."""
+        """Answer with an outcome."""
         if not self.answer.done():
             self.answer.set_result(outcome)
 
     def fail(self, error: Exception) -> None:
-        """Tell why nothing is known, or nothing can be done."""
+        """Answer with an error: the outcome is unknown, or the commit cannot be written."""
         if not self.answer.done():
             self.answer.set_exception(error)

@@ -1,27 +1,26 @@
-"""Leases: what a process holds for a time, renewed while it does.
+"""Leases: the claims of this process, renewed while they are held.
 
 ::
 
-    main loop ── hold, drop ──▶ held ◀── every third of a lease ── a thread beside, with a loop
-        ◀──────── lost, renewed ──────────────────────────────────  and a connection of its own
+    main loop ── hold, drop ──▶ held ◀── every third of a lease ── lease thread, with its own
+        ◀──────── lost, renewed ──────────────────────────────────  loop and connection
 
-A step that blocks the main loop therefore keeps its lease. One that holds the interpreter itself
-keeps the thread from working too: its lease runs out, and what it does then is fenced.
+So a step that blocks the main loop keeps its lease. A step that holds the interpreter lock blocks the lease thread
+too: its lease expires, and its late commits are fenced.
 
-A lease is renewed at every third of its time. If that cannot be confirmed until it has run out, by
-the process's own monotonic clock, it is *in doubt*: another process may have the claim, and though
-the token keeps a late commit out, it cannot keep a step from acting on the world twice. So bodies
-are stopped, and nothing begins. The claim is kept and still renewed: one that has expired and was not
-superseded is as good as before, and what was done under it can be recorded. It is *lost* only when the
-store says so.
+A lease is renewed at every third of its time. If that is not confirmed before it expires, by the monotonic clock of
+this process, it is *in doubt*: another process may have the claim. The token fences late commits, but cannot keep a
+step from executing twice; so steps are cancelled and none starts. The claim is still renewed: one that has expired
+and was not superseded is as good as before, and outcomes can be recorded under it. It is *lost* only when the store
+says so.
 
 ::
 
     held ── not confirmed for a lease ──▶ in doubt ── renewed ──▶ held
       └────────────── superseded ──────────▶ lost ◀── superseded ──┘
 
-Nothing goes on without renewal. If the thread ends unasked, all is in doubt, and another one begins;
-if none can be had, leases are renewed on the main loop.
+If the lease thread ends unexpectedly, all leases are in doubt and a new thread starts; if there is none left, leases
+are renewed on the main loop.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from outlast.engine.runner.loop_thread import LoopThread
+from outlast.engine.runner.poll_loop import raise_if_cancelled
 from outlast.errors import Closed, StoreFault, TryAgain
 from outlast.model.claim import Claim
 from outlast.ports.clock import SystemClock, hear
@@ -43,7 +43,7 @@ log = logging.getLogger("outlast.engine")
 
 
 class Lease:
-    """One claim that is held here."""
+    """One claim that this process holds."""
 
     __slots__ = ("claim", "confirmed", "doubted", "in_doubt", "lost", "renewed")
 
@@ -64,16 +64,16 @@ class Lease:
 
 
 class _Holder(Protocol):
-    """What works under a lease, and may get a newer one."""
+    """An object that works under a lease, and may get a newer one."""
 
     lease: Lease
 
 
 class Leases:
-    """All that one process holds, renewed between `open` and `close`.
+    """All claims of one process, renewed between `open` and `close`.
 
-    That is done on the main loop where the store has no sibling, and where time is virtual: a
-    thread beside would be chance.
+    They are renewed on the main loop if the store has no sibling, and if time is virtual: a thread would make tests
+    non-deterministic.
     """
 
     def __init__(self, store: Store, seconds: float) -> None:
@@ -81,7 +81,7 @@ class Leases:
         self._clock = store.clock
         self._seconds = seconds
         self._lock = threading.Lock()
-        # In the order in which they came, so that a simulation can be repeated.
+        # In the order of `hold`, so that a simulation can be repeated.
         self._held: dict[Lease, None] = {}
         self._any = asyncio.Event()
         self._is_open = False
@@ -90,10 +90,10 @@ class Leases:
         self._keeping: asyncio.Task[None] | None = None
         self._call: Callable[..., object] = _at_once
         self.on_renewed: Callable[[], object] = lambda: None
-        """Called in the main loop each time that leases were renewed."""
+        """Called in the main loop each time leases were renewed."""
 
     async def open(self) -> None:
-        """Begin to renew what is held. Opening twice is fine."""
+        """Start to renew. Opening twice is fine."""
         if not self._is_open:
             self._is_open = True
             self._begin()
@@ -102,11 +102,11 @@ class Leases:
         sibling = self._store.sibling() if isinstance(self._clock, SystemClock) else None
         if sibling is not None:
             beside = LoopThread(
-                lambda: self._keep_beside(sibling), "outlast-leases", ended=self._ended
+                lambda: self._keep_in_thread(sibling), "outlast-leases", on_end=self._ended
             )
             try:
                 beside.start()
-            except RuntimeError as error:  # there is no room for another thread
+            except RuntimeError as error:  # the system has no thread left
                 log.error("leases are renewed on the main loop: %s", error)
             else:
                 self._beside, self._call = beside, beside.call
@@ -116,13 +116,13 @@ class Leases:
         self._keeping.add_done_callback(self._kept_here)
 
     def _kept_here(self, keeping: asyncio.Task[None]) -> None:
-        # Whoever cancels it means all that is going on in this loop.
+        # Only the end of the whole loop cancels it.
         if self._keeping is keeping and not keeping.cancelled():
             log.error("the renewal of leases has ended: %r", keeping.exception())
             self._ended()
 
     def _ended(self) -> None:
-        """Renewal has ended unasked: all is in doubt. Then begin again."""
+        """Renewal has ended unexpectedly: all leases are in doubt. Start it again."""
         self._doubt_all()
         self._beside = self._keeping = None
         if self._is_open:
@@ -131,11 +131,11 @@ class Leases:
 
     def _begin_again(self) -> None:
         if self._is_open:
-            self._doubt_all()  # what was held meanwhile
+            self._doubt_all()  # leases that were added meanwhile
             self._begin()
 
     async def close(self) -> None:
-        """Renew no more. Closing twice is fine."""
+        """Stop to renew. Closing twice is fine."""
         self._is_open = False
         if self._again is not None:
             self._again.cancel()
@@ -156,9 +156,9 @@ class Leases:
         renewed: Callable[[], object] = lambda: None,
         doubted: Callable[[], object] = lambda: None,
     ) -> Lease:
-        """Keep a claim that was `asked` for at that moment: an answer may be long on its way, and
-        the lease runs meanwhile. `lost` is called when it is another's, `doubted` when it may be,
-        `renewed` each time that it is known not to be; all in the main loop."""
+        """Hold a claim that was requested at `asked`: the answer may take long, and the lease runs meanwhile. `lost` is
+        called when another process has it, `doubted` when another may have it, `renewed` after each renewal; all in
+        the main loop."""
         lease = Lease(claim, asked, lost, renewed, doubted)
         with self._lock:
             self._held[lease] = None
@@ -166,7 +166,7 @@ class Leases:
         return lease
 
     def drop(self, lease: Lease) -> bool:
-        """It is no longer needed; whether it still was."""
+        """Hold a lease no longer; whether it was held."""
         with self._lock:
             held = lease in self._held
             self._held.pop(lease, None)
@@ -175,20 +175,20 @@ class Leases:
         return held
 
     def keeps(self, lease: Lease) -> bool:
-        """Whether it is kept here: it was neither dropped nor lost."""
+        """Whether a lease is held here: it was neither dropped nor lost."""
         return lease in self._held
 
     def is_held(self, lease: Lease) -> bool:
-        """Whether it has not run out, by the monotonic clock. A process that stood still can ask
-        this before it has been told anything; soon the lease is renewed, or lost."""
+        """Whether a lease has not expired, by the monotonic clock. A process that was suspended can check this before
+        any callback; soon the lease is renewed or lost."""
         return self._clock.monotonic() - lease.confirmed < self._seconds
 
     def is_late(self, lease: Lease) -> bool:
-        """Whether a renewal was missed, so that it may run out soon or has."""
+        """Whether a renewal was missed, so that the lease expires soon or has expired."""
         return self._clock.monotonic() - lease.confirmed > 0.7 * self._seconds
 
     def held_by(self, holder: _Holder) -> Callable[[], bool]:
-        """What tells whether the lease that `holder` has at that moment `is_held`."""
+        """A function that returns whether the current lease of `holder` `is_held`."""
         monotonic, seconds = self._clock.monotonic, self._seconds
         return lambda: monotonic() - holder.lease.confirmed < seconds
 
@@ -201,11 +201,11 @@ class Leases:
             await self._clock.sleep(pause)
             pause = self._seconds / (3 if await self._renew(self._store) else 12)
 
-    # -- beside it ----------------------------------------------------------------------------
+    # -- in the lease thread ------------------------------------------------------------------
 
-    async def _keep_beside(self, sibling: Store) -> None:
-        """The same. Whoever holds something does not wake this thread, which would cost each run
-        that begins: it looks at every third, so that nothing is held unrenewed for longer."""
+    async def _keep_in_thread(self, sibling: Store) -> None:
+        """As `_keep_here`. `hold` does not wake this thread, which would cost each run that starts: it checks at every
+        third of a lease, so that no lease is held for longer without renewal."""
         opening: asyncio.Task[None] | None = None
         pause = self._seconds / 3
         try:
@@ -216,7 +216,7 @@ class Leases:
                     continue
                 if opening is None or _has_failed(opening):
                     opening = asyncio.create_task(sibling.open())
-                # Not within the time of a renewal: it may take longer, and would never be done.
+                # Not within the time of one renewal: connecting may take longer, and would never finish.
                 await asyncio.wait([opening], timeout=self._seconds / 3)
                 pause = self._seconds / (3 if await self._renew(sibling, opening) else 12)
         finally:
@@ -225,14 +225,14 @@ class Leases:
                 await asyncio.wait([opening])
             await sibling.close()
 
-    # -- either -------------------------------------------------------------------------------
+    # -- in either ----------------------------------------------------------------------------
 
     async def _renew(self, store: Store, opening: asyncio.Task[None] | None = None) -> bool:
         with self._lock:
             held = list(self._held)
         asked = self._clock.monotonic()
         oldest = min((lease.confirmed for lease in held), default=asked)
-        # Whoever waits longer than the lease lasts would give it up too late.
+        # A call that takes longer than the lease lasts would detect its expiry too late.
         left = oldest + self._seconds - asked
         patience = min(max(left, self._seconds / 12), self._seconds / 3)
         try:
@@ -245,9 +245,9 @@ class Leases:
         except Closed:
             raise
         except Exception as error:
-            # A program that ends waits for steps in threads, and lends nobody a thread meanwhile.
+            # At exit the interpreter joins threads and starts no new ones.
             if "interpreter shutdown" not in str(error):
-                log.exception("renewing failed in an unforeseen way, trying again")
+                log.exception("renewing failed unexpectedly, trying again")
             self._doubt_expired()
             return False
         all_renewed = True
@@ -258,7 +258,7 @@ class Leases:
                 lease.confirmed, lease.in_doubt = asked, False
                 hear(self._clock, claim.expires_at, self._seconds, asked=asked)
             else:
-                # It is still ours, but it was locked, maybe by somebody who is about to take it.
+                # This process still has the claim, but the run was locked, perhaps by a process that claims it.
                 all_renewed = False
             lease.claim = claim
         self._call(self._kept, [one for one, claim in zip(held, found, strict=True) if claim])
@@ -283,7 +283,7 @@ class Leases:
 
     def _kept(self, leases: Sequence[Lease]) -> None:
         for lease in leases:
-            if lease in self._held:  # not over meanwhile
+            if lease in self._held:  # not dropped meanwhile
                 lease.renewed()
         self.on_renewed()
 
@@ -295,7 +295,7 @@ class Leases:
         self._doubt([one for one in expired if not one.in_doubt])
 
     def _doubt_all(self) -> None:
-        """Nothing renews any more."""
+        """No lease is renewed any more."""
         with self._lock:
             held = list(self._held)
         for lease in held:
@@ -320,11 +320,3 @@ def _has_failed(opening: asyncio.Task[None]) -> bool:
 
 def _at_once(function: Callable[..., object], *args: object) -> None:
     function(*args)
-
-
-def raise_if_cancelled() -> None:
-    """A daemon that is cancelled ends. A call of the store that was cancelled somewhere inside is
-    one that failed: if that ended the daemon, the engine would go on without it in silence."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError

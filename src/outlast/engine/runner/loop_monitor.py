@@ -1,14 +1,13 @@
-"""LoopMonitor: tells who blocks the program's loop, while it is blocked.
+"""LoopMonitor: logs which code blocks the program's event loop, while it is blocked.
 
-Workflow code and async steps share one thread with everything else in the program. If one of them
-sleeps, computes or reads without awaiting, nothing else moves, but leases, which are renewed beside.
-Nobody can be interrupted there, but a thread beside can look where the loop's thread stands and
-say so, with the place and what to do.
+Workflow code and async steps share one thread with the rest of the program. If one of them sleeps, computes or reads
+without awaiting, nothing else advances; only leases are renewed, in their own thread. The blocking code cannot be
+interrupted, but another thread can read its stack and log the source location and what to do.
 
 ::
 
-    watch ── are you there? ──▶ loop        answers at once, unless something blocks it
-          ◀───── yes ──────────
+    monitor thread ── call_soon_threadsafe ──▶ loop     answers at once, unless it is blocked
+                   ◀──────── answer ──────────
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from outlast.engine.replay.event_loop import RunLoop
 from outlast.engine.replay.sync_workflow import SyncWorkflowThread
 from outlast.engine.steps.step_executor import StepExecutor, call_function
 
-PATIENCE_SECONDS = 1.0
-"""A loop that does not answer for so long is blocked."""
+BLOCKED_AFTER_S = 1.0
+"""A loop that does not answer for this long is blocked."""
 
 log = logging.getLogger("outlast.engine")
 
 
 class LoopMonitor:
-    """A thread beside the loop that was running when it was started."""
+    """A thread that monitors the event loop that was running at `start`."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
 
     def start(self) -> None:
-        """Begin to watch the loop that is running."""
+        """Start to monitor the running loop."""
         loop, thread = asyncio.get_running_loop(), threading.get_ident()
         watching = threading.Thread(
             target=self._watch, args=(loop, thread), name="outlast-watch", daemon=True
@@ -46,35 +45,34 @@ class LoopMonitor:
         watching.start()
 
     def stop(self) -> None:
-        """End; may be called twice."""
+        """Stop. Stopping twice is fine."""
         self._over.set()
 
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
-        while not self._over.wait(PATIENCE_SECONDS):
+        while not self._over.wait(BLOCKED_AFTER_S):
             answer = threading.Event()
             try:
                 loop.call_soon_threadsafe(answer.set)
             except RuntimeError:
                 return  # the loop is closed
-            if not answer.wait(PATIENCE_SECONDS) and not self._over.is_set():
-                told = blame(thread)
-                if told is not None:
-                    log.error("%s", told)
-                while not answer.wait(PATIENCE_SECONDS) and not self._over.is_set():
-                    pass  # it was told once
+            if not answer.wait(BLOCKED_AFTER_S) and not self._over.is_set():
+                blamed = blame(thread)
+                if blamed is not None:
+                    log.error("%s", blamed)
+                while not answer.wait(BLOCKED_AFTER_S) and not self._over.is_set():
+                    pass  # logged once
 
 
 def blame(thread: int) -> str | None:
-    """Which code of the user's stands still in the thread of the loop, and what to do; None if it
-    is none that outlast has called."""
+    """Which workflow or step blocks the thread of the loop, where, and what to do; None if it is other code."""
     stack = list(_stack(thread))  # the innermost first
     who = next(filter(None, map(_caller, stack)), None)
     place = next(filter(None, (location_of(one.f_code, one.f_lineno) for one in stack)), None)
     if who is None or place is None:
         return None
     return (
-        f"{who} blocks the event loop at {place}: no other run goes on meanwhile. "
-        "Put what takes long into a step that is a plain function (it runs in a thread), or await it"
+        f"{who} blocks the event loop at {place}: no other run advances meanwhile. "
+        "Put what takes long into a step that is a plain `def` (it runs in a thread), or await it"
     )
 
 
@@ -89,9 +87,8 @@ def _caller(frame: FrameType) -> str | None:
 
 
 def _stack(thread: int) -> Iterator[FrameType]:
-    """The frames of a thread, innermost first; a plain workflow is in a thread of its own, which
-    the loop's waits for."""
-    # Documented, for debuggers such as this.
+    """The frames of a thread, innermost first; with those of the thread of a `def` workflow that it waits for."""
+    # A documented function, for debuggers.
     frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     stack = list(_outward(frames.get(thread)))
     for frame in stack:

@@ -1,59 +1,71 @@
-"""LoopThread: a coroutine on a thread with an event loop of its own, so that it goes on while the
-program's loop is blocked."""
+"""LoopThread: an event loop in a daemon thread of its own.
+
+`LoopThread` runs one coroutine beside the program's event loop, so that it continues while that loop is blocked: the
+renewal of leases. `BackgroundLoop` runs the coroutines of threads that have no event loop: `outlast.sync`. It belongs
+to the process that started it: a forked child inherits the object and no thread, so a call there raises and does
+not wait for ever.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
+
+from outlast.errors import Closed, WorkflowMisuse
+
+GRACE_S = 5.0
+"""How long the tasks of a background loop get to end after they are cancelled."""
 
 log = logging.getLogger("outlast.engine")
+T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs `live` from `start` to `stop`. It shares nothing with the loop that has started it but
-    `call`. If it ends unasked, that is logged, and `ended` is called there."""
+    """Runs `main` from `start` to `stop`. It shares only `call` with the loop that started it. If `main` ends without
+    `stop`, that is logged, and `on_end` is called in that loop."""
 
     def __init__(
         self,
-        live: Callable[[], Coroutine[Any, Any, None]],
+        main: Callable[[], Coroutine[Any, Any, None]],
         name: str,
         *,
-        ended: Callable[[], object] = lambda: None,
+        on_end: Callable[[], object] = lambda: None,
     ) -> None:
-        self._ended = ended
-        self._is_asked = False
-        self._live = live
+        self._main = main
         self._name = name
+        self._on_end = on_end
+        self._is_stopping = False
         self._over: asyncio.Future[None] | None = None
 
     def start(self) -> None:
-        """Begin; for the loop that is running. `RuntimeError` if there is no room for a thread."""
+        """Start, for the running loop. Raises `RuntimeError` if the system has no thread left."""
         self._home = asyncio.get_running_loop()
         self._over = self._home.create_future()
-        self._is_asked = False
+        self._is_stopping = False
         self._loop = asyncio.new_event_loop()
         try:
-            # A daemon: a program that ends without closing must not hang here.
-            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+            _start_daemon(self._run, self._name)
         except RuntimeError:
             self._loop.close()
             raise
 
     async def stop(self) -> None:
-        """End it, and wait until it has. Stopping twice is fine."""
+        """Cancel `main`, and wait until the thread has ended. Stopping twice is fine."""
         if self._over is not None:
-            self._is_asked = True
-            with suppress(RuntimeError):  # it has ended by itself
+            self._is_stopping = True
+            with suppress(RuntimeError):  # it has ended already
                 self._loop.call_soon_threadsafe(self._cancel)
             await asyncio.shield(self._over)
 
     def call(self, function: Callable[..., object], *args: object) -> None:
-        """Have a function called in the loop that has started this, as soon as that comes to it."""
-        with suppress(RuntimeError):  # it is closed: nobody is left to be told
+        """Call a function in the loop that started this thread."""
+        with suppress(RuntimeError):  # that loop is closed
             self._home.call_soon_threadsafe(function, *args)
 
     def _cancel(self) -> None:
@@ -63,22 +75,107 @@ class LoopThread:
         loop = self._loop
         asyncio.set_event_loop(loop)
         error: BaseException | None = None
-        self._task = loop.create_task(self._live())
+        self._task = loop.create_task(self._main())
         try:
             loop.run_until_complete(asyncio.wait([self._task]))
             loop.run_until_complete(loop.shutdown_default_executor())
             error = None if self._task.cancelled() else self._task.exception()
-        except BaseException as unforeseen:  # noqa: BLE001 - nobody else would hear of it
+        except BaseException as unforeseen:  # noqa: BLE001 - it would be lost with the thread
             error = unforeseen
         finally:
-            if error is not None or not self._is_asked:
-                log.error("%s has ended: %r", self._name, error or "nobody asked it to")
+            if error is not None or not self._is_stopping:
+                log.error("%s has ended: %r", self._name, error or "it was not stopped")
             asyncio.set_event_loop(None)
             loop.close()
-            if not self._is_asked:
-                self.call(self._ended)
+            if not self._is_stopping:
+                self.call(self._on_end)
             self.call(self._end)
 
     def _end(self) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
+
+
+class BackgroundLoop:
+    """Runs coroutines for other threads, from its creation until `stop`."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._loop = new_loop()
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._thread = _start_daemon(self._run, "outlast")
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that started it."""
+        return self._pid == os.getpid()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and return its result. If the caller is interrupted, the coroutine is cancelled."""
+        try:
+            self._check()
+            with self._lock:
+                if self._stopped:
+                    raise Closed("this app was closed by another thread")
+                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except BaseException:
+            coroutine.close()
+            raise
+        try:
+            return future.result()
+        except CancelledError:
+            raise Closed("this app was closed while this call waited for its answer") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """Stop the loop; calls that still wait raise `Closed`."""
+        if not self.is_here:
+            return
+        with self._lock:
+            self._stopped = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _check(self) -> None:
+        if not self.is_here:
+            raise Closed(
+                "this app was opened before this process was forked, and its threads did not come "
+                "along: open apps after the fork, not before (gunicorn: without preload_app, or in "
+                "post_fork)"
+            )
+        if threading.current_thread() is self._thread:
+            raise WorkflowMisuse(
+                "an async step, or a callback, called an app of outlast.sync on whose loop it runs: "
+                "it would wait for itself. Make the step a plain `def`, which runs in a thread"
+            )
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            if left := asyncio.all_tasks(self._loop):
+                for task in left:
+                    task.cancel()
+                self._loop.run_until_complete(asyncio.wait(left, timeout=GRACE_S))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """A new event loop for a process or thread that only outlast uses: uvloop's where it is installed
+    (`pip install outlast[fast]`)."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _start_daemon(target: Callable[[], None], name: str) -> threading.Thread:
+    # A daemon: a program that ends without closing must not hang here.
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread.start()
+    return thread

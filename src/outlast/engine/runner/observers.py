@@ -1,8 +1,7 @@
-"""Watching: the one place where what happens to runs is seen from outside.
+"""Observers: called with each commit of this process once it is durable, in the order of each run.
 
-History is the truth, so observing is reading along: a observer is called with each commit of this
-process once it is durable, in the order of each run. Logs are made here from events, and metrics
-and traces can be; nothing in the engine is told to count or to log what it does.
+Log lines are written here from events, and so can be metrics and traces: the engine itself counts and logs nothing of
+what its runs do.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _LEVELS: dict[str, int] = {
 
 
 class Observers:
-    """Calls several. One that raises harms nobody: what it saw has happened."""
+    """Calls several observers. An error of one is logged: the commit is durable anyway."""
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._observers = (log_events, *observers)
@@ -44,8 +43,8 @@ class Observers:
 
 
 class UnknownChildren:
-    """Tells of children whose code is not here: they wait until somebody has it, and so does their
-    parent. Each workflow is told of once."""
+    """Warns once for each workflow of children whose code this process does not have: they wait for a worker that has
+    it, and so do their parents."""
 
     def __init__(self, known: Container[str]) -> None:
         self._known = known
@@ -64,8 +63,8 @@ class UnknownChildren:
 
 
 def log_events(commit: Commit, _: Committed) -> None:
-    """Write what happened to a log, ``outlast.runs``: a run that failed at WARNING, starts and ends
-    of runs and failed attempts of steps at INFO, everything else at DEBUG."""
+    """Log the events of a commit to ``outlast.runs``: a failed run at WARNING, starts and ends of runs and failed
+    attempts of steps at INFO, everything else at DEBUG."""
     lowest = log.getEffectiveLevel()
     for event in commit.events:
         level = _LEVELS.get(event.type, logging.DEBUG)
@@ -89,5 +88,5 @@ def _line(event: Event) -> str:
 
 
 def shown(id: str) -> str:
-    """An id as a log may have it: what could be mistaken for something else is quoted."""
+    """An id for a log line: quoted if it contains a space or an unprintable character."""
     return id if id.isprintable() and " " not in id else repr(id)

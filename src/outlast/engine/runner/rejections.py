@@ -1,18 +1,13 @@
-"""Rejections: runs that cannot go on with the code that is here, and who may try them instead.
+"""Rejections: runs that this worker's code cannot replay, and which other workers may try.
 
-A takeover fails for good when code and history do not fit: a mismatch, a new required parameter, a value that
-can no longer be decoded. It says nothing about other code. So the run is released, marked with the hash of the
-code that failed, and workers with that code are not handed it again::
+A takeover fails for good when code and history do not fit: a mismatch, a new required parameter, a value that can no
+longer be decoded. Other code may fit. So the run is released with the hash of the code that failed, and the store does
+not hand it to workers with that code again::
 
     takeover fails ──▶ a live worker has other code?  yes ──▶ released: Run.rejected_by has this code's hash
                                                       no  ──▶ parked: halted, wait_kind "mismatch"
 
-A worker with code that a parked run has not seen takes it up again when it starts, unasked.
-
-Failures: what has gone wrong with runs again and again in this process, as far as it is news.
-
-A run that fails here may be driven elsewhere, and this process never hears of it. So what has not failed
-for some time is forgotten, and a worker does not speak for ever of a run that has long ended.
+A worker whose code has not tried a parked run claims it when it starts.
 """
 
 from __future__ import annotations
@@ -31,19 +26,18 @@ from outlast.model.query import RunQuery
 from outlast.model.run import MISMATCH, Run, Status
 from outlast.model.worker import Worker
 from outlast.ports.capabilities import Capability
-from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 
 KEPT = 8
-"""How many hashes a run remembers, the latest: older ones belong to deploys that are long gone."""
+"""How many hashes a run keeps: the latest."""
 TRUSTED_S = 1.0
-"""How long an answer about live workers is used: a bad deploy rejects many runs at once."""
+"""How long a list of live workers is used: a bad deploy rejects many runs at once."""
 
 log = logging.getLogger("outlast.engine")
 
 
 class Rejections:
-    """Decides what becomes of runs that this engine's code cannot go on with."""
+    """Releases or parks the runs that this engine's code cannot replay."""
 
     def __init__(
         self,
@@ -65,7 +59,7 @@ class Rejections:
 
     @property
     def code(self) -> str:
-        """The hash of the code that is here."""
+        """The hash of this process's code."""
         if self._code is None:
             self._code = code_hash(self._workflows.values())
         return self._code
@@ -79,7 +73,7 @@ class Rejections:
         sequence: int | None = None,
         park: bool = False,
     ) -> None:
-        """Release a run, or park it where no live worker has code that was not tried (or with `park`)."""
+        """Release a run; park it if no live worker has code that was not tried, or with `park`."""
         codes = (*(code for code in run.rejections if code != self.code), self.code)[-KEPT:]
         reason = text_of(problem) if isinstance(problem, OutlastError) else describe(problem)
         at = run.sequence if sequence is None else sequence
@@ -100,7 +94,7 @@ class Rejections:
         parking = await leaves_queue(self._store, parking, timeout_s=self._timeout_s)
         await self._batcher.commit(parking, patience=self._timeout_s)
         if not park and await self.untried(run.workflow, codes, afresh=True):
-            # It began meanwhile, and may have looked for parked runs a moment too early.
+            # That worker started meanwhile, and may have searched for parked runs a moment too early.
             for one in await self._store.claim_runs(
                 self._owner, self._timeout_s, run_ids=[run.id], timeout=self._timeout_s
             ):
@@ -113,7 +107,7 @@ class Rejections:
     async def untried(
         self, workflow: str, codes: Sequence[str], *, afresh: bool = False
     ) -> list[Worker]:
-        """The live workers that have a workflow in other code than these."""
+        """The live workers that have a workflow, in code that is none of these."""
         if Capability.WORKERS not in self._store.capabilities:
             return []
         clock = self._store.clock
@@ -129,7 +123,7 @@ class Rejections:
         ]
 
     async def parked_for_others(self, limit: int) -> list[str]:
-        """Up to `limit` runs that are parked and that this code has not tried."""
+        """Up to `limit` parked runs that this code has not tried."""
         store = self._store
         if Capability.FIND not in store.capabilities or limit < 1:
             return []
@@ -145,40 +139,3 @@ class Rejections:
                 if len(found) == limit:
                     return found
         return found
-
-
-MAX_KEPT = 1000
-FORGOTTEN_AFTER = 5
-"""Leases: a run that fails is tried again within one, and nobody else has had it then."""
-
-
-class Failures:
-    """How often in a row runs have failed, and why; for a process with leases of so many seconds."""
-
-    def __init__(self, clock: Clock, lease: float) -> None:
-        self._clock = clock
-        self._kept_for = FORGOTTEN_AFTER * lease
-        self._failed: dict[str, tuple[int, str, float]] = {}
-
-    def add(self, run_id: str, error: str) -> int:
-        """A run has failed; how often in a row it has now."""
-        times, _, at = self._failed.pop(run_id, (0, "", 0.0))
-        now = self._clock.monotonic()
-        times = 1 if now - at > self._kept_for else times + 1
-        self._failed[run_id] = (times, error, now)
-        while len(self._failed) > MAX_KEPT:
-            del self._failed[next(iter(self._failed))]
-        return times
-
-    def end(self, run_id: str) -> None:
-        """It has not failed this time."""
-        self._failed.pop(run_id, None)
-
-    def lasting(self, times: int) -> dict[str, str]:
-        """The runs that have failed at least so often, of late: how often, and why."""
-        since = self._clock.monotonic() - self._kept_for
-        return {
-            run_id: f"{often} times in a row: {error}"
-            for run_id, (often, error, at) in self._failed.items()
-            if often >= times and at >= since
-        }

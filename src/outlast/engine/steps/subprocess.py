@@ -1,10 +1,9 @@
-"""A step in a process of its own, so that it can be killed: on timeout, on cancel, on request.
+"""Executes a step in a process of its own, which can be killed: on timeout, on cancellation, on request.
 
-The child is this Python with the step's module imported, or the file that is the main program, under a
-name that is not ``__main__``, as multiprocessing does. What it is to do comes as JSON on its standard
-input; reports and the result go back as lines of JSON, and what the step prints goes to standard error.
-Nothing is pickled, and the name of the function comes from the running program
-alone. Values travel in plain JSON, whatever codec the store has: they stay on this machine.
+The child is the same Python with the step's module imported, or the main program's file under a name that is not
+``__main__``, as multiprocessing does. It reads its order as JSON from standard input and writes reports and the result
+as lines of JSON; what the step prints goes to standard error. Nothing is pickled, and the name of the function comes
+only from the running program. Values are plain JSON, whatever codec the store has: they stay on this machine.
 """
 
 from __future__ import annotations
@@ -23,17 +22,16 @@ from outlast.engine.definitions.definition import module_of
 from outlast.errors import OutlastError
 from outlast.model.json import from_json, to_json
 
-LONGEST_LINE = 2**30
+MAX_LINE_BYTES = 2**30
 MAIN = "__mp_main__"
-"""What the main program is called in the child: the name that multiprocessing gives it."""
+"""The module name of the main program in the child: the same as multiprocessing's."""
 
 loading: list[str] = []
-"""In the child: the main program while it is loaded, which must not begin anew there."""
+"""In the child: the main program while it is imported. It must not run there."""
 
 
 class ProcessStepFailed(OutlastError):
-    """What a step raised in its own process, as text, with the names of its classes: `Retry` looks
-    at those."""
+    """What a step raised in its process, as text, with the names of the error's classes for `Retry`."""
 
     def __init__(self, text: str, kinds: Sequence[str] = ()) -> None:
         super().__init__(text)
@@ -41,7 +39,7 @@ class ProcessStepFailed(OutlastError):
 
 
 class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the child is to do."""
+    """The call that the child executes."""
 
     run_id: str
     uid: str
@@ -52,7 +50,7 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the child tells its parent: a report, and at last the result or an error."""
+    """A line from the child: a report and, as the last one, the result or an error."""
 
     error: str | None = None
     kinds: list[str] = []
@@ -61,7 +59,7 @@ class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 async def call_in_process(step: Any, order: Order, report: Callable[[Raw], None]) -> Raw:
-    """Call a step's function in a new process and give its result in plain JSON."""
+    """Call a step's function in a new process; returns its result in plain JSON."""
     function = step.function
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -72,8 +70,8 @@ async def call_in_process(step: Any, order: Order, report: Callable[[Raw], None]
         function.__module__,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        limit=LONGEST_LINE,
-        start_new_session=True,  # so that what the step has started can be killed with it
+        limit=MAX_LINE_BYTES,
+        start_new_session=True,  # so that processes which the step starts are killed with it
         env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
     )
     try:
@@ -95,11 +93,11 @@ async def _converse(
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        # It stays open: when it ends, so have we, and the child ends too.
+        # It stays open: the child ends when it is closed, as when this process ends.
         process.stdin.write(to_json(order) + b"\n")
         await process.stdin.drain()
     except (BrokenPipeError, ConnectionResetError):
-        pass  # it died before it had read all: its exit code says how
+        pass  # it ended before it had read all: its exit code is reported
     async for line in process.stdout:
         reply = from_json(line, Reply, where="what a step's process said")
         if reply.error is not None:

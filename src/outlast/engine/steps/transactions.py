@@ -4,13 +4,13 @@
 
     BEGIN ── the user's statements ── commit(token, outcome to the run's own inbox) ── COMMIT
 
-The last statement is fenced by the run's claim: a process that was superseded rolls back. If the
-process dies after the COMMIT, the outcome is in the inbox, and whoever claims the run next takes it
-from there before anything is tried again; if it dies before, nothing has happened at all.
+The last statement is fenced by the run's claim: a process whose claim was superseded rolls back. If the process crashes
+after the COMMIT, the outcome is in the inbox, and the next owner of the run reads it before any step is tried again; if
+it crashes before, the transaction has had no effect.
 
-A run that another transaction has locked is waited for. That transaction may itself wait for what the
-step has written, which no database can see. So after `LOCK_PATIENCE_S` the step is rolled back, which
-frees the other one, and the same attempt is made again: nothing of it has happened.
+A lock on the run is waited for. Its holder may itself wait for rows that the step has locked, a deadlock that the
+database cannot detect. So after `LOCK_PATIENCE_S` the step is rolled back, which frees the holder, and the same attempt
+is made again.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ async def attempt_in_transaction(
     context: StepContext,
     claim: Callable[[], Claim],
 ) -> Outcome | int:
-    """One attempt under the `claim` that there is when it is recorded. The revision of the run when it
-    was committed: the outcome is in the inbox. Raises if nobody knows whether it was."""
+    """Execute one attempt under the current `claim`; returns the revision of the run if it was committed, with the
+    outcome in the inbox. Raises if it is unknown whether it was."""
     while True:
         try:
             return await _attempt(store, executor, call, context, claim)
         except _Locked as locked:
             if call.step.at_most_once:
                 return Outcome(None, locked.busy, 0)
-            _logger.warning("step %r is rolled back and made again: %s", call.key, locked.busy)
+            _logger.warning("step %r was rolled back and is tried again: %s", call.key, locked.busy)
             await store.clock.sleep(WAIT_SECONDS)
 
 
@@ -81,21 +81,21 @@ async def _attempt(
             try:
                 await borrowed.settle()
             except Exception as error:
-                # What the step has written cannot stay: that is how it has failed.
+                # A deferred constraint refuses what the step has written: the step has failed.
                 failed = Outcome(None, error, outcome.duration_ns)
                 raise _RollBack from error
             revision = await _record(borrowed, call, outcome, claim)
     except _RollBack:
-        assert failed is not None, "what is rolled back has failed"
+        assert failed is not None, "only a failed step is rolled back"
         return failed
-    except UsageError as refused:  # by a COMMIT that has been answered: nothing of it is there
+    except UsageError as refused:  # the COMMIT was answered: it had no effect
         return Outcome(None, refused, 0)
     return revision
 
 
 async def _begun(store: Store, ends: AsyncExitStack, call: StepCall) -> tuple[Any, Store]:
-    """A transaction, when there is a connection for it. The step has not begun until then: to wait for
-    other steps, or for a server that is away, costs it no attempt."""
+    """Begin a transaction, once there is a connection for it. The step has not started until then: waiting for other
+    steps, or for a server, costs no attempt."""
     while True:
         try:
             return await ends.enter_async_context(store.transaction())
@@ -136,17 +136,17 @@ async def _record(
 def _misplaced(call: StepCall, store: Store) -> WorkflowMisuse:
     kind = "a plain `def`" if store.plain_transactions else "an `async def`"
     return WorkflowMisuse(
-        f"step {call.step.name!r} is transactional, so on {type(store).__name__} it has to be {kind}: "
-        "that is what its connection is for"
+        f"step {call.step.name!r} is transactional, so on {type(store).__name__} it has to be {kind}, "
+        "because its connection is"
     )
 
 
 class _RollBack(Exception):
-    """The step has failed: what it wrote is undone."""
+    """Rolls back the transaction of a step that has failed."""
 
 
 class _Locked(Exception):
-    """The run was locked for too long: what the step wrote is undone."""
+    """Rolls back the transaction of a step whose run was locked for too long."""
 
     def __init__(self, busy: Busy) -> None:
         super().__init__(str(busy))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,13 @@ import pytest
 import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
+from outlast.engine.runner.poll_loop import PollLoop
 from outlast.errors import RunCancelled
 from outlast.model.commit_rules import WakeupKind
 from outlast.ports.clock import SystemClock
 from outlast.ports.notifier import MAX_MESSAGE_BYTES, from_message, hears_all, to_message
 from outlast.stores.memory import MemoryStore
-from outlast.worker.task_poller import look_for_ever
+from outlast.worker.task_poller import TaskPoller
 from tests.worker.places import KINDS, place_of
 
 LEASE = 3600.0
@@ -93,13 +95,13 @@ async def test_a_wakeup_for_tasks_during_the_first_poll_is_received() -> None:
         )
         for _ in range(1 - before):
             store.notifier.wake(WakeupKind.RUNS)
-        looking = asyncio.create_task(look_for_ever(store, queue, ["q"], look, patience=1.0))
+        loop = PollLoop(store, "looking", timeout_s=1.0, log=logging.getLogger("outlast"))
+        TaskPoller(loop, queue, ["q"], look, timeout_s=1.0).start()
         try:
             async with asyncio.timeout(30):
                 await again.wait()
         finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            await loop.stop()
 
 
 @pytest.mark.parametrize("kind", KINDS)

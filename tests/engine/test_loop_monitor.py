@@ -30,7 +30,7 @@ class Listener(logging.Handler):
 @pytest.fixture
 def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
     """Hears what the engine says, from a watch that is in a hurry."""
-    monkeypatch.setattr("outlast.engine.runner.loop_monitor.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("outlast.engine.runner.loop_monitor.BLOCKED_AFTER_S", 0.1)
     spoken.clear()
     listener, log = Listener(), logging.getLogger("outlast.engine")
     log.addHandler(listener)
@@ -113,7 +113,7 @@ async def test_code_that_blocks_the_loop_is_named(
     told = listener.heard[0]
     assert told.startswith(who)
     line = stand_still.__code__.co_firstlineno + 2
-    assert f"the event loop at test_blocking.py:{line} in stand_still" in told
+    assert f"the event loop at test_loop_monitor.py:{line} in stand_still" in told
     assert "Put what takes long into a step that is a plain function" in told
 
 

@@ -14,8 +14,8 @@ from outlast.ports.notifier import WakeupChannel
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
 from outlast.worker.wakeup_relay import (
-    FIRST_AGAIN,
-    LONGEST_AGAIN,
+    FIRST_REPEAT_S,
+    LONGEST_REPEAT_S,
     NOTHING,
     Left,
     RepeatedWakeups,
@@ -244,7 +244,7 @@ def test_insistence_grows_weary() -> None:
     insistence = RepeatedWakeups()
     times = [now for now in range(400) if insistence.wants(left, float(now))]
     assert times == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303, 363]
-    assert (FIRST_AGAIN, LONGEST_AGAIN) == (1, 60)
+    assert (FIRST_REPEAT_S, LONGEST_REPEAT_S) == (1, 60)
     assert insistence.wants((None, "another"), 364.0)
     assert not insistence.wants(NOTHING, 365.0)
     assert insistence.wants((None, "another"), 365.1)
