@@ -27,7 +27,7 @@ from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import configure, connect
 from outlast.stores.sqlite.rows import event_rows
 from outlast.stores.sqlite.schema import query
-from outlast.stores.sqlite.wal import LIMIT
+from outlast.stores.sqlite.wal import LOG_LIMIT_BYTES
 
 PAGE = 4096
 INSERT = query("insert_events")
@@ -63,8 +63,8 @@ class BareLoop:
     def __init__(self, path: str) -> None:
         connection = connect(path)
         assert isinstance(connection, sqlite3.Connection)
-        configure(connection, synchronous="full", log_limit=LIMIT)
-        connection.execute(f"PRAGMA wal_autocheckpoint = {LIMIT // PAGE}").fetchall()
+        configure(connection, synchronous="full", log_limit=LOG_LIMIT_BYTES)
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_LIMIT_BYTES // PAGE}").fetchall()
         self._connection = connection
         self._key = 1_000_000  # beyond those of the store
 

@@ -10,7 +10,7 @@ from django.db import connections, transaction
 
 from outlast.contrib.django.conf import read_settings
 from outlast.contrib.django.store import worker_store
-from outlast.stores.sqlite.wal import LIMIT
+from outlast.stores.sqlite.wal import LOG_LIMIT_BYTES
 from tests.django.places import another, use
 from tests.django.settings import on_sqlite
 from tests.django.shop.models import Order
@@ -40,7 +40,7 @@ def test_the_log_is_bounded_while_only_the_project_writes(tmp_path: Path) -> Non
                 with transaction.atomic(using="site"):
                     Order.objects.using("site").create(name=f"{number} {MEGABYTE}")
             sizes.append(log.stat().st_size)
-        assert max(sizes) < 2 * LIMIT
+        assert max(sizes) < 2 * LOG_LIMIT_BYTES
         assert Order.objects.using("site").count() == 24
         with connections["site"].cursor() as cursor:
             cursor.execute("PRAGMA integrity_check")

@@ -331,8 +331,8 @@ MUTANTS = [
     Mutant(
         "sqlite: a replaced life takes all descendants along",
         "stores/sqlite/commit.py",
-        "    gone = forget_tree(book.connection, commit.run_id, spare=spared)",
-        "    gone = forget_tree(book.connection, commit.run_id)",
+        "    gone = forget_tree(unit.connection, commit.run_id, spare=spared)",
+        "    gone = forget_tree(unit.connection, commit.run_id)",
         kit(GOES_ON, SQLITE_KIT),
     ),
     Mutant(
@@ -373,8 +373,8 @@ MUTANTS = [
     Mutant(
         "sqlite: a deletion delivers nothing",
         "stores/sqlite/delete.py",
-        "        deliver(book, send)\n    book.write()\n",
-        "        deliver(book, send)\n",
+        "        deliver(unit, send)\n    unit.write()\n",
+        "        deliver(unit, send)\n",
         kit(AS_SEEN, SQLITE_KIT),
     ),
     Mutant(

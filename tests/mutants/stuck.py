@@ -72,14 +72,14 @@ MUTANTS = [
     Mutant(
         "SQLite hands code what it has rejected",
         "stores/sqlite/claims.py",
-        '"limit": wish.limit, "code": wish.code}',
-        '"limit": wish.limit, "code": None}',
+        '"limit": request.limit, "code": request.code}',
+        '"limit": request.limit, "code": None}',
         ("tests/conformance/test_sqlite.py",),
     ),
     Mutant(
         "SQLite hands code what it has rejected, when its owner has died",
         "stores/sqlite/claims.py",
-        '{"now": now, "code": wish.code}',
+        '{"now": now, "code": request.code}',
         '{"now": now, "code": None}',
         ("tests/conformance/test_sqlite.py",),
     ),

@@ -38,7 +38,7 @@ from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import Connection, configure, connect
 from outlast.stores.sqlite.connection_worker import pauses
 from outlast.stores.sqlite.driver_errors import is_busy
-from outlast.stores.sqlite.wal import LIMIT, Log, has_reset_race
+from outlast.stores.sqlite.wal import LOG_LIMIT_BYTES, WriteAheadLog, has_reset_race
 from tests.sqlite_processes.crew import Crew, pause_for
 
 STATE = Path(__file__).parents[2] / ".cache" / "prove" / "wal_reset.json"
@@ -128,7 +128,7 @@ def _compare(found: list[list[int]], commits: list[int], verdict: list[tuple[str
 
 def _write_ours(pipe: Pipe, path: str, writer: int, seconds: float) -> int:
     connection = connect(path)
-    configure(connection, synchronous="full", log_limit=LIMIT)
+    configure(connection, synchronous="full", log_limit=LOG_LIMIT_BYTES)
 
     def commit(number: int) -> None:
         with _locked(connection):
@@ -140,8 +140,8 @@ def _write_ours(pipe: Pipe, path: str, writer: int, seconds: float) -> int:
 def _checkpoint_ours(pipe: Pipe, path: str, seconds: float) -> int:
     connection, other = connect(path), connect(path)
     for one in (connection, other):
-        configure(one, synchronous="full", log_limit=LIMIT)
-    log = Log(Path(path), other, limit=LIMIT, hard_limit=LIMIT)
+        configure(one, synchronous="full", log_limit=LOG_LIMIT_BYTES)
+    log = WriteAheadLog(Path(path), other, limit=LOG_LIMIT_BYTES, hard_limit=LOG_LIMIT_BYTES)
 
     def checkpoint(_: int) -> None:
         with _locked(connection):

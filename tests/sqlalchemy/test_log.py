@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from outlast.contrib.sqlalchemy import store_of
-from outlast.stores.sqlite.wal import LIMIT
+from outlast.stores.sqlite.wal import LOG_LIMIT_BYTES
 from tests.sqlalchemy.places import dispose, engine_of
 
 MEGABYTE = "x" * 1024 * 1024
@@ -41,5 +41,5 @@ async def test_the_log_is_bounded_while_no_store_is_open(kind: str, tmp_path: Pa
     else:
         with engine.connect() as plain:
             write(plain)
-    assert max(sizes) < 2 * LIMIT
+    assert max(sizes) < 2 * LOG_LIMIT_BYTES
     await dispose(engine)

@@ -39,7 +39,7 @@ INDEXED = {
 """Queries that do nothing but search this index: they neither scan nor sort."""
 
 UNSCANNED = [
-    "load_runs", "find_run", "find_runs_by_key", "find_shelves", "find_files", "find_claimable",
+    "load_runs", "find_run", "find_runs_by_key", "find_runnable_workflows", "find_files", "find_claimable",
     "load_inbox", "find_unseen_item", "load_timers", "find_due_timers", "load_entries",
     "load_activities", "find_activity", "find_attributed", "has_attribute", "find_tree",
     "delete_keys_of_tree", "delete_tasks_of_run", "delete_dead_tasks_of_run", "find_ended",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from outlast.stores.sqlite.wal import WalKeeper
+from outlast.stores.sqlite.wal import WalCheckpointer
 
 
 def keep(connection: Any) -> None:
@@ -21,7 +21,7 @@ def keep(connection: Any) -> None:
 class _Look:
     """Before what begins a transaction, or is one, the log is looked at."""
 
-    def __init__(self, keeper: WalKeeper) -> None:
+    def __init__(self, keeper: WalCheckpointer) -> None:
         self._keeper = keeper
 
     def __call__(
@@ -38,5 +38,5 @@ def _path(connection: Any) -> str:
 
 
 @lru_cache
-def _keeper(path: str) -> WalKeeper:
-    return WalKeeper(path)
+def _keeper(path: str) -> WalCheckpointer:
+    return WalCheckpointer(path)

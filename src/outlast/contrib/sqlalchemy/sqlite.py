@@ -34,10 +34,10 @@ from outlast.ports.clock import Clock
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import PREFIX, Connection, connect
 from outlast.stores.sqlite.connection_worker import Work
-from outlast.stores.sqlite.database import MANY
+from outlast.stores.sqlite.database import UNKNOWN_ROWS
 from outlast.stores.sqlite.projection import install
 from outlast.stores.sqlite.transaction import Borrow, BorrowedStore
-from outlast.stores.sqlite.wal import WalKeeper
+from outlast.stores.sqlite.wal import WalCheckpointer
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class SqlAlchemySqliteStore(JoiningStore[BorrowedStore], SqliteStore):
             projection, prefix = self._projection, self.database.prefix
             try:
                 await self._session.write(
-                    lambda db: install(db, projection, prefix), rows=MANY, timeout=None
+                    lambda db: install(db, projection, prefix), rows=UNKNOWN_ROWS, timeout=None
                 )
             except BaseException:
                 await self.close()
@@ -196,7 +196,7 @@ _kept: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 def _keep_the_log(engine: Engine, path: str, *, in_loop: bool) -> None:
     """Let the engine's connections leave the log to us, and look at it before each transaction."""
-    keeper = WalKeeper(path)
+    keeper = WalCheckpointer(path)
 
     def look(driver: Any) -> None:
         if driver.in_transaction or not keeper.is_due():

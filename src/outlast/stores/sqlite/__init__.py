@@ -1,15 +1,16 @@
-"""The store and queue in a SQLite file: durable, with nothing to install beside Python.
+"""SQLite: the store and the queue in one file. Durable, and nothing to install beside Python.
 
 ::
 
-    store.py, queue.py       the ports
-        │ work(connection): plain functions, one per operation, in
-        │ committing, inboxes, claims, tasks, finding, deleting; SQL in sql/, tables in migrations/
-    database.py              opens and closes; a call is a read or a write
-        ├── writer.py        one transaction at a time: in the event loop if it is fast, else
-        │                    in a thread (lane.py); checkpoints the log (log.py)
-        └── lane.py          reads, the same way
-    connection.py, faults.py the only places that know Python's sqlite3 and its errors
+    store.py, queue.py        the ports
+        │ functions of a connection, one file for each topic: commit, claims, inbox, tasks,
+        │ fair_queue, queue_stats, find, delete, run_details, registry, transfer
+    database.py               opens and closes the file; a call is a read or a write
+        ├── writer.py         one transaction at a time: in the event loop if commits are fast, else
+        │                     in a thread; small writes share one (write_batching.py)
+        ├── connection_worker.py   reads, the same way
+        └── wal.py            checkpoints of the write-ahead log
+    connection.py, driver_errors.py   the only files that know Python's sqlite3 and its errors
 """
 
 from outlast.stores.sqlite.queue import SqliteQueue

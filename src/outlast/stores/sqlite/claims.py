@@ -1,4 +1,4 @@
-"""Claims on runs: who may advance one, chosen by index whatever the number of runs."""
+"""Claims on runs. Each search walks an index: its cost does not grow with the number of runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from outlast.stores.sqlite.schema import query
 from outlast.stores.sqlite.tasks import find_alive, find_held
 from outlast.stores.sqlite.unit_of_work import LOAD_RUN, Counters
 
-FIND_SHELVES = query("find_shelves")
+FIND_RUNNABLE_WORKFLOWS = query("find_runnable_workflows")
 FIND_RUNNABLE = query("find_runnable")
 FIND_EXPIRED_CLAIMS = query("find_expired_claims")
 FIND_CLAIMABLE = query("find_claimable")
@@ -35,7 +35,7 @@ END_IMPOSSIBLE_TASK_CLAIMS = query("end_impossible_task_claims")
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
-    """Which runs somebody wants to claim."""
+    """Which runs to claim: see `Store.claim_runs`."""
 
     limit: int
     workflows: Collection[str] | None
@@ -44,52 +44,59 @@ class ClaimRequest(msgspec.Struct, frozen=True):
 
 
 def last_time(connection: Connection) -> datetime:
-    """What time it was when leases were given out last, by the clock of the process that did."""
+    """The time of the last lease, by the clock of the process that gave it."""
     return from_micros(scalar(connection, READ_CLOCK))
 
 
 def end_impossible_claims(connection: Connection, now: datetime) -> None:
-    """End the leases that a clock has given out that was far ahead: nobody could take over."""
+    """End leases that a clock far ahead has given out: no other process could take over."""
     times = {"now": to_micros(now), "longest": to_micros(now + MAX_LEASE)}
     connection.execute(END_IMPOSSIBLE_CLAIMS, times)
     connection.execute(END_IMPOSSIBLE_TASK_CLAIMS, times)
     connection.execute(WRITE_CLOCK, (to_micros(now),))
 
 
-def find_claimable(connection: Connection, wish: ClaimRequest, now: datetime) -> list[int]:
+def find_claimable(connection: Connection, request: ClaimRequest, now: datetime) -> list[int]:
     """The keys of the runs to claim, those due longest first."""
-    if wish.run_ids is None:
-        found = _runnable(connection, wish, to_micros(now))
+    if request.run_ids is None:
+        found = _runnable(connection, request, to_micros(now))
     else:
         found = []
-        for id in set(wish.run_ids):
+        for id in set(request.run_ids):
             parameters = {"id": id, "now": to_micros(now)}
             for due, _, key, workflow in connection.execute(FIND_CLAIMABLE, parameters).fetchall():
-                if wish.workflows is None or workflow in wish.workflows:
+                if request.workflows is None or workflow in request.workflows:
                     found.append((due or 0, id, key))
-    return [key for _, _, key in sorted(found)[: wish.limit]]
+    return [key for _, _, key in sorted(found)[: request.limit]]
 
 
-def _runnable(connection: Connection, wish: ClaimRequest, now: int) -> list[tuple[int, str, int]]:
+def _runnable(
+    connection: Connection, request: ClaimRequest, now: int
+) -> list[tuple[int, str, int]]:
     found = [
         (due, id, key)
         for due, id, key, workflow in (
-            connection.execute(FIND_EXPIRED_CLAIMS, {"now": now, "code": wish.code}).fetchall()
+            connection.execute(FIND_EXPIRED_CLAIMS, {"now": now, "code": request.code}).fetchall()
         )
-        if wish.workflows is None or workflow in wish.workflows
+        if request.workflows is None or workflow in request.workflows
     ]
-    for workflow, due in connection.execute(FIND_SHELVES).fetchall():
-        if due <= now and (wish.workflows is None or workflow in wish.workflows):
-            parameters = {"workflow": workflow, "now": now, "limit": wish.limit, "code": wish.code}
+    for workflow, due in connection.execute(FIND_RUNNABLE_WORKFLOWS).fetchall():
+        if due <= now and (request.workflows is None or workflow in request.workflows):
+            parameters = {
+                "workflow": workflow,
+                "now": now,
+                "limit": request.limit,
+                "code": request.code,
+            }
             found += connection.execute(FIND_RUNNABLE, parameters).fetchall()
     return found
 
 
 def claim_runs(
-    connection: Connection, wish: ClaimRequest, owner: str, ttl: float, now: datetime
+    connection: Connection, request: ClaimRequest, owner: str, ttl: float, now: datetime
 ) -> list[ClaimedRun]:
     """Claim what `find_claimable` finds, under the writer's lock."""
-    keys = find_claimable(connection, wish, now)
+    keys = find_claimable(connection, request, now)
     if not keys:
         return []
     until = now + timedelta(seconds=ttl)
@@ -102,7 +109,7 @@ def claim_runs(
         updates.append((owner, token, to_micros(until), key))
         found = runs[key]
         if found is None:
-            continue  # claimed all the same, so that it is out of the way for a while
+            continue  # damaged: claimed all the same, so that the next search skips it
         run = msgspec.structs.replace(found, owner=owner, token=token, claimed_until=until)
         claim = Claim(
             owner=owner,
@@ -158,8 +165,8 @@ def release(connection: Connection, claims: Sequence[Claim]) -> list[bool]:
 
 
 def next_runnable_at(connection: Connection) -> datetime | None:
-    """When the next run that nobody holds, or will hold by then, becomes runnable."""
-    times = [due for _, due in connection.execute(FIND_SHELVES).fetchall()]
+    """When the next run becomes runnable: an unowned one, or one whose lease expires."""
+    times = [due for _, due in connection.execute(FIND_RUNNABLE_WORKFLOWS).fetchall()]
     takeover = scalar(connection, FIND_NEXT_TAKEOVER)
     if takeover is not None:
         times.append(takeover)
@@ -167,7 +174,7 @@ def next_runnable_at(connection: Connection) -> datetime | None:
 
 
 def _owned(connection: Connection, claim: Claim) -> RunRow | None:
-    """The run that a claim still owns: not superseded, not released, not another life."""
+    """The run that a claim still owns: no newer claim, not released, the same life."""
     rows = connection.execute(LOAD_RUN, (claim.run_id,)).fetchall()
     run = RunRow(*rows[0]) if rows else None
     if run is None or run.uid != claim.uid or run.token != claim.token:

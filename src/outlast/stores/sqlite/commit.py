@@ -1,9 +1,9 @@
-"""How commits are written: decide for all, then write for all, in one transaction.
+"""Commits: decide for all, then write for all, in one transaction.
 
-The decision is `outlast.model.commit_rules`, on heads read under the writer's lock. One refusal is not
-looked up beforehand: whether an event id is recorded already. The unique index says so when the
-events are inserted; then the transaction is rolled back and done again, looking first (`careful`).
-Ids are new as a rule, and the index has to be searched anyway to be added to.
+The decision is `outlast.model.commit_rules`, on heads read under the writer's lock. One refusal is
+not looked up beforehand: an event id that is recorded already. The unique index reports it when the
+events are inserted; then the transaction is rolled back and repeated with a lookup (`careful`). Ids
+are new as a rule, and inserting has to search the index anyway.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from outlast.model.commit import Commit, Committed, Creation, Outcome, Refusal
 from outlast.model.commit_rules import Head, again, parks, refusal
 from outlast.model.inbox import RECEIPTS_CARRIED, Receipt
 from outlast.stores.sqlite.connection import Connection
-from outlast.stores.sqlite.database import MANY
+from outlast.stores.sqlite.database import UNKNOWN_ROWS
 from outlast.stores.sqlite.delete import end_run, find_open, find_tree, forget_tree
 from outlast.stores.sqlite.inbox import deliver, has_unseen
 from outlast.stores.sqlite.rows import STATUS, RunRow
-from outlast.stores.sqlite.run_details import write_parts
+from outlast.stores.sqlite.run_details import write_contents
 from outlast.stores.sqlite.schema import query
 from outlast.stores.sqlite.tasks import find_held
 from outlast.stores.sqlite.unit_of_work import UnitOfWork
@@ -39,21 +39,21 @@ def commit_all(
     atomic: bool,
     careful: bool,
 ) -> list[Outcome]:
-    """The outcomes of `commits`, in order. Raises `Collision` if an event id is recorded already
-    and `careful` is not set."""
-    book = UnitOfWork(connection, now)
-    book.load(_run_ids(commits))
-    decided = [_decide(book, commit, careful=careful) for commit in commits]
+    """The outcomes of `commits`, in order. Without `careful`, raises `Collision` if an event id is
+    recorded already."""
+    unit = UnitOfWork(connection, now)
+    unit.load(_run_ids(commits))
+    decided = [_decide(unit, commit, careful=careful) for commit in commits]
     if atomic and any(isinstance(answer, Refusal) for answer in decided):
-        # Nothing will be inserted that could tell who else is to be refused.
-        decided = [_decide(book, commit, careful=True) for commit in commits]
+        # Nothing will be inserted, so the index cannot report duplicates: look them up.
+        decided = [_decide(unit, commit, careful=True) for commit in commits]
         held_back = Busy("not written: another commit of this atomic batch was refused")
         return [held_back if answer is None else answer for answer in decided]
     outcomes = [
-        _write(book, commit) if answer is None else answer
+        _write(unit, commit) if answer is None else answer
         for commit, answer in zip(commits, decided, strict=True)
     ]
-    book.write()
+    unit.write()
     return outcomes
 
 
@@ -62,7 +62,7 @@ def rows_of(commits: Sequence[Commit]) -> int:
     return sum(
         1 + len(commit.events) + len(commit.sends) + len(commit.starts) + len(commit.tasks)
         + len(commit.dead) + len(commit.entries)
-        + MANY * (commit.creation is Creation.REPLACE)
+        + UNKNOWN_ROWS * (commit.creation is Creation.REPLACE)
         for commit in commits
     )  # fmt: skip
 
@@ -77,8 +77,8 @@ def _run_ids(commits: Sequence[Commit]) -> list[str]:
     return ids
 
 
-def _decide(book: UnitOfWork, commit: Commit, *, careful: bool) -> Outcome | None:
-    row = book.find(commit.run_id)
+def _decide(unit: UnitOfWork, commit: Commit, *, careful: bool) -> Outcome | None:
+    row = unit.find(commit.run_id)
     head = None
     if row is not None:
         head = Head(
@@ -89,11 +89,11 @@ def _decide(book: UnitOfWork, commit: Commit, *, careful: bool) -> Outcome | Non
         return answer
     lost = None
     if commit.finishes:
-        lost = next((c for c in commit.finishes if find_held(book.connection, c) is None), None)
+        lost = next((c for c in commit.finishes if find_held(unit.connection, c) is None), None)
     if (careful or lost) and row is not None and commit.creation is not Creation.REPLACE:
-        # Looked up before the insert would tell: because it comes first, or nothing is inserted.
+        # Duplicates come before lost claims in the rules, or nothing will be inserted.
         for event in commit.events:
-            found = book.connection.execute(FIND_EVENT, (row.key, event.id)).fetchall()
+            found = unit.connection.execute(FIND_EVENT, (row.key, event.id)).fetchall()
             if found:
                 return DuplicateEvent(commit.run_id, event.id, found[0][0])
     if lost is not None:
@@ -101,42 +101,42 @@ def _decide(book: UnitOfWork, commit: Commit, *, careful: bool) -> Outcome | Non
     return None
 
 
-def _write(book: UnitOfWork, commit: Commit) -> Committed:
-    row = _life(book, commit)
+def _write(unit: UnitOfWork, commit: Commit) -> Committed:
+    row = _life(unit, commit)
     was_open = row.is_new or row.ended_at is None
     if commit.force:
-        _own(row, book.counters.next_token(), owner=None, until=None)
+        _own(row, unit.counters.next_token(), owner=None, until=None)
     if commit.hold is not None:
-        until = book.now + timedelta(seconds=commit.hold.ttl) // timedelta(microseconds=1)
-        _own(row, book.counters.next_token(), owner=commit.hold.owner, until=until)
+        until = unit.now + timedelta(seconds=commit.hold.ttl) // timedelta(microseconds=1)
+        _own(row, unit.counters.next_token(), owner=commit.hold.owner, until=until)
     if commit.events:
-        book.append(row, commit.events)
+        unit.append(row, commit.events)
     if commit.consumes:
-        book.connection.executemany(
+        unit.connection.executemany(
             CONSUME_ITEMS, [(row.key, number) for number in commit.consumes]
         )
     if commit.change is not None:
-        book.change(row, commit.change)
-    still_runnable = _park(book, row, commit)
+        unit.change(row, commit.change)
+    still_runnable = _park(unit, row, commit)
     row.revision += 1
     row.commit_id = commit.id
-    row.updated_at = book.now
+    row.updated_at = unit.now
     row.is_changed = True
     # Children first: an item may be for one of them.
     for start in commit.starts:
-        if book.find(start.run.id) is None:
-            child = book.begin(start.run)
-            book.append(child, start.events)
+        if unit.find(start.run.id) is None:
+            child = unit.begin(start.run)
+            unit.append(child, start.events)
             if child.is_terminal:
-                end_run(book, child)
+                end_run(unit, child)
     undelivered: tuple[str, ...] = ()
     if commit.sends:
         undelivered = tuple(
-            send.item.id for send in commit.sends if not isinstance(deliver(book, send), Receipt)
+            send.item.id for send in commit.sends if not isinstance(deliver(unit, send), Receipt)
         )
-    fired = write_parts(book, row, commit)
+    fired = write_contents(unit, row, commit)
     if was_open and (row.is_new or row.is_moved) and row.is_terminal:
-        end_run(book, row)
+        end_run(unit, row)
     return Committed(
         run_id=commit.run_id,
         uid=row.uid,
@@ -149,31 +149,31 @@ def _write(book: UnitOfWork, commit: Commit) -> Committed:
     )
 
 
-def _life(book: UnitOfWork, commit: Commit) -> RunRow:
-    present = book.find(commit.run_id)
+def _life(unit: UnitOfWork, commit: Commit) -> RunRow:
+    present = unit.find(commit.run_id)
     if present is not None and (commit.create is None or commit.creation is Creation.UPSERT):
         return present
-    assert commit.create is not None, "decided: there is a run, or one to begin"
+    assert commit.create is not None, "decided: there is a run, or one to create"
     if present is None:
-        return book.begin(commit.create)
-    # What earlier commits of this batch have written to the old tree goes with it.
-    book.write()
-    row = book.begin(commit.create)
+        return unit.begin(commit.create)
+    # What earlier commits of this batch have written to the old tree is deleted with it.
+    unit.write()
+    row = unit.begin(commit.create)
     if commit.carry_inbox:
-        book.connection.execute(CARRY_ITEMS, (row.key, present.key))
+        unit.connection.execute(CARRY_ITEMS, (row.key, present.key))
         after = present.inbox - RECEIPTS_CARRIED
-        book.connection.execute(
+        unit.connection.execute(
             CARRY_RECEIPTS, {"new": row.key, "old": present.key, "after": after}
         )
         row.inbox = present.inbox
-        if has_unseen(book.connection, row, 0):
-            row.runnable_at = book.now
+        if has_unseen(unit.connection, row, 0):
+            row.runnable_at = unit.now
     spared: set[str] = set()
     if not commit.create.status.terminal:
         find = find_tree if commit.carry_tree else find_open
-        spared = {*find(book.connection, commit.run_id)} - {commit.run_id}
-    gone = forget_tree(book.connection, commit.run_id, spare=spared)
-    book.forget(run_id for run_id in gone if run_id != commit.run_id)
+        spared = {*find(unit.connection, commit.run_id)} - {commit.run_id}
+    gone = forget_tree(unit.connection, commit.run_id, spare=spared)
+    unit.forget(run_id for run_id in gone if run_id != commit.run_id)
     return row
 
 
@@ -182,12 +182,12 @@ def _own(row: RunRow, token: int, *, owner: str | None, until: int | None) -> No
     row.is_moved = True
 
 
-def _park(book: UnitOfWork, row: RunRow, commit: Commit) -> bool:
-    """Apply `release`, unless an item the owner has not seen forbids rest: then True."""
+def _park(unit: UnitOfWork, row: RunRow, commit: Commit) -> bool:
+    """Apply `release`, unless an item waits that the owner has not seen: then True."""
     if not (commit.release or parks(commit.change)) or row.is_terminal:
-        return False  # the end of a run sees to all of it
-    if has_unseen(book.connection, row, commit.seen):
-        row.runnable_at = book.now
+        return False  # `end_run` does all of it
+    if has_unseen(unit.connection, row, commit.seen):
+        row.runnable_at = unit.now
         row.is_moved = True
         return True
     if commit.release:

@@ -1,16 +1,14 @@
-"""What we need of a database connection, and how we set one up.
+"""A SQLite connection: the protocol that this package uses, how one is set up, and table prefixes.
 
-The rest of this package runs SQL through `Connection` and nothing else of Python's sqlite3, so
-that another build of SQLite (pysqlite3, apsw with a VFS that loses power) takes a few lines of
-adapter: statements commit by themselves unless we say BEGIN, and `fetchall` is the only way to
-read. There is no `fetchone` on purpose: a statement that is not read to its end stays open, and an
-open statement keeps the log from being checkpointed.
+The rest of the package runs SQL through `Connection` and nothing else of Python's sqlite3, so that
+another build of SQLite (pysqlite3, apsw with a VFS that loses power) needs only a small adapter:
+statements commit by themselves unless we say BEGIN, and `fetchall` is the only way to read. There is
+no `fetchone` on purpose: a statement that is not read to its end stays open, and an open statement
+keeps the log from being checkpointed.
 
-Our tables beside those of others, in their file: each of our names gets a prefix.
-
-The statements of this package name tables plainly, because in a file of our own nobody else does. In
-a file of somebody else's a connection puts the prefix in, once for each statement: in front of tables
-where SQL expects one, and of indexes and triggers where they are made, dropped or asked for.
+Statements name tables plainly. In the file of an application, `PrefixedConnection` adds the prefix,
+once for each statement: to tables where SQL expects one, and to indexes and triggers where they are
+created, dropped or named.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ class Statements(Protocol):
         ...
 
     def close(self) -> None:
-        """Give it back."""
+        """Close it."""
         ...
 
 
@@ -67,7 +65,7 @@ def connect(path: str) -> Connection:
     """A connection of Python's own sqlite3."""
     return sqlite3.connect(
         path,
-        timeout=0,  # whoever waits for a lock does it in lane.py, where waiting can be given up
+        timeout=0,  # connection_worker.py waits for locks, and can stop waiting
         isolation_level=None,  # we say BEGIN IMMEDIATE: a deferred one ignores every timeout
         check_same_thread=False,  # a mutex keeps threads apart
         cached_statements=STATEMENTS,
@@ -82,13 +80,13 @@ def configure(
     cache_kib: int = CACHE_KIB,
     trusted: bool = False,
 ) -> None:
-    """Set what is not stored in the file. The caller has made sure that the file is ours, or, with
-    `trusted`, an application's: its triggers may call functions then, as they may for itself."""
+    """Set what is not stored in the file. With `trusted` the file is an application's, whose triggers
+    may call functions."""
     for pragma in (
         f"synchronous = {synchronous}",
         "fullfsync = 1",  # macOS: fsync alone stops at the disk's own cache
         "checkpoint_fullfsync = 1",
-        "wal_autocheckpoint = 0",  # see log.py
+        "wal_autocheckpoint = 0",  # see wal.py
         f"journal_size_limit = {log_limit}",
         "mmap_size = 0",  # an I/O error in mapped memory is a signal, not an error
         f"cache_size = -{cache_kib}",
@@ -106,13 +104,13 @@ def scalar(connection: Connection, sql: str, parameters: Parameters = ()) -> Any
 
 
 PREFIX = "outlast_"
-"""What a store is told that shares a file, unless it is told another."""
+"""The default prefix of a store in the file of an application."""
 
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,29}")
 
 
 def check_prefix(prefix: str) -> str:
-    """Refuse what is no beginning of a name."""
+    """Raise if `prefix` cannot begin a name."""
     if prefix and (not _IDENTIFIER.fullmatch(prefix) or prefix.startswith("sqlite_")):
         raise InvalidValue(
             f"prefix={prefix!r}: use lower-case letters, digits and '_', beginning with a letter, up "
@@ -122,7 +120,7 @@ def check_prefix(prefix: str) -> str:
 
 
 class PrefixedConnection:
-    """A connection on which our statements mean our tables."""
+    """A connection that adds the prefix to the tables of each statement."""
 
     def __init__(self, connection: Connection, prefix: str) -> None:
         self.connection = connection
@@ -137,19 +135,19 @@ class PrefixedConnection:
         return self.connection.executemany(prefixed(sql, self._prefix), parameters)
 
     def close(self) -> None:
-        """Give it back."""
+        """Close the connection."""
         self.connection.close()
 
 
 @lru_cache(maxsize=2048)
 def prefixed(sql: str, prefix: str) -> str:
-    """A statement of ours with the prefix put in."""
+    """A statement with the prefix added."""
     return _names().sub(prefix, sql)
 
 
 @cache
 def tables() -> tuple[str, ...]:
-    """The names of our tables, without a prefix."""
+    """The names of the tables, without a prefix."""
     made: list[str] = ["migrations"]
     for migration in numbered_migrations("outlast.stores.sqlite"):
         made += re.findall(r"^CREATE TABLE (\w+)", migration.script, re.MULTILINE)
@@ -159,8 +157,8 @@ def tables() -> tuple[str, ...]:
 @cache
 def _names() -> re.Pattern[str]:
     table = "|".join(sorted(tables(), key=len, reverse=True))
-    # Matches nothing, in front of a name: what was before it is looked at, and a look back has to know
-    # how far, so each word has a branch of its own. Our statements have one space or a line's end there.
+    # Matches the empty text in front of a name. A lookbehind has a fixed width, so each word has a
+    # branch of its own; statements have one space or line end there.
     before = "".join(
         rf"(?<=\b{word}\s)|" for word in ("FROM", "JOIN", "INTO", "UPDATE", "TABLE", "ON")
     )

@@ -2,17 +2,16 @@
 
 ::
 
-    call ── small, and the mutex is free? ── yes ──▶ here and now, in the event loop
-                     │ no, or a lock of the database is taken
+    call ── small, and the mutex is free? ── yes ──▶ at once, in the event loop
+                     │ no, or another connection holds the lock of the database
                      ▼
-             the lane's thread, one job after the other: it waits, the loop does not
+             the worker's thread, one job after the other: it waits, the loop does not
 
-A hop to a thread and back costs more than a small statement, so most calls never leave the loop.
-Nothing in the loop ever waits: neither for the mutex nor for another process.
+A round trip to a thread costs more than a small statement, so most calls stay in the event loop.
+Nothing in the loop ever waits, neither for the mutex nor for another process.
 
-A job that waits can be given up, by its deadline or because its caller was cancelled; a write that
-has begun cannot, and comes to its own end. Which of the two it is, is decided once, by whoever
-gets the job's lock first.
+A job that waits is abandoned at its deadline, or when its caller is cancelled. A write that has
+started runs to its end. The job's lock decides between the two: the first to acquire it wins.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ Work = Callable[[Connection], T]
 
 Error = BaseException | None
 
-SHORTEST_PAUSE = 0.0002
-LONGEST_PAUSE = 0.01
-NO_OBSTACLE = "its turn did not come"
+MIN_PAUSE_S = 0.0002
+MAX_PAUSE_S = 0.01
+NO_OBSTACLE = "other calls were before it in the queue of the thread"
 
 
 class Job(ABC):
-    """Something for a lane's thread to do. It is `small` if the loop might have done it as well, and
-    writes about so many rows."""
+    """Work for the thread. `small`: the event loop could do it as well. `rows`: about how many it
+    writes."""
 
     def __init__(self, work: Work[Any], *, small: bool = False, rows: int = 0) -> None:
         self.work = work
@@ -51,29 +50,29 @@ class Job(ABC):
         self._decided = threading.Lock()
 
     def begin(self) -> bool:
-        """Called by the thread before it changes anything: False if the job was given up."""
+        """Called by the thread before it changes anything: False if the job was abandoned."""
         return self._decided.acquire(blocking=False)
 
-    def put_off(self) -> None:
-        """Called by who has begun, when all that it has changed is taken back: it begins anew later."""
+    def reset(self) -> None:
+        """Called after a rollback: the job can start again later."""
         self._decided.release()
 
     def give_up(self) -> bool:
-        """Called by who waits: True if the job will not be done, False if it has begun."""
+        """Called by the caller: True if the job will not run, False if it has started."""
         return self._decided.acquire(blocking=False)
 
     @property
     def is_decided(self) -> bool:
-        """Whether it has begun or was given up."""
+        """Whether it has started or was abandoned."""
         return self._decided.locked()
 
     @abstractmethod
     def settle(self, result: object, error: Error) -> None:
-        """Called by the thread at the end, with what came of it."""
+        """Called by the thread at the end, with the result or the error."""
 
 
 class AwaitedJob(Job):
-    """A job that somebody in an event loop waits for."""
+    """A job that a coroutine awaits."""
 
     def __init__(self, work: Work[Any], *, small: bool = False, rows: int = 0) -> None:
         super().__init__(work, small=small, rows=rows)
@@ -82,7 +81,7 @@ class AwaitedJob(Job):
 
     def begin(self) -> bool:
         if self.future.done():
-            self.give_up()  # whoever was cancelled a moment ago will do so anyway
+            self.give_up()  # its caller was just cancelled
             return False
         return super().begin()
 
@@ -101,10 +100,10 @@ class AwaitedJob(Job):
         try:
             self._loop.call_soon_threadsafe(self.tell, result, error)
         except RuntimeError:
-            return  # the loop was closed meanwhile: nobody waits any more
+            return  # the event loop was closed meanwhile
 
     def tell(self, result: object, error: Error) -> None:
-        """Called in the loop, with what came of it."""
+        """Called in the event loop: resolve the future."""
         if self.future.done():
             return
         if error is None:
@@ -114,7 +113,7 @@ class AwaitedJob(Job):
 
 
 End = tuple[Job, Any, Error]
-"""What came of a job: what it has returned, or why it has not."""
+"""A job with its result, or its error."""
 
 
 class ConnectionWorker:
@@ -129,30 +128,30 @@ class ConnectionWorker:
         self._waiting = 0
         self._closing = threading.Event()
         self._obstacle = NO_OBSTACLE
-        # A daemon: a process that ends without `close` must not hang on a job that waits for a
-        # lock. What was not acknowledged may be lost then, and the file is safe against that.
+        # A daemon thread: a process that ends without `close` must not hang on a job that waits for
+        # a lock. A write that was not acknowledged may be lost then; the file stays consistent.
         self._thread = threading.Thread(target=self._serve, name=f"outlast-{name}", daemon=True)
         self._thread.start()
 
     async def run(self, work: Work[T], *, small: bool, timeout: float | None, rows: int = 0) -> T:
-        """What `work` returns. `small` says that it may be done in the loop."""
-        if small and self.is_quick() and self._mutex.acquire(blocking=False):
+        """What `work` returns. `small`: it may run in the event loop."""
+        if small and self.can_run_inline() and self._mutex.acquire(blocking=False):
             try:
                 return self.attempt(work)
             except Busy as busy:
-                self._obstacle = str(busy)  # the thread waits for it to go away
+                self._obstacle = str(busy)  # the thread waits for the lock
             finally:
                 self._mutex.release()
-        result: T = await self.hop(AwaitedJob(work, small=small, rows=rows), timeout)
+        result: T = await self.run_in_thread(AwaitedJob(work, small=small, rows=rows), timeout)
         return result
 
-    def is_quick(self) -> bool:
-        """Whether something small can be done in the loop now. Not past those who wait already: a loop
-        that is busy could keep them waiting for ever."""
+    def can_run_inline(self) -> bool:
+        """Whether small work may run in the event loop now: not while jobs wait for the thread, which a
+        busy loop could starve."""
         return not self._waiting
 
     def attempt(self, work: Work[T], job: Job | None = None) -> T:
-        """Try once, with the mutex held. `Busy` if a lock is taken; then nothing was done."""
+        """Try once, with the mutex held. `Busy` if another connection holds the lock: nothing was done."""
         try:
             return self.perform(work, job)
         except Exception as error:
@@ -162,11 +161,11 @@ class ConnectionWorker:
             raise fault from error
 
     def perform(self, work: Work[T], job: Job | None) -> T:
-        """Do it. A reader needs no more than this."""
+        """Run it, as a reader does; the writer overrides this."""
         return work(self.connection)
 
     def post(self, job: Job) -> None:
-        """Leave a job for the thread."""
+        """Hand a job to the thread."""
         with self._entrance:
             if self._closing.is_set():
                 raise StoreClosed(f"the store at {self.path} is closed")
@@ -174,8 +173,8 @@ class ConnectionWorker:
             self._jobs.put(job)
 
     def close(self) -> None:
-        """Stop the thread, after what it has begun, and close the connection. Jobs that wait for
-        a lock or for their turn end with `StoreClosed`. Blocks: not to be called in a loop."""
+        """Stop the thread after the job that it runs, and close the connection. Jobs that wait end
+        with `StoreClosed`. Blocks: do not call it in an event loop."""
         with self._entrance:
             self._closing.set()
             self._jobs.put(None)
@@ -183,13 +182,13 @@ class ConnectionWorker:
         with self._mutex:
             self.connection.close()
 
-    async def hop(self, job: AwaitedJob, timeout: float | None) -> Any:
+    async def run_in_thread(self, job: AwaitedJob, timeout: float | None) -> Any:
         """What the job returns, done by the thread."""
         self.post(job)
         return await self.outcome(job, timeout)
 
     async def outcome(self, job: AwaitedJob, timeout: float | None) -> Any:
-        """What a job returns that somebody else will do."""
+        """Await a job."""
         timer = None
         if timeout is not None:
             loop = asyncio.get_running_loop()
@@ -197,8 +196,8 @@ class ConnectionWorker:
         try:
             return await job.future
         finally:
-            # If the caller was cancelled: what has not begun will not be done; what has begun
-            # comes to its own end, and the caller cannot know which of the two it is.
+            # If the caller was cancelled: a job that has not started will not run; one that has
+            # started runs to its end. The caller cannot know which.
             job.give_up()
             if timer is not None:
                 timer.cancel()
@@ -214,12 +213,12 @@ class ConnectionWorker:
                 job.settle(result, error)
 
     def _next_jobs(self) -> list[Job]:
-        """What the thread does next; nothing at the end."""
+        """The next jobs for the thread; none when it closes."""
         job = self._jobs.get()
         return [] if job is None else [job]
 
     def _do(self, jobs: list[Job]) -> list[End]:
-        """What came of them. Whatever it is, it belongs to who waits, not to the thread."""
+        """Results and errors. An error belongs to the caller, never to the thread."""
         (job,) = jobs
         try:
             return [(job, self._patiently(job), None)]
@@ -231,21 +230,21 @@ class ConnectionWorker:
             if self._closing.is_set():
                 raise StoreClosed(f"the store at {self.path} was closed while this call waited")
             if job.is_decided:
-                return None  # given up
+                return None  # abandoned
             try:
                 return self.attempt(job.work, job)
             except Busy as busy:
                 if job.is_decided:
-                    raise  # it had begun: this is how it ends
+                    raise  # it had started: this is its outcome
                 self._obstacle = str(busy)
             self._closing.wait(pause)
         raise AssertionError("pauses have no end")
 
 
 def pauses() -> Iterator[float]:
-    """Seconds to wait for a lock, again and again: longer and longer, and by chance, so that
-    processes that wait for each other do not march in step."""
-    longest = SHORTEST_PAUSE
+    """Seconds to wait for a lock, with exponential backoff and jitter, so that processes do not retry
+    in lockstep."""
+    longest = MIN_PAUSE_S
     while True:
         yield random.uniform(longest / 2, longest)
-        longest = min(longest * 1.5, LONGEST_PAUSE)
+        longest = min(longest * 1.5, MAX_PAUSE_S)

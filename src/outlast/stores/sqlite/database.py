@@ -1,8 +1,8 @@
 """Database: the file of a store and its queues, opened once for all of them.
 
-Four connections: one writes, one reads what is small, one reads what is large, so that nobody waits
-for a dashboard, and one checkpoints the log (log.py). None of them survives a fork: a child would share
-locks and file positions with its parent, so it is refused.
+Four connections: one writes, one does small reads, one does large reads, so that a dashboard holds no
+other call up, and one checkpoints the log (wal.py). None survives a fork: a child would share locks and
+file positions with its parent, so calls in a child are refused.
 """
 
 from __future__ import annotations
@@ -38,16 +38,21 @@ from outlast.stores.sqlite.location import (
     prepare_file,
     read_mounts,
 )
-from outlast.stores.sqlite.wal import HARD_LIMIT, LIMIT, Log, has_reset_race
+from outlast.stores.sqlite.wal import (
+    LOG_HARD_LIMIT_BYTES,
+    LOG_LIMIT_BYTES,
+    WriteAheadLog,
+    has_reset_race,
+)
 from outlast.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
 
-MANY = 1_000_000
-"""Nobody knows how many rows: not in the event loop."""
+UNKNOWN_ROWS = 1_000_000
+"""For a write of an unknown number of rows: never in the event loop."""
 
-WRITER_CACHE, READER_CACHE = 32 * 1024, 8 * 1024  # KiB; it fills only as far as it is used
-OPEN_SECONDS = 60.0
+WRITER_CACHE_KIB, READER_CACHE_KIB = 32 * 1024, 8 * 1024  # filled as needed
+OPEN_TIMEOUT_S = 60.0
 OLDEST = (3, 24)  # upsert
 
 
@@ -55,13 +60,13 @@ class _Open(NamedTuple):
     writer: Writer
     reader: ConnectionWorker
     searcher: ConnectionWorker
-    log: Log
+    log: WriteAheadLog
     sqlite: str
     pid: int
 
 
 class Database:
-    """Reads and writes for all who share the file in this process. Thread-safe."""
+    """Reads and writes for all stores and queues on the file in this process. Thread-safe."""
 
     def __init__(
         self,
@@ -70,8 +75,8 @@ class Database:
         synchronous: Synchronous = "full",
         inline: bool = True,
         network_storage: bool = False,
-        log_limit: int = LIMIT,
-        log_hard_limit: int = HARD_LIMIT,
+        log_limit: int = LOG_LIMIT_BYTES,
+        log_hard_limit: int = LOG_HARD_LIMIT_BYTES,
         connect: Connect = connect,
         prefix: str = "",
     ) -> None:
@@ -79,8 +84,8 @@ class Database:
             raise InvalidValue(f"synchronous={synchronous!r}: use 'full' or 'normal'")
         if not 0 < log_limit <= log_hard_limit:
             raise InvalidValue(
-                f"log_limit={log_limit} and log_hard_limit={log_hard_limit}: the first is "
-                "positive, the second no smaller"
+                f"log_limit={log_limit} and log_hard_limit={log_hard_limit}: use a positive log_limit, "
+                "and a log_hard_limit that is not smaller"
             )
         self.path = parse_location(location)
         self.where = str(self.path)
@@ -99,23 +104,23 @@ class Database:
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody has opened it and not closed it again."""
+        """Whether a session has it open now."""
         return self._state is not None
 
     async def open(self, user: object) -> None:
-        """Open the file, or join those who have. Joining twice is joining once."""
+        """Open the file for `user`, unless it is open. Idempotent."""
         await asyncio.to_thread(self._open, user)
 
     async def close(self, user: object) -> None:
-        """Leave; the last one closes the file."""
+        """Close the file if `user` is the last one."""
         if self._state is not None and self._state.pid != os.getpid():
-            self._users.discard(user)  # the lock may be held by a thread of the parent's
+            self._users.discard(user)  # a thread of the parent may hold the lock
             self._state = self._state if self._users else None  # see _keep_inherited
         elif user in self._users:
             await asyncio.to_thread(self._close, user)
 
     def describe(self) -> dict[str, object]:
-        """What an operator wants to know."""
+        """Versions, modes and sizes, for operators."""
         state = self._opened()
         return {
             "path": str(self.path),
@@ -133,29 +138,29 @@ class Database:
     # -- calls --------------------------------------------------------------------------------
 
     async def read(self, work: Work[T], *, small: bool, timeout: float | None) -> T:
-        """Run a function that reads. `small` says that it reads a few rows by an index."""
+        """Run a function that reads. `small`: it reads a few rows, by an index."""
         state = self._opened()
         if small:
             return await state.reader.run(work, small=self._inline, timeout=timeout)
         return await state.searcher.run(work, small=False, timeout=timeout)
 
     async def write(self, work: Work[T], *, rows: int, timeout: float | None) -> T:
-        """Run a function in a transaction that is committed when it returns and rolled back when
-        it raises. `rows` is about how many it writes."""
+        """Run a function in a transaction: committed when it returns, rolled back when it raises.
+        `rows` is about how many it writes."""
         writer = self._opened().writer
         return await writer.write(work, rows=rows, inline=self._inline, timeout=timeout)
 
     def foreign_version(self) -> int | None:
-        """A number that changes when another process writes; None if it cannot be seen now."""
+        """A number that changes when another process writes; None if it cannot be read now."""
         state = self._state
         return None if state is None or state.pid != os.getpid() else state.writer.foreign_version()
 
     def check_file(self, connection: Connection) -> None:
-        """Refuse to go on if the file is not the one that was opened, or not whole any more."""
+        """Raise if the file is not the one that was opened, or was truncated."""
         self._opened().writer.check_file(connection)
 
     async def checkpoint(self, *, timeout: float | None = None) -> bool:
-        """Copy the log into the file (a checkpoint) now; whether no reader held it up."""
+        """Copy the log into the file now; False if a reader held a part of it up."""
         return await self._opened().writer.checkpoint(timeout=timeout)
 
     def _opened(self) -> _Open:
@@ -198,21 +203,21 @@ class Database:
         prepare_file(self.path)
         if identity_of(self.path) in _inherited_files:
             raise UnsafeStorage(
-                f"{self.path} was open when this process was forked, and the locks that SQLite "
-                "believes to have did not come along: what this process commits could be lost. Open "
+                f"{self.path} was open when this process was forked, and SQLite's locks are not "
+                "inherited: what this process commits could be lost. Open "
                 "stores and apps after the fork, not before (gunicorn: without preload_app, or in "
                 "post_fork), or start processes by 'spawn'"
             )
         with ExitStack() as on_failure:
             try:
-                writer = self._connection(on_failure, WRITER_CACHE)
+                writer = self._connection(on_failure, WRITER_CACHE_KIB)
                 sqlite = _check_version(writer)
                 self._prepare(writer)
-                reader = self._connection(on_failure, READER_CACHE)
-                searcher = self._connection(on_failure, READER_CACHE)
+                reader = self._connection(on_failure, READER_CACHE_KIB)
+                searcher = self._connection(on_failure, READER_CACHE_KIB)
                 for connection in (reader, searcher):
                     connection.execute("PRAGMA query_only = 1").fetchall()
-                folder = self._connection(on_failure, 0)
+                checkpointer = self._connection(on_failure, 0)
             except Exception as error:
                 fault = translate(error, self.path)
                 if fault is None:
@@ -220,7 +225,7 @@ class Database:
                 raise fault from error
             on_failure.pop_all()
         limit, hard_limit = self._limits
-        log = Log(self.path, folder, limit=limit, hard_limit=hard_limit)
+        log = WriteAheadLog(self.path, checkpointer, limit=limit, hard_limit=hard_limit)
         return _Open(
             Writer(writer, self.path, log),
             ConnectionWorker(reader, self.path, "reader"),
@@ -247,7 +252,7 @@ class Database:
         return connection
 
     def _prepare(self, connection: Connection) -> None:
-        """Bring the schema up to date, waiting for others who do the same."""
+        """Bring the schema up to date, waiting for processes that do the same."""
         _patiently(lambda: schema.migrate(connection, self.path, prefix=self.prefix))
         mode = _patiently(lambda: scalar(connection, "PRAGMA journal_mode"))
         if mode != "wal":
@@ -262,19 +267,19 @@ class Database:
             connection.execute("BEGIN IMMEDIATE")
         except Exception as error:
             if is_busy(error):
-                return  # somebody is writing, so it can be written
+                return  # another connection is writing, so the file is writable
             raise
         try:
-            # BEGIN alone does not tell: on a read-only database it means to read.
+            # BEGIN IMMEDIATE succeeds on a read-only database; a write does not.
             connection.execute(f"PRAGMA user_version = {schema.latest()}")
         finally:
             connection.execute("ROLLBACK")
 
 
 def _patiently(act: Callable[[], T]) -> T:
-    """What `act` gives, once no other process is in the way: one that changes the schema, or one
-    that reads the log anew because the last who had it open was killed."""
-    deadline = time.monotonic() + OPEN_SECONDS
+    """Run `act`, waiting for the lock of a process that changes the schema, or that recovers the log
+    after a crash."""
+    deadline = time.monotonic() + OPEN_TIMEOUT_S
     for pause in pauses():
         try:
             return act()
@@ -298,9 +303,9 @@ _inherited_files: set[object] = set()
 
 
 def _keep_inherited() -> None:
-    # A connection that is finalised in a child would clean up the parent's files: keep them all.
-    # And what SQLite knows of a file it keeps for the whole process: a new connection to the same
-    # one would count on locks that are the parent's, who then checkpoints the log away under it.
+    # A connection that is finalised in a child would delete files of the parent: keep references.
+    # SQLite keeps its state of a file for the whole process: a new connection to the same file would
+    # rely on locks that only the parent has, and the parent would checkpoint the log meanwhile.
     _inherited.extend(database._state for database in _alive)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     _inherited_files.update(identity_of(database.path) for database in _alive)
     _inherited_files.discard(None)

@@ -1,4 +1,4 @@
-"""The end of a run: what it may not keep, and how it is removed with everything it owns."""
+"""The end of a run, and its deletion with everything that it owns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ DELETE_FACTS_OF_ROOT = query("delete_facts_of_root")
 DELETE_UNFIRED_TIMERS = query("delete_unfired_timers")
 
 BY_RUN_ID = (query("delete_tasks_of_run"), query("delete_dead_tasks_of_run"))
-# The run itself goes last only for the reader of this list: nobody sees the steps in between.
 BY_KEY = tuple(
     query(f"delete_{what}")
     for what in (
@@ -36,18 +35,18 @@ BY_KEY = tuple(
 )  # fmt: skip
 
 
-def end_run(book: UnitOfWork, row: RunRow) -> None:
-    """The run has ended: nobody owns it, nothing wakes it, no task of it is left to be done."""
+def end_run(unit: UnitOfWork, row: RunRow) -> None:
+    """End a run: no owner, no wake-up, no task."""
     row.runnable_at = row.owner = row.claimed_until = None
-    row.ended_at = row.ended_at or book.now  # an import says when it was
+    row.ended_at = row.ended_at or unit.now  # an import gives the time
     row.is_changed = row.is_moved = True
     for sql in BY_RUN_ID:
-        book.connection.execute(sql, (row.id,))
-    book.connection.execute(DELETE_UNFIRED_TIMERS, (row.key,))
+        unit.connection.execute(sql, (row.id,))
+    unit.connection.execute(DELETE_UNFIRED_TIMERS, (row.key,))
 
 
 def delete(
-    book: UnitOfWork,
+    unit: UnitOfWork,
     run_id: str,
     uid: str | None,
     *,
@@ -55,28 +54,26 @@ def delete(
     open_at: Mapping[str, str | None],
     sends: Sequence[Send],
 ) -> list[str]:
-    """Remove a tree, or if a life is named, only if it is that of its root, and deliver items. With
-    `only_ended`, `RunsOpen` if a run of it has not ended and is not one that `open_at` names with its last
-    commit."""
-    connection = book.connection
+    """Delete a tree, with `uid` only that life of its root, and deliver items: see `Store.delete`."""
+    connection = unit.connection
     if uid is not None and scalar(connection, FIND_UID, (run_id,)) != uid:
         return []
     open = find_open(connection, run_id) if only_ended else []
-    if others := [id for id in open if not _is_at(book, id, open_at)]:
+    if others := [id for id in open if not _is_at(unit, id, open_at)]:
         raise RunsOpen(run_id, others)
     gone = forget_tree(connection, run_id)
-    book.forget(gone)
+    unit.forget(gone)
     for send in sends:
-        deliver(book, send)
-    book.write()
+        deliver(unit, send)
+    unit.write()
     return gone
 
 
-def _is_at(book: UnitOfWork, run_id: str, open_at: Mapping[str, str | None]) -> bool:
+def _is_at(unit: UnitOfWork, run_id: str, open_at: Mapping[str, str | None]) -> bool:
     """Whether nothing was committed to a run since it was read."""
     if run_id not in open_at:
         return False
-    seen, row = open_at[run_id], book.find(run_id)
+    seen, row = open_at[run_id], unit.find(run_id)
     return seen is None or (row is not None and row.commit_id == seen)
 
 
@@ -91,8 +88,8 @@ def find_tree(connection: Connection, run_id: str) -> list[str]:
 
 
 def forget_tree(connection: Connection, run_id: str, *, spare: Collection[str] = ()) -> list[str]:
-    """Remove a run with its descendants and all they own, except for runs to `spare`, which keep the
-    facts of the tree; the ids of those that were there."""
+    """Delete a run with its descendants and all that they own, except the runs to `spare`, which keep
+    the facts of the tree. Returns the ids of deleted runs."""
     tree = connection.execute(FIND_TREE, {"id": run_id}).fetchall()
     if spare:
         tree = [row for row in tree if row[1] not in spare]
@@ -115,7 +112,7 @@ def forget_tree(connection: Connection, run_id: str, *, spare: Collection[str] =
 def expire(
     connection: Connection, before: datetime, status: Collection[Status], limit: int
 ) -> list[str]:
-    """Remove trees that ended long ago; the ids of their roots."""
+    """Delete trees that ended before a time. Returns the ids of their roots."""
     statuses = text([one.value for one in status]) if status else None
     parameters = {"before": to_micros(before), "statuses": statuses, "limit": limit}
     ended = [id for (id,) in connection.execute(FIND_ENDED, parameters).fetchall()]

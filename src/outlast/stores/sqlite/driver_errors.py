@@ -1,7 +1,7 @@
-"""Foreign errors, mapped to outlast's own in this one place.
+"""Errors of SQLite, mapped to those of `outlast.errors` in this one place.
 
-What happened is told by SQLite's result code, which Python's sqlite3 and apsw attach to their
-errors under different names; the message is for people only.
+The mapping uses SQLite's result code, which sqlite3 and apsw attach to their errors under different
+names.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ BUSY, LOCKED, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, PROTOCOL, TOOBIG, CONSTR
 PERM, AUTH = 3, 23
 
 _SPARE_BYTES = 64 * 1024
-"""A disk with less than this free is full: SQLite asks for a few pages at a time."""
+"""A disk with less than this free counts as full."""
 
 
 class Collision(Undecodable):
-    """A unique index refused a row. Whoever inserts events knows what that means; for all others
-    the tables contradict each other."""
+    """A unique index refused a row. For events it means that an id is recorded already; in other
+    tables it is damage."""
 
 
 def translate(error: Exception, path: Path) -> Exception | None:
-    """What `error` means to a caller, or None if it is not the database's."""
+    """The error of outlast for `error`, or None if it does not come from the database."""
     if isinstance(error, OutlastError):
         return None
     code = _code(error)
     if code is not None:
         return _by_code(code, str(error), path)
-    # No code: it was refused by the driver before SQLite saw it.
+    # No code: the driver refused the value before SQLite saw it.
     if isinstance(error, (OverflowError, UnicodeEncodeError)):
         return InvalidValue(
             f"a value cannot be stored: {error}. Numbers have 64 bits and text has no surrogates"
@@ -57,13 +57,13 @@ def translate(error: Exception, path: Path) -> Exception | None:
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether somebody else holds a lock, so that the same statement may succeed later."""
+    """Whether another connection holds a lock: the same statement may succeed later."""
     code = _code(error)
     return code is not None and code & 0xFF in (BUSY, LOCKED, PROTOCOL)
 
 
 def is_harmless(error: Exception) -> bool:
-    """Whether a COMMIT that failed so has certainly left nothing behind."""
+    """Whether a COMMIT that failed with this has certainly written nothing."""
     code = _code(error)
     return code is not None and code & 0xFF in (BUSY, FULL)
 

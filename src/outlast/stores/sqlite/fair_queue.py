@@ -1,8 +1,9 @@
-"""Which tasks are handed out next where queues have rules or keys: `outlast.model.queue_policy`, by index.
+"""FairQueue: which tasks of a queue with a policy or with keys are next, by stride scheduling.
 
-Lines that have something to hand out are looked at in the order of their turns, as many as there is
-room; a line found to have nothing, or to be at its limit, is put to sleep until that may change. So a
-look costs what it hands out, whatever waits.
+`outlast.model.queue_policy` has the rules; this applies them by index. Awake lines are read in the
+order of their pass, as many as there is room for. A line that has nothing ready, or is at its limit,
+sleeps until that may change. So the cost depends on the tasks that are handed out, not on those that
+wait.
 """
 
 from __future__ import annotations
@@ -71,12 +72,12 @@ FIND_LINE_EXPIRED = query("find_line_expired")
 
 NEVER = LARGEST
 
-Place = tuple[int, int, int]
+Position = tuple[int, int, int]
 """Priority, time of readiness and key of a task."""
 
 
-class Part(msgspec.Struct):
-    """The tasks of one key in one queue: what a line has there."""
+class LinePart(msgspec.Struct):
+    """The tasks of one key in one queue of a scope: a part of a line."""
 
     queue: str
     key: str
@@ -84,21 +85,20 @@ class Part(msgspec.Struct):
     ready: int
     counted: int
     late: int = 0
-    """How many of these have been in flight, and their lease has ended."""
+    """How many of `ready` have an expired lease."""
     in_flight: int = 0
     started: int = 0
 
 
-class Look(NamedTuple):
-    """A look at the tasks of one scope, at one time."""
+class FairQueue(NamedTuple):
+    """The tasks of one scope at one moment."""
 
     db: Connection
     policy: QueuePolicy
     now: int
 
-    def next_places(self, queues: Sequence[str], room: int, present: int) -> list[Place]:
-        """The tasks whose turn it is, at most `room`; their lines are moved on, and they count as
-        begun."""
+    def next_positions(self, queues: Sequence[str], room: int, present: int) -> list[Position]:
+        """The next tasks, at most `room`. Advances the pass of their lines and counts their starts."""
         in_flight, started = self._in_flight(), self._started()
         room = min(room, queue_room(self.policy, in_flight=in_flight, started=started))
         if room <= 0:
@@ -113,12 +113,12 @@ class Look(NamedTuple):
                     part.ready = self._count(part)
             if not shares.short:
                 break
-        by_key: dict[str, list[Part]] = {}
+        by_key: dict[str, list[LinePart]] = {}
         for part in parts:
             by_key.setdefault(part.key, []).append(part)
-        chosen: list[Place] = []
+        chosen: list[Position] = []
         for key, count in shares.given.items():
-            places = [place for part in by_key[key] for place in self._places(part, count)]
+            places = [place for part in by_key[key] for place in self._positions(part, count)]
             chosen += sorted(places, key=self._urgency)[:count]
         scope = self.policy.queue
         moved = [(line.passed, scope, line.key) for line in lines if line.key in shares.given]
@@ -130,15 +130,15 @@ class Look(NamedTuple):
             self.db.execute(FORGET_LINES, reached)
         return chosen
 
-    # -- looking ------------------------------------------------------------------------------
+    # -- lines --------------------------------------------------------------------------------
 
-    def _awake(self, queue: str, room: int) -> list[Part]:
-        """Lines that can hand something out here, the first ones in the order of their turns."""
+    def _awake(self, queue: str, room: int) -> list[LinePart]:
+        """The first lines of a queue that can hand tasks out, in the order of their pass."""
         self.db.execute(WAKE_LINES, {"queue": queue, "now": self.now})
         awake = int(scalar(self.db, COUNT_AWAKE, (queue, room)))
-        # Among many lines nobody gets many.
+        # Among many lines each gets few tasks.
         few = 1 + room // max(awake, 1)
-        found = [self._bare(queue, room)]
+        found = [self._keyless(queue, room)]
         passed, key = -1, ""
         while len(found) <= room:
             asked = {
@@ -150,7 +150,7 @@ class Look(NamedTuple):
             }
             rows = self.db.execute(FIND_LINES, asked).fetchall()
             for key, passed, free, late, in_flight, started in rows:
-                part = Part(queue, key, passed, free + late, few, late, in_flight, started)
+                part = LinePart(queue, key, passed, free + late, few, late, in_flight, started)
                 [line] = _lines([part])
                 if line_room(self.policy, line) > 0:
                     found.append(part)
@@ -160,19 +160,19 @@ class Look(NamedTuple):
                 break
         return found
 
-    def _bare(self, queue: str, room: int) -> Part:
-        """The tasks without a key."""
+    def _keyless(self, queue: str, room: int) -> LinePart:
+        """The line of tasks without a key."""
         passed = scalar(self.db, FIND_LINE, (queue, ""))
         if passed is None:
             self.db.execute(INSERT_LINE, {"queue": queue, "line": "", "scope": self.policy.queue})
             passed = scalar(self.db, FIND_LINE, (queue, ""))
-        return Part(queue, "", passed, len(self._bare_places(queue, room)), room + 1)
+        return LinePart(queue, "", passed, len(self._keyless_positions(queue, room)), room + 1)
 
-    def _count(self, part: Part) -> int:
+    def _count(self, part: LinePart) -> int:
         asked = {"queue": part.queue, "line": part.key, "now": self.now, "few": part.counted}
         return int(scalar(self.db, COUNT_LINE, asked))
 
-    def _put_to_sleep(self, part: Part) -> None:
+    def _put_to_sleep(self, part: LinePart) -> None:
         asked = {**self._bounds(part.queue), "line": part.key}
         [times] = self.db.execute(FIND_LINE_TIME, asked).fetchall()
         wake_at = min((at for at in times if at is not None), default=NEVER)
@@ -190,14 +190,14 @@ class Look(NamedTuple):
             "per": per,
         }
 
-    def _bare_places(self, queue: str, count: int) -> list[Place]:
+    def _keyless_positions(self, queue: str, count: int) -> list[Position]:
         return available_in(self.db, queue, self.now, count, every_level=self._ages)
 
-    def _places(self, part: Part, count: int) -> list[Place]:
+    def _positions(self, part: LinePart, count: int) -> list[Position]:
         if not part.key:
-            return self._bare_places(part.queue, count)
+            return self._keyless_positions(part.queue, count)
         asked = {"queue": part.queue, "line": part.key, "now": self.now, "limit": count}
-        places: list[Place] = []
+        places: list[Position] = []
         if part.late:
             late = {**asked, "limit": ALL if self._ages else count}
             places = self.db.execute(FIND_LINE_EXPIRED, late).fetchall()
@@ -222,7 +222,7 @@ class Look(NamedTuple):
     def _ages(self) -> bool:
         return self.policy.ageing is not None
 
-    def _urgency(self, place: Place) -> tuple[float, int, int]:
+    def _urgency(self, place: Position) -> tuple[float, int, int]:
         priority, ready_at, key = place
         return (*urgency(self.policy, priority, ready_at), key)
 
@@ -244,12 +244,12 @@ class Look(NamedTuple):
         seconds = window(self.policy)
         if seconds:
             scope = self.policy.queue
-            begun = [(scope, key, self.now) for key, count in given.items() for _ in range(count)]
-            self.db.executemany(INSERT_START, begun)
+            starts = [(scope, key, self.now) for key, count in given.items() for _ in range(count)]
+            self.db.executemany(INSERT_START, starts)
             self.db.execute(FORGET_STARTS, (scope, self.now - round(seconds * 1_000_000)))
 
 
-def _lines(parts: Sequence[Part]) -> list[Line]:
+def _lines(parts: Sequence[LinePart]) -> list[Line]:
     """Parts of the same key are one line."""
     lines: dict[str, Line] = {}
     for part in parts:
@@ -279,7 +279,7 @@ def write_policy(
     by: str,
     now: datetime,
 ) -> bool:
-    """Store rules with an audit line: see `Queue._write_policy`."""
+    """Store a policy with an audit line: see `Queue._write_policy`."""
     rows = connection.execute(LOAD_POLICY, (scope,)).fetchall()
     before, said = rows[0][:2] if rows else (None, None)
     if declared is not None:
@@ -292,17 +292,17 @@ def write_policy(
     connection.execute(SAVE_POLICY, {"scope": scope, "rules": rules, "declared": said})
     connection.execute(INSERT_POLICY_CHANGE, (scope, to_micros(now), by, rules))
     connection.execute(FORGET_POLICY_CHANGES, {"scope": scope, "kept": KEPT_CHANGES})
-    connection.execute(WAKE_SCOPE, (scope,))  # what was at a limit may not be any more
+    connection.execute(WAKE_SCOPE, (scope,))  # a limit may have been raised
     return True
 
 
 def load_policies(connection: Connection) -> list[QueuePolicy]:
-    """The rules of all queues that have any."""
+    """The policies of all queues that have one."""
     return [decode_policy(rules) for (rules,) in connection.execute(LOAD_POLICIES).fetchall()]
 
 
 def load_policy_changes(connection: Connection, scope: str, limit: int) -> list[PolicyChange]:
-    """Who changed the rules of a queue, the last change first."""
+    """The changes of a queue's policy, the last one first."""
     return [
         PolicyChange(
             queue=scope,
@@ -317,7 +317,7 @@ def load_policy_changes(connection: Connection, scope: str, limit: int) -> list[
 def next_tasks(
     connection: Connection, queues: Collection[str], room: int, now: datetime
 ) -> list[TaskRow]:
-    """The tasks whose turn it is, at most `room`, under the writer's lock."""
+    """The next tasks of these queues, at most `room`, under the writer's lock."""
     at = to_micros(now)
     plain: list[str] = []
     ruled: list[tuple[QueuePolicy, int, list[str]]] = []
@@ -330,10 +330,12 @@ def next_tasks(
             ruled.append(
                 (QueuePolicy(queue=scope) if rules is None else decode_policy(rules), present, own)
             )
-    places: list[Place] = []
+    places: list[Position] = []
     for policy, present, own in rotated(ruled, at):
         if len(places) < room:
-            places += Look(connection, policy, at).next_places(own, room - len(places), present)
+            places += FairQueue(connection, policy, at).next_positions(
+                own, room - len(places), present
+            )
     if plain and len(places) < room:
         found = [place for queue in plain for place in available_in(connection, queue, at, room)]
         places += sorted(found)[: room - len(places)]
@@ -341,5 +343,5 @@ def next_tasks(
 
 
 def within(scope: str) -> dict[str, object]:
-    """The queues of a scope as a range: the one of its name, and those behind a slash."""
+    """The queues of a scope as a range: its own name, and names that continue with a slash."""
     return {"scope": scope, "within": f"{scope}/", "above": f"{scope}0"}

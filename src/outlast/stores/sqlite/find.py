@@ -1,9 +1,8 @@
-"""Finding runs: newest first, filtered before the limit, each search along the index that narrows
-it most.
+"""Searches: newest first, filtered before the limit, each along the index that narrows it most.
 
-Runs are filed by workflow and status. A search for one workflow, or one status, or both, takes the
-newest of the files it needs and merges them; so it costs what it shows, not what the store holds.
-Other filters are looked at one run after the other.
+The index `runs_filed` has runs by workflow and status. A search for a workflow, a status or both takes
+the newest of each pair that it needs and merges them, so its cost depends on what it returns and not on
+what the store holds. Other filters are checked run by run.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ PAGE = 500
 
 
 class Found(NamedTuple):
-    """As much of a run as the filters look at. Sorts by the time that the order goes by."""
+    """The columns that filters read. Sorts by the time of the query's order."""
 
     moment: int
     id: str
@@ -54,7 +53,7 @@ def find_one(connection: Connection, run_id: str) -> Run | None:
 
 def find(connection: Connection, query: RunQuery) -> Page[Run]:
     """A page of runs that match."""
-    # One snapshot: a run that changes its status meanwhile is in one file or the other.
+    # One snapshot: a run whose status changes meanwhile is found once.
     connection.execute("BEGIN")
     try:
         start = _start(query)
@@ -75,7 +74,7 @@ def find(connection: Connection, query: RunQuery) -> Page[Run]:
 
 
 def _walks(connection: Connection, query: RunQuery) -> list[tuple[str, dict[str, Any]]]:
-    """The indexes to walk, with what to look for in each."""
+    """The statements to merge, with their parameters."""
     if query.order is Order.OLDEST:
         return [(FIND_OLDEST, {})]
     if query.order.by_change:
@@ -130,5 +129,5 @@ def _start(query: RunQuery) -> tuple[int, str]:
     if query.after is None:
         return START_OF_TIME if query.order.rises else END_OF_TIME
     moment, id = parse_cursor(query.after, query.order)
-    # A forged cursor may name any number; beyond the end of time there is nothing.
+    # A forged cursor may contain any number.
     return max(min(moment, 2**63 - 1), -(2**63)), id

@@ -1,4 +1,5 @@
-"""Inboxes: numbered by the run, taken once by id, removed by the commit that consumes them."""
+"""Inboxes: items are numbered by the run, received once by id, removed by the commit that consumes
+them."""
 
 from __future__ import annotations
 
@@ -31,31 +32,31 @@ def send_all(
     keeps: Sequence[Claim],
     now: datetime,
 ) -> list[Receipt | Refusal]:
-    """Deliver items, remove the tasks that they are the results of, keep others for good."""
-    book = UnitOfWork(connection, now)
+    """Deliver items, finish the tasks whose results they are, keep other claims for good."""
+    unit = UnitOfWork(connection, now)
     for claim in (*finishes, *keeps):
         held = (
             find_alive(connection, claim, now) if claim in keeps else find_held(connection, claim)
         )
         if held is None:
             raise Fenced(claim.subject, token=claim.token)
-    book.load([send.run_id for send in sends])
-    receipts = [deliver(book, send) for send in sends]
+    unit.load([send.run_id for send in sends])
+    receipts = [deliver(unit, send) for send in sends]
     finish_tasks(connection, finishes)
     refused = refusing(sends, receipts)
     keep_tasks(connection, [claim for claim in keeps if claim.run_id not in refused])
-    book.write()
+    unit.write()
     return receipts
 
 
-def deliver(book: UnitOfWork, send: Send) -> Receipt | Refusal:
+def deliver(unit: UnitOfWork, send: Send) -> Receipt | Refusal:
     """Put one item into an inbox and make its run runnable now."""
-    row = book.find(send.run_id)
+    row = unit.find(send.run_id)
     if row is None:
         return NotFound("run", send.run_id)
     if send.uid is not None and send.uid != row.uid:
         return Fenced(f"run {send.run_id!r}", token=None, current=row.token)
-    item, connection = send.item, book.connection
+    item, connection = send.item, unit.connection
     if row.inbox:
         known = connection.execute(FIND_RECEIPT, (row.key, item.id)).fetchall()
         if known:
@@ -67,12 +68,12 @@ def deliver(book: UnitOfWork, send: Send) -> Receipt | Refusal:
     connection.execute(
         INSERT_ITEM,
         (
-            row.key, number, item.id, item.kind, item.name, item.sender, book.now,
+            row.key, number, item.id, item.kind, item.name, item.sender, unit.now,
             payload(item.data),
         ),
     )  # fmt: skip
     row.inbox = number
-    due = book.now if row.runnable_at is None else min(row.runnable_at, book.now)
+    due = unit.now if row.runnable_at is None else min(row.runnable_at, unit.now)
     if due != row.runnable_at:
         row.runnable_at = due
         row.is_moved = True
@@ -81,7 +82,7 @@ def deliver(book: UnitOfWork, send: Send) -> Receipt | Refusal:
 
 
 def has_unseen(connection: Connection, row: RunRow, seen: int) -> bool:
-    """Whether an item waits that the owner of the run has not looked at."""
+    """Whether an item waits that the owner of the run has not seen."""
     if row.inbox <= seen:
         return False
     return bool(connection.execute(FIND_UNSEEN_ITEM, (row.key, seen)).fetchall())

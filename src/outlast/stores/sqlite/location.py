@@ -1,4 +1,4 @@
-"""Where the file is: URLs and paths, its mode, and places where SQLite cannot keep its promises."""
+"""Where the file is: URLs and paths, its mode, and filesystems where SQLite is not safe."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from outlast.errors import InvalidValue, NotAStore, ReadOnlyStore, StoreFull, Un
 SCHEME = "sqlite://"
 MOUNTS = Path("/proc/self/mounts")
 
-# WAL keeps its index in shared memory and its promises by locks of the operating system: both end
-# at the machine's edge, whatever the server says about locks.
+# WAL needs shared memory and locks of the operating system: neither works across machines, even if
+# the server supports locks.
 NETWORK = frozenset(
     {
         "9p", "acfs", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fhgfs", "gfs",
@@ -56,11 +56,10 @@ def parse_location(location: str | os.PathLike[str]) -> Path:
 
 
 def prepare_file(path: Path) -> None:
-    """Make sure that there is a file that only its owner may read (mode 0600).
+    """Create the file, unless it exists, with mode 0600.
 
-    SQLite would make it by the umask; its log and its index take over the mode of the file. An
-    existing file is not opened here: closing it again would drop the locks that connections of
-    this process have on it, because that is how POSIX locks work.
+    SQLite would use the umask; its log and index inherit the mode of the file. An existing file is
+    not opened here: closing it would drop the POSIX locks of all connections of this process.
     """
     if not path.parent.is_dir():
         raise InvalidValue(
@@ -79,40 +78,40 @@ def prepare_file(path: Path) -> None:
     except OSError as error:
         raise _refused(path, error) from error
     try:
-        os.fchmod(descriptor, 0o600)  # whatever the umask took away
+        os.fchmod(descriptor, 0o600)  # the umask may have removed bits
     finally:
         os.close(descriptor)
     _sync_folder(path.parent)
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:
-    """Which file has this name now, if there is one."""
+    """Device and inode of a file, or None."""
     found = status_of(path)
     return None if found is None else (found.st_dev, found.st_ino)
 
 
 def status_of(path: Path | str) -> os.stat_result | None:
-    """What the filesystem knows of a file, if there is one."""
+    """The `stat` of a file, or None."""
     try:
-        return os.stat(path)  # noqa: PTH116 - each transaction looks
+        return os.stat(path)  # noqa: PTH116 - faster, for each transaction
     except OSError:
         return None
 
 
 def check_leftover_log(path: Path) -> None:
-    """Refuse a file that is missing or empty while its log is there: SQLite would begin a new
-    database, and throw away what the log holds."""
+    """Raise if the file is missing or empty while its log exists: SQLite would create a new database
+    and discard the log."""
     log, file = status_of(f"{path}-wal"), status_of(path)
     if log is not None and log.st_size and (file is None or not file.st_size):
         what = "is missing" if file is None else "was truncated"
         raise UnsafeStorage(
-            f"{path} {what}, but its log {path.name}-wal is there: bring the file back from a backup, "
-            f"or delete {path.name}-wal and {path.name}-shm too if a new store should begin here"
+            f"{path} {what}, but its log {path.name}-wal is there: restore the file from a backup, "
+            f"or delete {path.name}-wal and {path.name}-shm too to create a new store here"
         )
 
 
 def check_storage(path: Path, mounts: str) -> None:
-    """Refuse a network filesystem. `mounts` is the text of /proc/self/mounts."""
+    """Raise on a network filesystem. `mounts` is the text of /proc/self/mounts."""
     kind = filesystem_of(path, mounts)
     name, _, fuse = kind.partition(".")
     if name in NETWORK or (name in ("fuse", "fuseblk") and fuse in NETWORK_FUSE):
@@ -124,7 +123,7 @@ def check_storage(path: Path, mounts: str) -> None:
 
 
 def filesystem_of(path: Path, mounts: str) -> str:
-    """The type of the filesystem that holds `path`; empty if the table does not tell."""
+    """The type of the filesystem that holds `path`; empty if unknown."""
     best, kind = -1, ""
     for line in mounts.splitlines():
         fields = line.split()
@@ -150,8 +149,8 @@ def _unescape(text: str) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    # SQLite syncs the folder for its log, not for a new database: after a power loss the log
-    # would be there and the file it belongs to not.
+    # SQLite syncs the folder for its log, not for a new database: after a power loss the log could
+    # exist without its file.
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,14 +1,12 @@
-"""A wake-up channel between processes on one file: nobody can send a wake-up there, but everybody can see that somebody
-else has written.
+"""SqliteNotifier: wake-ups between processes on one file, by polling SQLite's `data_version`.
 
 ::
 
-    commit here ── send a wake-up ──▶ waiters here, at once
-    commit of another process ──▶ a number in the file ◀── every tenth of a second, while somebody
-                                                           waits: has it changed?
+    commit here ── wake ──▶ waiters here, at once
+    commit of another process ──▶ data_version ◀── read every 0.1 s while a coroutine waits here
 
-The number is SQLite's `data_version` as the connection that writes sees it: it changes when somebody
-else commits, and not when we do. To look costs microseconds, and no lock.
+`data_version`, as the writer's connection sees it, changes when another connection commits. Reading it
+takes microseconds and no lock.
 """
 
 from __future__ import annotations
@@ -21,32 +19,31 @@ from outlast.model.commit_rules import WakeupKind
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier
 
-LOOK = 0.1
-MISSED = 1.0
-"""Seconds without a look after which whoever waits next looks instead."""
-BETWEEN_LOOKS = 1.0
-"""Seconds between two times that those who hold runs are told."""
+POLL_INTERVAL_S = 0.1
+MAX_POLL_DELAY_S = 1.0
+"""After this time without a poll, the next waiter takes over polling."""
+INBOX_INTERVAL_S = 1.0
+"""How often run owners are asked to read all inboxes: the number does not say which run it was."""
 
 
 class SqliteNotifier(LocalNotifier):
-    """Sends wake-ups here, and for what others write while somebody waits here. `version` gives the number, or
-    None if it cannot be seen now. Where time is not the machine's, nobody looks."""
+    """Wakes waiters here, and polls for commits of other processes while there are waiters. `version`
+    reads the number, or None if it cannot be read now. With a clock of a test nothing is polled."""
 
     def __init__(self, version: Callable[[], int | None]) -> None:
         super().__init__()
         self._version = version
         self._seen: int | None = None
         self._waiters = 0
-        self._told, self._is_owed = -BETWEEN_LOOKS, False
+        self._listeners_called_at, self._is_owed = -INBOX_INTERVAL_S, False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next: asyncio.TimerHandle | None = None
-        self._looked_at = 0.0
+        self._polled_at = 0.0
 
     @property
     def is_listening(self) -> bool:
-        """Whether somebody here looks at what others write, so that there is no need to look for it
-        elsewhere. A loop that nobody runs any more, or that stands still, looks at nothing."""
-        return self._loop is not None and time.monotonic() - self._looked_at < MISSED
+        """Whether an event loop here polls now. A loop that has stopped, or is blocked, does not."""
+        return self._loop is not None and time.monotonic() - self._polled_at < MAX_POLL_DELAY_S
 
     async def wait(
         self, clock: Clock, seconds: float, *, since: int, kind: WakeupKind | None = None
@@ -68,22 +65,21 @@ class SqliteNotifier(LocalNotifier):
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._loop is loop and self._next is not None:
             self._next.cancel()
-        self._loop = loop  # if another one goes on after all, it sees that
-        self._look(loop)
+        self._loop = loop  # a loop that polled before sees this and stops
+        self._poll(loop)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
         if loop is not self._loop:
             return
         if not self._waiters:
             self._loop = self._next = None
             return
-        self._next = loop.call_later(LOOK, self._look, loop)
-        self._looked_at = time.monotonic()
+        self._next = loop.call_later(POLL_INTERVAL_S, self._poll, loop)
+        self._polled_at = time.monotonic()
         version = self._version()
         if version is not None and version != self._seen:
             self._seen, self._is_owed = version, True
             self.wake_local()
-        # Nobody knows for which run it was, so who holds many has to look at all of them.
-        if self._is_owed and loop.time() - self._told >= BETWEEN_LOOKS:
-            self._told, self._is_owed = loop.time(), False
+        if self._is_owed and loop.time() - self._listeners_called_at >= INBOX_INTERVAL_S:
+            self._listeners_called_at, self._is_owed = loop.time(), False
             self._call_listeners(None)

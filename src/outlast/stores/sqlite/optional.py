@@ -1,4 +1,4 @@
-"""The optional part of the SQLite store: inbox, tasks, what a run owns, keys, delete, retention."""
+"""The optional methods of the SQLite store: inbox, tasks, contents of a run, keys, deletion."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from outlast.ports.clock import Clock, steady
 from outlast.ports.store import Store
 from outlast.stores.sqlite import delete, inbox, run_details, tasks
 from outlast.stores.sqlite.connection import Connect, Synchronous, connect
-from outlast.stores.sqlite.database import MANY, Database
+from outlast.stores.sqlite.database import UNKNOWN_ROWS, Database
 from outlast.stores.sqlite.notifier import SqliteNotifier
 from outlast.stores.sqlite.session import Session
 from outlast.stores.sqlite.unit_of_work import UnitOfWork
-from outlast.stores.sqlite.wal import HARD_LIMIT, LIMIT
+from outlast.stores.sqlite.wal import LOG_HARD_LIMIT_BYTES, LOG_LIMIT_BYTES
 
 
 class SqliteOptional(Store):
-    """All that a minimal store may leave out."""
+    """Delegates to inbox, tasks, run_details and delete."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class SqliteOptional(Store):
         synchronous: Synchronous = "full",
         inline: bool = True,
         network_storage: bool = False,
-        log_limit: int = LIMIT,
-        log_hard_limit: int = HARD_LIMIT,
+        log_limit: int = LOG_LIMIT_BYTES,
+        log_hard_limit: int = LOG_HARD_LIMIT_BYTES,
         connect: Connect = connect,
         prefix: str = "",
     ) -> None:
@@ -57,7 +57,7 @@ class SqliteOptional(Store):
             connect=connect,
             prefix=prefix,
         )
-        # With "normal" the last commits may be lost with the power, though never the file.
+        # With "normal" a power loss may lose the last commits, but never damages the file.
         full = synchronous == "full"
         self.durability = Durability.POWER_LOSS if full else Durability.PROCESS_CRASH
         self._session = Session(database, StoreClosed)
@@ -65,7 +65,7 @@ class SqliteOptional(Store):
 
     @property
     def database(self) -> Database:
-        """The file, and how it is reached."""
+        """The open file."""
         return self._session.database
 
     # -- inbox --------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class SqliteOptional(Store):
             small=limit == 1,
         )
 
-    # -- what a run owns ----------------------------------------------------------------------
+    # -- contents of a run --------------------------------------------------------------------
 
     async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
         check_id(run_id, child=True)
@@ -232,7 +232,7 @@ class SqliteOptional(Store):
             lambda db: run_details.recall(db, scope, key), timeout=timeout
         )
 
-    # -- the end ------------------------------------------------------------------------------
+    # -- deletion -----------------------------------------------------------------------------
 
     async def delete(
         self,
@@ -245,7 +245,7 @@ class SqliteOptional(Store):
         timeout: float | None = None,
     ) -> bool:
         check_id(run_id, child=True)
-        # A tree may own any number of rows: never in the loop.
+        # A tree may own any number of rows: never in the event loop.
         gone = await self._session.write(
             lambda db: delete.delete(
                 *(UnitOfWork(db, self.clock.now()), run_id, uid),
@@ -253,7 +253,7 @@ class SqliteOptional(Store):
                 open_at=open_at or {},
                 sends=sends,
             ),
-            rows=MANY,
+            rows=UNKNOWN_ROWS,
             timeout=timeout,
         )
         self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
@@ -270,5 +270,5 @@ class SqliteOptional(Store):
         check_limit(limit)
         check_moment(before, "before")
         return await self._session.write(
-            lambda db: delete.expire(db, before, status, limit), rows=MANY, timeout=timeout
+            lambda db: delete.expire(db, before, status, limit), rows=UNKNOWN_ROWS, timeout=timeout
         )

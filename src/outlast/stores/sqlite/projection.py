@@ -1,4 +1,4 @@
-"""Puts the triggers of a projection into the file: projection/triggers.sql has what they do."""
+"""Projections: creates the triggers of projection/triggers.sql in the file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OLDEST = (3, 38)
 
 
 def install(connection: Connection, projection: Projection, prefix: str) -> None:
-    """Check the tables, and write to them from now on; what is there already is written once. Run
-    it in a transaction."""
+    """Check the tables and create the triggers; existing rows are copied once. Run it in a
+    transaction."""
     version = str(scalar(connection, "SELECT sqlite_version()"))
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
         raise StoreFault(f"a projection needs SQLite 3.38 or later, and this is {version}")
@@ -47,7 +47,7 @@ def install(connection: Connection, projection: Projection, prefix: str) -> None
 
 
 def _catch_up(connection: Connection, projection: Projection) -> None:
-    """What was there before, by the same words."""
+    """Copy existing rows, by the statements of the triggers."""
     for name in _BORN:
         table = {"runs": "runs", "details": "run_details", "values": "run_values"}.get(
             name.partition("_")[0], name.partition("_")[0]

@@ -1,4 +1,4 @@
-"""SqliteQueue: the queue port in a file, on the tasks that the store of the same file commits."""
+"""SqliteQueue: the queue port in a file, on the tasks that commits of the store create."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
 from outlast.stores.sqlite import fair_queue, queue_stats
 from outlast.stores.sqlite.connection import Connect, Connection, Synchronous, connect, scalar
-from outlast.stores.sqlite.database import MANY, Database
+from outlast.stores.sqlite.database import UNKNOWN_ROWS, Database
 from outlast.stores.sqlite.fair_queue import next_tasks
 from outlast.stores.sqlite.notifier import SqliteNotifier
 from outlast.stores.sqlite.schema import query
@@ -52,8 +52,8 @@ PURGE_TASK = query("purge_task")
 
 
 class SqliteQueue(Queue):
-    """Named queues in a file. `SqliteStore.queue` gives the one that shares the store's database;
-    with a path or URL it stands on its own. Options as for `SqliteStore`."""
+    """Named queues in a file. `SqliteStore.queue` returns the one on the store's database; with a path
+    or URL it opens its own. Options as for `SqliteStore`."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class SqliteQueue(Queue):
         timeout: float | None = None,
     ) -> list[Delivery]:
         check_taking(queues, owner, visibility, limit)
-        # Looking first costs little, and keeps those who poll for work away from the lock.
+        # A read first: it is cheap, and keeps pollers away from the writer's lock.
         if not await self._session.read(
             lambda db: has_available(db, queues, self.clock.now()), timeout=timeout
         ):
@@ -217,7 +217,7 @@ class SqliteQueue(Queue):
                 db.execute(PURGE_TASK, (key,))
             return len(keys)
 
-        count = await self._session.write(work, rows=MANY, timeout=timeout)
+        count = await self._session.write(work, rows=UNKNOWN_ROWS, timeout=timeout)
         self.notifier.wake()
         return count
 
@@ -229,7 +229,7 @@ class SqliteQueue(Queue):
             db.executemany(PURGE_TASK, [(key,) for key in keys])
             return len(keys)
 
-        return await self._session.write(work, rows=MANY, timeout=timeout)
+        return await self._session.write(work, rows=UNKNOWN_ROWS, timeout=timeout)
 
     # -- policies -----------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class SqliteQueue(Queue):
             now = self.clock.now()
             return fair_queue.write_policy(db, queue, policy, declared, seen, by=by, now=now)
 
-        written = await self._session.write(work, rows=MANY, timeout=timeout)
+        written = await self._session.write(work, rows=UNKNOWN_ROWS, timeout=timeout)
         self.notifier.wake()
         return written
 
@@ -285,7 +285,7 @@ class SqliteQueue(Queue):
     async def _with_task(
         self, claim: Claim, work: Callable[[Connection, TaskRow], None], timeout: float | None
     ) -> None:
-        """Do something with a task, if the claim still holds it."""
+        """Run `work` on the task, if the claim still holds it."""
 
         def checked(db: Connection) -> None:
             task = find_task(db, claim)
@@ -312,8 +312,7 @@ def _bury(db: Connection, task: TaskRow, reason: str, now: datetime) -> None:
 
 
 def _chosen(db: Connection, queue: str, task_ids: Collection[str] | None) -> list[int]:
-    # Chosen in Python: a list of ids has no place among the parameters of a statement, and
-    # json_each cuts text at a NUL.
+    # Filtered in Python: a list cannot be a parameter, and json_each truncates text at a NUL.
     return [
         key
         for key, id in db.execute(FIND_DEAD_TASKS, (queue,)).fetchall()

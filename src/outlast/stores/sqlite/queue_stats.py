@@ -1,4 +1,4 @@
-"""How queues stand, for people and for workers that want to sleep. Nothing here changes anything."""
+"""Statistics of queues, and when their next task is ready. Reads only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIND_NEXT_START = query("find_next_start")
 
 
 def stats_of(connection: Connection, scope: str, now: datetime, most: int) -> QueueStats:
-    """How a queue stands, with all its steps."""
+    """The statistics of a queue, with all its steps."""
     policy, rules = _rules(connection, scope)
     bounds = _bounds(rules, now, most + 1)
     ready = delayed = in_flight = dead = 0
@@ -40,7 +40,7 @@ def stats_of(connection: Connection, scope: str, now: datetime, most: int) -> Qu
         in_flight += scalar(connection, COUNT_HELD, asked)
         times += [first, first_late]
         if late > most:
-            all_seen = False  # leases are found by their end, not by who has waited longest
+            all_seen = False  # expired leases are sorted by their end, not by the longest wait
         dead += scalar(connection, COUNT_DEAD, asked)
     oldest = min((at for at in times if at is not None), default=None)
     started = scalar(connection, COUNT_STARTS, (scope, bounds["since"]))
@@ -60,7 +60,7 @@ def stats_of(connection: Connection, scope: str, now: datetime, most: int) -> Qu
 
 
 def next_ready_at(connection: Connection, queues: Sequence[str], now: datetime) -> datetime | None:
-    """When something may be ready by time alone."""
+    """When a task may become ready by time alone."""
     times = []
     for scope, own in scopes(queues).items():
         _, rules = _rules(connection, scope)
@@ -91,7 +91,7 @@ def _bounds(rules: QueuePolicy, now: datetime, counted: int) -> dict[str, object
         "since": at - round(per * 1_000_000),
         "key_since": at - round(key_per * 1_000_000),
         "counted": counted,
-        # To tell whether a limit is reached, one has to count to it.
+        # To know whether a limit is reached, count up to it.
         "held": max(counted, rules.concurrency or 0),
         "key_held": max(counted, rules.key_concurrency or 0),
         "key_begun": 0 if rules.key_rate is None else rules.key_rate.limit,

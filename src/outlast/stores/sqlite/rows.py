@@ -1,4 +1,4 @@
-"""Values as rows and back. What is stored is plain: text, integers, and payloads to the byte."""
+"""Values to rows and back: text, integers, and payloads to the byte."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RunRow(Struct, gc=False):
 
     is_new: bool = False
     is_changed: bool = False
-    is_moved: bool = False  # a column that an index has was changed
+    is_moved: bool = False  # an indexed column was changed
 
     @property
     def is_terminal(self) -> bool:
@@ -106,7 +106,7 @@ def to_run(row: tuple[Any, ...]) -> Run:
 
 
 def detail_row(key: int, run: Run) -> tuple[Any, ...] | None:
-    """The row of `run_details` that a run begins with, or None if it has nothing to say."""
+    """The row of `run_details` of a new run, or None if all are defaults."""
     if not (run.version or run.definition or run.attributes or run.priority) and (
         run.input is None and run.queue == "default"
     ):
@@ -123,7 +123,7 @@ def detail_row(key: int, run: Run) -> tuple[Any, ...] | None:
 
 
 def value_row(key: int, run: Run) -> tuple[Any, ...] | None:
-    """The row of `run_values` that a run begins with, or None if it has nothing to say."""
+    """The row of `run_values` of a new run, or None if all are defaults."""
     row = (
         run.error,
         run.recover_to,
@@ -136,17 +136,17 @@ def value_row(key: int, run: Run) -> tuple[Any, ...] | None:
 
 
 def pack_ctx(ctx: dict[str, Raw]) -> bytes:
-    """What a run has published."""
+    """Published values as bytes."""
     return msgspec.msgpack.encode({name: bytes(value) for name, value in ctx.items()})
 
 
 def unpack_ctx(packed: bytes) -> dict[str, Raw]:
-    """The same, read back."""
+    """Published values from bytes."""
     return {name: Raw(value) for name, value in _published.decode(packed).items()}
 
 
 def tag(value: Attribute) -> str:
-    """An attribute as text that differs where a filter has to tell values apart."""
+    """An attribute as text, tagged by type: equal texts are equal values."""
     if isinstance(value, bool):
         return f"b{value:d}"
     if isinstance(value, int):

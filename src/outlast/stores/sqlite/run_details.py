@@ -1,4 +1,4 @@
-"""What a run owns besides its events: timers, entries, activities, a snapshot, facts, keys."""
+"""Contents of a run besides its events: timers, entries, activities, a snapshot, facts, keys."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ RECALL_KEY = query("recall_key")
 REMEMBER_KEY = query("remember_key")
 
 
-def write_parts(book: UnitOfWork, row: RunRow, commit: Commit) -> tuple[str, ...]:
-    """Write what a commit brings besides events and record; the timers that it fired."""
-    connection = book.connection
+def write_contents(unit: UnitOfWork, row: RunRow, commit: Commit) -> tuple[str, ...]:
+    """Write the contents of a commit besides events and record. Returns the timers that it fired."""
+    connection = unit.connection
     if commit.finishes:
         finish_tasks(connection, commit.finishes)
     if commit.drops:
         drop_tasks(connection, [(commit.run_id, id) for id in commit.drops])
     if commit.tasks:
         stamped = [msgspec.structs.replace(task, uid=row.uid) for task in commit.tasks]
-        insert_tasks(connection, stamped, now=book.now, earliest=book.now)
+        insert_tasks(connection, stamped, now=unit.now, earliest=unit.now)
     if commit.dead:
-        insert_dead_tasks(connection, commit.dead, uid=row.uid, now=book.now)
+        insert_dead_tasks(connection, commit.dead, uid=row.uid, now=unit.now)
     if commit.timers:
         timers = [(row.key, timer.id, to_micros(timer.fire_at)) for timer in commit.timers]
         connection.executemany(INSERT_TIMERS, timers)
@@ -74,13 +74,13 @@ def write_parts(book: UnitOfWork, row: RunRow, commit: Commit) -> tuple[str, ...
         root = root_of(commit.run_id)
         connection.executemany(SAVE_FACTS, [(root, fact.hash, fact.data) for fact in commit.facts])
     if commit.entries:
-        rows = [_entry_row(row.key, entry, book.now) for entry in commit.entries]
+        rows = [_entry_row(row.key, entry, unit.now) for entry in commit.entries]
         connection.executemany(INSERT_ENTRIES, rows)
     if commit.activities:
         rows = [_activity_row(row.key, activity) for activity in commit.activities]
         connection.executemany(SAVE_ACTIVITIES, rows)
     if commit.snapshot is not None:
-        _save_snapshot(book, row, commit.snapshot)
+        _save_snapshot(unit, row, commit.snapshot)
     return fired
 
 
@@ -102,7 +102,7 @@ def load_timers(connection: Connection, run_id: str) -> list[Timer]:
 
 
 def find_due_timers(connection: Connection, now: datetime, limit: int) -> list[Timer]:
-    """Timers that should fire."""
+    """Timers that are due and have not fired."""
     rows = connection.execute(FIND_DUE_TIMERS, (to_micros(now), limit)).fetchall()
     return [_to_timer(row) for row in rows]
 
@@ -167,12 +167,12 @@ def _activity_row(key: int, activity: Activity) -> tuple[Any, ...]:
 
 
 def load_activities(connection: Connection, run_id: str) -> list[Activity]:
-    """The activity states of a run."""
+    """The activities of a run."""
     return [_to_activity(row) for row in connection.execute(LOAD_ACTIVITIES, (run_id,)).fetchall()]
 
 
 def find_activity(connection: Connection, activity_id: str) -> Activity | None:
-    """One activity state."""
+    """One activity."""
     rows = connection.execute(FIND_ACTIVITY, (activity_id,)).fetchall()
     return _to_activity(rows[0]) if rows else None
 
@@ -198,10 +198,10 @@ def _to_activity(row: tuple[Any, ...]) -> Activity:
 # -- snapshots ------------------------------------------------------------------------------------
 
 
-def _save_snapshot(book: UnitOfWork, row: RunRow, snapshot: Snapshot) -> None:
+def _save_snapshot(unit: UnitOfWork, row: RunRow, snapshot: Snapshot) -> None:
     if snapshot.created_at == EPOCH:
-        snapshot = msgspec.structs.replace(snapshot, created_at=from_micros(book.now))
-    book.connection.execute(SAVE_SNAPSHOT, (row.key, row.id, snapshot.pack()))
+        snapshot = msgspec.structs.replace(snapshot, created_at=from_micros(unit.now))
+    unit.connection.execute(SAVE_SNAPSHOT, (row.key, row.id, snapshot.pack()))
 
 
 def find_snapshot(connection: Connection, run_id: str) -> Snapshot | None:

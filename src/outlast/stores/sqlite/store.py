@@ -1,4 +1,4 @@
-"""SqliteStore: the store port in a file."""
+"""SqliteStore: the store port in a file: commits, reads and claims."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from outlast.stores.sqlite.commit import commit_all, rows_of
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.driver_errors import Collision
 from outlast.stores.sqlite.queue import SqliteQueue
-from outlast.stores.sqlite.registry import SqliteRegistry
 from outlast.stores.sqlite.rows import to_events
 from outlast.stores.sqlite.schema import query
 from outlast.stores.sqlite.session import MAX_INLINE_ROWS, Session
+from outlast.stores.sqlite.transfer import SqliteTransfer
 
 if TYPE_CHECKING:
     from outlast.stores.sqlite.transaction import BorrowedStore
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 LOAD_HISTORY = query("load_history")
 EVERYTHING = 2**62
 log = logging.getLogger("outlast.sqlite")
-FEW_RUNS = 20
-"""Short histories that are read in the event loop."""
+MAX_INLINE_HISTORIES = 20
+"""Histories that are read in the event loop; they are short as a rule."""
 
 
-class SqliteStore(SqliteRegistry):
+class SqliteStore(SqliteTransfer):
     """Everything in one file: ``SqliteStore("sqlite:///orders.db")``.
 
     Safe to use from several threads, event loops and processes at once. `synchronous` is "full"
     (a commit survives a power loss) or "normal" (it survives a crash of the process). `inline`
-    allows small reads and fast commits in the event loop; False sends all to threads. The file is
-    refused on a network filesystem unless `network_storage` says that you know better. With a
-    `prefix` before the names of our tables the file may be your own, with tables of yours.
+    allows small reads and fast commits in the event loop; False sends all to threads. A network
+    filesystem is refused without `network_storage=True`. With a `prefix` for its tables the store
+    can share the file of an application.
     """
 
     capabilities = ALL_CAPABILITIES - {Capability.OWNER_GONE}
@@ -57,7 +57,7 @@ class SqliteStore(SqliteRegistry):
             if not self.clock.heard(last):
                 log.warning(
                     "the clock of this machine is %s behind the last time in %s: it was wrong then, or "
-                    "is wrong now. What was due by that clock is due at the time that is recorded",
+                    "is wrong now. Timers stay at the times that are recorded",
                     last - self.clock.now(),
                     self._session.database.path,
                 )
@@ -72,8 +72,7 @@ class SqliteStore(SqliteRegistry):
         return SqliteQueue(self._session.database, clock=self.clock, notifier=self.notifier)
 
     def sibling(self) -> SqliteStore:
-        # The connections of this process serve any thread, and nobody holds them while user code
-        # runs: no others are needed.
+        # The connections serve all threads, and user code never runs while one is held.
         database = self._session.database
         sibling = SqliteStore(database.path, clock=self.clock, prefix=database.prefix)
         sibling._session = Session(database, StoreClosed)
@@ -81,9 +80,9 @@ class SqliteStore(SqliteRegistry):
         return sibling
 
     def on(self, connection: Connection) -> BorrowedStore:
-        """This store inside a transaction of yours on a connection to the same file: starts, signals
-        and tasks are committed, or not, with your own data. Begin it with BEGIN IMMEDIATE, and use
-        the store before your transaction ends."""
+        """This store inside a transaction of yours, on a connection to the same file: starts, signals
+        and tasks are committed with your data, or not at all. Start it with BEGIN IMMEDIATE, and use
+        the store before it ends."""
         from outlast.stores.sqlite.transaction import BorrowedStore, on_connection
 
         return BorrowedStore(self, on_connection(connection))
@@ -93,8 +92,8 @@ class SqliteStore(SqliteRegistry):
         return self._session.database.describe()
 
     async def checkpoint(self, *, timeout: float | None = None) -> bool:
-        """Copy the log into the file (a checkpoint) now, as before a copy of it is made; whether no
-        reader held that up. It happens by itself when the log has grown."""
+        """Copy the log into the file now, for instance before a backup; False if a reader held a part
+        of it up. It happens by itself when the log has grown."""
         return await self._session.checkpoint(timeout=timeout)
 
     # -- the one write ------------------------------------------------------------------------
@@ -113,13 +112,13 @@ class SqliteStore(SqliteRegistry):
             written = await self._session.write(work, rows=rows, timeout=timeout)
             return written
         except Collision:
-            # An event id is recorded already. Nothing was written: look which, and go on.
+            # An event id is recorded already, and nothing was written: look up which.
             written = await self._session.write(
                 lambda db: work(db, careful=True), rows=rows, timeout=timeout
             )
             return written
         finally:
-            # Also for a caller that was cancelled or out of time: it may be written all the same.
+            # Also after a cancellation or a timeout: the write may still happen.
             self.announce(commits, written)
 
     # -- reads --------------------------------------------------------------------------------
@@ -161,7 +160,9 @@ class SqliteStore(SqliteRegistry):
                 for run_id in run_ids
             }
 
-        found = await self._session.read(rows, timeout=timeout, small=len(run_ids) <= FEW_RUNS)
+        found = await self._session.read(
+            rows, timeout=timeout, small=len(run_ids) <= MAX_INLINE_HISTORIES
+        )
         return {run_id: to_events(run_id, own) for run_id, own in found.items()}
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
@@ -186,27 +187,27 @@ class SqliteStore(SqliteRegistry):
         check_name(owner, "owner")
         check_ttl(ttl)
         check_limit(limit)
-        wish = claiming.ClaimRequest(limit, workflows, run_ids, code)
-        # Looking first costs little, and keeps those who poll for work away from the lock.
+        request = claiming.ClaimRequest(limit, workflows, run_ids, code)
+        # A read first: it is cheap, and keeps pollers away from the writer's lock.
         found = await self._session.read(
-            lambda db: self._find_claimable(db, wish),
+            lambda db: self._find_claimable(db, request),
             timeout=timeout,
             small=run_ids is None or len(run_ids) <= MAX_INLINE_ROWS,
         )
         if not found:
             return []
         return await self._session.write(
-            lambda db: claiming.claim_runs(db, wish, owner, ttl, self.clock.now()),
+            lambda db: claiming.claim_runs(db, request, owner, ttl, self.clock.now()),
             rows=2 * len(found),
             timeout=timeout,
         )
 
-    def _find_claimable(self, db: Connection, wish: claiming.ClaimRequest) -> list[int]:
+    def _find_claimable(self, db: Connection, request: claiming.ClaimRequest) -> list[int]:
         self._session.check_file(db)
         if isinstance(self.clock, SteadyClock):
-            # Another process on this machine may have seen a time that this one has not.
+            # Another process on this machine may have recorded a later time.
             self.clock.heard(claiming.last_time(db))
-        return claiming.find_claimable(db, wish, self.clock.now())
+        return claiming.find_claimable(db, request, self.clock.now())
 
     async def renew(
         self, claims: Sequence[Claim], ttl: float, *, timeout: float | None = None

@@ -1,4 +1,4 @@
-"""Tasks: rows that are leased, returned, buried. The store and the queue work on the same ones."""
+"""Tasks: rows that are leased, returned, or moved to the dead ones. Store and queue share them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TaskRow(Struct):
 
 
 def insert_tasks(connection: Connection, tasks: Sequence[Task], *, now: int, earliest: int) -> None:
-    """Add tasks that are not handed out before `earliest`; those that are there stay."""
+    """Add tasks that are not delivered before `earliest`; existing tasks stay as they are."""
     rows = [
         (
             *_columns(task, task.uid, now),
@@ -87,7 +87,7 @@ def insert_tasks(connection: Connection, tasks: Sequence[Task], *, now: int, ear
 def insert_dead_tasks(
     connection: Connection, dead: Sequence[DeadTask], *, uid: str, now: int
 ) -> None:
-    """Put tasks of a run among the dead, as they died elsewhere."""
+    """Add dead tasks of a run that is moved here."""
     rows = []
     for one in dead:
         enqueued = one.task.enqueued_at
@@ -97,7 +97,7 @@ def insert_dead_tasks(
 
 
 def _columns(task: Task, uid: str, enqueued_at: int) -> tuple[object, ...]:
-    """What living and dead tasks begin with."""
+    """The first columns of `tasks` and `dead_tasks`."""
     return (
         task.queue,
         task.run_id,
@@ -117,13 +117,13 @@ def _columns(task: Task, uid: str, enqueued_at: int) -> tuple[object, ...]:
 
 
 def drop_tasks(connection: Connection, tasks: Sequence[tuple[str, str]]) -> None:
-    """Remove tasks by run and id, wherever they stand, whoever holds them."""
+    """Delete tasks by run and id, in any queue and state."""
     connection.executemany(DROP_TASKS, tasks)
     connection.executemany(DROP_DEAD_TASKS, tasks)
 
 
 def finish_tasks(connection: Connection, claims: Sequence[Claim]) -> None:
-    """Remove the tasks that claims hold, and no others of the same name in other queues."""
+    """Delete the tasks that claims hold; not those of the same id in other queues."""
     connection.executemany(
         FINISH_TASKS,
         [(claim.run_id, claim.task_id or "", claim.queue or "") for claim in claims],
@@ -131,7 +131,7 @@ def finish_tasks(connection: Connection, claims: Sequence[Claim]) -> None:
 
 
 def keep_tasks(connection: Connection, claims: Sequence[Claim]) -> None:
-    """Let claims hold their tasks for good."""
+    """Remove the expiry of claims."""
     connection.executemany(
         KEEP_TASKS,
         [(claim.run_id, claim.task_id or "", claim.queue or "") for claim in claims],
@@ -139,7 +139,7 @@ def keep_tasks(connection: Connection, claims: Sequence[Claim]) -> None:
 
 
 def find_task(connection: Connection, claim: Claim) -> TaskRow | None:
-    """The task that a claim is about, held or not."""
+    """The task of a claim, held or not."""
     key = (claim.run_id, claim.task_id or "", claim.queue or "")
     rows = connection.execute(FIND_TASK, key).fetchall()
     return TaskRow(*rows[0]) if rows else None
@@ -153,8 +153,8 @@ def find_held(connection: Connection, claim: Claim) -> TaskRow | None:
 
 
 def find_alive(connection: Connection, claim: Claim, now: datetime) -> TaskRow | None:
-    """The task that a claim may go on to hold: not one whose lease has run out where places are
-    counted, for its place may be somebody else's."""
+    """The task that a claim may continue to hold. Where a policy limits concurrency, an expired lease
+    has lost its place."""
     task = find_held(connection, claim)
     if task is None or task.claimed_until is None or task.claimed_until > to_micros(now):
         return task
@@ -166,7 +166,7 @@ def find_alive(connection: Connection, claim: Claim, now: datetime) -> TaskRow |
 def claim_task(
     connection: Connection, run_id: str, task_id: str, owner: str, ttl: float | None, now: datetime
 ) -> Claim | None:
-    """Claim one task of a run, if it is to be had."""
+    """Claim one task of a run, if it is available."""
     parameters = {"run_id": run_id, "id": task_id, "now": to_micros(now)}
     rows = connection.execute(FIND_AVAILABLE_TASK_OF_RUN, parameters).fetchall()
     if not rows:
@@ -177,7 +177,7 @@ def claim_task(
 def lease_all(
     connection: Connection, tasks: Sequence[TaskRow], owner: str, ttl: float | None, now: datetime
 ) -> list[Claim]:
-    """Claim tasks, with the attempts that they say. Without `ttl` for good."""
+    """Claim tasks, and set the attempts of their rows. Without `ttl` the claims never expire."""
     counters = Counters(connection)
     until = None if ttl is None else now + timedelta(seconds=ttl)
     claims = [
@@ -205,8 +205,8 @@ def lease_all(
 def find_available(
     connection: Connection, queues: Collection[str] | None, now: datetime, limit: int
 ) -> list[TaskRow]:
-    """Tasks of those queues, or of all, that are due and unclaimed, in the order in which they
-    should be done."""
+    """Tasks of these queues, or of all, that are due and unclaimed, in the order in which they are to
+    be done."""
     if queues is None:
         queues = [name for (name,) in connection.execute(FIND_QUEUES).fetchall()]
     at = to_micros(now)
@@ -214,7 +214,7 @@ def find_available(
     for name in queues:
         asked = {"queue": name, "now": at, "limit": limit}
         places += connection.execute(FIND_LINED, asked).fetchall()
-    # Outside a transaction a task may be gone by now: another process was faster.
+    # Outside a transaction another process may have deleted a task meanwhile.
     return [
         TaskRow(*row)
         for _, _, key in sorted(places)[:limit]
@@ -223,13 +223,13 @@ def find_available(
 
 
 def load_task(connection: Connection, key: int) -> TaskRow:
-    """A task that is known to be there."""
+    """A task that exists."""
     [row] = connection.execute(LOAD_TASK, (key,)).fetchall()
     return TaskRow(*row)
 
 
 def has_available(connection: Connection, queues: Collection[str], now: datetime) -> bool:
-    """Whether there may be a task in those queues that is due and unclaimed."""
+    """Whether these queues may have a task that is due and unclaimed."""
     at = to_micros(now)
     return any(
         available_in(connection, queue, at, 1)
@@ -239,7 +239,7 @@ def has_available(connection: Connection, queues: Collection[str], now: datetime
 
 
 def queue_names(connection: Connection) -> list[str]:
-    """The queues that hold a task, in whatever state."""
+    """The queues that hold a task in any state."""
     living = connection.execute(FIND_QUEUES).fetchall()
     return sorted({name for (name,) in (*living, *connection.execute(FIND_DEAD_QUEUES).fetchall())})
 
@@ -247,8 +247,8 @@ def queue_names(connection: Connection) -> list[str]:
 def available_in(
     connection: Connection, queue: str, now: int, limit: int, *, every_level: bool = False
 ) -> list[tuple[int, int, int]]:
-    """The first `limit` places without a key in a queue, as (priority, ready at, key), in no order;
-    or so many of each priority."""
+    """The first `limit` tasks without a line in a queue, as (priority, ready at, key), unordered; with
+    `every_level` that many of each priority."""
     parameters = {"queue": queue, "now": now, "limit": limit}
     late = {**parameters, "limit": ALL if every_level else limit}
     places = connection.execute(FIND_EXPIRED_TASKS, late).fetchall()

@@ -1,9 +1,9 @@
-"""A store on a transaction of the user's: what it writes is committed, or not, with their data.
+"""BorrowedStore: the store on a transaction of the user's, committed with the user's data or not at all.
 
-It is the same store, whose functions run on the user's connection. Each write is a savepoint: a refusal
-or an error leaves the transaction as it was. The first takes the writer's lock, as BEGIN IMMEDIATE would
-have; from then on all others who write to the file wait until the transaction ends. Those who wait for
-work see by themselves that somebody has written.
+Its functions run on the user's connection. Each write is a savepoint: a refusal or an error leaves the
+transaction as it was. The first write takes the writer's lock, as BEGIN IMMEDIATE would have; from then
+on all other writers of the file wait until the transaction ends. Waiters in other processes see the
+commit by themselves (notifier.py).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TAKE_LOCK = query("take_lock")
 
 
 class Borrow(Protocol):
-    """Runs a function on the user's connection, inside their transaction, where that may be done: in
-    the thread that the connection belongs to."""
+    """Runs a function on the user's connection, inside the transaction, in the thread of the
+    connection."""
 
     async def __call__(self, work: Work[T], /) -> T:
         """What the function returns."""
@@ -39,7 +39,7 @@ class Borrow(Protocol):
 
 
 def on_connection(connection: Any) -> Borrow:
-    """Here and now, on a connection of sqlite3's that has begun a transaction."""
+    """A `Borrow` for a connection of sqlite3 that is in a transaction."""
     if not connection.in_transaction:
         raise InvalidValue(
             "this connection is in no transaction: execute BEGIN IMMEDIATE before what is to be "
@@ -53,14 +53,14 @@ def on_connection(connection: Any) -> Borrow:
 
 
 class BorrowedStore(SqliteStore):
-    """What `SqliteStore.on` gives. It is open as long as the transaction is."""
+    """What `SqliteStore.on` returns. It is open as long as the transaction is."""
 
     def __init__(self, store: SqliteStore, borrow: Borrow) -> None:
         Store.__init__(self, clock=store.clock)
         self.durability = store.durability
         self._borrow = borrow
         self._session = _BorrowedSession(store.database, StoreClosed, borrow=borrow)
-        # Nobody may look before the commit: they see it then.
+        # No wake-ups: nothing can be seen before the commit.
         self.notifier = LocalNotifier()
 
     async def open(self) -> None:
@@ -95,13 +95,13 @@ class _BorrowedSession(Session):
         return await self._run(self._prepared(work))
 
     async def write(self, work: Work[T], *, timeout: float | None, rows: int = 1) -> T:
-        return await self._run(self._prepared(lambda db: _saved(db, work)))
+        return await self._run(self._prepared(lambda db: _in_savepoint(db, work)))
 
     async def checkpoint(self, *, timeout: float | None) -> bool:
         return False
 
     def check_file(self, connection: Connection) -> None:
-        """The connection is the user's: the file is not ours to watch, and may be none at all."""
+        """Nothing: the connection is the user's, and need not be on a file."""
 
     def _prepared(self, work: Work[T]) -> Callable[[Connection], T]:
         prefix, path = self.database.prefix, self.database.path
@@ -110,23 +110,23 @@ class _BorrowedSession(Session):
             try:
                 return work(PrefixedConnection(db, prefix) if prefix else db)
             except Exception as error:
-                raise _told(error, path) from error
+                raise _explained(error, path) from error
 
         return run
 
 
-def _told(error: Exception, path: Path) -> Exception:
-    told = translate(error, path)
-    if isinstance(told, Busy):
+def _explained(error: Exception, path: Path) -> Exception:
+    translated = translate(error, path)
+    if isinstance(translated, Busy):
         return Busy(
-            f"{told}. Your transaction has read before somebody else has written: roll it back and "
-            "try again, and begin it with BEGIN IMMEDIATE, or with what it writes"
+            f"{translated}. Your transaction has read before another connection wrote: roll it back and try "
+            "again, and start it with BEGIN IMMEDIATE or with a write"
         )
-    return told or error
+    return translated or error
 
 
-def _saved(db: Connection, work: Work[T]) -> T:
-    """All or nothing, within the transaction."""
+def _in_savepoint(db: Connection, work: Work[T]) -> T:
+    """Run a function in a savepoint."""
     db.execute("SAVEPOINT outlast")
     try:
         db.execute(TAKE_LOCK)

@@ -1,9 +1,9 @@
-"""UnitOfWork: the runs that one transaction touches, read once, changed in Python, written back once.
+"""UnitOfWork: the runs that one transaction touches, read once, changed in Python, written once.
 
-Many commits arrive in one batch. Their runs are read in one query; each commit then changes rows
-in memory, in order, so that it sees what those before it did; at the end everything is written set
-by set. What a run owns besides (items, tasks, timers …) is written at once, since nothing refers
-to it before the end.
+Many commits arrive in one batch. Their runs are read in one query; each commit then changes rows in
+memory, in order, so that it sees the changes of the commits before it; at the end everything is
+written, one statement for each kind of row. Other contents of a run (items, tasks, timers …) are
+written at once, since nothing refers to them before the end.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ADD_COUNTS = query("add_counts")
 
 
 class Counters:
-    """Tokens and keys: they only grow, over the whole store, also when runs are deleted."""
+    """Tokens and keys: they only grow, over the whole store, also across deletes."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -79,7 +79,7 @@ class Counters:
             self._used = False
 
     def _load(self) -> None:
-        # Under the writer's lock, so nobody else counts on.
+        # Under the writer's lock: no other connection changes them.
         if not self._read:
             self._token, self._key = self._connection.execute(READ_COUNTERS).fetchall()[0]
             self._read = True
@@ -121,7 +121,7 @@ class UnitOfWork:
     # -- changing -----------------------------------------------------------------------------
 
     def begin(self, record: Run) -> RunRow:
-        """A new life."""
+        """Create a run, or a new life of one."""
         now = self.now
         runnable_at = record.runnable_at
         row = RunRow(
@@ -172,7 +172,7 @@ class UnitOfWork:
             row.wait_kind = change.wait_kind
         if change.current_step is not UNSET:
             row.current_step = change.current_step
-        # Most commits of a running run say that it is running: no index has to know.
+        # Most commits of a running run set the status that it has: no index is touched.
         if change.status is not UNSET and change.status != row.status:
             self._file(row, row.workflow, change.status.value)
         if change.workflow is not UNSET:
@@ -192,14 +192,14 @@ class UnitOfWork:
         row.is_changed = True
 
     def forget(self, run_ids: Iterable[str]) -> None:
-        """These runs are gone."""
+        """Note that these runs were deleted."""
         for run_id in run_ids:
             self._runs[run_id] = None
 
     # -- writing ------------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Write back what has changed. The book can be used on."""
+        """Write what has changed. The unit of work can be used again."""
         new, advanced, moved = [], [], []
         for row in self._runs.values():
             if row is None or not (row.is_new or row.is_changed):
@@ -246,7 +246,7 @@ class UnitOfWork:
 
 
 def add_counts(connection: Connection, counts: Mapping[tuple[str, str], int]) -> None:
-    """So many runs more, or fewer, of each workflow and status."""
+    """Change the number of runs of each workflow and status."""
     changed = [(*pair, number) for pair, number in counts.items() if number]
     if changed:
         connection.executemany(ADD_COUNTS, changed)

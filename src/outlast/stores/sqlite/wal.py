@@ -1,27 +1,25 @@
-"""The write-ahead log: when it is copied into the file (a checkpoint), and why only ever by the writer.
+"""WriteAheadLog: when the log is checkpointed, and why only the writer does it.
 
-Commits are appended to ``<file>-wal``. From time to time that log has to be copied into the file (a
-checkpoint), after which the next commit starts it again from the top. SQLite 3.7.0 to 3.51.2 have
-a race here: a checkpoint that runs while another connection commits may take the old length of the
-log for the length of the new one, and loses or damages data without a word. Checkpoints that hold
-the writer's lock are safe. But TRUNCATE, RESTART and FULL only *try* to get it: if another
-connection is writing, they quietly become PASSIVE, which is the dangerous one.
+Commits are appended to ``<file>-wal``. From time to time the log is copied into the file (a checkpoint),
+after which the next commit starts it again from the top. SQLite 3.7.0 to 3.51.2 have a race here: a
+checkpoint that runs while another connection commits may take the old length of the log for the length
+of the new one, and silently loses or damages data. Checkpoints that hold the writer's lock are safe. But
+TRUNCATE, RESTART and FULL only *try* to get it: if another connection is writing, they silently become
+PASSIVE, which has the race.
 
 So a checkpoint is a write transaction like any other: the writer takes the lock with BEGIN IMMEDIATE, and
-while it holds it, a second connection runs the checkpoint. That one finds the lock taken, by us,
-and copies what no reader needs any more, while nobody in any process can commit or start the log
-again. Automatic checkpoints are off.
+while it holds the lock, a second connection runs the checkpoint. That connection finds the lock taken,
+and copies what no reader needs any more, while no process can commit or restart the log. Automatic
+checkpoints are off.
 
-A checkpoint is due when the log has outgrown `limit`. The next commit starts again from the top and cuts
-the file back to `limit` (`journal_size_limit`), so its size tells how much waits; it is not cut to
-nothing, because overwriting is faster to sync than growing. Readers can hold a checkpoint up. Past
-`hard_limit` writers wait for them, so that the log stays bounded.
+A checkpoint is due when the log has outgrown `limit`. The next commit starts from the top and truncates
+the file to `limit` (`journal_size_limit`), so its size says how much waits; it is not truncated to zero,
+because overwriting is faster to sync than growing. Readers can hold a checkpoint up. Past `hard_limit`
+writers wait for them, so that the log stays bounded.
 
-The log of a file that an application writes too: bounded, also while no store is open.
-
-The application's connections must not checkpoint it by themselves (log.py), and only a store that commits does it
-for them. So whoever has taken that from a connection looks, before its next transaction, whether the log
-has outgrown its limit, and checkpoints it as the store does: under the writer's lock.
+`WalCheckpointer` does the same in the file of an application: the application's connections must not
+checkpoint by themselves, and a store that commits may not be open. So before a transaction, the
+integration checks whether the log has outgrown its limit, and checkpoints it under the writer's lock.
 """
 
 from __future__ import annotations
@@ -35,18 +33,18 @@ from typing import Any
 from outlast.stores.sqlite.connection import Statements, connect
 from outlast.stores.sqlite.driver_errors import is_busy
 
-LIMIT = 8 * 1024 * 1024
-HARD_LIMIT = 64 * 1024 * 1024
+LOG_LIMIT_BYTES = 8 * 1024 * 1024
+LOG_HARD_LIMIT_BYTES = 64 * 1024 * 1024
 
 
-class Log:
+class WriteAheadLog:
     """The log of one file, with the connection that checkpoints it."""
 
     def __init__(self, path: Path, connection: Statements, *, limit: int, hard_limit: int) -> None:
         self.limit = limit
         self.hard_limit = hard_limit
         self.checkpoints = 0
-        self.is_overfull = False  # as of the last look
+        self.is_overfull = False  # at the last `is_due`
         self._path = f"{path}-wal"
         self._connection = connection
         self._again_at = 0
@@ -60,8 +58,8 @@ class Log:
             return 0
 
     def is_due(self) -> bool:
-        """Look whether to checkpoint now. After a checkpoint that readers held up, not before it has grown.
-        `is_overfull` then says whether writers have to wait for one."""
+        """Whether to checkpoint now. After a checkpoint that readers held up, only once the log has
+        grown. Sets `is_overfull`: writers must wait for a checkpoint."""
         size = self.size
         self.is_overfull = size > self.hard_limit
         if size <= self.limit:
@@ -70,7 +68,7 @@ class Log:
         return size >= self._again_at
 
     def checkpoint(self) -> bool:
-        """Checkpoint what no reader needs; whether that was all. Only ever under the writer's lock."""
+        """Checkpoint what no reader needs; False if that was not all. Only under the writer's lock."""
         self._again_at = self.size + self.limit // 8
         rows = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         _, logged, checkpointed = rows[0]
@@ -93,17 +91,19 @@ def has_reset_race(version: str) -> bool:
 _logger = logging.getLogger("outlast.sqlite")
 
 
-class WalKeeper:
-    """Keeps the log of one file short, in one process. Thread-safe."""
+class WalCheckpointer:
+    """Checkpoints the log of an application's file, in one process. Thread-safe."""
 
-    def __init__(self, path: str, *, limit: int = LIMIT) -> None:
+    def __init__(self, path: str, *, limit: int = LOG_LIMIT_BYTES) -> None:
         self._path = path
         self._limit = limit
-        self._folding = threading.Lock()
-        self._log = Log(Path(path), _Once(path), limit=limit, hard_limit=HARD_LIMIT)
+        self._lock = threading.Lock()
+        self._log = WriteAheadLog(
+            Path(path), _Once(path), limit=limit, hard_limit=LOG_HARD_LIMIT_BYTES
+        )
 
     def take_over(self, driver: Any) -> None:
-        """Let a connection of the application's leave the log to us."""
+        """Turn off automatic checkpoints of a connection of the application."""
         cursor = driver.cursor()
         cursor.execute("PRAGMA wal_autocheckpoint = 0")
         cursor.execute(f"PRAGMA journal_size_limit = {self._limit}")
@@ -111,22 +111,22 @@ class WalKeeper:
         cursor.close()
 
     def is_due(self) -> bool:
-        """Whether there is something to checkpoint: one look at the size of a file."""
+        """Whether to checkpoint now: reads the size of a file."""
         return self._log.is_due()
 
     def checkpoint(self) -> bool:
-        """Checkpoint, unless somebody else writes or checkpoints at this moment: then the next one does. Not to be
-        called inside a transaction on the file."""
-        if not self._folding.acquire(blocking=False):
+        """Checkpoint, unless another connection is writing: then the next call does. Do not call it
+        inside a transaction on the file."""
+        if not self._lock.acquire(blocking=False):
             return False
         try:
             return self._checkpoint()
-        except Exception as error:  # noqa: BLE001 - the caller's own statement says what is wrong
+        except Exception as error:  # noqa: BLE001 - the caller's own statement will fail likewise
             if not is_busy(error):
                 _logger.warning("the log of %s cannot be checkpointed now: %s", self._path, error)
             return False
         finally:
-            self._folding.release()
+            self._lock.release()
 
     def _checkpoint(self) -> bool:
         writer = connect(self._path)

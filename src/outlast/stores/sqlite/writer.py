@@ -1,16 +1,15 @@
-"""Writer: one transaction at a time, in the event loop as long as that is fast.
+"""Writer: one transaction at a time, in the event loop as long as commits are fast.
 
-A commit to a good disk takes a fraction of a millisecond, less than it takes to wake a thread and
-come back; one to a slow disk must not hold up the loop. So the writer watches how long COMMIT takes
-for small transactions. Above `SLOW` on average they go to the thread, until it is faster there; and
-because a thread also waits for the interpreter when the loop is busy, one is tried in the loop again
-once in a while.
+A commit to a fast disk takes a fraction of a millisecond, less than a round trip to a thread; a commit
+to a slow disk must not block the event loop. So the writer measures how long COMMIT takes for small
+transactions. Above `SLOW_COMMIT_S` on average they go to the thread, until it is faster there. A thread
+also waits for the interpreter while the loop is busy, so once in a while one is tried in the loop.
 
-Small ones that wait at the same time share a transaction, in the loop (crowds.py) as in the thread: one
-sync for all of them (sharing.py).
+Small transactions that wait at the same time are merged into one, in the loop as in the thread
+(write_batching.py).
 
-BEGIN IMMEDIATE takes the lock before anything is read, so that what is decided holds when it is
-written; and it is the only statement that can meet a lock of another process.
+BEGIN IMMEDIATE takes the lock before anything is read, so that what was decided still holds when it is
+written. It is the only statement that can meet a lock of another process.
 """
 
 from __future__ import annotations
@@ -36,23 +35,34 @@ from outlast.stores.sqlite.connection_worker import (
 )
 from outlast.stores.sqlite.driver_errors import is_harmless
 from outlast.stores.sqlite.location import status_of
-from outlast.stores.sqlite.wal import Log
-from outlast.stores.sqlite.write_batching import SMALL, Crowd, J, WriteBatcher, left_of, share
+from outlast.stores.sqlite.wal import WriteAheadLog
+from outlast.stores.sqlite.write_batching import (
+    MAX_INLINE_WRITES,
+    Batch,
+    J,
+    WriteBatcher,
+    remaining,
+    run_together,
+)
 
 T = TypeVar("T")
 _logger = logging.getLogger("outlast.sqlite")
 
-SLOW = 0.002
-PROBE_SECONDS = 1.0
-WEIGHT = 0.2  # of the last commit in the average
-SPIKE = 4 * SLOW  # more than this counts as this: one hiccup of the disk is no reason to leave
-LONG = 0.005  # that a crowd's statements take in the loop: then those behind wait for the next turn
+SLOW_COMMIT_S = 0.002
+PROBE_INTERVAL_S = 1.0
+AVERAGE_WEIGHT = 0.2  # of the last commit in the moving average
+MAX_SAMPLE_S = (
+    4 * SLOW_COMMIT_S
+)  # longer samples count as this: one slow sync is no reason to switch
+MAX_INLINE_S = (
+    0.005  # that a batch's statements take in the loop: then those behind wait for the next turn
+)
 
 
 class Writer(ConnectionWorker):
     """The one connection of this process that writes."""
 
-    def __init__(self, connection: Connection, path: Path, log: Log) -> None:
+    def __init__(self, connection: Connection, path: Path, log: WriteAheadLog) -> None:
         self.pace = 0.0
         self._log = log
         found = status_of(path)
@@ -61,32 +71,33 @@ class Writer(ConnectionWorker):
         self._pid = os.getpid()
         self._probe_at = 0.0
         self._is_checkpointing = False
-        self._crowds = WriteBatcher(self._write_crowd)
+        self._batches = WriteBatcher(self._write_batch)
         self._ahead: list[Job] = []
         super().__init__(connection, path, "writer")
 
-    def is_quick(self) -> bool:
-        return super().is_quick() and self._is_fast() and not self._log.is_overfull
+    def can_run_inline(self) -> bool:
+        return super().can_run_inline() and self._commits_fast() and not self._log.is_overfull
 
     def foreign_version(self) -> int | None:
-        """What SQLite says about commits of others, unless this connection is at work."""
+        """SQLite's `data_version`: it changes with commits of other connections. None while this
+        connection is busy."""
         if not self._mutex.acquire(blocking=False):
             return None
         try:
             return int(scalar(self.connection, "PRAGMA data_version"))
-        except Exception:  # noqa: BLE001 - it was only to look
+        except Exception:  # noqa: BLE001 - a wake-up is only a hint
             return None
         finally:
             self._mutex.release()
 
     async def write(self, work: Work[T], *, rows: int, inline: bool, timeout: float | None) -> T:
-        """What `work` returns, when all that it has written is durable."""
-        small = inline and rows <= SMALL
-        if small and self.is_quick():
-            crowd = self._crowds.here()
-            if crowd is not None:
+        """What `work` returns, once what it has written is durable."""
+        small = inline and rows <= MAX_INLINE_WRITES
+        if small and self.can_run_inline():
+            batch = self._batches.here()
+            if batch is not None:
                 job = AwaitedJob(work, small=True, rows=rows)
-                crowd.append(job)
+                batch.append(job)
                 shared: T = await self.outcome(job, timeout)
                 return shared
         return await self.run(work, small=small, rows=rows, timeout=timeout)
@@ -97,18 +108,18 @@ class Writer(ConnectionWorker):
             is_small=job is None or job.small, inline=job is None, checkpoints=checkpoints
         ):
             if job is not None and not job.begin():
-                raise TimedOut("given up")  # nobody is there to hear it
+                raise TimedOut("abandoned")  # its caller is gone
             return work(self.connection)
 
     @contextmanager
     def _transaction(
         self, *, is_small: bool, inline: bool, checkpoints: bool = False
     ) -> Iterator[None]:
-        """Committed at its end, or rolled back."""
+        """A transaction: committed at the end of the context, or rolled back."""
         if not inline and not checkpoints:
             self._make_room()
         try:
-            self.check_file(self.connection)  # before SQLite stumbles over a file that was cut
+            self.check_file(self.connection)  # before SQLite reads a truncated file
             self.connection.execute("BEGIN IMMEDIATE")
             yield
             self.check_file(self.connection)
@@ -123,11 +134,11 @@ class Writer(ConnectionWorker):
 
     # -- many in one transaction --------------------------------------------------------------
 
-    def _write_crowd(self, jobs: Crowd) -> Crowd:
-        """Here and now, if that is as fast as they were told; else in the thread. Gives back those for
-        whom there was no time."""
+    def _write_batch(self, jobs: Batch) -> Batch:
+        """Run jobs at once if commits are still fast, else in the thread. Returns the jobs that there
+        was no time for."""
         try:
-            return self._dealt_with(jobs)
+            return self._write_or_post(jobs)
         except BaseException as interrupt:  # Ctrl-C, too, may come between any two lines
             waiting = [job for job in jobs if not job.future.done()]
             if not waiting:
@@ -137,27 +148,27 @@ class Writer(ConnectionWorker):
                 job.tell(None, UnknownOutcome(f"the write to {self.path} was interrupted"))
             return []
 
-    def _dealt_with(self, jobs: Crowd) -> Crowd:
+    def _write_or_post(self, jobs: Batch) -> Batch:
         ends: Sequence[tuple[AwaitedJob, Any, Error]] | None = None
         if os.getpid() != self._pid:
             closed = StoreClosed("this process was forked while the call waited: see the parent")
             ends = [(job, None, closed) for job in jobs]
-        elif self.is_quick() and self._mutex.acquire(blocking=False):
+        elif self.can_run_inline() and self._mutex.acquire(blocking=False):
             try:
-                ends = self._together(jobs, inline=True)
+                ends = self._run_together(jobs, inline=True)
             finally:
                 self._mutex.release()
-        left: Crowd = []
+        left: Batch = []
         if ends is None:
             ends = [(job, None, refused) for job in jobs if (refused := self._refused(job))]
         else:
-            left = left_of(jobs, ends)
+            left = remaining(jobs, ends)
         for job, result, error in ends:
             job.tell(result, error)
         return left
 
     def _refused(self, job: Job) -> StoreClosed | None:
-        """Leave a job for the thread; why that cannot be done."""
+        """Hand a job to the thread; the error if the store is closed."""
         try:
             self.post(job)
         except StoreClosed as error:
@@ -167,13 +178,13 @@ class Writer(ConnectionWorker):
     def _next_jobs(self) -> list[Job]:
         jobs, self._ahead = self._ahead or super()._next_jobs(), []
         rows = sum(job.rows for job in jobs)
-        while jobs and 0 < rows <= SMALL and not self._jobs.empty():
+        while jobs and 0 < rows <= MAX_INLINE_WRITES and not self._jobs.empty():
             job = self._jobs.get()
             if job is None:
-                self._jobs.put(None)  # the end stays the end
+                self._jobs.put(None)  # the mark for the thread to stop
                 break
             rows += job.rows
-            if not job.rows or rows > SMALL:
+            if not job.rows or rows > MAX_INLINE_WRITES:
                 self._ahead = [job]
                 break
             jobs.append(job)
@@ -190,20 +201,26 @@ class Writer(ConnectionWorker):
             jobs = [job for job in jobs if not job.is_decided]
             if not jobs:
                 return done
-            ends = self._together(jobs, inline=False)
+            ends = self._run_together(jobs, inline=False)
             if ends is None:
                 self._closing.wait(pause)
             else:
                 done += ends
-                jobs = left_of(jobs, ends)
+                jobs = remaining(jobs, ends)
         raise AssertionError("pauses have no end")
 
-    def _together(self, jobs: Sequence[J], *, inline: bool) -> list[tuple[J, Any, Error]] | None:
-        """What came of those that were done; None if a lock is taken, and none has begun."""
+    def _run_together(
+        self, jobs: Sequence[J], *, inline: bool
+    ) -> list[tuple[J, Any, Error]] | None:
+        """The ends of jobs that were run; None if the lock is taken and none has started."""
         transaction = self._transaction(is_small=True, inline=inline)
         try:
-            return share(
-                jobs, self.connection, transaction, self.path, seconds=LONG if inline else None
+            return run_together(
+                jobs,
+                self.connection,
+                transaction,
+                self.path,
+                seconds=MAX_INLINE_S if inline else None,
             )
         except Busy as busy:
             self._obstacle = str(busy)
@@ -224,14 +241,14 @@ class Writer(ConnectionWorker):
             raise UnknownOutcome(f"COMMIT on {self.path} failed: {error}") from error
 
     def check_file(self, connection: Connection) -> None:
-        """SQLite goes on with a file that has no name any more, and whoever opens that name gets
-        another one: nothing may be acknowledged that nobody will ever find. Nor does it notice that
-        a file was cut, as long as it has the pages that it needs in memory."""
+        """Raise if the file was deleted, replaced or truncated. SQLite keeps writing to a deleted file,
+        and does not notice a truncated one while the pages it needs are in memory: commits would be
+        acknowledged and lost."""
         found = status_of(self.path)
         if found is None or (found.st_dev, found.st_ino) != self._file:
             raise UnsafeStorage(
                 f"{self.path} was deleted, moved or replaced while it was open: what is written now "
-                "would be lost. End this process, bring the file back if it was not meant, and "
+                "would be lost. End this process, restore the file if it was a mistake, and "
                 "start again"
             )
 
@@ -240,41 +257,41 @@ class Writer(ConnectionWorker):
         self._size = found.st_size
 
     def _check_size(self, connection: Connection, size: int) -> None:
-        """A file that has become smaller was vacuumed, and has fewer pages now, or was truncated."""
+        """A smaller file was vacuumed, and has fewer pages now, or was truncated."""
         pages = size and scalar(connection, "PRAGMA page_count")
         if not size or size < pages * scalar(connection, "PRAGMA page_size"):
             raise UnsafeStorage(
                 f"{self.path} was truncated while it was open, from {self._size:,} bytes to {size:,}: "
-                "what it held is lost. End all processes that use it, bring it back from a backup with "
-                "its -wal file deleted, and start again"
+                "its data is lost. End all processes that use it, restore it from a backup with its -wal "
+                "file deleted, and start again"
             )
 
     def _roll_back(self) -> None:
-        # It may not have begun, and after some errors SQLite has rolled back by itself.
+        # BEGIN may have failed, and after some errors SQLite has rolled back by itself.
         with suppress(Exception):
             self.connection.execute("ROLLBACK")
 
-    def _is_fast(self) -> bool:
-        return self.pace < SLOW or time.monotonic() >= self._probe_at
+    def _commits_fast(self) -> bool:
+        return self.pace < SLOW_COMMIT_S or time.monotonic() >= self._probe_at
 
     def _measure(self, seconds: float, *, inline: bool) -> None:
-        is_probe = inline and self.pace >= SLOW  # what was before is out of date
-        seconds = min(seconds, SPIKE)
-        self.pace = seconds if is_probe else self.pace + WEIGHT * (seconds - self.pace)
-        if inline and self.pace >= SLOW:
-            self._probe_at = time.monotonic() + PROBE_SECONDS
+        is_probe = inline and self.pace >= SLOW_COMMIT_S  # the average is of the thread
+        seconds = min(seconds, MAX_SAMPLE_S)
+        self.pace = seconds if is_probe else self.pace + AVERAGE_WEIGHT * (seconds - self.pace)
+        if inline and self.pace >= SLOW_COMMIT_S:
+            self._probe_at = time.monotonic() + PROBE_INTERVAL_S
 
     # -- the log ------------------------------------------------------------------------------
 
     async def checkpoint(self, *, timeout: float | None) -> bool:
-        """Checkpoint the log now; whether that was all of it."""
-        checkpointed: bool = await self.hop(AwaitedJob(self._checkpoint), timeout)
+        """Checkpoint the log now; False if a reader held a part of it up."""
+        checkpointed: bool = await self.run_in_thread(AwaitedJob(self._checkpoint), timeout)
         return checkpointed
 
     def _checkpoint_if_due(self) -> None:
         if self._log.is_due() and not self._is_checkpointing:
             self._is_checkpointing = True
-            # The store may be closing: then whoever opens it next checkpoints.
+            # If the store is closing, the next process that opens it checkpoints.
             with suppress(StoreClosed):
                 self.post(_CheckpointJob(self._checkpoint, self._end_of_checkpoint))
 
@@ -287,7 +304,7 @@ class Writer(ConnectionWorker):
             _logger.warning("a checkpoint of the log failed, the next commits try again: %s", error)
 
     def _make_room(self) -> None:
-        """Checkpoint on behalf of a writer that may not add to the log before."""
+        """Checkpoint before a write, if the log is at its hard limit."""
         if not self._log.is_overfull:
             return
         self.connection.execute("BEGIN IMMEDIATE")
@@ -303,7 +320,7 @@ class Writer(ConnectionWorker):
 
 
 class _CheckpointJob(Job):
-    """A checkpoint that a commit has caused and nobody waits for."""
+    """A checkpoint in the background, caused by a commit."""
 
     def __init__(self, work: Work[bool], end: Callable[[Error], None]) -> None:
         super().__init__(work)

@@ -1,8 +1,8 @@
--- Runs and audit lines in the shape of the seed's tables, written in the commit that changes them,
--- whoever commits. Of a part, the first line says when, and the rest what; once for a row that changes
--- (NEW), and once for all rows that were there before (`rows AS NEW`). `<executions>` and `<entries>`
--- stand for the tables; projecting.py puts in the rest: `payload(x)` is a payload as JSON text, `doc(x)`
--- the same of an event, `at(x)` a time, `published(x)` what a workflow has published.
+-- Runs and audit lines in the shape of the seed's tables, written in the commit that changes them. `when`
+-- is the event of a trigger, the rest its body: once for a changed row (NEW), and once for all rows that
+-- existed before (`rows AS NEW`). `<executions>` and `<entries>` are the tables; projection.py replaces the
+-- rest: `payload(x)` is a payload as JSON text, `doc(x)` the same of an event, `at(x)` a time,
+-- `published(x)` the published values.
 
 -- name: runs_turn
 -- when: AFTER UPDATE OF revision ON runs

@@ -1,6 +1,6 @@
--- Who may advance a run.
+-- Claims on runs.
 
--- name: find_shelves
+-- name: find_runnable_workflows
 -- The workflows that have free runs with a time to become runnable, and the earliest of these
 -- times. SQLite has no skip scan without statistics; the recursion is one: two seeks a workflow.
 WITH RECURSIVE shelf (workflow) AS (
@@ -31,8 +31,8 @@ ORDER BY runnable_at, id
 LIMIT :limit;
 
 -- name: find_expired_claims
--- Runs whose owner let its lease run out. They stay owned until somebody takes them: the old owner
--- may still write if nobody does. `runnable_at` is judged by the caller, who filters by workflow.
+-- Runs whose lease has expired. They keep their owner until the next claim: until then the old owner
+-- may still write. The caller filters by workflow and by `runnable_at`.
 SELECT runnable_at, id, key, workflow
 FROM runs
 WHERE owner IS NOT NULL AND claimed_until <= :now AND runnable_at <= :now
@@ -57,7 +57,7 @@ UPDATE runs SET claimed_until = ? WHERE key = ?;
 UPDATE runs SET owner = NULL, claimed_until = NULL WHERE key = ?;
 
 -- name: find_next_takeover
--- A run that somebody holds can be had when its lease is over and its time has come. The first
+-- A claimed run is available when its lease has expired and its time has come. The first
 -- lease that ends late enough for its run is an upper bound: later leases cannot be better, so the
 -- walk along the index ends there, most often at its first row.
 SELECT min(max(runnable_at, claimed_until))

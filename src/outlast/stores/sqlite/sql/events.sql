@@ -1,7 +1,7 @@
 -- Histories.
 
 -- name: insert_events
--- The unique index on (run_key, id) is the check for duplicates: see committing.py.
+-- The unique index on (run_key, id) is the check for duplicates: see commit.py.
 INSERT INTO events (run_key, sequence, id, type, version, step_name, timestamp, token, metadata,
                     data, output)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);

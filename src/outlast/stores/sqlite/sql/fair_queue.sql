@@ -1,4 +1,4 @@
--- Queue policy: whose task is next. `outlast.model.queue_policy` has the rules, `fair_queue.py` asks these.
+-- Queue policies and stride scheduling, for fair_queue.py and queue_stats.py.
 
 -- name: load_policy
 SELECT rules, declared, present FROM policies WHERE scope = ?;
@@ -43,8 +43,7 @@ SELECT count(*) FROM (
     SELECT 1 FROM lines WHERE queue = ? AND wake_at IS NULL AND line <> '' LIMIT ?);
 
 -- name: find_lines
--- Lines that may have something to hand out, in the order of their turns. What is counted, is
--- counted no further than needed.
+-- Awake lines in the order of their pass. Counts stop at what is needed.
 SELECT l.line, l.passed,
        (SELECT count(*) FROM (
             SELECT 1 FROM tasks AS t
@@ -90,8 +89,8 @@ SELECT passed FROM lines WHERE queue = ? AND line = ?;
 UPDATE lines SET passed = ? WHERE scope = ? AND line = ?;
 
 -- name: find_line_time
--- When a line that may not or cannot hand out anything is worth a look again: a delayed task comes
--- due, a lease ends, or a start is no longer counted.
+-- When a line that cannot hand out a task may do so again: a delayed task comes due, a lease expires,
+-- or a start leaves the period of the rate.
 SELECT (SELECT t.ready_at FROM tasks AS t
         WHERE t.owner IS NULL AND t.line <> '' AND t.queue = :queue AND t.line = :line
           AND t.ready_at > :now
@@ -106,7 +105,7 @@ SELECT (SELECT t.ready_at FROM tasks AS t
         ORDER BY s.at LIMIT 1);
 
 -- name: forget_lines
--- Lines without tasks that the others have caught up with.
+-- Lines without tasks whose pass the other lines have reached.
 DELETE FROM lines
 WHERE (queue, line) IN (
     SELECT l.queue, l.line FROM lines AS l
@@ -167,8 +166,8 @@ ORDER BY priority, ready_at, key
 LIMIT :limit;
 
 -- name: count_due
--- How many free tasks of a queue are ready, how many delayed, and since when the first is ready. Nothing
--- is counted further than asked.
+-- How many free tasks of a queue are ready, how many delayed, and since when the first is ready. Counts
+-- stop at the limit.
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM tasks WHERE owner IS NULL AND queue = :queue AND ready_at <= :now
             LIMIT :counted)),
@@ -188,7 +187,7 @@ SELECT (SELECT count(*) FROM (
             LIMIT :held));
 
 -- name: count_late
--- How many are not, since their lease has ended, and since when one of those has been ready.
+-- How many claimed tasks have an expired lease, and since when one of those has been ready.
 SELECT count(*), min(ready_at) FROM (
     SELECT ready_at FROM tasks WHERE owner IS NOT NULL AND queue = :queue AND claimed_until <= :now
     LIMIT :counted);
@@ -197,7 +196,7 @@ SELECT count(*), min(ready_at) FROM (
 SELECT count(*) FROM (SELECT 1 FROM dead_tasks WHERE queue = :queue LIMIT :counted);
 
 -- name: find_keys
--- The first keys of a scope, each with what is ready, in flight, and has begun lately.
+-- The first keys of a scope, each with tasks ready, in flight, and recently started.
 SELECT k.line,
        (SELECT count(*) FROM (
             SELECT 1 FROM lines AS l, tasks AS t
@@ -219,7 +218,7 @@ FROM (SELECT DISTINCT line FROM lines WHERE scope = :scope AND line <> '' ORDER 
       LIMIT :keys) AS k;
 
 -- name: find_next_ready
--- When a delayed task of a queue comes due, a lease ends or a line wakes, the earliest of them.
+-- The earliest time at which a delayed task comes due, a lease expires or a line wakes.
 SELECT min(at) FROM (
     SELECT min(ready_at) AS at FROM tasks
     WHERE owner IS NULL AND queue = :queue AND ready_at > :now

@@ -1,4 +1,4 @@
--- What others send to a run.
+-- Inboxes.
 
 -- name: find_receipt
 SELECT number FROM receipts WHERE run_key = ? AND id = ?;
@@ -27,7 +27,7 @@ LIMIT ?;
 UPDATE inbox SET run_key = ? WHERE run_key = ?;
 
 -- name: carry_receipts
--- Those of the last items, and of all that wait; the others go with the old life.
+-- Receipts of the last items, and of all that wait; the others are deleted with the old life.
 UPDATE receipts SET run_key = :new
 WHERE run_key = :old
   AND (number > :after OR EXISTS (

@@ -128,12 +128,12 @@ SELECT clock FROM counters;
 UPDATE counters SET clock = ?;
 
 -- name: end_impossible_claims
--- No lease is that long: it was given out by a clock that was far ahead.
+-- No lease is that long: the clock that gave it was far ahead.
 UPDATE runs SET claimed_until = :now WHERE owner IS NOT NULL AND claimed_until > :longest;
 
 -- name: end_impossible_task_claims
 UPDATE tasks SET claimed_until = :now WHERE claimed_until > :longest;
 
 -- name: take_lock
--- The writer's lock, in a transaction that somebody else has begun: before anything is decided.
+-- Takes the writer's lock in a transaction of the user's, before anything is read.
 UPDATE counters SET token = token;

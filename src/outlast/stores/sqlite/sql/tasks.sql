@@ -7,7 +7,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
 ON CONFLICT (run_id, id, queue) DO NOTHING;
 
 -- name: count_changes
--- Rows that this connection has written so far: the difference tells how many were new.
+-- Rows that this connection has written so far: the difference is how many were new.
 SELECT total_changes();
 
 -- name: find_task
@@ -41,7 +41,7 @@ SELECT min(priority) FROM tasks
 WHERE owner IS NULL AND line = '' AND queue = :queue AND priority >= :priority;
 
 -- name: find_queues
--- The queues that have tasks, free or held, by the same recursion as find_shelves.
+-- The queues that have tasks, free or held, by the same recursion as find_runnable_workflows.
 WITH RECURSIVE free (queue) AS (
     SELECT min(queue) FROM tasks WHERE owner IS NULL AND line = ''
     UNION ALL
@@ -86,7 +86,7 @@ ORDER BY ready_at, key
 LIMIT :limit;
 
 -- name: find_lined
--- Of each line its first tasks: for those who want to see what there is, not for workers.
+-- The first tasks of each line: to list tasks, not to hand them out.
 SELECT t.priority, t.ready_at, t.key
 FROM lines AS l, tasks AS t
 WHERE l.queue = :queue AND l.line <> '' AND t.line <> '' AND t.key IN (
@@ -105,8 +105,8 @@ SELECT EXISTS (SELECT 1 FROM lines WHERE queue = :queue AND wake_at IS NULL AND 
     OR EXISTS (SELECT 1 FROM lines WHERE queue = :queue AND wake_at <= :now);
 
 -- name: find_expired_tasks
--- Tasks whose lease ran out are ready again, in their old place in the order. As long as nobody
--- takes them, the old owner may still finish them, so they keep owner and token.
+-- Tasks with an expired lease are ready again, in their old place in the order. They keep owner and
+-- token until the next claim: until then the old owner may still finish them.
 SELECT priority, ready_at, key
 FROM tasks
 WHERE owner IS NOT NULL AND line = '' AND queue = :queue AND claimed_until <= :now
@@ -151,7 +151,7 @@ DELETE FROM tasks WHERE run_id = ? AND id = ?;
 DELETE FROM dead_tasks WHERE run_id = ? AND id = ?;
 
 -- name: bury_task
--- A task that dies a second time keeps its place in the order in which the dead are brought back.
+-- A task that dies a second time keeps its place in the order of redrive.
 INSERT INTO dead_tasks (queue, run_id, id, uid, kind, name, step, definition, priority, run_at,
                         attempt, metadata, enqueued_at, input, line, reason, died_at)
 SELECT queue, run_id, id, uid, kind, name, step, definition, priority, run_at, attempt, metadata,

@@ -1,4 +1,4 @@
--- The end of a run: everything, in one transaction. A tree is its root and the ids that go on with
+-- Deletion of a run, in one transaction. A tree is its root and the ids that continue with
 -- "~"; DEL follows "~" in every encoding, so a range over the unique index finds them.
 
 -- name: find_tree
@@ -67,8 +67,8 @@ SELECT uid FROM runs WHERE id = ?;
 DELETE FROM dead_tasks WHERE run_id = ?;
 
 -- name: find_ended
--- Roots that ended before a time, oldest first, with nothing alive above or below them; what is being
--- moved is closed, but lives. INSTR keeps children out: they go with their root.
+-- Roots that ended before a time, oldest first, with no open run above or below them; a run that is
+-- being moved counts as open. INSTR excludes children: they are deleted with their root.
 SELECT r.id
 FROM runs AS r
 WHERE r.ended_at IS NOT NULL AND r.ended_at < :before AND instr(r.id, '~') = 0

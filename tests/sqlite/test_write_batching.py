@@ -20,10 +20,10 @@ from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite import writer as writing
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.connection_worker import AwaitedJob
-from outlast.stores.sqlite.write_batching import SMALL
+from outlast.stores.sqlite.write_batching import MAX_INLINE_WRITES
 from tests.sqlite.probes import Other, Probe, event
-from tests.sqlite.test_faults import error_of
-from tests.sqlite.test_lanes import until
+from tests.sqlite.test_connection_worker import until
+from tests.sqlite.test_driver_errors import error_of
 
 FULL = 13
 
@@ -31,8 +31,8 @@ FULL = 13
 @pytest.fixture(autouse=True)
 def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever statements and commits take here, they are done where fast ones are."""
-    monkeypatch.setattr(writing, "SLOW", 60.0)
-    monkeypatch.setattr(writing, "LONG", 60.0)
+    monkeypatch.setattr(writing, "SLOW_COMMIT_S", 60.0)
+    monkeypatch.setattr(writing, "MAX_INLINE_S", 60.0)
 
 
 def transactions(probe: Probe) -> int:
@@ -226,7 +226,7 @@ async def test_those_who_wait_for_a_lock_share_what_comes_then(
 
 
 async def test_closed_before_the_end_of_the_turn(path: Path, other: Other) -> None:
-    """Whoever waits in a crowd is told, in the loop as in the thread."""
+    """Whoever waits in a batch is told, in the loop as in the thread."""
     store = SqliteStore(path)
     await store.append("a", [event("a")])
     calls = [append(store, name) for name in "abc"]
@@ -243,7 +243,7 @@ async def test_closed_before_the_end_of_the_turn(path: Path, other: Other) -> No
 async def test_what_is_too_much_for_one_turn(path: Path, probe: Probe) -> None:
     """The loop is held up by no more than one small transaction at a time."""
     async with SqliteStore(path, connect=probe.connect) as store:
-        half = SMALL // 2
+        half = MAX_INLINE_WRITES // 2
         calls = [
             asyncio.create_task(store.append(name, [event(name) for _ in range(half)]))
             for name in "abcdef"
@@ -258,7 +258,7 @@ async def test_those_for_whom_there_is_no_time(
     path: Path, probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However large what they write is, the loop goes round before the next of them; their order stays."""
-    monkeypatch.setattr(writing, "LONG", -1.0)
+    monkeypatch.setattr(writing, "MAX_INLINE_S", -1.0)
     async with SqliteStore(path, connect=probe.connect) as store:
         probe.statements.clear()
         calls = [append(store, "a", step_name=name) for name in "uvwxyz"]
@@ -280,7 +280,7 @@ async def test_an_interrupt_among_many(path: Path, probe: Probe) -> None:
         probe.before("COMMIT", _interrupt)
         jobs = [AwaitedJob(lambda db: db.execute("DELETE FROM events"), rows=1) for _ in range(3)]
         jobs[0].future.cancel()
-        write = store._session.database._opened().writer._write_crowd
+        write = store._session.database._opened().writer._write_batch
         write(jobs)
         ends = [type(job.future.exception()) for job in jobs[1:]]
         assert ends == [KeyboardInterrupt, UnknownOutcome]
@@ -324,8 +324,8 @@ async def test_a_fork_while_some_wait(path: Path) -> None:
             warnings.simplefilter("ignore", DeprecationWarning)  # Python's, of forking with threads
             child = os.fork()
         if child == 0:
-            jobs = next(iter(writer._crowds._crowds.values()))
-            writer._write_crowd(jobs)
+            jobs = next(iter(writer._batches._batches.values()))
+            writer._write_batch(jobs)
             told = [job.future.done() and type(job.future.exception()).__name__ for job in jobs]
             os.write(write, repr(told).encode())
             os._exit(0)
@@ -358,8 +358,8 @@ async def test_loops_that_end_in_the_midst_of_a_turn(path: Path) -> None:
         for _ in range(3):
             await asyncio.to_thread(live)
         await store.append("d", [event("d")])
-        crowds = store._session.database._opened().writer._crowds
-        assert list(crowds._crowds) == [asyncio.get_running_loop()]
+        batches = store._session.database._opened().writer._batches
+        assert list(batches._batches) == [asyncio.get_running_loop()]
 
 
 async def test_the_context_of_a_crowd_is_that_of_nobody(path: Path) -> None:
@@ -375,7 +375,7 @@ async def test_the_context_of_a_crowd_is_that_of_nobody(path: Path) -> None:
 
 
 async def test_threads_with_loops_of_their_own(path: Path) -> None:
-    """Each loop has its own crowd; nothing is lost or doubled between them."""
+    """Each loop has its own batch; nothing is lost or doubled between them."""
     async with SqliteStore(path) as store:
 
         async def work(number: int) -> None:

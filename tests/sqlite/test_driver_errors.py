@@ -205,7 +205,7 @@ async def test_a_file_that_is_truncated(path: Path, inline: bool, left: int) -> 
             await store.claim_runs("w", 60)
     os.truncate(path, 0)
     path.with_name(f"{path.name}-wal").write_bytes(log)
-    with pytest.raises(UnsafeStorage, match="bring the file back"):
+    with pytest.raises(UnsafeStorage, match="restore the file"):
         await SqliteStore(path, inline=inline).open()
 
 

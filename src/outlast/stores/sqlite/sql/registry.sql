@@ -1,4 +1,4 @@
--- Who is alive.
+-- Heartbeats of workers.
 
 -- name: put_worker
 INSERT INTO workers (owner, started_at, seen_at, until, data)

@@ -1,4 +1,4 @@
--- What a run owns besides its events: timers, entries, activities, its snapshot, facts, keys.
+-- Contents of a run besides its events: timers, entries, activities, its snapshot, facts, keys.
 
 -- name: insert_timers
 INSERT INTO timers (run_key, id, fire_at, fired) VALUES (?, ?, ?, 0)

@@ -13,7 +13,7 @@ from outlast.errors import StoreClosed, TimedOut, UnknownOutcome
 from outlast.model import RunQuery, Status
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite import writer as writing
-from outlast.stores.sqlite.write_batching import SMALL
+from outlast.stores.sqlite.write_batching import MAX_INLINE_WRITES
 from outlast.testing.clock import ManualClock
 from tests.sqlite.probes import Other, Probe, event
 
@@ -56,9 +56,9 @@ async def test_small_calls_stay_in_the_loop(quick: SqliteStore, probe: Probe) ->
 
 async def test_large_calls_leave_the_loop(quick: SqliteStore, probe: Probe) -> None:
     """A batch, a history or a search of unknown size does not hold up the loop."""
-    await quick.append("a", [event("a") for _ in range(SMALL + 1)])
+    await quick.append("a", [event("a") for _ in range(MAX_INLINE_WRITES + 1)])
     assert probe.threads_of(BEGIN) == {WRITER}
-    assert len(await quick.history("a")) == SMALL + 2
+    assert len(await quick.history("a")) == MAX_INLINE_WRITES + 2
     await quick.run_ids()
     await quick.delete("a")
     assert probe.threads_of("SELECT r.*") == {SEARCHER}
@@ -95,7 +95,7 @@ async def test_a_slow_disk_sends_writes_to_the_thread(
 ) -> None:
     """Slow commits move to the thread; after a while one is tried in the loop, and if it was fast,
     all are back."""
-    monkeypatch.setattr(writing, "PROBE_SECONDS", 3600.0)
+    monkeypatch.setattr(writing, "PROBE_INTERVAL_S", 3600.0)
     pace(quick, 1.0)
     quick._session.database._opened().writer._measure(1.0, inline=True)
     await quick.append("a", [event("a")])
@@ -113,11 +113,11 @@ def test_one_hiccup_is_no_slow_disk(path: Path) -> None:
     for _ in range(20):
         writer._measure(0.0003, inline=True)
     writer._measure(5.0, inline=True)
-    assert writer.pace < writing.SLOW
+    assert writer.pace < writing.SLOW_COMMIT_S
     writer._measure(5.0, inline=True)
-    assert writer.pace >= writing.SLOW
+    assert writer.pace >= writing.SLOW_COMMIT_S
     writer._measure(0.0003, inline=True)  # a probe: what was before is out of date
-    assert writer.pace < writing.SLOW
+    assert writer.pace < writing.SLOW_COMMIT_S
 
 
 def test_a_disk_that_is_fast_again_is_noticed_in_the_thread(path: Path) -> None:
@@ -128,10 +128,10 @@ def test_a_disk_that_is_fast_again_is_noticed_in_the_thread(path: Path) -> None:
         writer._measure(5.0, inline=True)
     probe_at = writer._probe_at
     writer._measure(0.0003, inline=False)
-    assert writer.pace >= writing.SLOW, "one alone says little"
+    assert writer.pace >= writing.SLOW_COMMIT_S, "one alone says little"
     for _ in range(10):
         writer._measure(0.0003, inline=False)
-    assert writer.pace < writing.SLOW
+    assert writer.pace < writing.SLOW_COMMIT_S
     assert writer._probe_at == probe_at, "the thread does not put off a look in the loop"
 
 

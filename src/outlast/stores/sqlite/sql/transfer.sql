@@ -1,4 +1,4 @@
--- What a run owns that only a move reads.
+-- Contents of a run that only a transfer reads.
 
 -- name: load_receipts
 SELECT t.id FROM runs AS r JOIN receipts AS t ON t.run_key = r.key WHERE r.id = ? ORDER BY t.number;

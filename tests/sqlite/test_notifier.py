@@ -12,7 +12,7 @@ from outlast.model import Commit, Run
 from outlast.ports import SystemClock
 from outlast.ports.notifier import hears_all
 from outlast.stores.sqlite import SqliteStore
-from outlast.stores.sqlite.notifier import MISSED, SqliteNotifier
+from outlast.stores.sqlite.notifier import MAX_POLL_DELAY_S, SqliteNotifier
 from outlast.testing.clock import ManualClock
 
 
@@ -65,7 +65,7 @@ def test_a_loop_that_nobody_runs_any_more_looks_at_nothing(tmp_path: Path) -> No
         assert hears_all(notifier)
 
         async def go_on() -> None:
-            notifier._looked_at -= MISSED  # time passes, and nobody looks
+            notifier._polled_at -= MAX_POLL_DELAY_S  # time passes, and nobody looks
             assert not hears_all(notifier)
             async with SqliteStore(path) as there:
                 waiting = asyncio.create_task(

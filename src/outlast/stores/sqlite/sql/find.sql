@@ -1,4 +1,4 @@
--- Which runs. Each query walks one index from the newest on and stops at the limit; a search that
+-- Searches for runs. Each query walks one index from the newest on and stops at the limit; a search that
 -- spans several (workflow, status) files merges their newest in Python, because SQL without
 -- LATERAL cannot limit each file by itself.
 
@@ -27,8 +27,8 @@ ORDER BY created_at, id
 LIMIT :limit;
 
 -- name: find_latest_at_rest
--- By their last change runs are indexed while nobody holds them: who works on a run changes it all the
--- time, and does not pay for it. Those that are held are few, and looked at one by one.
+-- Runs are indexed by their last change only while they have no owner: an owner changes its run all the
+-- time, and would pay for the index. Owned runs are few, and scanned.
 SELECT updated_at, id, key, workflow, status, parent
 FROM runs
 WHERE owner IS NULL AND (updated_at, id) < (:moment, :id)
