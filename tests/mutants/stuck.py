@@ -72,8 +72,8 @@ MUTANTS = [
     Mutant(
         "SQLite hands code what it has rejected",
         "stores/sqlite/claims.py",
-        '"limit": request.limit, "code": request.code}',
-        '"limit": request.limit, "code": None}',
+        '                "code": request.code,\n',
+        '                "code": None,\n',
         ("tests/conformance/test_sqlite.py",),
     ),
     Mutant(
