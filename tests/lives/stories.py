@@ -295,6 +295,26 @@ async def retry_finds_a_child_that_has_ended_meanwhile(store: Store, clock: Virt
     assert done == {"shaky": 2, "kid": 1}
 
 
+@outlast.workflow
+async def shaky_kid() -> str:
+    return await do("shaky")
+
+
+@outlast.workflow
+async def has_a_named_child() -> str:
+    return await outlast.child(shaky_kid, id="named")
+
+
+async def retry_starts_a_deleted_child_again(store: Store, clock: VirtualClock) -> None:
+    """A child with an explicit id that failed and was deleted is started again: there is no run to wait for."""
+    async with app(has_a_named_child, shaky_kid, store=store, clock=clock) as opened:
+        await _failed(opened, has_a_named_child)
+        assert await opened.delete("named")
+        await opened.retry("p")
+        assert await opened.result("p", timeout=LONG) == "shaky"
+    assert done == {"shaky": 2}
+
+
 async def retry_begins_a_cancelled_child_again(store: Store, clock: VirtualClock) -> None:
     """A child that was cancelled with its parent is undone, and begins again under another id."""
     async with app(fails_beside_its_child, kid, store=store, clock=clock) as opened:
@@ -674,6 +694,7 @@ STORIES: tuple[Story, ...] = (
     a_replaced_run_cancels_its_children,
     retry_waits_for_the_same_child,
     retry_finds_a_child_that_has_ended_meanwhile,
+    retry_starts_a_deleted_child_again,
     retry_begins_a_cancelled_child_again,
     retry_adopts_a_child_that_was_begun_after_the_failure,
     retry_keeps_what_ended_after_the_failure,

@@ -185,6 +185,13 @@ MUTANTS = [
         story("next_life_has_ended"),
     ),
     Mutant(
+        "a retried run waits for a child that was deleted",
+        RETRYING,
+        "            if await store.find_one(spawned.child_run_id) is not None:\n                continue",
+        "            continue",
+        story("deleted_child_again"),
+    ),
+    Mutant(
         "a replaced run leaves its children to themselves",
         BEGINNING,
         '                await self.terminate(run_id, "replaced by a new start")',

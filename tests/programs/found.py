@@ -248,6 +248,9 @@ FOUND: dict[str, Case] = {
         (Step(seconds=4), Step()), faults=(Fault("answer lost", at=1),), workers=2
     ),
     "halts in two lives": Case((Loop((Halt(), Halt()), 3), Continue()), workers=2),
+    "a retried run whose named child was deleted": Case(
+        (Child((Step(raises=1),), own_id=True),), acts=(Act("delete", run=1), Act("retry"))
+    ),
     "a fork of a run that was undone": Case(
         (Step(undo="ok"), Raise()), acts=(Act("fork"), Act("retry"))
     ),

@@ -151,10 +151,17 @@ async def retrial(
 
     starts, children = [], {}
     for key, spawned in open_children(kept).items():
-        if SEPARATOR in spawned.child_run_id and not await goes_on(spawned):
+        if SEPARATOR not in spawned.child_run_id:
+            # The run that has an explicit id is the child, in whatever state; only a deleted one starts again.
+            if await store.find_one(spawned.child_run_id) is not None:
+                continue
+            children[key] = spawned.child_run_id
+        elif await goes_on(spawned):
+            continue
+        else:
             children[key] = child_id(run.id, key, fresh.uid)
-            workflow = workflows.get(spawned.workflow_name)
-            starts.append(restarted(children[key], spawned, workflow, fresh))
+        workflow = workflows.get(spawned.workflow_name)
+        starts.append(restarted(children[key], spawned, workflow, fresh))
     adopts = {
         key: spawned
         for key, spawned in spawned_children(cut).items()
