@@ -76,7 +76,7 @@ DEPENDENCIES = {
 BESIDE = ["psycopg[binary]>=3.2"]
 """What users of SQLAlchemy and Django bring along: of the same age as the rest."""
 DEPENDENT = [
-    *("tests/cli", "tests/codecs", "tests/engine", "tests/model", "tests/schedules"),
+    *("tests/cli", "tests/codecs", "tests/corpus/test_corpus.py", "tests/schedules"),
     *("tests/django", "tests/sqlalchemy", "tests/sqs"),
     *(
         f"tests/postgres/test_{name}.py"

@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,6 +17,9 @@ from outlast.cli.main import cli
 from tests.cli.stage import QUIET, SHOP, environment
 
 Invoke = Callable[..., Result]
+# Before 8.2 click's runner mixed what goes to standard error into the output, unless it was asked not to.
+_IS_APART = "mix_stderr" not in signature(CliRunner).parameters
+APART: dict[str, Any] = {} if _IS_APART else {"mix_stderr": False}
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +50,6 @@ def outlast(shop: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
 
     def invoke(*args: str, input: str | None = None) -> Result:
         sys.modules.pop("shop", None)
-        return CliRunner().invoke(cli, args, input=input, prog_name="outlast")
+        return CliRunner(**APART).invoke(cli, args, input=input, prog_name="outlast")
 
     return invoke

@@ -196,9 +196,9 @@ def test_a_move_that_cannot_be_changes_nothing(
     exit code, and all runs are where they were."""
     before = outlast("ls").stdout
     done = outlast("move", *args)
-    assert done.exit_code == code, done.output
-    assert told in done.output
-    assert "secret" not in done.output
+    assert done.exit_code == code, done.stderr
+    assert told in done.stderr
+    assert "secret" not in done.stdout + done.stderr
     assert outlast("ls").stdout == before
 
 
