@@ -38,7 +38,7 @@ async def one_child(number: int) -> int:
 @outlast.workflow
 async def family(children: int) -> int:
     """A child for each number, all at once."""
-    asked = (outlast.child(one_child, number) for number in range(children))
+    asked = (one_child(number) for number in range(children))
     return sum(await asyncio.gather(*asked))
 
 
@@ -51,7 +51,7 @@ async def main(place: str, children: int, role: str) -> None:
         await asyncio.get_running_loop().run_in_executor(None, wait_for_the_word)
         begun = time.perf_counter()
         if role == "start":
-            await app.start(family, children, id=PARENT)
+            await app.start(family(children), id=PARENT)
         while await store.find_one(PARENT) is None:  # noqa: ASYNC110 - begun by another process
             await asyncio.sleep(0.01)
         if await app.result(PARENT) != children * (children - 1):

@@ -24,7 +24,7 @@ async def hello(name: str) -> str:
 async def main(place: str) -> None:
     """Run it."""
     async with outlast.App(place, workflows=[hello]) as app:
-        if await (await app.start(hello, "Ada")).result() != "Hello, Ada":
+        if await (await app.start(hello("Ada"))).result() != "Hello, Ada":
             raise AssertionError("a wrong result")
 
 

@@ -55,10 +55,10 @@ async def main(place: str, sizes: list[int], marks: list[int]) -> None:
     async with store_at(place) as store, outlast.App(store, workflows=[carry, in_a_row]) as app:
 
         async def big(size: int) -> int:
-            return await (await app.start(carry, size)).result()
+            return await (await app.start(carry(size))).result()
 
         async def long(steps: int) -> int:
-            return await (await app.start(in_a_row, steps)).result()
+            return await (await app.start(in_a_row(steps))).result()
 
         await big(1)
         wait_for_the_word()

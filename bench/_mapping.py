@@ -34,11 +34,11 @@ async def fan_out(items: int, at_once: int) -> int:
 async def main(place: str, items: int, at_once: int) -> None:
     """Measure."""
     async with store_at(place) as store, outlast.App(store, workflows=[fan_out]) as app:
-        await (await app.start(fan_out, 10, at_once)).result()
+        await (await app.start(fan_out(10, at_once))).result()
         wait_for_the_word()
         before = _most()
         begun = time.perf_counter()
-        if await (await app.start(fan_out, items, at_once)).result() != items * (items - 1):
+        if await (await app.start(fan_out(items, at_once))).result() != items * (items - 1):
             raise AssertionError("a wrong result")
         seconds = time.perf_counter() - begun
         runs = sum((await store.counts()).values())

@@ -71,7 +71,7 @@ async def as_runs(store: Store, count: int) -> Jobs:
 
 
 async def _begin(client: outlast.App, number: int) -> None:
-    await client.start(job, number, id=f"job-{number}", here=False)
+    await client.start(job(number), id=f"job-{number}", here=False)
 
 
 async def work(number: int) -> None:  # noqa: ARG001 - what a job is about

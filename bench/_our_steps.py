@@ -30,7 +30,7 @@ async def main(place: str) -> None:
     async with store_at(place) as store, outlast.App(store, workflows=[ten_steps]) as app:
 
         async def once() -> int:
-            return await (await app.start(ten_steps, 1)).result()
+            return await (await app.start(ten_steps(1))).result()
 
         await race(once, settings_of(store))
 

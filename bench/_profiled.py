@@ -65,7 +65,7 @@ async def main(file: str, at_once: int, batches: int, alone: int) -> None:
     ):
 
         async def once() -> None:
-            if await (await app.start(ten_steps, 1)).result() != 1 + STEPS:
+            if await (await app.start(ten_steps(1))).result() != 1 + STEPS:
                 raise AssertionError("a wrong result")
 
         await asyncio.gather(*(once() for _ in range(at_once)))

@@ -121,7 +121,7 @@ async def _start(app: outlast.App, count: int, moment: datetime) -> None:
     """Start runs, a few at a time, and wait until these sleep and have left memory."""
     for first in range(0, count, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, count))
-        await asyncio.gather(*(app.start(sleeper, moment) for _ in numbers))
+        await asyncio.gather(*(app.start(sleeper(moment)) for _ in numbers))
         await app._engine.drivers.settled()  # noqa: SLF001
 
 

@@ -116,7 +116,7 @@ async def _runs(arena: Arena, name: str, place: str) -> list[Contest]:
                 await store.get(id)
 
             async def whole() -> None:
-                await (await app.start(ten_steps, 1)).result()
+                await (await app.start(ten_steps(1))).result()
 
             for what, act in (("a page of 50", page), ("one by its id", one), ("ten steps", whole)):
                 await seconds(act, 5)  # the first is what the others are compared with: not cold
@@ -131,7 +131,7 @@ async def _runs(arena: Arena, name: str, place: str) -> list[Contest]:
 @asynccontextmanager
 async def _opened(place: str) -> AsyncIterator[tuple[Store, outlast.App, str]]:
     async with store_at(place) as store, outlast.App(store, workflows=[ten_steps]) as app:
-        await (await app.start(ten_steps, 1)).result()
+        await (await app.start(ten_steps(1))).result()
         yield store, app, settings_of(store)
 
 
@@ -189,7 +189,7 @@ async def _gaps(steps: int) -> list[float]:
     note_times.clear()
     async with MemoryStore() as store, outlast.App(store, workflows=[in_a_row]) as app:
         with made_ready():
-            await (await app.start(in_a_row, steps)).result()
+            await (await app.start(in_a_row(steps))).result()
     return [after - before for before, after in pairwise(note_times)]
 
 
@@ -239,7 +239,7 @@ async def _payload(arena: Arena, name: str, place: str) -> list[Contest]:
         for size in tens(100, arena.size("bytes")):
 
             async def whole(size: int = size) -> None:
-                if await (await app.start(carry, size)).result() != size:
+                if await (await app.start(carry(size))).result() != size:
                     raise AssertionError("a wrong result")
 
             await seconds(whole, 5)  # the first is what the others are compared with: not cold

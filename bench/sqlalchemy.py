@@ -109,7 +109,7 @@ async def _pace(store: Store, sizes: tuple[int, int]) -> Paces:
     async with store, outlast.App(store, workflows=[ten_steps]) as app:
 
         async def once() -> None:
-            if await (await app.start(ten_steps, 1)).result() != 1 + STEPS:
+            if await (await app.start(ten_steps(1))).result() != 1 + STEPS:
                 raise AssertionError("a wrong result")
 
         await once()

@@ -100,7 +100,7 @@ def note(line: str) -> int:
 
 async def work(store: str) -> None:
     async with outlast.App(store, workflows=[agent], lease=1.0) as app:
-        run = await app.start(agent, QUESTION, id="question-1")
+        run = await app.start(agent(QUESTION), id="question-1")
         print(f"   answers: {await run.result()}", flush=True)
 
 

@@ -70,7 +70,7 @@ async def main(store: str) -> None:
             "desk": Expense("Cleo", "a desk", 400),
             "yacht": Expense("Dan", "a yacht", 90_000),
         }
-        runs = {id: await app.start(reimburse, it, id=id) for id, it in expenses.items()}
+        runs = {id: await app.start(reimburse(it), id=id) for id, it in expenses.items()}
         await see(app, "waiting", "desk", "yacht")
 
         print("The manager answers two of them, and goes on holiday:")

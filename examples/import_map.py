@@ -76,7 +76,7 @@ def main(folder: Path) -> None:
         shop.execute("CREATE TABLE IF NOT EXISTS products (number PRIMARY KEY, name, cents)")
     with sync.App(f"sqlite:///{folder}/imports.db", workflows=[import_products]) as app:
         print(f"Importing {ROWS} rows:")
-        run = app.start(import_products, a_file_of_products(target), id="june")
+        run = app.start(import_products(a_file_of_products(target)), id="june")
         report = follow(run)
         print(f"{report.imported} imported, {len(report.rejected)} rejected:")
         for line in report.rejected:

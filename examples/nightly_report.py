@@ -31,7 +31,7 @@ async def report(region: str) -> str:
 
 
 nightly = outlast.Schedule(
-    "nightly", report, input={"region": "eu"}, cron="30 2 * * *", timezone="Europe/Berlin"
+    "nightly", report(region="eu"), cron="30 2 * * *", timezone="Europe/Berlin"
 )
 
 

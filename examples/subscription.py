@@ -48,7 +48,7 @@ async def subscription(customer: str, month: int = 1) -> str:
     try:
         reason = await outlast.wait_for("cancel", str, timeout=timedelta(days=30))
     except SignalTimeout:
-        outlast.continue_as_new(customer, month + 1)
+        outlast.continue_as_new(subscription(customer, month + 1))
     return f"{customer} has left in month {month}: {reason}"
 
 
@@ -60,7 +60,7 @@ async def main(store: str) -> None:
     begun = time.monotonic()
     async with testing.app(subscription, store=store) as app:
         print("Ada subscribes:")
-        run = await app.start(subscription, "Ada", id="subscription-of-ada")
+        run = await app.start(subscription("Ada"), id="subscription-of-ada")
         await app.clock.sleep(350 * DAY)
         await run.signal("cancel", "I have read everything")
         print(f"In the end: {await run.result()}.")

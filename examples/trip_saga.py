@@ -77,7 +77,7 @@ async def main(store: str) -> None:
     async with outlast.App(store, workflows=[trip]) as app:
         for city in ("Lisbon", "Reykjavík"):
             print(f"A trip to {city}:")
-            run = await app.start(trip, city, id=f"trip-to-{city}")
+            run = await app.start(trip(city), id=f"trip-to-{city}")
             try:
                 print(f"   all set    {', '.join(await run.result())}")
             except RunFailed as failure:

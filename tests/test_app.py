@@ -47,7 +47,7 @@ async def test_two_apps_have_two_stores() -> None:
 
     one, two = MemoryStore(), MemoryStore()
     async with outlast.App(one, workflows=[nothing]) as first, outlast.App(two) as second:
-        run = await first.start(nothing, id="r")
+        run = await first.start(nothing(), id="r")
         await run.result()
         assert [r.id async for r in first.find()] == ["r"]
         assert [r.id async for r in second.find()] == []
@@ -113,7 +113,7 @@ async def test_a_workflow_has_to_be_registered() -> None:
 
     async with outlast.App("memory:") as app:
         with pytest.raises(WorkflowMisuse, match="workflows="):
-            await app.start(stranger)
+            await app.start(stranger())
 
 
 @outlast.workflow
@@ -124,21 +124,21 @@ async def _says_hello() -> str:
 async def test_an_app_is_used_on_the_loop_that_it_was_opened_on() -> None:
     """What it has in memory belongs to that loop: from another, each call is refused."""
     async with outlast.App("memory:", workflows=[_says_hello]) as app:
-        run = await app.start(_says_hello)
+        run = await app.start(_says_hello())
 
         def elsewhere(call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
             with pytest.raises(Closed, match=r"open on another event loop.*outlast\.sync\.App"):
                 asyncio.run(call())
 
         for call in (
-            lambda: app.start(_says_hello),
+            lambda: app.start(_says_hello()),
             run.result,
             lambda: run.signal("x"),
             lambda: app.get(run.id),
         ):
             await asyncio.to_thread(elsewhere, call)
         assert await run.result(timeout=20) == "hello"
-        assert await (await app.start(_says_hello)).result(timeout=20) == "hello"
+        assert await (await app.start(_says_hello())).result(timeout=20) == "hello"
 
 
 async def test_an_app_that_is_open_is_not_opened_again() -> None:
@@ -147,6 +147,6 @@ async def test_an_app_that_is_open_is_not_opened_again() -> None:
     async with app:
         with pytest.raises(InvalidValue, match="open already"):
             await app.__aenter__()
-        assert await (await app.start(_says_hello)).result(timeout=20) == "hello"
+        assert await (await app.start(_says_hello())).result(timeout=20) == "hello"
     async with app:
-        assert await (await app.start(_says_hello)).result(timeout=20) == "hello"
+        assert await (await app.start(_says_hello())).result(timeout=20) == "hello"

@@ -66,7 +66,7 @@ async def test_a_name_makes_a_step_of_what_has_none() -> None:
         return await double(4)  # type: ignore[no-any-return]
 
     async with outlast.App("memory:", workflows=[calls]) as app:
-        assert await (await app.start(calls)).result(timeout=20) == 8
+        assert await (await app.start(calls())).result(timeout=20) == 8
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ async def test_annotations_that_exist_for_type_checkers_alone() -> None:
 
     async with outlast.App("memory:", workflows=[pays]) as app:
         with pytest.raises(WorkflowMisuse, match="not under `if TYPE_CHECKING`"):
-            await app.start(pays, 1)
+            await app.start(pays(1))  # type: ignore[arg-type]
         assert [run async for run in app.find()] == []
 
 
@@ -172,4 +172,4 @@ async def test_a_step_that_is_not_awaited_is_named() -> None:
     """Python's warning tells which one: nothing was done, and the run goes on."""
     with pytest.warns(RuntimeWarning, match="'charge_the_card' was never awaited"):
         async with app(forgets) as testing:
-            await (await testing.start(forgets)).result()
+            await (await testing.start(forgets())).result()

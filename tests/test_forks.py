@@ -88,18 +88,18 @@ async def said(*calls: Awaitable[Any]) -> list[str]:
 async def test_an_inherited_app(place: str, tmp_path: Path) -> None:
     """Every call says what to do, closing returns at once, also twice, and the parent goes on."""
     async with outlast.App(url_of(place, tmp_path), workflows=[counts]) as app, asyncio.timeout(60):
-        assert await (await app.start(counts, 1)).result() == 2
+        assert await (await app.start(counts(1))).result() == 2
 
         async def child() -> list[str]:
-            found = await said(app.start(counts, 1), app.get("r"), app.open())
+            found = await said(app.start(counts(1)), app.get("r"), app.open())
             await app.close()
             await app.close()
-            return found + await said(app.start(counts, 1))
+            return found + await said(app.start(counts(1)))
 
         answers = await in_child(child)
         assert [FORKED in answer for answer in answers] == [True] * 4, answers
         for n in range(3):
-            assert await (await app.start(counts, n)).result() == n + 1
+            assert await (await app.start(counts(n))).result() == n + 1
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -134,7 +134,7 @@ async def test_a_child_opens_an_app_of_its_own(place: str, tmp_path: Path) -> No
         async def child() -> list[str]:
             await app.close()
             async with outlast.App(url, workflows=[counts]) as own:
-                return [str(await (await own.start(counts, 4)).result(timeout=20))]
+                return [str(await (await own.start(counts(4))).result(timeout=20))]
 
         assert await in_child(child) == ["5"]
-        assert await (await app.start(counts, 1)).result() == 2
+        assert await (await app.start(counts(1))).result() == 2

@@ -51,7 +51,7 @@ async def calculate(number: int) -> int:
 
 async def main():
     async with outlast.App("memory://", workflows=[calculate]) as app:
-        await app.start(calculate, 21, id="one")
+        await app.start(calculate(21), id="one")
         print(await app.result("one", timeout=30))
 
 asyncio.run(main())

@@ -29,7 +29,7 @@ def waits() -> None:
     sync.wait_for("never")
 
 with sync.App(sys.argv[1], workflows=[waits]) as app:
-    app.start(waits, id="a").result()
+    app.start(waits(), id="a").result()
 """
 
 
@@ -62,7 +62,7 @@ def test_who_waits_while_another_thread_closes_is_told() -> None:
     """It does not wait for ever."""
     app = sync.App("memory:", workflows=[waits])
     app.open()
-    run = app.start(waits)
+    run = app.start(waits())
     told: list[BaseException] = []
     waiting = threading.Event()
 
@@ -91,7 +91,7 @@ def test_an_open_app_in_a_forked_child(tmp_path: Path) -> None:
             child = os.fork()
         if child == 0:
             try:
-                app.start(does_nothing)
+                app.start(does_nothing())
             except Closed as error:
                 os.write(sending, str(error).encode())
             app.close()
@@ -101,7 +101,7 @@ def test_an_open_app_in_a_forked_child(tmp_path: Path) -> None:
         with os.fdopen(receiving) as answer:
             assert "open apps after the fork" in answer.read()
         assert status == 0
-        assert app.start(does_nothing).result(timeout=20) == "done"
+        assert app.start(does_nothing()).result(timeout=20) == "done"
 
 
 def test_an_app_that_was_made_before_a_fork_is_opened_after_it(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_an_app_that_was_made_before_a_fork_is_opened_after_it(tmp_path: Path) -
             child = os.fork()
         if child == 0:
             with app:
-                done = app.start(does_nothing).result(timeout=20) == "done"
+                done = app.start(does_nothing()).result(timeout=20) == "done"
             os._exit(0 if done else 1)
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
@@ -125,7 +125,7 @@ def test_an_async_step_that_calls_the_app_on_whose_loop_it_runs() -> None:
 
     @outlast.step
     async def calls() -> str:
-        return app.start(does_nothing).id
+        return app.start(does_nothing()).id
 
     @outlast.workflow
     async def wrong() -> str:
@@ -133,4 +133,4 @@ def test_an_async_step_that_calls_the_app_on_whose_loop_it_runs() -> None:
 
     app = sync.App("memory:", workflows=[wrong, does_nothing])
     with app, pytest.raises(RunFailed, match="Make the step a plain `def`"):
-        app.start(wrong).result(timeout=20)
+        app.start(wrong()).result(timeout=20)

@@ -55,7 +55,7 @@ def make_app(url: str | None = None) -> FastAPI:
             async with sessions.begin() as session:
                 session.add(Order(id=id, title=title))
                 await session.flush()
-                await app.state.workflows.on(session).start(fulfil, id, id=id)
+                await app.state.workflows.on(session).start(fulfil(id), id=id)
         except IntegrityError:
             raise HTTPException(409, "there is such an order, or no such book") from None
         return {"id": id}

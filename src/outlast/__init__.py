@@ -4,8 +4,10 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from outlast import errors
 from outlast.app import App
-from outlast.client import RunHandle
+from outlast.call import Call
+from outlast.client import Client, RunHandle
 from outlast.context import (
     branch,
     child,
@@ -44,6 +46,8 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "App",
+    "Call",
+    "Client",
     "QueueOptions",
     "QueuePolicy",
     "Rate",
@@ -57,6 +61,7 @@ __all__ = [
     "child",
     "connection",
     "continue_as_new",
+    "errors",
     "get_logger",
     "halt",
     "heartbeat",

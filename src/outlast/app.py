@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack, overload
 
-from outlast.client import RunHandle
-from outlast.client.start import StartMany, check_start
+from outlast.call import Call
+from outlast.client import Client, RunHandle
+from outlast.client.client import StartOptions
 from outlast.client.transaction import TransactionClient
 from outlast.codecs import JsonCodec
 from outlast.decorators import Step, Workflow
@@ -21,16 +22,15 @@ from outlast.engine.definitions.retry import is_number
 from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.driver_pool import EMBEDDED_DRAIN_S, Drain
 from outlast.engine.runner.engine import LEASE_S, MAX_RUNS, Engine
+from outlast.engine.runner.new_run import NewRun
 from outlast.engine.runner.observers import Observer
 from outlast.engine.runner.watchdog import MAX_REPORTED
 from outlast.engine.steps.subprocess import loading
 from outlast.errors import Closed, InvalidValue, OutlastError, WorkflowMisuse
 from outlast.model.claim import check_ttl
-from outlast.model.commit import Creation
-from outlast.model.ids import SCHEDULE_OF, check_id
-from outlast.model.queue_options import STARTS, QueueOptions
+from outlast.model.ids import SCHEDULE_OF
+from outlast.model.queue_options import STARTS
 from outlast.model.queue_policy import QueuePolicy, check_policy
-from outlast.model.run import Attribute
 from outlast.model.worker import Worker
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
@@ -46,7 +46,7 @@ from outlast.worker.heartbeat import Heartbeat
 R = TypeVar("R")
 
 
-class App(StartMany):
+class App(Client):
     """Runs workflows in this process, durably, on the store you name.
 
     ``App("sqlite:///shop.db", workflows=[checkout])``. A store that you made yourself is used and
@@ -322,50 +322,52 @@ class App(StartMany):
     ) -> None:
         await self.close()
 
+    @overload
+    async def start(
+        self, call: Call[R], *, here: bool = True, **options: Unpack[StartOptions]
+    ) -> RunHandle[R]: ...
+    @overload
     async def start(
         self,
-        workflow: Workflow[..., R],
-        *args: Any,
-        id: str | None = None,
-        on_conflict: str = "attach",
-        attributes: dict[str, Attribute] | None = None,
+        call: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
         here: bool = True,
-        queue: str | QueueOptions | None = None,
-        **kwargs: Any,
-    ) -> RunHandle[R]:
-        """Start a run. The id is the idempotency key.
+        **options: Unpack[StartOptions],
+    ) -> RunHandle[Any]: ...
+    async def start(  # pyright: ignore[reportIncompatibleMethodOverride] - `here` is added
+        self,
+        call: Call[Any] | str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        here: bool = True,
+        **options: Unpack[StartOptions],
+    ) -> RunHandle[Any]:
+        """Start a run: ``app.start(order("Momo"), id="order-1")``. See `Client.start` for its options.
 
-        When the id is taken: ``attach`` gives the run that is there if it is the same workflow
-        with the same input, and raises `RunExists` otherwise; ``fail`` always raises; ``replace``
-        ends that run and begins anew. With ``here=False`` the run is left to whoever has its code:
-        a web server starts it, a worker runs it. With `queue` it waits there for its turn, or for
-        its time: ``queue=QueueOptions("mail", key=tenant, delay=60)``.
+        The run starts in this process at once. With ``here=False``, or in a queue, any worker that has
+        the code runs it: a web server starts it, a worker runs it.
         """
-        check_start(workflow, on_conflict)
-        if not self._engine.claimer.is_open:
+        request = self._request(call, args, kwargs)
+        here = here and options.get("queue") is None
+        if here and not self._engine.claimer.is_open:
             raise Closed("this app is not open: use `async with outlast.App(…) as app:`")
         self._check_loop()
-        definition = workflow.definition
-        place = await self._place(queue)
-        here = here and place is None
-        if here and self._engine.workflows.get(definition.name) is not definition:
+        if here and self._engine.workflows.get(request.workflow) is not request.definition:
+            name = request.workflow
             raise WorkflowMisuse(
-                f"workflow {definition.name!r} is not registered: "
-                f"App(…, workflows=[{definition.name}]), or start(…, here=False) if another "
-                "process has it"
+                f"workflow {name!r} is not registered: App(…, workflows=[{name}]), or "
+                "start(…, here=False) if another process has it"
             )
+        return await self._start(request, self._engine.start if here else self._create, **options)
 
-        async def begin(run_id: str, creation: Creation) -> None:
-            options: dict[str, Any] = {
-                "run_id": run_id, "creation": creation, "attributes": attributes,
-            }  # fmt: skip
-            if here:
-                await self._engine.start(definition, args, kwargs, **options)
-            else:
-                commit = self._begun(definition, args, kwargs, **options, place=place)
-                await self._engine.write(commit)
-
-        return await self._begin(definition, args, kwargs, begin, id=id, on_conflict=on_conflict)
+    async def _create(self, new: NewRun) -> None:
+        if self._engine.claimer.is_open:
+            await self._engine.write(new.commit())
+        else:
+            await super()._create(new)
 
     def on(self, transaction: Any) -> TransactionClient:
         """This app inside a transaction of yours on the database of its store: what is started, sent
@@ -375,10 +377,6 @@ class App(StartMany):
         return TransactionClient(
             self, self._store.on(transaction), codec=self._codec, workflows=workflows
         )
-
-    def handle(self, run_id: str) -> RunHandle[Any]:
-        """The handle of a run that was started earlier or elsewhere."""
-        return RunHandle(self, check_id(run_id, child=True))
 
 
 async def _all(*ends: Coroutine[Any, Any, None]) -> None:

@@ -17,17 +17,18 @@ import uuid as _uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from functools import wraps
-from typing import Any, NoReturn, ParamSpec, TypeVar, overload
+from typing import Any, Literal, NoReturn, TypeVar, overload
 
-from outlast.decorators import Step, Workflow
+from outlast.call import Call, check_call, workflow_here
+from outlast.decorators import Step
 from outlast.engine.definitions.retry import is_number
 from outlast.engine.definitions.signature import type_of_value
 from outlast.engine.operations import scopes as _scopes
-from outlast.engine.operations.child import ChildRun, ParentClose
+from outlast.engine.operations.child import ParentClose
 from outlast.engine.operations.map import MapCall
 from outlast.engine.operations.scopes import Stop, run_loop, run_scope
 from outlast.engine.operations.waits import HaltWait, SignalWait
-from outlast.engine.replay.execution import Execution, current_execution
+from outlast.engine.replay.execution import Execution
 from outlast.engine.replay.sync_workflow import current_sync_workflow, run_in_thread
 from outlast.engine.steps.step_executor import StepContext, step_connection, step_context
 from outlast.errors import ContinueAsNew, InvalidValue, WorkflowMisuse
@@ -35,14 +36,6 @@ from outlast.model.ids import check_name
 from outlast.model.queue_options import QueueOptions
 from outlast.model.run import Attribute
 from outlast.model.validation import check_attributes
-
-
-def workflow_here() -> Execution | None:
-    """The run whose workflow code is calling, or None outside workflow code."""
-    run = current_execution()
-    if run is None and (bridge := current_sync_workflow()) is not None:
-        return bridge.execution
-    return run
 
 
 def the_run(name: str) -> Execution:
@@ -171,28 +164,28 @@ def on_update(handler: Any = None, /, *, name: str | None = None) -> Any:
     return declare if handler is None else declare(handler)
 
 
-P = ParamSpec("P")
 R = TypeVar("R")
 Choice = TypeVar("Choice", bound=str | bool)
 
 
 def child(
-    workflow: Workflow[P, R],
-    *args: Any,
+    call: Call[R],
+    *,
     id: str | None = None,
-    parent_close: ParentClose | str = ParentClose.CANCEL,
+    parent_close: ParentClose | Literal["cancel", "abandon"] = ParentClose.CANCEL,
     queue: str | QueueOptions | None = None,
-    **kwargs: Any,
 ) -> Coroutine[Any, Any, R]:
-    """Run another workflow as a child, with a history of its own, and wait for its result. With
-    `queue` it waits there for its turn before it begins."""
+    """Run the call of a workflow as a child, with options: ``child(order("Momo"), id="order-1")``. Without
+    options, ``await order("Momo")`` does the same.
+
+    The child has a history of its own. `id` is its id, instead of one below its parent's. `parent_close`
+    says what becomes of it when its parent ends first. With `queue` it waits there for its turn.
+    """
+    check_call(call, "child")
     policy = ParentClose(parent_close)
-    place = QueueOptions(queue) if isinstance(queue, str) else queue
+    options = QueueOptions(queue) if isinstance(queue, str) else queue
     return perform(
-        lambda run: run.perform(
-            ChildRun(run, workflow.definition, args, kwargs, id, policy, place)
-        ),
-        "child",
+        lambda run: call.as_child(run, id=id, parent_close=policy, queue=options), "child"
     )
 
 
@@ -254,11 +247,17 @@ def patched(id: str) -> bool:
     return _scopes.patched(the_run("patched"), check_name(id, "patch id"))
 
 
-def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
-    """End this life of the run and begin the next, with new input and an empty history. Signals
-    that were not taken yet go along."""
-    the_run("continue_as_new")
-    raise ContinueAsNew(args, kwargs)
+def continue_as_new(call: Call[Any]) -> NoReturn:
+    """Go on under the same id with a call of the same workflow and an empty history:
+    ``continue_as_new(meter(total))``. Signals that the code has not received are kept."""
+    workflow = check_call(call, "continue_as_new").workflow.definition
+    run = the_run("continue_as_new")
+    if workflow.name != run.workflow.name:
+        raise WorkflowMisuse(
+            f"continue_as_new({workflow.name}(…)) in workflow {run.workflow.name!r}: a run goes on as the "
+            f"same workflow. Call {run.workflow.name}(…), or start {workflow.name}(…) as a child"
+        )
+    raise ContinueAsNew(call.args, call.kwargs)
 
 
 def _awaited(run: Execution, body: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:

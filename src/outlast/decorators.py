@@ -9,19 +9,18 @@ from typing import (
     Concatenate,
     Generic,
     Literal,
-    NoReturn,
     ParamSpec,
     Protocol,
     TypeVar,
     overload,
 )
 
+from outlast.call import Call
 from outlast.engine.definitions.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.definitions.retry import ONCE, Retry
 from outlast.engine.operations.step import step_call
 from outlast.engine.replay.execution import current_execution
 from outlast.engine.replay.sync_workflow import current_sync_workflow
-from outlast.errors import WorkflowMisuse
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,7 +80,8 @@ class Step(Generic[P, R]):
 
 
 class Workflow(Generic[P, R_co]):
-    """A workflow. Started by an app or as a child; it is not called."""
+    """A workflow. Calling it gives an inert `Call`: start that with `App.start`, or await it in a
+    workflow as a child run."""
 
     def __init__(self, definition: WorkflowDefinition) -> None:
         self.definition = definition
@@ -98,11 +98,9 @@ class Workflow(Generic[P, R_co]):
         """The name by which history knows it."""
         return self.definition.name
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
-        raise WorkflowMisuse(
-            f"{self.name}() cannot be called: start it with `await app.start({self.name}, …)`, or "
-            f"in a workflow with `await outlast.child({self.name}, …)`"
-        )
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
+        self.definition.signature.check(args, kwargs)
+        return Call(self, args, kwargs)
 
 
 class DeclareStep(Protocol):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from outlast.context import workflow_here
+from outlast.call import workflow_here
 from outlast.engine.runner.observers import shown
 from outlast.engine.steps.step_executor import step_context
 

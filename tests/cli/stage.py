@@ -52,7 +52,7 @@ async def checkout(order: str, amount: int = 10) -> dict[str, str]:
         await outlast.halt({"question": "really?"})
     if order == "sleeps":
         await outlast.sleep(3600)
-    return {"receipt": receipt, "packed": await outlast.child(pack, order)}
+    return {"receipt": receipt, "packed": await pack(order)}
 
 @outlast.workflow
 async def counter(start: int) -> int:
@@ -70,7 +70,7 @@ def make(url: str) -> outlast.App:
 async def fill(prefix: str = "order") -> None:
     async with app:
         for order in ("done", "lost", "waits", "halts", "sleeps"):
-            run = await app.start(checkout, order, id=f"{prefix}-{order}", attributes={"tenant": "acme", "size": 3})
+            run = await app.start(checkout(order), id=f"{prefix}-{order}", attributes={"tenant": "acme", "size": 3})
         for order in ("done", "lost"):
             try:
                 await app.result(f"{prefix}-{order}")

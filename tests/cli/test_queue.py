@@ -86,7 +86,7 @@ async def produce(film: str) -> str:
 
 async def main() -> None:
     async with outlast.App(os.environ["STUDIO_STORE"], workflows=[produce]) as app:
-        await app.start(produce, "heist", id="film")
+        await app.start(produce("heist"), id="film")
         notifier = app.store.notifier
         while True:
             wakeups = notifier.wakeups

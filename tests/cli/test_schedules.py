@@ -25,9 +25,9 @@ async def report(region: str) -> str:
 app = outlast.App(
     "sqlite:///outlast.db",
     schedules=[
-        outlast.Schedule("nightly", report, cron="0 2 * * *", timezone="Europe/Berlin",
-                         input={"region": "eu"}),
-        outlast.Schedule("often", report, every=3600, input={"region": "us"}),
+        outlast.Schedule("nightly", report("eu"), cron="0 2 * * *",
+                         timezone="Europe/Berlin"),
+        outlast.Schedule("often", report(region="us"), every=3600),
     ],
 )
 """

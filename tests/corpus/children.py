@@ -41,13 +41,13 @@ DOUBLES = """
 
 @outlast.workflow
 async def has_a_child() -> int:
-    number: int = await outlast.child(doubles, 4)
+    number: int = await doubles(4)
     return await add(number, 1)
 
 
 @outlast.workflow
 def has_a_child_sync() -> int:
-    return add_plainly(sync.child(doubles, 4), 1)
+    return add_plainly(sync.child(doubles(4)), 1)
 
 
 HAS_A_CHILD = """
@@ -69,7 +69,7 @@ async def falls() -> None:
 @outlast.workflow
 async def hears_of_a_failure() -> str:
     try:
-        await outlast.child(falls)
+        await falls()
     except ChildFailed as failure:
         return f"{failure.child}: {failure.error}"
     return "never"
@@ -77,13 +77,13 @@ async def hears_of_a_failure() -> str:
 
 @outlast.workflow
 async def names_its_child() -> int:
-    number: int = await outlast.child(doubles, 2, id="invoice-7")
+    number: int = await outlast.child(doubles(2), id="invoice-7")
     return number
 
 
 @outlast.workflow
 async def two_children_and_a_grandchild() -> list[int]:
-    return list(await asyncio.gather(outlast.child(has_a_child), outlast.child(doubles, 1)))
+    return list(await asyncio.gather(has_a_child(), doubles(1)))
 
 
 @outlast.workflow
@@ -97,7 +97,7 @@ async def sleeps_long() -> str:
 
 @outlast.workflow
 async def is_cancelled_with_its_child() -> None:
-    await outlast.child(sleeps_long)
+    await sleeps_long()
 
 
 CANCELLED_CHILD = """
@@ -118,12 +118,12 @@ async def cancels(stage: Stage) -> None:
 
 @outlast.workflow
 async def leaves_its_child_alone() -> None:
-    await outlast.child(sleeps_long, parent_close="abandon")
+    await outlast.child(sleeps_long(), parent_close="abandon")
 
 
 @outlast.workflow
 async def ends_before_its_child() -> str:
-    waiting = asyncio.create_task(outlast.child(sleeps_long))
+    waiting = asyncio.create_task(sleeps_long())
     await add(1, 1)
     return f"waiting: {not waiting.done()}"
 
@@ -132,7 +132,7 @@ async def ends_before_its_child() -> str:
 async def loses_patience() -> str:
     try:
         async with asyncio.timeout(3600):
-            await outlast.child(sleeps_long)
+            await sleeps_long()
     except TimeoutError:
         return "enough"
     return "never"

@@ -106,7 +106,7 @@ async def books_and_sleeps() -> None:
 @outlast.workflow
 async def a_child_is_left() -> None:
     await book("flight")
-    await asyncio.gather(hotel(100), outlast.child(books_and_sleeps))
+    await asyncio.gather(hotel(100), books_and_sleeps())
 
 
 # -- finally --------------------------------------------------------------------------------------

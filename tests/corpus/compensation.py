@@ -209,7 +209,7 @@ async def books_and_fails() -> None:
 async def undoes_after_its_child_has() -> None:
     await book("flight")
     try:
-        await outlast.child(books_and_fails)
+        await books_and_fails()
     except ChildFailed:
         await book("train")
     await refuse()

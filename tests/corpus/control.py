@@ -235,7 +235,7 @@ async def mends_and_retries(stage: Stage) -> None:
 async def begins_anew(total: int, rounds: int) -> int:
     total += await outlast.wait_for("number", int)
     if rounds > 1:
-        outlast.continue_as_new(total, rounds - 1)
+        outlast.continue_as_new(begins_anew(total, rounds - 1))
     return total
 
 
@@ -247,7 +247,7 @@ async def sends_three(stage: Stage) -> None:
 @outlast.workflow
 async def begins_anew_at_once(number: int) -> int:
     if number < 3:
-        outlast.continue_as_new(number + 1)
+        outlast.continue_as_new(begins_anew_at_once(number + 1))
     return number
 
 

@@ -148,7 +148,7 @@ async def is_cancelled_with_its_guest() -> None:
     """Both undo what they did: the child first, and its parent when the child has ended."""
     await book("host's room")
     try:
-        await outlast.child(guest)
+        await guest()
     except ChildFailed:
         notes().append("never")
 

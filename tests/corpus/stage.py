@@ -284,7 +284,7 @@ class _Process(Process):
 async def _works(app: outlast.App, case: Case) -> None:
     """What a process does: it starts the run, as it may have done before, and works."""
     await app.open()
-    await again(lambda: app.start(case.workflow, *case.args, id=RUN))
+    await again(lambda: app.start(case.workflow(*case.args), id=RUN))
     await asyncio.get_running_loop().create_future()
 
 

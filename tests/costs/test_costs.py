@@ -59,7 +59,7 @@ async def ten_steps(number: int) -> int:
 
 
 async def _do(app: outlast.App) -> None:
-    run = await app.start(ten_steps, 1)
+    run = await app.start(ten_steps(1))
     assert await run.result() == 1 + STEPS
 
 

@@ -67,6 +67,6 @@ async def test_a_step_crosses_few_files(kind: str, tmp_path: Path) -> None:
     with _profiled():
         store: Store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "path.db")
         async with store, outlast.App(store, workflows=[three_steps]) as app:
-            run = await app.start(three_steps, 1)
+            run = await app.start(three_steps(1))
             assert await run.result() == 4
     assert len(crossed) <= MAX_FILES[kind], "\n".join(sorted(crossed))

@@ -67,7 +67,7 @@ def live(pipe: Pipe, environment: dict[str, str], doom: int) -> int:
     async def work() -> int:
         async with app(lease=600) as opened:
             if doom:
-                run = await opened.start(bought, f"o-{doom}", doom, id=f"buy-{doom}")
+                run = await opened.start(bought(f"o-{doom}", doom), id=f"buy-{doom}")
                 return await run.result(timeout=60)
             ended = [await opened.result(run.id, timeout=60) async for run in opened.find()]
             return len(ended)

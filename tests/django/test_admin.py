@@ -38,8 +38,8 @@ def act(admin: Client, action: str, *ids: str, **more: str) -> str:
 
 def test_runs_are_found_by_status_and_workflow(admin: Client) -> None:
     """Filters and search look at columns that have an index."""
-    runs.start(doubled, 4, id="one")
-    runs.start(greeted, id="two")
+    runs.start(doubled(4), id="one")
+    runs.start(greeted(), id="two")
     run_all()
     assert "one" in admin.get(RUNS).content.decode()
     page = admin.get(RUNS, {"status__exact": "completed"}).content.decode()
@@ -53,7 +53,7 @@ def test_runs_are_found_by_status_and_workflow(admin: Client) -> None:
 
 def test_a_run_is_shown_with_its_history(admin: Client) -> None:
     """Its values are text, whatever is in them."""
-    runs.start(refused, 3, id="r", attributes={"who": "<script>"})
+    runs.start(refused(3), id="r", attributes={"who": "<script>"})
     run_all()
     page = admin.get(f"{RUNS}r/change/").content.decode()
     assert "step.failed" in page
@@ -64,7 +64,7 @@ def test_a_run_is_shown_with_its_history(admin: Client) -> None:
 
 def test_a_damaged_value_does_not_spoil_the_page(admin: Client, alias: str) -> None:
     """It says that it cannot be read."""
-    runs.start(doubled, 4, id="d")
+    runs.start(doubled(4), id="d")
     with connections[alias].cursor() as cursor:
         cursor.execute("UPDATE outlast_run_details SET input = %s", [b"{damaged"])
     assert f"{RUNS}d/" in admin.get(RUNS).content.decode()
@@ -73,9 +73,9 @@ def test_a_damaged_value_does_not_spoil_the_page(admin: Client, alias: str) -> N
 
 def test_actions(admin: Client) -> None:
     """Cancel, retry and signal do what their names say, and say what cannot be done."""
-    runs.start(greeted, id="g")
-    runs.start(greeted, id="h")
-    runs.start(refused, 3, id="r")
+    runs.start(greeted(), id="g")
+    runs.start(greeted(), id="h")
+    runs.start(refused(3), id="r")
     run_all()
     assert "send a signal" in act(admin, "signal", "g")
     assert "signalled: 1" in act(admin, "signal", "g", apply="1", name="name", value='"you"')
@@ -91,7 +91,7 @@ def test_actions(admin: Client) -> None:
 
 def test_who_may_only_look_cannot_act(admin: Client) -> None:
     """The actions need the right to change runs."""
-    runs.start(greeted, id="g")
+    runs.start(greeted(), id="g")
     guest = User.objects.create_user("guest", is_staff=True)
     guest.user_permissions.add(Permission.objects.get(codename="view_run"))
     try:

@@ -143,7 +143,7 @@ def test_a_router_with_a_replica(alias: str, tmp_path: Path) -> None:
         another("replica", on_sqlite(str(tmp_path / "replica.db"))),
         override_settings(DATABASE_ROUTERS=["tests.django.test_checks.Replica"]),
     ):
-        runs.start(doubled, 1, id="r")
+        runs.start(doubled(1), id="r")
         run = Run.objects.get(id="r")
         assert [event.run.id for event in run.events.all()] == ["r"]
         assert found_on(on_sqlite("x.db")) == ["outlast.E005"]
@@ -163,7 +163,7 @@ def test_the_tables_can_be_taken_away_and_made_again(alias: str) -> None:
     call_command("migrate", "outlast", "zero", database=alias, verbosity=0)
     assert not any("outlast" in name for name in connections[alias].introspection.table_names())
     call_command("migrate", "outlast", database=alias, verbosity=0)
-    runs.start(doubled, 1, id="r")
+    runs.start(doubled(1), id="r")
     assert Event.objects.count() == 1
 
 
@@ -183,7 +183,7 @@ def test_migrations_are_complete() -> None:
 
 def test_rows_are_read_only(alias: str) -> None:
     """Who wants to change a run is told how."""
-    runs.start(doubled, 1, id="r")
+    runs.start(doubled(1), id="r")
     run = Run.objects.get()
     for act in (run.save, run.delete, Run.objects.all().delete):
         with pytest.raises(WorkflowMisuse, match="runs"):

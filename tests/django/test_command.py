@@ -23,8 +23,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_reading_and_acting(alias: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Runs are listed, shown and signalled; what is not there ends with the command's own code."""
-    runs.start(doubled, 4, id="one")
-    runs.start(greeted, id="two")
+    runs.start(doubled(4), id="one")
+    runs.start(greeted(), id="two")
     run_all()
     call_command("outlast", "ls", "--json")
     listed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -71,7 +71,7 @@ def test_a_process_that_is_killed_between_any_two_statements_pays_once(alias: st
 async def test_a_step_that_fails_leaves_no_rows(alias: str) -> None:
     """Each attempt is a transaction of its own."""
     async with app() as opened:
-        run = await opened.start(bought_twice, "o-1")
+        run = await opened.start(bought_twice("o-1"))
         assert await run.result(timeout=30) == 2
         assert await sync_to_async(paid)(alias) == [2]
 
@@ -79,7 +79,7 @@ async def test_a_step_that_fails_leaves_no_rows(alias: str) -> None:
 async def test_a_row_that_breaks_a_constraint_fails_the_step(alias: str) -> None:
     """Also if Django leaves the check to the COMMIT: the run fails, and nobody is in doubt."""
     async with app() as opened:
-        run = await opened.start(bought_badly)
+        run = await opened.start(bought_badly())
         with pytest.raises(RunFailed, match=r"(?i)foreign key"):
             await run.result(timeout=30)
 
@@ -87,7 +87,7 @@ async def test_a_row_that_breaks_a_constraint_fails_the_step(alias: str) -> None
 async def test_a_transactional_step_is_a_plain_function(alias: str) -> None:
     """Django's transactions are not for async code: the error says so."""
     async with app() as opened:
-        run = await opened.start(misplaced)
+        run = await opened.start(misplaced())
         with pytest.raises(RunFailed, match="plain `def`"):
             await run.result(timeout=30)
 
@@ -125,7 +125,7 @@ async def test_a_commit_whose_answer_is_lost_is_found_out(
     monkeypatch.setattr(HeldTransaction, "end", cut_off)
     with use(alias):
         async with app(lease=1) as opened:
-            run = await opened.start(bought, "o-1", 7)
+            run = await opened.start(bought("o-1", 7))
             assert await run.result(timeout=60) == 7
     assert await sync_to_async(paid)(POSTGRES) == [7]
     assert exits == [None], "it was tried once"

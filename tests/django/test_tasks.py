@@ -103,7 +103,7 @@ def test_bad_input() -> None:
         add.enqueue(object())
     with pytest.raises(Exception, match="not valid"):
         add.using(queue_name="nowhere")
-    runs.start(doubled, 1, id="no-task")
+    runs.start(doubled(1), id="no-task")
     unknown: Any = ["no-task", "nobody", ""]
     for result_id in unknown:
         with pytest.raises(TaskResultDoesNotExist):

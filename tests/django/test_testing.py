@@ -29,9 +29,9 @@ class RunsInATestCase(RunsMixin, TestCase):
 
     def test_a_run_is_worked_off(self) -> None:
         """Steps run in the transaction of the test, transactional ones too."""
-        runs.start(doubled, 4, id="a")
-        runs.start(bought, "o", 7, id="b")
-        runs.start(refused, 3, id="c")
+        runs.start(doubled(4), id="a")
+        runs.start(bought("o", 7), id="b")
+        runs.start(refused(3), id="c")
         self.run_all()
         assert runs.result("a") == 8
         assert Payment.objects.get().amount == 7
@@ -39,7 +39,7 @@ class RunsInATestCase(RunsMixin, TestCase):
 
     def test_time_is_not_waited_for(self) -> None:
         """A month passes, unless it is not to."""
-        runs.start(patient, id="p")
+        runs.start(patient(), id="p")
         self.run_all(through_time=False)
         assert Run.objects.get().status == "waiting"
         self.run_all()
@@ -48,20 +48,20 @@ class RunsInATestCase(RunsMixin, TestCase):
     def test_without_runs_it_begins_at_the_present(self) -> None:
         """Time that has passed for runs that are gone is not behind those of the next test, which would be
         due at once; in one test it never goes back."""
-        runs.start(patient, id="p")
+        runs.start(patient(), id="p")
         self.run_all()
         later = Run.objects.get().updated_at
-        runs.start(greeted, id="g")
+        runs.start(greeted(), id="g")
         self.run_all()
         assert Run.objects.get(id="g").updated_at >= later > datetime.now(UTC)
         testing.forget_all()
-        runs.start(patient, id="q")
+        runs.start(patient(), id="q")
         self.run_all(through_time=False)
         assert Run.objects.get().updated_at < later
 
     def test_a_worker_that_cannot_claim_is_no_worker(self) -> None:
         """`run_all` raises what hinders its worker: a test that goes on would see runs that nothing drives."""
-        runs.start(doubled, 4, id="a")
+        runs.start(doubled(4), id="a")
         for error in (StoreFault("broken"), Closed("closed"), RuntimeError("unforeseen")):
 
             async def fails(*_: Any, error: Exception = error, **__: Any) -> int:
@@ -76,7 +76,7 @@ class RunsInATestCase(RunsMixin, TestCase):
 
     def test_what_waits_for_somebody_waits(self) -> None:
         """Until it is told."""
-        runs.start(greeted, id="g")
+        runs.start(greeted(), id="g")
         self.run_all()
         assert Run.objects.get().wait_kind == "signal"
         runs.signal("g", "name", "you")
@@ -85,7 +85,7 @@ class RunsInATestCase(RunsMixin, TestCase):
 
     async def test_async_tests_have_the_same(self) -> None:
         """In the thread that has their connection."""
-        await runs.astart(doubled, 4, id="a")
+        await runs.astart(doubled(4), id="a")
         await self.arun_all()
         assert await runs.aresult("a") == 8
 
@@ -110,7 +110,7 @@ class RunsInATransactionTestCase(RunsMixin, TransactionTestCase):
         """As a view would begin it."""
         assert not Run.objects.exists()
         with transaction.atomic():
-            runs.start(bought, "o", 7, id="b")
+            runs.start(bought("o", 7), id="b")
         self.run_all()
         assert Payment.objects.count() == 1
 

@@ -27,7 +27,7 @@ async def test_the_database_sends_the_wakeup_with_the_commit() -> None:
         """In the thread of a view, whose process has no worker."""
         try:
             with transaction.atomic(using=POSTGRES):
-                runs.start(doubled, 1, id="r")
+                runs.start(doubled(1), id="r")
         finally:
             connections[POSTGRES].close()
 
@@ -52,12 +52,12 @@ async def test_a_worker_in_the_same_process_is_woken_by_the_commit(alias: str) -
 
         def rolled_back() -> None:
             with transaction.atomic(using=alias):
-                runs.start(doubled, 1, id="gone")
+                runs.start(doubled(1), id="gone")
                 transaction.set_rollback(True, using=alias)
 
         def committed() -> None:
             with transaction.atomic(using=alias):
-                runs.start(doubled, 2, id="there")
+                runs.start(doubled(2), id="there")
 
         def leave() -> None:
             connections[alias].close()

@@ -13,7 +13,7 @@ from tests.django.shop.workflows import doubled
 def place(request: HttpRequest, name: str) -> HttpResponse:
     """An order and its run, without `atomic`; `fail` and `wait` say what happens after that."""
     Order.objects.using(read_settings().database).create(name=name)
-    handle = runs.start(doubled, 1, id=name)
+    handle = runs.start(doubled(1), id=name)
     if "fail" in request.GET:
         raise ZeroDivisionError
     return HttpResponse(str(handle.result(timeout=0.1)) if "wait" in request.GET else handle.id)

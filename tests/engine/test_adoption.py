@@ -64,7 +64,7 @@ async def test_a_run_that_is_claimed_again_before_it_is_known_to_rest_goes_on_at
     clock = VirtualClock()
     store = SlowAnswers(MemoryStore(clock=clock))
     async with app(listens, store=store, clock=clock) as testing:
-        run = await testing.start(listens, id="r")
+        run = await testing.start(listens(), id="r")
         assert await run.result() == "now"
         assert store.met
         assert clock.now() == START
@@ -133,7 +133,7 @@ async def test_a_renewal_that_is_refused_because_of_an_own_claim_discards_nothin
 
     hit = away
     async with app(orders, store=store, clock=clock, lease=LEASE) as testing:
-        run = await testing.start(orders, id="r")
+        run = await testing.start(orders(), id="r")
         assert await run.result() == "charged"
     assert store.refused
     assert begun == ["charged"]
@@ -173,7 +173,7 @@ async def test_a_drive_that_cannot_go_on_under_a_newer_claim_reports_what_it_has
 
     hit = away
     async with app(orders, store=store, clock=clock, lease=LEASE) as testing:
-        run = await testing.start(orders, id="r")
+        run = await testing.start(orders(), id="r")
         assert await run.result() == "charged"
     assert begun == ["charged", "charged"]
     payloads = [payload_of(event) for event in await store.inner.history("r")]
@@ -214,7 +214,7 @@ async def test_a_transaction_of_the_run_itself_does_not_keep_its_drive_from_a_ne
 
     hit = away
     async with app(buys, store=store, clock=clock, lease=LEASE) as testing:
-        run = await testing.start(buys, id="r")
+        run = await testing.start(buys(), id="r")
         assert await run.result() == ["booked", "charged"]
     assert store.refused
     assert sorted(begun) == ["booked", "charged"]

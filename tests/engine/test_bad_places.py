@@ -17,7 +17,7 @@ from outlast.testing import VirtualApp, app
 
 async def failure_of(testing: VirtualApp, workflow: Any, *args: Any) -> str:
     """What the error of a run says."""
-    run = await testing.start(workflow, *args)
+    run = await testing.start(workflow(*args))
     with pytest.raises(RunFailed) as caught:
         await run.result()
     return caught.value.error
@@ -111,7 +111,7 @@ async def test_a_signal_that_nobody_asked_for_is_told(caplog: pytest.LogCaptureF
     """It is kept, because somebody might ask for it later; when the run has ended, nobody will."""
     caplog.set_level(logging.WARNING, "outlast")
     async with app(waits) as testing:
-        run = await testing.start(waits, id="it")
+        run = await testing.start(waits(), id="it")
         await run.signal("goo", "typo")
         await run.signal("go", "on")
         assert await run.result() == "on"
@@ -125,7 +125,7 @@ async def test_a_signal_that_nobody_asked_for_is_told(caplog: pytest.LogCaptureF
 async def test_a_signal_to_a_run_that_has_ended_says_how_it_ended() -> None:
     """The error has the run and its status."""
     async with app(waits) as testing:
-        run = await testing.start(waits, id="it")
+        run = await testing.start(waits(), id="it")
         await run.cancel("enough")
         await testing.clock.settle()
         with pytest.raises(RunClosed, match="run 'it' is cancelled") as caught:
@@ -143,11 +143,11 @@ async def test_a_child_whose_code_is_not_here_is_told(caplog: pytest.LogCaptureF
     @outlast.workflow
     async def has_a_stranger() -> None:
         stranger = by_name["waits"]  # not named, so the app cannot know of it
-        await asyncio.gather(outlast.child(stranger), outlast.child(stranger))
+        await asyncio.gather(stranger(), stranger())
 
     caplog.set_level(logging.WARNING, "outlast")
     async with app(has_a_stranger) as testing:
-        run = await testing.start(has_a_stranger, id="it")
+        run = await testing.start(has_a_stranger(), id="it")
         await testing.clock.settle()
         assert await run.status() == "waiting"
     (told,) = [line for line in caplog.messages if "not registered" in line]

@@ -71,7 +71,7 @@ async def test_no_step_begins_while_a_run_is_undone() -> None:
 
     async with app(trip) as testing:
         with pytest.raises(RunFailed):
-            await (await testing.start(trip)).result()
+            await (await testing.start(trip())).result()
     first = log.index("unbook car")
     assert not [line for line in log[first:] if line.startswith("book")]
     booked = [line.removeprefix("book ") for line in log[:first]]
@@ -98,7 +98,7 @@ async def test_code_that_catches_its_cancellation_comes_to_an_end() -> None:
 
     async with app(trip) as testing:
         with pytest.raises(RunFailed, match="no room"):
-            await (await testing.start(trip)).result()
+            await (await testing.start(trip())).result()
     assert log.count("refused") == 1
     assert MAX_CALLS <= log.count("book more") <= MAX_CALLS + 5
     assert log.count("unbook more") == log.count("book more")
@@ -126,7 +126,7 @@ async def test_a_map_that_was_left_begins_no_new_items() -> None:
 
     async with app(trip) as testing:
         with pytest.raises(RunFailed):
-            await (await testing.start(trip, id="r")).result()
+            await (await testing.start(trip(), id="r")).result()
         assert (await started(testing.store, "r")).unknown == []
     assert log == ["book one", "book two", "unbook two", "unbook one"]
 
@@ -148,7 +148,7 @@ async def test_an_update_of_a_failed_run_is_answered() -> None:
         await fails()
 
     async with app(trip) as testing:
-        run = await testing.start(trip)
+        run = await testing.start(trip())
         with pytest.raises(UpdateFailed, match="the run has ended"):
             await run.update("change", "x")
         with pytest.raises(RunFailed):
@@ -172,7 +172,7 @@ async def test_a_step_that_was_left_is_not_tried_again() -> None:
 
     async with app(trip) as testing:
         with pytest.raises(RunFailed, match="no room"):
-            await (await testing.start(trip)).result()
+            await (await testing.start(trip())).result()
     assert log == ["pay"]
 
 
@@ -194,7 +194,7 @@ async def test_a_step_whose_run_failed_before_it_began_never_begins() -> None:
 
     async with app(trip) as testing:
         with pytest.raises(RunFailed):
-            await (await testing.start(trip)).result()
+            await (await testing.start(trip())).result()
     assert log == ["book flight", "unbook flight"]
 
 
@@ -227,7 +227,7 @@ async def test_a_call_with_an_unknown_outcome_is_undone_by_its_key(
         store = SqliteStore(tmp_path / "a.db", clock=clock)
     async with store:
         async with app(trip, store=store, clock=clock, drain=0) as testing:
-            await testing.start(trip, id="r")
+            await testing.start(trip(), id="r")
             await clock.sleep(5)
         async with app(trip, store=store, clock=clock) as testing:
             with pytest.raises(RunFailed, match="the process died"):
@@ -258,7 +258,7 @@ async def test_an_unknown_outcome_without_a_way_to_undo_it_is_listed() -> None:
 
     async with app(trip) as testing:
         with pytest.raises(RunFailed):
-            await (await testing.start(trip, id="r")).result()
+            await (await testing.start(trip(), id="r")).result()
         undone = await started(testing.store, "r")
     assert (undone.steps_to_undo, undone.unknown) == ([], ["send"])
     assert log == []
@@ -276,7 +276,7 @@ async def test_a_cancel_that_the_code_survives_still_awaits_what_runs() -> None:
             return "stays at home"
 
     async with app(trip) as testing:
-        run = await testing.start(trip, id="r")
+        run = await testing.start(trip(), id="r")
         await testing.clock.sleep(5)
         await run.cancel()
         assert await run.result() == "stays at home"
@@ -295,7 +295,7 @@ async def test_a_cancelled_run_ends_when_its_step_has_ended() -> None:
         await book("flight", 60)
 
     async with app(trip) as testing:
-        run = await testing.start(trip)
+        run = await testing.start(trip())
         await testing.clock.sleep(5)
         await run.cancel()
         with pytest.raises(RunCancelled):
@@ -313,12 +313,12 @@ async def test_a_run_whose_result_cannot_be_recorded_has_failed_and_is_undone(en
     async def trip(value: object = None) -> object:
         await book("flight")
         if ends != "returns":
-            outlast.continue_as_new({1, 2})
+            outlast.continue_as_new(trip({1, 2}))
         return {1, 2}
 
     async with app(trip) as testing:
         with pytest.raises(RunFailed, match="set"):
-            await (await testing.start(trip)).result()
+            await (await testing.start(trip())).result()
     assert log == ["book flight", "unbook flight"]
 
 
@@ -327,9 +327,14 @@ async def _exits() -> None:
     raise SystemExit(3)
 
 
+@outlast.workflow(name="trip")
+async def _next_trip() -> None:
+    return None
+
+
 async def _continues() -> None:
     await book("car")
-    outlast.continue_as_new()
+    outlast.continue_as_new(_next_trip())
 
 
 async def _in_a_group() -> None:
@@ -348,7 +353,7 @@ async def test_whatever_a_run_fails_with_is_undone(ends: Callable[[], Awaitable[
 
     async with app(trip) as testing:
         with pytest.raises(RunFailed):
-            await (await testing.start(trip)).result()
+            await (await testing.start(trip())).result()
     assert sorted(log[:2]) == ["book car", "book room"]
     assert log[2:] == ["unbook room", "unbook car"]
 
@@ -371,7 +376,7 @@ async def test_a_finally_gets_its_time_before_anything_is_undone() -> None:
 
     async with app(trip) as testing:
         with pytest.raises(RunFailed):
-            await (await testing.start(trip)).result()
+            await (await testing.start(trip())).result()
     assert log == ["book flight", "book taxi", "unbook taxi", "unbook flight"]
 
 
@@ -400,7 +405,7 @@ async def test_a_queued_step_that_may_run_once_is_awaited() -> None:
         return str(charged)
 
     async with app(trip, steps=[charge], queues=["bank"]) as testing:
-        run = await testing.start(trip, id="r")
+        run = await testing.start(trip(), id="r")
         with pytest.raises(RunFailed):
             await run.result()
         broken = False
@@ -432,7 +437,7 @@ async def test_a_run_whose_code_failed_is_retried_with_mended_code() -> None:
         return list(await asyncio.gather(work("long", 60), reads()))
 
     async with app(trip) as testing:
-        run = await testing.start(trip, id="r")
+        run = await testing.start(trip(), id="r")
         with pytest.raises(RunFailed, match="KeyError"):
             await run.result()
         mended = True
@@ -458,7 +463,7 @@ async def test_what_ends_after_its_scope_is_undone_by_another_process() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock=clock)
     async with app(trip, store=store, clock=clock, drain=0) as testing:
-        await testing.start(trip, id="r")
+        await testing.start(trip(), id="r")
         await clock.sleep(10)
     async with app(trip, store=store, clock=clock) as testing:
         with pytest.raises(RunFailed, match="no room"):

@@ -85,7 +85,7 @@ async def test_a_retry_keeps_what_other_branches_have_done() -> None:
     """What was done beside the step that failed, before it failed, is not done again."""
     broken.add("b")
     async with app(side_by_side) as testing:
-        run = await testing.start(side_by_side, id="it")
+        run = await testing.start(side_by_side(), id="it")
         await fails(testing, run)
         assert (await testing.get("it")).recover_to == "0/plain#2"
         ran.clear()
@@ -108,7 +108,7 @@ async def test_a_retry_after_compensation_does_again_what_was_undone() -> None:
     """A booking that was cancelled must be made again: its recorded result is no longer true."""
     broken.add("pay")
     async with app(books_and_pays) as testing:
-        run = await testing.start(books_and_pays, id="it")
+        run = await testing.start(books_and_pays(), id="it")
         await fails(testing, run)
         assert ran == ["look", "book", "pay", "undo book"]
         broken.clear()
@@ -128,7 +128,7 @@ async def test_a_retry_of_a_map_does_only_what_is_missing() -> None:
     """Items that are done stay done, those that failed are tried again."""
     broken.add("b")
     async with app(maps_and_fails) as testing:
-        run = await testing.start(maps_and_fails, id="it")
+        run = await testing.start(maps_and_fails(), id="it")
         await fails(testing, run)
         ran.clear()
         broken.clear()
@@ -151,7 +151,7 @@ async def test_a_retry_goes_on_inside_a_scope() -> None:
     """A scope that failed is opened again at the step that failed in it."""
     broken.add("second")
     async with app(has_a_part) as testing:
-        run = await testing.start(has_a_part, id="it")
+        run = await testing.start(has_a_part(), id="it")
         await fails(testing, run)
         broken.clear()
         await testing.retry("it")
@@ -167,7 +167,7 @@ async def child() -> str:
 @outlast.workflow
 async def parent() -> str:
     first = await plain("parent")
-    return first + await outlast.child(child)
+    return first + await child()
 
 
 @pytest.mark.proves("I21")
@@ -175,7 +175,7 @@ async def test_a_retry_begins_a_failed_child_anew() -> None:
     """The parent is not failed again by the old outcome of its child."""
     broken.add("child")
     async with app(parent, child) as testing:
-        run = await testing.start(parent, id="it")
+        run = await testing.start(parent(), id="it")
         await fails(testing, run)
         broken.clear()
         await testing.retry("it")
@@ -185,7 +185,7 @@ async def test_a_retry_begins_a_failed_child_anew() -> None:
 
 @outlast.workflow
 async def waits_beside_a_child() -> str:
-    waiting = asyncio.create_task(outlast.child(sleeper))
+    waiting = asyncio.create_task(sleeper())
     await plain("own")
     return await waiting
 
@@ -201,7 +201,7 @@ async def test_a_retry_begins_a_child_anew_that_was_cancelled_with_its_parent() 
     """Otherwise the parent would wait for ever for somebody who is not there any more."""
     broken.add("own")
     async with app(waits_beside_a_child, sleeper) as testing:
-        run = await testing.start(waits_beside_a_child, id="it")
+        run = await testing.start(waits_beside_a_child(), id="it")
         await fails(testing, run)
         broken.clear()
         await testing.retry("it")
@@ -224,7 +224,7 @@ async def test_a_retry_after_an_error_of_the_code_keeps_all_that_was_done() -> N
     """A failure that the code has handled is not what a retry begins from."""
     broken.update({"optional", "code"})
     async with app(handles_one_failure) as testing:
-        run = await testing.start(handles_one_failure, id="it")
+        run = await testing.start(handles_one_failure(), id="it")
         await fails(testing, run)
         assert (await testing.get("it")).recover_to is None
         ran.clear()
@@ -249,7 +249,7 @@ async def greets(greeting: str, name: str = "ann") -> str:
 async def test_a_fork_shares_the_past_and_goes_its_own_way() -> None:
     """It has the history up to a step, other input if wanted, and the luck of the original."""
     async with app(greets) as testing:
-        run = await testing.start(greets, "hello", id="it")
+        run = await testing.start(greets("hello"), id="it")
         assert await run.result() == "hello ann True"
         ran.clear()
         fork = await testing.fork("it", "plain#2", id="other", input={"name": "bob"})
@@ -265,21 +265,19 @@ async def test_a_fork_shares_the_past_and_goes_its_own_way() -> None:
 
 @outlast.workflow
 async def keeps_house() -> None:
-    await asyncio.gather(
-        outlast.child(sleeper), outlast.child(sleeper, id="own"), outlast.child(guest)
-    )
+    await asyncio.gather(sleeper(), outlast.child(sleeper(), id="own"), guest())
 
 
 @outlast.workflow
 async def guest() -> str:
-    return await outlast.child(sleeper, parent_close="abandon")
+    return await outlast.child(sleeper(), parent_close="abandon")
 
 
 @pytest.mark.proves("I17", "I21")
 async def test_terminate_takes_the_children_along() -> None:
     """They are cancelled as by the end of their parent, but for those that are on their own."""
     async with app(keeps_house, sleeper, guest) as testing:
-        run = await testing.start(keeps_house, id="it")
+        run = await testing.start(keeps_house(), id="it")
         await testing.clock.settle()
         await testing.terminate("it~2/child.guest", "out")
         await testing.terminate("it", "closed")
@@ -301,7 +299,7 @@ async def test_terminate_takes_the_children_along() -> None:
 async def test_cancel_takes_any_reason(reason: str) -> None:
     """A person writes what a person wants."""
     async with app(sleeper) as testing:
-        run = await testing.start(sleeper)
+        run = await testing.start(sleeper())
         await run.cancel(reason)
         with pytest.raises(RunCancelled):
             await run.result()
@@ -315,7 +313,7 @@ async def test_runs_whose_code_is_gone_or_history_is_broken_can_be_ended() -> No
     store = MemoryStore(clock=clock)
     async with app(sleeper, store=store, clock=clock) as testing:
         for id in ("one", "two", "three"):
-            await testing.start(sleeper, id=id)
+            await testing.start(sleeper(), id=id)
         await clock.settle()
     for id in ("one", "two", "three"):
         event = Event(type="from.the.future", run_id=id, data=Raw(b"{}"))
@@ -341,12 +339,12 @@ async def test_runs_whose_code_is_gone_or_history_is_broken_can_be_ended() -> No
 async def test_a_run_that_is_deleted_or_replaced_while_it_works() -> None:
     """The old life never writes into the new one."""
     async with app(parent, child) as testing:
-        await testing.start(parent, id="it")
+        await testing.start(parent(), id="it")
         await testing.clock.sleep(0.5)
         assert await testing.delete("it", force=True)
-        again = await testing.start(parent, id="it")
+        again = await testing.start(parent(), id="it")
         await testing.clock.sleep(0.5)
-        once_more = await testing.start(parent, id="it", on_conflict="replace")
+        once_more = await testing.start(parent(), id="it", on_conflict="replace")
         assert await once_more.result() == "parentchild"
         assert await again.result() == "parentchild"
         history = told(await testing.history("it"))
@@ -367,7 +365,7 @@ async def maps_long() -> int:
 async def test_a_map_rests_while_its_run_is_paused() -> None:
     """Items that run come to their end, no other begins, and often pausing is not failing."""
     async with app(maps_long) as testing:
-        run = await testing.start(maps_long, id="it")
+        run = await testing.start(maps_long(), id="it")
         for _ in range(5):
             await testing.clock.sleep(1.5)
             await testing.pause("it")
@@ -387,7 +385,7 @@ async def test_a_request_to_pause_waits_in_the_inbox() -> None:
     commit that pauses the run."""
     clock = VirtualClock()
     async with MemoryStore(clock=clock) as store, app(books_and_sleeps, store=store) as testing:
-        run = await testing.start(books_and_sleeps, id="it")
+        run = await testing.start(books_and_sleeps(), id="it")
         await clock.sleep(1)
         await testing.pause("it")
         await clock.sleep(1)
@@ -402,7 +400,7 @@ async def test_a_request_to_pause_waits_in_the_inbox() -> None:
 async def test_a_paused_run_can_be_cancelled() -> None:
     """What it does on its way out does not wait for anybody."""
     async with app(books_and_sleeps) as testing:
-        run = await testing.start(books_and_sleeps, id="it")
+        run = await testing.start(books_and_sleeps(), id="it")
         await testing.clock.sleep(20)
         await testing.pause("it")
         await testing.clock.settle()
@@ -430,7 +428,7 @@ async def test_a_paused_run_takes_no_signal_and_no_timer() -> None:
         return [first, await plain("done")]
 
     async with app(listens) as testing:
-        run = await testing.start(listens, id="it")
+        run = await testing.start(listens(), id="it")
         await testing.clock.settle()
         await testing.pause("it")
         await testing.clock.settle()
@@ -452,7 +450,7 @@ async def test_a_paused_run_takes_no_signal_and_no_timer() -> None:
 @outlast.workflow
 async def wants_a_child_called(id: str) -> str:
     try:
-        return await outlast.child(sleeper, id=id)
+        return await outlast.child(sleeper(), id=id)
     except ChildFailed as failure:
         return failure.error
 
@@ -461,8 +459,8 @@ async def wants_a_child_called(id: str) -> str:
 async def test_a_child_whose_id_is_taken_is_not_waited_for() -> None:
     """The run that has the id is left alone, and the parent hears that it is another's."""
     async with app(wants_a_child_called, sleeper) as testing:
-        stranger = await testing.start(sleeper, id="taken")
-        run = await testing.start(wants_a_child_called, "taken")
+        stranger = await testing.start(sleeper(), id="taken")
+        run = await testing.start(wants_a_child_called("taken"))
         assert await run.result() == "run 'taken' exists and has another parent or none"
         assert await stranger.result() == "slept"
 
@@ -471,9 +469,9 @@ async def test_a_child_whose_id_is_taken_is_not_waited_for() -> None:
 async def test_a_second_life_finds_the_child_of_the_first() -> None:
     """A parent that was replaced asks for the same child again, and takes its result."""
     async with app(wants_a_child_called, sleeper) as testing:
-        run = await testing.start(wants_a_child_called, "own", id="it")
+        run = await testing.start(wants_a_child_called("own"), id="it")
         assert await run.result() == "slept"
-        again = await testing.start(wants_a_child_called, "own", id="it", on_conflict="replace")
+        again = await testing.start(wants_a_child_called("own"), id="it", on_conflict="replace")
         assert await again.result() == "slept"
 
 
@@ -490,8 +488,8 @@ async def test_a_halted_run_is_found_by_its_status_and_shows_what_it_wants() -> 
         return await outlast.halt({"amount": 100}, str)
 
     async with app(asks, sleeper) as testing:
-        run = await testing.start(asks, id="it")
-        await testing.start(sleeper)
+        run = await testing.start(asks(), id="it")
+        await testing.start(sleeper())
         await testing.clock.sleep(2)
         [found] = [run async for run in testing.find(status="halted")]
         assert (found.id, found.status, found.wait_kind) == ("it", Status.HALTED, "halt")
@@ -520,7 +518,7 @@ async def test_objects_can_be_sent_shown_and_answered() -> None:
         return Offer(min(first.price, second.price), second.by)
 
     async with app(bargains) as testing:
-        run = await testing.start(bargains, id="it")
+        run = await testing.start(bargains(), id="it")
         await run.signal("offer", Offer(7, "ann"))
         await testing.clock.settle()
         assert await run.query("first", Offer) == Offer(7, "ann")
@@ -535,7 +533,7 @@ async def test_a_worker_without_the_code_leaves_a_run_alone() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock=clock)
     async with app(sleeper, store=store, clock=clock) as testing:
-        await testing.start(sleeper, id="it")
+        await testing.start(sleeper(), id="it")
         await clock.settle()
     async with app(child, store=store, clock=clock) as testing:
         await clock.sleep(3600 + 60)
@@ -559,7 +557,7 @@ async def test_attributes_can_be_set_at_the_start_and_later() -> None:
         return [run.id async for run in testing.find(attributes=attributes)]
 
     async with app(labelled) as testing:
-        run = await testing.start(labelled, id="it", attributes={"customer": "ann"})
+        run = await testing.start(labelled(), id="it", attributes={"customer": "ann"})
         await testing.clock.settle()
         assert await ids(testing, customer="ann", stage="packing", urgent=True) == ["it"]
         await run.result()
@@ -576,7 +574,7 @@ async def test_the_answer_to_a_halt_reaches_a_run_that_is_paused() -> None:
     """One that has halted and rests, as after an import: a value lets it go on and answers it, none
     only lets it go on."""
     async with app(asks_a_person) as testing:
-        run = await testing.start(asks_a_person, id="it")
+        run = await testing.start(asks_a_person(), id="it")
         await testing.clock.settle()
         for _ in range(2):
             await testing.pause("it")
@@ -594,7 +592,7 @@ async def test_the_answer_to_a_halt_reaches_a_run_that_is_paused() -> None:
 async def test_a_value_that_nobody_asked_for_is_refused() -> None:
     """It would be lost without a word; the run rests as before."""
     async with app(books_and_sleeps) as testing:
-        run = await testing.start(books_and_sleeps, id="it")
+        run = await testing.start(books_and_sleeps(), id="it")
         await testing.clock.sleep(20)
         await testing.pause("it")
         await testing.clock.settle()

@@ -23,7 +23,7 @@ async def test_a_damaged_run_harms_nobody_and_can_be_ended(tmp_path: Path, act: 
     url = f"sqlite:///{tmp_path}/store.db"
     async with outlast.App(url, workflows=[waits]) as opened:
         for id in ("damaged", "sound"):
-            await opened.start(waits, id=id)
+            await opened.start(waits(), id=id)
     with sqlite3.connect(tmp_path / "store.db") as file:
         file.execute(
             "UPDATE run_details SET attributes = x'ff' "

@@ -60,7 +60,7 @@ async def listens() -> str:
 
 @outlast.workflow
 async def has_a_child() -> str:
-    return await outlast.child(rests, id="child")
+    return await outlast.child(rests(), id="child")
 
 
 @pytest.mark.proves("I8")
@@ -76,7 +76,7 @@ async def test_who_is_not_answered_asks_again(what: str, workflow: Any) -> None:
     workflows = (rests, listens, has_a_child)
     async with app(*workflows, store=store, clock=clock, lease=LEASE) as virtual:
         store.deaf = 2
-        run = await virtual.start(workflow, id="r")
+        run = await virtual.start(workflow(), id="r")
         if workflow is listens:
             await run.signal("word", "worked")
         assert await run.result() == "worked"
@@ -89,7 +89,7 @@ async def test_who_waits_for_a_result_waits_no_longer_than_they_said() -> None:
     clock = VirtualClock()
     store = Deaf(MemoryStore(clock=clock))
     async with app(listens, store=store, clock=clock, lease=LEASE) as virtual:
-        run = await virtual.start(listens, id="r")
+        run = await virtual.start(listens(), id="r")
         store.what, store.deaf = "find_one", 1
         with pytest.raises(TimeoutError):
             await run.result(timeout=5)

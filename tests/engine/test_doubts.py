@@ -64,6 +64,6 @@ async def test_what_a_map_leads_to_is_counted_before_it_begins() -> None:
     async with app(
         maps_and_goes_on, store=FaultyStore(store, outage), clock=clock, lease=LEASE
     ) as opened:
-        run = await opened.start(maps_and_goes_on, id="r")
+        run = await opened.start(maps_and_goes_on(), id="r")
         assert await run.result() == "done"
     assert seen == [[EventType.STEP_STARTED]]

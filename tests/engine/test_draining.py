@@ -73,7 +73,7 @@ async def test_what_ends_within_the_drain_never_runs_again(
     """Not even a step that must not be repeated is lost; the next one has not begun, and begins where
     the run goes on."""
     async with app(mails, store=store, clock=clock) as testing:
-        await testing.start(mails, id="r")
+        await testing.start(mails(), id="r")
         await clock.sleep(1)
     assert ran == ["first"]
     assert (await store.get("r")).owner is None
@@ -89,7 +89,7 @@ async def test_what_outlasts_the_drain_is_handed_back(
 ) -> None:
     """It runs again elsewhere; what ended before is on record, also if the process dies now."""
     async with app(works, store=store, clock=clock) as testing:
-        await testing.start(works, id="r")
+        await testing.start(works(), id="r")
         await clock.sleep(1)
         closing = asyncio.create_task(testing.close())
         await clock.sleep(4)
@@ -108,7 +108,7 @@ async def test_the_items_of_a_map_end_and_no_new_ones_begin(
 ) -> None:
     """Two run, two are left to the next process."""
     async with app(maps, store=store, clock=clock) as testing:
-        await testing.start(maps, id="r")
+        await testing.start(maps(), id="r")
         await clock.sleep(1)
     assert ran == ["1", "2"]
     async with app(maps, store=store, clock=clock) as testing:
@@ -125,7 +125,7 @@ async def test_leases_are_kept_alive_meanwhile() -> None:
         app(mails, store=store, clock=clock, lease=2, drain=60) as testing,
         app(mails, store=store, clock=clock, lease=2) as other,
     ):
-        await testing.start(mails, id="r")
+        await testing.start(mails(), id="r")
         await clock.sleep(0.5)
         await testing.close()
         assert await other.handle("r").result() == ["first", "second"]
@@ -136,7 +136,7 @@ async def test_leases_are_kept_alive_meanwhile() -> None:
 async def test_a_drain_is_cut_short(clock: VirtualClock, store: MemoryStore) -> None:
     """`hurry`, as a second signal to stop does."""
     async with app(works, store=store, clock=clock, drain=3600) as testing:
-        await testing.start(works, id="r")
+        await testing.start(works(), id="r")
         await clock.sleep(1)
         closing = asyncio.create_task(testing.close())
         await clock.sleep(10)
@@ -157,7 +157,7 @@ async def test_an_app_without_running_steps_closes_at_once(
         await outlast.sleep(seconds=1)
 
     async with app(waits, store=store, clock=clock, drain=3600) as testing:
-        await testing.start(waits, id="r")
+        await testing.start(waits(), id="r")
         await clock.settle()
     assert clock.monotonic() == 0
 
@@ -178,7 +178,7 @@ async def test_queued_steps_end_too(clock: VirtualClock, store: MemoryStore) -> 
 
     async with app(posts, store=store, clock=clock) as driver:
         async with app(store=store, clock=clock, steps=[post]):
-            run = await driver.start(posts, id="r")
+            run = await driver.start(posts(), id="r")
             await clock.sleep(1)
         assert await run.result() == "posted"
     assert ran == ["post"]

@@ -42,7 +42,7 @@ async def other() -> str:
 async def calls_its_app(what: str) -> Any:
     opened: VirtualApp = apps[0]
     if what == "start":
-        return await opened.start(other)
+        return await opened.start(other())
     if what == "signal":
         return await opened.signal("x", "y")
     return await opened.get("x")
@@ -54,8 +54,8 @@ async def test_workflow_code_cannot_call_its_app(what: str) -> None:
     async with app(calls_its_app, other) as virtual:
         apps.append(virtual)
         with pytest.raises(RunFailed, match=r"workflow code called"):
-            await (await virtual.start(calls_its_app, what)).result()
-        assert await (await virtual.start(other)).result() == "other"
+            await (await virtual.start(calls_its_app(what))).result()
+        assert await (await virtual.start(other())).result() == "other"
 
 
 @outlast.sync.workflow
@@ -68,14 +68,14 @@ def test_plain_workflow_code_cannot_either() -> None:
     with outlast.sync.App("memory:", workflows=[calls_its_sync_app]) as opened:
         apps.append(opened)
         with pytest.raises(RunFailed, match="workflow code called its app"):
-            opened.start(calls_its_sync_app).result(timeout=20)
+            opened.start(calls_its_sync_app()).result(timeout=20)
 
 
 async def test_a_plain_function_is_no_workflow() -> None:
     """And that is said."""
     async with app(other) as virtual:
-        with pytest.raises(WorkflowMisuse, match="decorate"):
-            await virtual.start(lambda: None)  # type: ignore[arg-type]
+        with pytest.raises(WorkflowMisuse, match=r"(?i)decorate"):
+            await virtual.start(lambda: None)  # type: ignore[call-overload]
 
 
 # -- children -------------------------------------------------------------------------------------
@@ -83,13 +83,13 @@ async def test_a_plain_function_is_no_workflow() -> None:
 
 @outlast.workflow
 async def grandparent() -> str:
-    return await outlast.child(parent)
+    return await parent()
 
 
 @outlast.workflow
 async def parent() -> str:
     async def inside() -> str:
-        return await outlast.child(other)
+        return await other()
 
     return await inside()
 
@@ -97,7 +97,7 @@ async def parent() -> str:
 async def test_children_that_code_names_need_not_be_listed() -> None:
     """Nor their children."""
     async with app(grandparent) as virtual:
-        assert await (await virtual.start(grandparent)).result() == "other"
+        assert await (await virtual.start(grandparent())).result() == "other"
 
 
 # -- errors of odd kinds --------------------------------------------------------------------------
@@ -140,7 +140,7 @@ async def test_whatever_a_step_raises_is_its_outcome(kind: str, mapped: bool) ->
         return "nothing"
 
     async with app(tries) as virtual:
-        result = await (await virtual.start(tries)).result()
+        result = await (await virtual.start(tries())).result()
     assert result in ("StepFailed", "MapFailed")
 
 
@@ -158,7 +158,7 @@ async def test_a_delicate_step_is_nothing_for_a_map() -> None:
 
     async with app(maps) as virtual:
         with pytest.raises(RunFailed, match="at_most_once"):
-            await (await virtual.start(maps)).result()
+            await (await virtual.start(maps())).result()
 
 
 @outlast.step(process=True, retry=outlast.Retry(attempts=3, delay=0, give_up_on=(OSError,)))
@@ -179,7 +179,7 @@ async def test_an_error_from_another_process_keeps_its_kind() -> None:
         return "nothing"
 
     async with app(tries) as virtual:
-        assert await (await virtual.start(tries)).result() == "ConnectionError 1"
+        assert await (await virtual.start(tries())).result() == "ConnectionError 1"
 
 
 # -- deploys and retries --------------------------------------------------------------------------
@@ -204,7 +204,7 @@ async def test_a_step_in_a_thread_is_finished_before_its_app_closes() -> None:
     """Nobody can stop it, so nobody begins it again beside it."""
     async with MemoryStore() as store:
         async with outlast.App(store, workflows=[waits_for_a_thread]) as first:
-            await first.start(waits_for_a_thread, id="it")
+            await first.start(waits_for_a_thread(), id="it")
             await asyncio.to_thread(begun.wait, 20)
             asyncio.get_running_loop().call_later(0.05, release.set)
         assert ran == ["begins", "ends"]
@@ -230,7 +230,7 @@ async def buys() -> str:
 async def test_a_retried_run_keeps_the_keys_of_what_it_was_doing() -> None:
     """The bank may have it already; a fork is another purchase."""
     async with app(buys) as virtual:
-        run = await virtual.start(buys, id="it")
+        run = await virtual.start(buys(), id="it")
         with pytest.raises(RunFailed):
             await run.result()
         await virtual.retry("it")
@@ -258,7 +258,7 @@ async def test_a_terminated_run_stops_at_once() -> None:
         await endless()
 
     async with outlast.App("memory:", workflows=[goes_on]) as opened:
-        run = await opened.start(goes_on, id="it")
+        run = await opened.start(goes_on(), id="it")
         await asyncio.wait_for(running.wait(), 20)
         await opened.terminate("it")
         await asyncio.wait_for(stopped.wait(), 20)
@@ -291,7 +291,7 @@ def plainly() -> list[int]:
 async def test_a_plain_workflow_has_scopes_and_loops() -> None:
     """With plain bodies, which are not run again when they are finished."""
     async with app(plainly) as virtual:
-        run = await virtual.start(plainly, id="p")
+        run = await virtual.start(plainly(), id="p")
         assert await run.result() == [12, 24]
         assert ran == ["double 3", "double 6", "double 12"]
         types = [event.type for event in await virtual.history("p")]

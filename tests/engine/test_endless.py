@@ -58,7 +58,7 @@ async def test_a_wait_without_an_end(how: str) -> None:
     by the clock, answers, and can be cancelled."""
     for number in range(len(ENDLESS)):
         async with app(waits) as testing:
-            run = await testing.start(waits, how, number)
+            run = await testing.start(waits(how, number))
             await testing.clock.sleep(365 * 86_400)
             record = await testing.get(run.id)
             assert (record.status, record.owner) == (Status.WAITING, None)
@@ -75,7 +75,7 @@ async def test_it_waits_on_in_the_next_process(tmp_path: Path) -> None:
     """A replay waits for the same, and records nothing else."""
     place = f"sqlite:///{tmp_path}/shop.db"
     async with outlast.App(place, workflows=[waits]) as first:
-        run = await first.start(waits, "asyncio.sleep", 0, id="r")
+        run = await first.start(waits("asyncio.sleep", 0), id="r")
         assert await run.update("greet", "ann", str) == "hello ann"
     async with outlast.App(place, workflows=[waits]) as second:
         assert await second.update("r", "greet", "bob", str) == "hello bob"
@@ -97,7 +97,7 @@ async def until_the_end_of_dates() -> str:
 async def test_the_last_of_all_moments() -> None:
     """It can be named, and is waited for."""
     async with app(until_the_end_of_dates) as testing:
-        assert await (await testing.start(until_the_end_of_dates)).result() == "so long"
+        assert await (await testing.start(until_the_end_of_dates())).result() == "so long"
 
 
 @outlast.workflow
@@ -114,14 +114,14 @@ async def test_what_is_no_time_to_wait() -> None:
     """A typed error says what to write, and the workflow may go on."""
     async with app(tries) as testing:
         for how in WAITS:
-            told = await (await testing.start(tries, how, 0)).result()
+            told = await (await testing.start(tries(how, 0))).result()
             assert "nan" in told.lower()
             assert how == "asyncio.sleep" or "use a number, or math.inf for ever" in told
         for how in ("sleep", "sleep in days", "wait_for"):
-            told = await (await testing.start(tries, how, 1)).result()
+            told = await (await testing.start(tries(how, 1))).result()
             assert "'5'" in told
         for how in ("sleep", "sleep in days"):
-            told = await (await testing.start(tries, how, 2)).result()
+            told = await (await testing.start(tries(how, 2))).result()
             assert "timedelta" in told
     for odd in (-math.inf, -1):
         with pytest.raises(InvalidValue, match="negative"):
@@ -134,7 +134,7 @@ async def test_what_is_no_time_to_wait() -> None:
 async def test_a_client_that_waits_for_ever_or_for_no_time() -> None:
     """None and infinity are the same to it; what is no number is refused."""
     async with outlast.App("memory:", workflows=[waits]) as client:
-        run = await client.start(waits, "sleep", 0)
+        run = await client.start(waits("sleep", 0))
         odd: Any
         for odd in (math.nan, "5"):
             with pytest.raises(InvalidValue, match="None to wait for ever"):

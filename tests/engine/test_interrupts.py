@@ -93,11 +93,11 @@ async def test_a_step_that_raises_keyboard_interrupt_has_failed(kind: str, tmp_p
     store = SqliteStore(tmp_path / "s.db")
     options: dict[str, Any] = {"workflows": [calls, maps, fine], "steps": [queued]}
     async with store, outlast.App(store, **options) as app:
-        run = await (app.start(maps) if kind == "item" else app.start(calls, kind))
+        run = await (app.start(maps()) if kind == "item" else app.start(calls(kind)))
         error = await run.result(timeout=PATIENCE)
         assert "KeyboardInterrupt: poison" in error
         assert began == ([] if kind == "elsewhere" else [kind, kind])
-        assert await (await app.start(fine)).result(timeout=PATIENCE) == "fine"
+        assert await (await app.start(fine())).result(timeout=PATIENCE) == "fine"
 
 
 PROGRAM = """
@@ -115,7 +115,7 @@ async def waits() -> None:
 
 async def main() -> None:
     async with outlast.App("sqlite:///" + sys.argv[1], workflows=[waits]) as app:
-        await app.start(waits, id="w")
+        await app.start(waits(), id="w")
         await asyncio.sleep(60)
 
 asyncio.run(main())

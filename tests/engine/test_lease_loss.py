@@ -121,7 +121,7 @@ async def test_a_step_survives_more_lost_leases_than_deaths(store: Shaky) -> Non
     """Each loss is told by the process that lives, and is on record beside the attempt."""
     store.bad = MAX_INTERRUPTIONS + 2
     async with opened(store) as virtual:
-        run = await virtual.start(works_here, id="r")
+        run = await virtual.start(works_here(), id="r")
         assert await run.result() == "done"
     begun, lost = await told(store)
     assert begun == tries == list(range(1, store.bad + 2))
@@ -153,7 +153,7 @@ async def test_a_step_that_never_began_is_not_interrupted(workflow: Any) -> None
     store = Late(clock=VirtualClock())
     store.late = 1
     async with opened(store) as virtual:
-        run = await virtual.start(workflow, id="r")
+        run = await virtual.start(workflow(), id="r")
         assert await run.result() == "done"
     assert tries == [2]
     begun, lost = await told(store)
@@ -164,7 +164,7 @@ async def test_a_step_that_never_began_is_not_interrupted(workflow: Any) -> None
 async def test_a_report_about_another_attempt_does_not_stop_one_that_runs(store: Shaky) -> None:
     """A step that runs is not made again because of a report that an attempt of that number never began."""
     async with opened(store) as virtual:
-        run = await virtual.start(works_once, id="r")
+        run = await virtual.start(works_once(), id="r")
         await virtual.clock.sleep(1)
         report = Raw(to_json(LeaseLossReport(attempts={}, not_started={"once": 1})))
         await store.send([Send(run_id="r", item=Item(kind=LOST, data=report))])
@@ -177,7 +177,7 @@ async def test_a_queued_step_survives_more_lost_leases_than_deaths(store: Shaky)
     """Its task is given up after so many deliveries, but not the step: it gets another task."""
     store.bad = MAX_INTERRUPTIONS + 2
     async with opened(store) as virtual:
-        run = await virtual.start(works_elsewhere, id="r")
+        run = await virtual.start(works_elsewhere(), id="r")
         assert await run.result() == "done"
     begun, lost = await told(store)
     assert begun == [1, 2]
@@ -191,7 +191,7 @@ async def test_a_step_that_always_loses_its_lease_ends(store: Shaky, workflow: A
     """One that holds the interpreter for longer than a lease must not be tried for ever."""
     store.bad = 10_000
     async with opened(store) as virtual:
-        run = await virtual.start(workflow, id="r")
+        run = await virtual.start(workflow(), id="r")
         with pytest.raises(RunFailed, match="its process lived and lost its lease"):
             await run.result()
     assert MAX_LOST < len(tries) <= MAX_LOST + 2 * MAX_INTERRUPTIONS
@@ -202,7 +202,7 @@ async def test_what_must_not_be_repeated_is_not_even_so(store: Shaky) -> None:
     """A lost lease leaves open whether it has acted."""
     store.bad = 1
     async with opened(store) as virtual:
-        run = await virtual.start(works_once, id="r")
+        run = await virtual.start(works_once(), id="r")
         with pytest.raises(RunFailed):
             await run.result()
     assert tries == [1]
@@ -213,7 +213,7 @@ async def test_a_map_survives_more_lost_leases_than_deaths(store: Shaky) -> None
     """The same holds for the items of a map: as often as it was cut off, that is on record."""
     store.bad = MAX_INTERRUPTIONS + 2
     async with opened(store) as virtual:
-        run = await virtual.start(works_on_items, id="r")
+        run = await virtual.start(works_on_items(), id="r")
         assert await run.result() == "done"
     assert len(tries) == store.bad + 1
     assert (await told(store))[1] == list(range(1, store.bad + 1))
@@ -267,7 +267,7 @@ async def _dies(store: Store, clock: VirtualClock, workflow: Any, *, steps: int)
 
 async def _lives(dying: outlast.App, workflow: Any) -> None:
     await dying.open()
-    await dying.start(workflow, id="r")
+    await dying.start(workflow(), id="r")
 
 
 async def _loss_of(store: Store) -> Send:

@@ -68,7 +68,7 @@ def store() -> Deaf:
 async def test_a_lease_is_renewed_at_every_third(store: Deaf) -> None:
     """So it never ends while somebody works under it."""
     async with app(waits, store=store, clock=clock, lease=30) as virtual:
-        assert await (await virtual.start(waits)).result() == "done"
+        assert await (await virtual.start(waits())).result() == "done"
     assert store.asked in (9, 10)  # the last one is due when the step ends
     assert ended == ["1 after 100"]
 
@@ -77,7 +77,7 @@ async def test_a_lease_is_renewed_at_every_third(store: Deaf) -> None:
 async def test_who_cannot_renew_stops_when_the_lease_ends(store: Deaf) -> None:
     """By its own clock: another process may have the run now."""
     async with app(waits, store=store, clock=clock, lease=30) as virtual:
-        run = await virtual.start(waits)
+        run = await virtual.start(waits())
         store.silent = True
         await clock.sleep(35)
         assert len(ended) == 1, "the step goes on without a lease"
@@ -89,7 +89,7 @@ async def test_who_cannot_renew_stops_when_the_lease_ends(store: Deaf) -> None:
 async def test_a_short_silence_costs_nothing(store: Deaf) -> None:
     """Renewing is tried again until the lease has really run out."""
     async with app(waits, store=store, clock=clock, lease=30) as virtual:
-        run = await virtual.start(waits)
+        run = await virtual.start(waits())
         store.silent = True
         await clock.sleep(25)
         store.silent = False
@@ -115,7 +115,7 @@ async def test_a_lease_that_was_not_renewed_is_not_taken_for_renewed() -> None:
     ended.clear()
     store = Locked(clock=clock)
     async with app(waits, store=store, clock=clock, lease=30) as virtual:
-        run = await virtual.start(waits)
+        run = await virtual.start(waits())
         store.locked = True
         await clock.sleep(50)
         assert ended, "the step goes on without a lease"
@@ -174,7 +174,7 @@ async def test_a_run_is_kept_while_its_history_is_read() -> None:
     ended.clear()
     store = Tardy(clock=clock)
     async with app(store=store, clock=clock) as client:
-        await client.start(waits, id="r", here=False)
+        await client.start(waits(), id="r", here=False)
     async with app(waits, store=store, clock=clock, lease=30) as virtual:
         assert await virtual.handle("r").result() == "done"
     assert len(ended) == 1
@@ -344,7 +344,7 @@ async def waits() -> None:
 
 async def main():
     async with outlast.App(f"sqlite:///{sys.argv[1]}", workflows=[waits], lease=3) as app:
-        run = await app.start(waits)
+        run = await app.start(waits())
         asyncio.get_running_loop().call_later(0.1, waiting.set)  # not while its thread is begun
         await run.result()
 

@@ -59,7 +59,7 @@ async def loses_patience() -> list[str]:
 async def test_a_step_that_nobody_waits_for_is_cut_off() -> None:
     """Its body is cancelled as soon as it is on record that the code has given it up."""
     async with app(loses_patience) as testing:
-        run = await testing.start(loses_patience)
+        run = await testing.start(loses_patience())
         assert await run.result() == ["cut off"]
 
 
@@ -99,7 +99,7 @@ async def test_a_step_that_nobody_waits_for_is_cut_off_before_a_look_that_takes_
                 group.create_task(fails())
 
     async with app(pair, store=store, clock=clock) as testing:
-        run = await testing.start(pair, id="it")
+        run = await testing.start(pair(), id="it")
         await run.result()
     assert cut_at == [timedelta(seconds=10)]
 
@@ -132,7 +132,7 @@ async def test_helpers_of_code_that_is_thrown_out_do_not_act_later() -> None:
     """A coroutine that another one awaits is closed with it, and not by the garbage collector:
     there its steps would be just functions, and their effects real."""
     async with app(has_a_helper) as testing:
-        await testing.start(has_a_helper, id="it")
+        await testing.start(has_a_helper(), id="it")
         await testing.clock.settle()
         assert (await testing.get("it")).owner is None
         gc.collect()
@@ -153,7 +153,7 @@ async def test_an_app_that_closes_hands_its_runs_back() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock=clock)
     async with app(waits_for_it, store=store, clock=clock) as testing:
-        await testing.start(waits_for_it, id="it")
+        await testing.start(waits_for_it(), id="it")
         await clock.settle()
         assert (await store.get("it")).owner is not None
     left = await store.get("it")
@@ -187,7 +187,7 @@ async def test_an_app_does_not_wait_for_ever_for_a_step_that_will_not_end() -> N
     store = MemoryStore()
     try:
         async with outlast.App(store, workflows=[has_one_that_clings], lease=0.3) as closing:
-            await closing.start(has_one_that_clings, id="it")
+            await closing.start(has_one_that_clings(), id="it")
             await begun.wait()
         assert (await store.get("it")).owner is None
     finally:
@@ -206,7 +206,7 @@ async def cleans_up() -> None:
 async def test_a_run_that_is_dropped_before_its_first_turn_does_not_act() -> None:
     """Its code has begun by then: it is thrown out like any other."""
     async with app(cleans_up) as testing:
-        await testing.start(cleans_up, id="it")
+        await testing.start(cleans_up(), id="it")
         driving = testing._engine.drivers.ending("it")
         assert isinstance(driving, asyncio.Task)
         code = driving.get_coro()

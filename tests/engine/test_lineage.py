@@ -62,7 +62,7 @@ async def test_a_step_keeps_its_key_in_a_run_that_is_retried_twice(residency: An
     still belongs to the life that has asked, and is paid under one key."""
     global life
     async with app(trouble, residency=residency) as testing:
-        run = await testing.start(trouble, id="it")
+        run = await testing.start(trouble(), id="it")
         uid = ""
         for _ in range(2):
             with pytest.raises(RunFailed, match="not yet"):
@@ -112,7 +112,7 @@ async def test_a_step_that_was_asked_for_after_the_failure_keeps_its_key(residen
     retried run has the same key, in every life."""
     global life
     async with app(branches, residency=residency) as testing:
-        run = await testing.start(branches, id="it")
+        run = await testing.start(branches(), id="it")
         for _ in range(2):
             with pytest.raises(RunFailed, match="not yet"):
                 await run.result()

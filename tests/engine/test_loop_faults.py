@@ -58,7 +58,7 @@ async def test_a_callback_that_raises_parks_its_run(
     """It is not swallowed: the run is halted with the error, which is logged and names the callback."""
     with caplog.at_level(logging.ERROR, "outlast.engine"):
         async with app(workflow) as testing:
-            run = await testing.start(workflow, id="it")
+            run = await testing.start(workflow(), id="it")
             while (await testing.get("it")).status != "halted":
                 await testing.clock.settle()
             record = await testing.get("it")
@@ -85,6 +85,6 @@ async def fails_in_tasks() -> int:
 async def test_what_a_task_raises_is_its_outcome() -> None:
     """Also what asyncio raises besides, an exit: the code that awaits it has it."""
     async with app(fails_in_tasks) as testing:
-        run = await testing.start(fails_in_tasks)
+        run = await testing.start(fails_in_tasks())
         with pytest.raises(RunFailed, match="as it should"):
             await run.result()

@@ -108,7 +108,7 @@ async def test_code_that_blocks_the_loop_is_named(
 ) -> None:
     """The error names the workflow or step and the line where it stands, and says what to do."""
     async with outlast.App("memory:", workflows=[workflow]) as app:
-        run = await app.start(workflow, id="it")
+        run = await app.start(workflow(), id="it")
         assert await run.result() is True
     told = listener.heard[0]
     assert told.startswith(who)
@@ -130,7 +130,7 @@ async def test_a_plain_step_may_block(listener: Listener) -> None:
         return await waits_in_a_thread()
 
     async with outlast.App("memory:", workflows=[is_patient]) as app:
-        run = await app.start(is_patient)
+        run = await app.start(is_patient())
         assert await run.status() == "running"
         go_on.set()
         assert await run.result() is True

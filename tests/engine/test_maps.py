@@ -64,7 +64,7 @@ async def test_a_map_runs_ahead_of_its_record_by_so_much_and_no_more() -> None:
     clock = VirtualClock()
     store = SlowStore(MemoryStore(clock=clock))
     async with app(counts, store=store, clock=clock, lease=3600) as testing:
-        run = await testing.start(counts)
+        run = await testing.start(counts())
         assert await run.result() == sum(range(200))
     # The first commit starts the run; with each one after that, what it announced may begin.
     ahead = 5 * AHEAD
@@ -94,7 +94,7 @@ async def test_a_map_that_nobody_waits_for_is_stopped() -> None:
         return "enough"
 
     async with app(loses_patience) as testing:
-        run = await testing.start(loses_patience, id="it")
+        run = await testing.start(loses_patience(), id="it")
         await testing.clock.sleep(11)
         record = await testing.get("it")
         assert (record.status, record.wait_kind, record.owner) == (Status.WAITING, "timer", None)
@@ -117,4 +117,4 @@ async def test_results_that_are_large_come_back_all_the_same() -> None:
         return results == [f"{number:06}" * 500 for number in range(200)]
 
     async with app(collects) as testing:
-        assert await (await testing.start(collects)).result() is True
+        assert await (await testing.start(collects())).result() is True

@@ -35,7 +35,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     opened = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "s.db")
     async with opened:
         async with outlast.App(opened, workflows=[removed]) as app:
-            await app.start(removed, id="r")
+            await app.start(removed(), id="r")
             await until(opened, lambda run: run.status is Status.WAITING)
         yield opened
 

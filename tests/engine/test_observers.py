@@ -52,7 +52,7 @@ async def test_a_line_says_where_it_is_from_and_a_replay_is_silent(
     """In its text and in the fields of its record."""
     caplog.set_level(logging.INFO)
     async with app(ship) as virtual:
-        run = await virtual.start(ship, "a 50% lamp", id="order-1")
+        run = await virtual.start(ship("a 50% lamp"), id="order-1")
         await run.result()
     # It left memory for two days and was replayed: nothing is said twice.
     assert said(caplog, "shop") == [
@@ -73,7 +73,7 @@ async def test_what_happens_to_runs_is_logged_in_one_place(
     """A failed run is a warning; ids that could mislead are quoted."""
     caplog.set_level(logging.INFO)
     async with app(ship) as virtual:
-        await (await virtual.start(ship, "lamp", id="order 2")).result()
+        await (await virtual.start(ship("lamp"), id="order 2")).result()
     assert said(caplog, "outlast.runs") == [
         "workflow.started [run='order 2']",
         "step.failed pack [run='order 2'] attempt 1, will be tried again: no tape",
@@ -88,7 +88,7 @@ async def test_what_happens_to_runs_is_logged_in_one_place(
 
     async with app(broken) as virtual:
         with pytest.raises(RunFailed):
-            await (await virtual.start(broken, id="b")).result()
+            await (await virtual.start(broken(), id="b")).result()
     assert said(caplog, "outlast.runs") == ["workflow.failed [run=b]: LookupError: nothing there"]
 
 
@@ -103,7 +103,7 @@ async def test_a_watcher_sees_each_commit_once_and_may_fail() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock=clock)
     async with app(ship, store=store, clock=clock, observers=[watch]) as virtual:
-        run = await virtual.start(ship, "lamp", id="w")
+        run = await virtual.start(ship("lamp"), id="w")
         assert await run.result() == "packed lamp"
         assert seen == [event.type for event in await virtual.history("w")]
 
@@ -128,7 +128,7 @@ async def test_in_threads_too(caplog: pytest.LogCaptureFixture) -> None:
         return label("x")
 
     async with app(plain) as virtual:
-        await (await virtual.start(plain, id="t")).result()
+        await (await virtual.start(plain(), id="t")).result()
     assert said(caplog, "shop") == [
         "in a thread [run=t workflow=plain]",
         "labelling [run=t step=label attempt=1]",

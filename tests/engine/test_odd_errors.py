@@ -103,19 +103,19 @@ async def test_every_error_can_be_recorded(kind: str) -> None:
     workflows = (steps_raise, code_raises, scopes_raise, maps_raise, updates_raise)
     async with app(*workflows) as testing:
         for threads in (False, True):
-            run = await testing.start(steps_raise, kind, threads=threads)
+            run = await testing.start(steps_raise(kind, threads=threads))
             with pytest.raises(RunFailed) as failed:
                 await run.result(timeout=PATIENCE)
             assert says in failed.value.error
         for workflow in (code_raises, scopes_raise):
-            run = await testing.start(workflow, kind)
+            run = await testing.start(workflow(kind))
             with pytest.raises(RunFailed) as failed:
                 await run.result(timeout=PATIENCE)
             assert says in failed.value.error
             assert len(failed.value.error) < MAX_CHARACTERS + MAX_AROUND
-        mapping = await testing.start(maps_raise, kind)
+        mapping = await testing.start(maps_raise(kind))
         assert says in await mapping.result(timeout=PATIENCE)
-        asked = await testing.start(updates_raise)
+        asked = await testing.start(updates_raise())
         with pytest.raises(UpdateFailed) as answer:
             await asked.update("ask", kind, timeout=PATIENCE)
         assert says in answer.value.error
@@ -141,7 +141,7 @@ async def finds(numbers: list[int]) -> int:
 async def test_a_plain_step_may_raise_stop_iteration() -> None:
     """``next(…)`` without a default is a common slip: no future takes what it raises."""
     async with app(finds) as testing:
-        run = await testing.start(finds, [1, 2])
+        run = await testing.start(finds([1, 2]))
         with pytest.raises(RunFailed, match="finds_nothing raised StopIteration"):
             await run.result(timeout=PATIENCE)
 
@@ -186,7 +186,7 @@ async def test_a_step_that_raises_what_closes_coroutines_has_failed(kind: str) -
     """Nothing has closed it: it fails once, at once, and as what it raised, wherever it runs."""
     steps = [closes_elsewhere]
     async with outlast.App("memory:", workflows=[closes], steps=steps) as embedded:
-        run = await embedded.start(closes, kind)
+        run = await embedded.start(closes(kind))
         with pytest.raises(RunFailed, match="GeneratorExit"):
             await run.result(timeout=PATIENCE)
         tried = [e for e in await embedded.history(run.id) if e.type == "step.started"]

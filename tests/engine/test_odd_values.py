@@ -52,7 +52,7 @@ async def _call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None
 
 ODD: dict[str, Callable[[], Awaitable[Any]]] = {
     "arguments of a step": lambda: counts(HALF, HALF),
-    "arguments of a child": lambda: outlast.child(takes, HALF, HALF),
+    "arguments of a child": lambda: takes(HALF, HALF),
     "an attribute that is no number": lambda: _call(outlast.set_attributes, x=float("nan")),
     "an attribute that is no text": lambda: _call(outlast.set_attributes, x=LONE),
     "a published name": lambda: _call(outlast.publish, **{LONE: 1}),
@@ -78,7 +78,7 @@ async def tries(kind: str) -> str:
 async def test_what_no_store_would_take_is_refused_at_the_call(kind: str) -> None:
     """The workflow sees a typed error where it made the mistake, and may go on."""
     async with app(tries, takes) as testing:
-        run = await testing.start(tries, kind)
+        run = await testing.start(tries(kind))
         refused = await run.result(timeout=PATIENCE)
     assert refused in {"PayloadTooLarge", "NotSerializable", "InvalidId"}
 
@@ -91,7 +91,7 @@ async def maps_large_results() -> int:
 async def test_large_results_of_a_map_that_come_together() -> None:
     """Each fits into a record, all of them do not: they are told in portions."""
     async with app(maps_large_results) as testing:
-        run = await testing.start(maps_large_results)
+        run = await testing.start(maps_large_results())
         assert await run.result(timeout=PATIENCE) == 3 * len(HALF)
         payloads = [payload_of(event) for event in await testing.history(run.id)]
     told = [payload.completed for payload in payloads if isinstance(payload, MapProgress)]
@@ -121,7 +121,7 @@ async def _later(size: int) -> None:
 async def test_a_commit_that_is_refused_for_ever_parks_its_run() -> None:
     """It is not tried again and again, with all that came before."""
     async with outlast.App("memory:", workflows=[writes_too_much], lease=0.5) as embedded:
-        run = await embedded.start(writes_too_much)
+        run = await embedded.start(writes_too_much())
         async with asyncio.timeout(PATIENCE):
             while await run.status() is not Status.HALTED:
                 await settle()
@@ -135,7 +135,7 @@ async def test_attributes_that_nobody_could_read_again(attributes: Any) -> None:
     """A run with one would be damaged, and whoever lists runs would meet it."""
     async with app(takes) as testing:
         with pytest.raises(InvalidValue, match="attribute"):
-            await testing.start(takes, "a", "b", attributes=attributes)
+            await testing.start(takes("a", "b"), attributes=attributes)
         assert [run async for run in testing.find()] == []
 
 
@@ -148,7 +148,7 @@ async def test_a_reason_is_a_text(reason: Any) -> None:
         await outlast.wait_for("x")
 
     async with app(waits) as testing:
-        run = await testing.start(waits)
+        run = await testing.start(waits())
         for end in (run.cancel, lambda reason: testing.terminate(run.id, reason)):
             with pytest.raises((InvalidValue, NotSerializable), match="reason"):
                 await end(reason)

@@ -102,7 +102,7 @@ async def kid() -> None:
 async def parent() -> str:
     hit()
     try:
-        await outlast.child(kid, id="taken")
+        await outlast.child(kid(), id="taken")
     except ChildFailed:
         return "told"
     return "begun"
@@ -153,7 +153,7 @@ async def test_an_outage_costs_time_and_no_step(
     global hit
     async with opened(make, tmp_path) as place:
         hit = lambda: place.outage.begin(seconds)  # noqa: E731
-        run = await place.app.start(order, id="o")
+        run = await place.app.start(order(), id="o")
         assert await run.result() == ["book charged", "pen charged", "ink charged"]
         assert begun == ["book", "pen", "ink"]
         assert await attempts(place.store, "o") == ([1, 1, 1], [])
@@ -169,7 +169,7 @@ async def test_a_locked_run_costs_time_and_no_step(
     global hit
     async with opened(make, tmp_path) as place:
         hit = lambda: place.outage.begin(seconds, Fault.REFUSED, only=WRITES)  # noqa: E731
-        run = await place.app.start(order, id="o")
+        run = await place.app.start(order(), id="o")
         assert await run.result() == ["book charged", "pen charged", "ink charged"]
         assert begun == ["book", "pen", "ink"]
 
@@ -183,7 +183,7 @@ async def test_connections_that_are_lost_while_the_lease_is_renewed_cost_time(
     global hit
     async with opened(make, tmp_path) as place:
         hit = lambda: place.outage.begin(5 * LEASE, but={"renew"})  # noqa: E731
-        run = await place.app.start(order, id="o")
+        run = await place.app.start(order(), id="o")
         assert await run.result() == ["book charged", "pen charged", "ink charged"]
         assert begun == ["book", "pen", "ink"]
 
@@ -202,7 +202,7 @@ async def test_a_body_is_stopped_when_its_lease_is_in_doubt(
                 place.outage.begin(2 * LEASE)
 
         hit = once
-        run = await place.app.start(works_long, id="o")
+        run = await place.app.start(works_long(), id="o")
         assert await run.result() == "work"
         assert begun == ["work", "work"]
         assert await attempts(place.store, "o") == ([1, 2], [1])
@@ -214,9 +214,9 @@ async def test_a_look_for_a_child_is_repeated(make: MakeStore, tmp_path: Path) -
     """The id of its own is taken, which the parent hears when the store is back."""
     global hit
     async with opened(make, tmp_path) as place:
-        await (await place.app.start(kid, id="taken")).result()
+        await (await place.app.start(kid(), id="taken")).result()
         hit = lambda: place.outage.begin(LEASE, only={"find_one"})  # noqa: E731
-        await place.app.start(parent, id="p", here=False)
+        await place.app.start(parent(), id="p", here=False)
         assert await place.app.result("p", timeout=10 * LEASE) == "told"
 
 
@@ -240,9 +240,9 @@ async def test_a_look_for_a_child_that_fails_for_another_reason_is_repeated() ->
     store = Damaged(clock=clock)
     hit = nothing
     async with app(kid, parent, store=store, clock=clock, lease=LEASE) as client:
-        await (await client.start(kid, id="taken")).result()
+        await (await client.start(kid(), id="taken")).result()
         store.times = 3
-        await client.start(parent, id="p", here=False)
+        await client.start(parent(), id="p", here=False)
         assert await client.result("p", timeout=10 * LEASE) == "told"
 
 
@@ -250,7 +250,7 @@ async def test_a_look_for_a_child_that_fails_for_another_reason_is_repeated() ->
 async def test_a_result_is_waited_for_through_an_outage(make: MakeStore, tmp_path: Path) -> None:
     """As long as the caller's time is not over; then it is told why."""
     async with opened(make, tmp_path) as place:
-        await place.app.start(works_long, id="o", here=False)
+        await place.app.start(works_long(), id="o", here=False)
         place.outage.begin(LEASE)
         assert await place.app.result("o", timeout=20 * LEASE) == "work"
         place.outage.begin(10 * LEASE)
@@ -264,7 +264,7 @@ async def test_a_caller_waits_for_a_locked_run_up_to_its_timeout(
 ) -> None:
     """30 s unless it says otherwise; then it is told that the lock may be its own."""
     async with opened(make, tmp_path) as place:
-        await place.app.start(works_long, id="o", here=False)
+        await place.app.start(works_long(), id="o", here=False)
         place.outage.begin(20, Fault.REFUSED, only=WRITES | {"delete"})
         await place.app.signal("o", "note", 1)
         place.outage.begin(80, Fault.REFUSED, only=WRITES | {"delete"})
@@ -308,7 +308,7 @@ def test_a_synchronous_caller_waits_up_to_its_timeout() -> None:
     """Each call takes one, and passes it on."""
     store = Locked()
     with outlast.sync.App(store, workflows=[waits]) as opened:
-        run = opened.start(waits, id="w")
+        run = opened.start(waits(), id="w")
         store.is_locked = True
         for call in (
             partial(run.signal, "note"),
@@ -349,7 +349,7 @@ async def test_a_run_that_is_dropped_is_handed_back_and_not_taken_for_a_death() 
     store.times = 4
     async with app(order, steps=[charge_elsewhere], store=store, clock=clock, lease=600) as client:
         started = clock.monotonic()
-        run = await client.start(order, id="o")
+        run = await client.start(order(), id="o")
         assert (await run.result())[0] == "book charged"
         assert begun.count("book") > 3
         assert clock.monotonic() - started < 600
@@ -373,7 +373,7 @@ async def test_a_store_that_is_away_does_not_keep_a_process_that_is_to_end() -> 
     hit = go_away
     client = outlast.App(FaultyStore(store, outage), workflows=[works_long], lease=1.5)
     await client.open()
-    await client.start(works_long, id="o")
+    await client.start(works_long(), id="o")
     await away.wait()
     async with asyncio.timeout(20):
         with pytest.raises(Unavailable):  # its claims cannot be handed back

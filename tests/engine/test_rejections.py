@@ -57,7 +57,7 @@ async def waiting(store: Store, *run_ids: str) -> None:
     """Runs of the old code that wait for a signal, and that no worker has."""
     async with outlast.App(store, workflows=[old], name="first") as first:
         for run_id in run_ids:
-            await first.start(old, 1, id=run_id)
+            await first.start(old(1), id=run_id)
         for run_id in run_ids:
             await until(store, run_id, lambda run: run.status is Status.WAITING)
 
@@ -109,7 +109,7 @@ async def test_a_run_that_no_code_fits_is_parked_and_new_code_takes_it_unasked(
         assert len(parked.rejections) == 1
     async with outlast.App(store, workflows=[needs_more], name="bad again") as again:
         await listed(store, 1)
-        await again.start(needs_more, 1, True, id="other")
+        await again.start(needs_more(1, True), id="other")
         await until(store, "other", lambda run: run.status is Status.WAITING)
         assert (await store.get("r")).revision == parked.revision
     async with outlast.App(store, workflows=[asks_else], name="also bad"):
@@ -137,7 +137,7 @@ async def test_a_run_is_parked_when_the_worker_it_was_left_to_is_gone() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock=clock)
     async with app(old, store=store, clock=clock) as first:
-        await first.start(old, 1, id="r")
+        await first.start(old(1), id="r")
         await clock.settle()
     other = Worker(owner="other", workflows=("order",), code="f" * 16)
     await store.heartbeat(other, 60)
@@ -175,7 +175,7 @@ async def test_a_worker_that_starts_while_a_run_is_parked_gets_it() -> None:
     clock = VirtualClock()
     store = LateWorkers(clock=clock)
     async with app(old, store=store, clock=clock) as first:
-        await first.start(old, 1, id="r")
+        await first.start(old(1), id="r")
         await clock.settle()
     async with app(needs_more, store=store, clock=clock) as bad:
         await bad.signal("r", "go")
@@ -207,7 +207,7 @@ async def test_a_store_that_fails_is_no_reason_to_reject(failures: int) -> None:
     clock = VirtualClock()
     store = Flaky(clock=clock)
     async with app(old, store=store, clock=clock) as first:
-        await first.start(old, 1, id="r")
+        await first.start(old(1), id="r")
         await clock.settle()
     store.failures = failures
     async with app(old, store=store, clock=clock) as testing:

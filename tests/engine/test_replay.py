@@ -102,7 +102,7 @@ async def test_changed_code_parks_the_run_and_a_fix_lets_it_go_on(
     unasked, as if nothing had been."""
     store, clock = versions()
     async with app(original, store=store, clock=clock) as testing:
-        await testing.start(original, id="it")
+        await testing.start(original(), id="it")
         await clock.settle()
         before = told(await testing.history("it"))
     async with app(changed, store=store, clock=clock) as testing:
@@ -136,7 +136,7 @@ async def test_a_mismatch_does_not_swallow_the_answer_to_a_halt() -> None:
 
     store, clock = versions()
     async with app(asks, store=store, clock=clock) as testing:
-        await testing.start(asks, id="it")
+        await testing.start(asks(), id="it")
         await clock.settle()
     async with app(wrong, store=store, clock=clock) as testing:
         await testing.handle("it").resume("too early")
@@ -163,10 +163,10 @@ async def test_patched_sends_old_runs_the_old_way_and_new_ones_the_new() -> None
 
     store, clock = versions()
     async with app(original, store=store, clock=clock) as testing:
-        await testing.start(original, id="old")
+        await testing.start(original(), id="old")
         await clock.settle()
     async with app(patched, store=store, clock=clock) as testing:
-        new = await testing.start(patched, id="new")
+        new = await testing.start(patched(), id="new")
         await new.result()
         await testing.handle("old").result()
         assert sorted(ran) == ["one", "other one", "other two", "other two"]
@@ -201,7 +201,7 @@ async def test_the_definition_is_recorded_without_its_tuning() -> None:
     first, second = body(), same_body()
     assert first.definition.hash == second.definition.hash
     async with app(first) as testing:
-        await testing.start(first, 1, id="it")
+        await testing.start(first(1), id="it")
         run = await testing.get("it")
     assert (run.workflow, run.version, run.definition) == ("job", 3, first.definition.hash)
 
@@ -222,7 +222,7 @@ async def test_a_result_that_no_longer_fits_parks_the_run() -> None:
 
     store, clock = versions()
     async with app(original, store=store, clock=clock) as testing:
-        await testing.start(original, id="it")
+        await testing.start(original(), id="it")
         await clock.settle()
     async with app(retyped, store=store, clock=clock) as testing:
         await clock.sleep(7200)
@@ -245,15 +245,15 @@ async def test_a_child_whose_result_does_not_fit_parks_its_parent() -> None:
 
     @outlast.workflow(name="parent")
     async def wants_a_number() -> str:
-        return str(await outlast.child(counts))
+        return str(await counts())
 
     @outlast.workflow(name="parent")
     async def wants_a_text() -> str:
-        return await outlast.child(says)
+        return await says()
 
     store, clock = versions()
     async with app(wants_a_number, says, store=store, clock=clock) as testing:
-        await testing.start(wants_a_number, id="it")
+        await testing.start(wants_a_number(), id="it")
         await clock.settle()
         run = await testing.get("it")
         assert run.status is Status.HALTED
@@ -291,8 +291,8 @@ async def test_nothing_acts_when_code_is_thrown_out() -> None:
         return "slept"
 
     async with app(stubborn, waits_once_more) as testing:
-        first = await testing.start(stubborn)
-        second = await testing.start(waits_once_more)
+        first = await testing.start(stubborn())
+        second = await testing.start(waits_once_more())
         await testing.clock.settle()
         assert ran == []
         assert await first.result() == "woken"
@@ -320,7 +320,7 @@ async def test_code_inside_a_scope_is_thrown_out_without_a_trace() -> None:
         return list(await asyncio.gather(outlast.scope(inside), outlast.scope(inside)))
 
     async with app(nested) as testing:
-        run = await testing.start(nested)
+        run = await testing.start(nested())
         assert await run.result() == [1, 1]
     assert seen == []
 
@@ -362,7 +362,7 @@ async def test_time_beside_a_scope_is_the_same_again() -> None:
         await outlast.sleep(hours=1)
 
     async with app(beside) as testing:
-        await (await testing.start(beside)).result()
+        await (await testing.start(beside())).result()
     assert len(times["quick"]) > 10
     assert len(set(times["quick"])) == 2
 
@@ -377,7 +377,7 @@ async def dies_with(workflow: Workflow[..., Any], store: MemoryStore, clock: Clo
 
     async def live() -> None:
         await app.open()
-        await app.start(workflow, id="it")
+        await app.start(workflow(), id="it")
 
     process.runs(app, asyncio.create_task(live()))
     while (run := await store.find_one("it")) is None or run.owner is None:
@@ -409,7 +409,7 @@ async def test_two_delicate_steps_that_were_cut_off_together() -> None:
 
     store, clock = versions()
     async with app(pair, store=store, clock=clock) as testing:
-        await testing.start(pair, id="it")
+        await testing.start(pair(), id="it")
         await clock.sleep(1)
     async with app(pair, store=store, clock=clock) as testing:
         assert await testing.handle("it").result() == "1 failed"
@@ -528,8 +528,8 @@ async def test_code_that_wants_to_exit_fails_its_run_alone(
         return "never"
 
     async with app(leaves, calls) as testing:
-        run = await testing.start(leaves, id="it")
-        said = await (await testing.start(calls)).result()
+        run = await testing.start(leaves(), id="it")
+        said = await (await testing.start(calls())).result()
         assert (
             said
             == "step 'exits' tried to end its process (SystemExit: 3): raise an Exception instead"
@@ -557,7 +557,7 @@ async def test_an_app_that_is_closed_hands_back_what_is_under_way() -> None:
     store, clock = versions()
     for _ in range(5):
         async with app(both, store=store, clock=clock) as testing:
-            await testing.start(both, id="it")
+            await testing.start(both(), id="it")
             await clock.sleep(1)
         run = await store.get("it")
         assert (run.status, run.owner) == (Status.WAITING, None)

@@ -37,7 +37,7 @@ async def counts(start: int) -> int:
 
 async def asleep(store: MemoryStore) -> None:
     async with outlast.App(store, workflows=[counts]) as app:
-        await app.start(counts, 0, id="count")
+        await app.start(counts(0), id="count")
         while (await app.get("count")).status != "waiting":
             await settle()
 
@@ -100,7 +100,7 @@ async def test_a_scope_that_was_most_of_a_run_is_left_out_at_once(times: int) ->
     read of a run that rests is short."""
     store = MemoryStore(clock=ManualClock())
     async with outlast.App(store, workflows=[in_scopes]) as app:
-        await app.start(in_scopes, times, id="scopes")
+        await app.start(in_scopes(times), id="scopes")
         while (await app.get("scopes")).status != "waiting":
             await settle()
     snapshot = await store.load_snapshot("scopes")
@@ -119,7 +119,7 @@ async def test_a_long_run_without_loops_goes_on_from_its_snapshot() -> None:
     """What is open when a snapshot is made is in it: nothing is asked for or done again."""
     store = MemoryStore(clock=ManualClock())
     async with outlast.App(store, workflows=[adds_up]) as app:
-        await app.start(adds_up, id="sum")
+        await app.start(adds_up(), id="sum")
         while (await app.get("sum")).status != "waiting":
             await settle()
     snapshot = await store.load_snapshot("sum")

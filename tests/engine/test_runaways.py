@@ -32,7 +32,7 @@ async def main() -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with outlast.App("sqlite:///" + sys.argv[1], workflows=[runs_away], lease=3) as app:
-        await app.start(runs_away, id="r")
+        await app.start(runs_away(), id="r")
         await stop.wait()
 
 asyncio.run(main())

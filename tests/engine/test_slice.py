@@ -101,7 +101,7 @@ async def run_to_end(at: int = 0, *, written: bool = False) -> tuple[Any, list[E
     result = None
     app = outlast.App(doomed, workflows=[sums])
     await app.open()
-    starting = asyncio.create_task(app.start(sums, 20, id="sum"))
+    starting = asyncio.create_task(app.start(sums(20), id="sum"))
     await settle()
     if not doomed.dead.is_set():
         result = await finish(starting.result(), clock, doomed.dead)
@@ -110,7 +110,7 @@ async def run_to_end(at: int = 0, *, written: bool = False) -> tuple[Any, list[E
     if crashed:
         clock.advance(LEASE_S + 1)
         async with outlast.App(survivor, workflows=[sums]) as app:
-            run = await app.start(sums, 20, id="sum")
+            run = await app.start(sums(20), id="sum")
             result = await finish(run, clock, asyncio.Event())
     return result, await survivor.history("sum"), crashed
 
@@ -166,8 +166,8 @@ async def test_a_step_that_fails_is_told_to_the_workflow() -> None:
         return result
 
     async with outlast.App("memory:", workflows=[handled, unhandled]) as app:
-        assert await (await app.start(handled, 1)).result() == "ValueError: no 1"
-        run = await app.start(unhandled, 2)
+        assert await (await app.start(handled(1))).result() == "ValueError: no 1"
+        run = await app.start(unhandled(2))
         with pytest.raises(RunFailed, match="no 2"):
             await run.result()
         assert await run.status() is Status.FAILED
@@ -179,7 +179,7 @@ async def test_code_that_asks_for_something_else_is_parked() -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     async with outlast.App(store, workflows=[sums]) as app:
-        await app.start(sums, 20, id="sum")
+        await app.start(sums(20), id="sum")
         await settle()
 
     @outlast.workflow(name="sums")
@@ -203,7 +203,7 @@ async def test_a_sleeping_run_leaves_memory_and_wakes_in_time() -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     async with outlast.App(store, workflows=[sums]) as app:
-        handle = await app.start(sums, 1, id="nap")
+        handle = await app.start(sums(1), id="nap")
         await settle()
         run = await app.get("nap")
         assert (run.status, run.wait_kind, run.owner) == (Status.WAITING, "timer", None)

@@ -106,7 +106,7 @@ async def test_what_was_open_at_a_snapshot_is_begun_again(
     clock = VirtualClock()
     async with make_store(clock) as store:
         async with dying(store, clock, workflow) as doomed:
-            await doomed.start(workflow, id="it")
+            await doomed.start(workflow(), id="it")
             await clock.settle()
             assert begun
         assert (await store.load_snapshot("it")).sequence > 2
@@ -120,7 +120,7 @@ async def test_a_map_goes_on_after_a_graceful_restart(make_store: MakeStore) -> 
     clock = VirtualClock()
     async with make_store(clock) as store:
         async with app(map_beside_steps, store=store, clock=clock, residency=SNAPSHOTS) as testing:
-            await testing.start(map_beside_steps, id="it")
+            await testing.start(map_beside_steps(), id="it")
             await clock.settle()
         assert begun
         async with app(map_beside_steps, store=store, clock=clock, residency=SNAPSHOTS) as testing:
@@ -133,7 +133,7 @@ async def test_a_snapshot_has_the_sequence_of_each_event(make_store: MakeStore) 
     clock = VirtualClock()
     async with make_store(clock) as store:
         async with dying(store, clock, step_beside_steps) as doomed:
-            await doomed.start(step_beside_steps, id="it")
+            await doomed.start(step_beside_steps(), id="it")
             await clock.settle()
         snapshot = await store.load_snapshot("it")
         recorded = {event.sequence: event for event in await store.history("it")}
@@ -152,7 +152,7 @@ async def test_a_snapshot_of_the_form_without_sequences_is_not_read(
     clock = VirtualClock()
     async with make_store(clock) as store:
         async with dying(store, clock, step_beside_steps) as doomed:
-            await doomed.start(step_beside_steps, id="it")
+            await doomed.start(step_beside_steps(), id="it")
             await clock.settle()
         snapshot = await store.load_snapshot("it")
         # Nothing of it is good any more: a replay that relied on it would fail.
@@ -186,7 +186,7 @@ async def test_a_snapshot_that_is_too_large_is_left_out(make_store: MakeStore) -
     clock = VirtualClock()
     async with make_store(clock) as store:
         async with dying(store, clock, reports) as doomed:
-            await doomed.start(reports, id="it")
+            await doomed.start(reports(), id="it")
             while not begun:
                 await clock.settle()
         snapshot = await store.load_snapshot("it")
@@ -231,7 +231,7 @@ async def test_a_store_that_refuses_a_snapshot_gets_none() -> None:
     store = Choosy(clock=clock)
     often = ResidencyPolicy(snapshot_after=4, growth=0)
     async with app(step_beside_steps, store=store, clock=clock, residency=often) as testing:
-        run = await testing.start(step_beside_steps, id="it")
+        run = await testing.start(step_beside_steps(), id="it")
         assert await run.result() == [1, 10]
     assert await store.find_snapshot("it") is None
 
@@ -320,7 +320,7 @@ async def test_a_loop_that_becomes_undoable_late_goes_on(
     clock = VirtualClock()
     async with make_store(clock) as store:
         async with dying(store, clock, workflow, residency=residency) as doomed:
-            await doomed.start(workflow, fails, id="it")
+            await doomed.start(workflow(fails), id="it")
             while (await store.get("it")).status != "waiting":
                 await clock.settle()
         async with app(workflow, store=store, clock=clock, residency=residency) as testing:

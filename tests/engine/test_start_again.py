@@ -51,7 +51,7 @@ async def test_a_claim_of_another_worker_is_not_taken_for_its_own() -> None:
     store = Parted(clock=clock)
     store.seconds = LEASE + 1
     async with app(order, store=store, clock=clock, lease=LEASE) as client:
-        run = await client.start(order, id="o")
+        run = await client.start(order(), id="o")
         await clock.sleep(10 * LEASE)
         assert begun == []
         assert (await store.get(run.id)).owner == "other"
@@ -65,7 +65,7 @@ async def test_its_own_claim_is_kept() -> None:
     store = Parted(clock=clock)
     store.seconds = LEASE / 10
     async with app(order, store=store, clock=clock, lease=LEASE) as client:
-        run = await client.start(order, id="o")
+        run = await client.start(order(), id="o")
         assert await run.result() == "done"
         assert clock.monotonic() < LEASE
     assert begun == ["act"]

@@ -26,7 +26,7 @@ async def asks(name: str) -> list[str]:
 
 async def main() -> None:
     async with outlast.App("memory:", workflows=[asks]) as app:
-        pid, name, module = await (await app.start(asks, "ann")).result()
+        pid, name, module = await (await app.start(asks("ann"))).result()
         print(int(pid) != os.getpid(), name, module)
 """
 GUARDED = PROGRAM + 'if __name__ == "__main__":\n    asyncio.run(main())\n'

@@ -42,7 +42,7 @@ async def counts(to: int) -> list[int]:
 async def test_a_plain_step_reports_from_its_thread() -> None:
     """What it reports is recorded in order, and the next attempt reads the last of it."""
     async with app(counts) as testing:
-        run = await testing.start(counts, 6)
+        run = await testing.start(counts(6))
         assert await run.result() == [0, 1, 2, 3, 4, 5]
         history = await testing.history(run.id)
     reports = [payload_of(event) for event in history if event.type == "step.progress"]
@@ -74,7 +74,7 @@ async def test_an_attempt_that_is_over_is_not_heard_any_more() -> None:
 
     async with app(waits) as testing:
         testing.clock.patience = 0.2
-        run = await testing.start(waits)
+        run = await testing.start(waits())
         assert await run.result() == "None"
         history = await testing.history(run.id)
     assert "step.progress" not in [event.type for event in history]
@@ -107,7 +107,7 @@ async def test_a_step_in_a_process_of_its_own(capfd: pytest.CaptureFixture[str])
         return []
 
     async with app(asks) as testing:
-        elsewhere, error = await (await testing.start(asks)).result()
+        elsewhere, error = await (await testing.start(asks())).result()
     assert elsewhere == "True"
     assert "its process ended with code 7" in error
     assert capfd.readouterr() == ("", "")
@@ -135,7 +135,7 @@ async def test_a_step_elsewhere_knows_what_it_is(codec: Codec) -> None:
         return await reports_from_elsewhere(["ann", "bob"] * 20)
 
     async with app(asks, codec=codec) as testing:
-        run = await testing.start(asks, id="r")
+        run = await testing.start(asks(), id="r")
         uid = (await testing.get("r")).uid
         key = f"{uid}/reports_from_elsewhere"
         assert await run.result() == [*(["ann", "bob"] * 20), key]
@@ -157,7 +157,7 @@ async def test_a_step_knows_what_it_is() -> None:
         return await tells()
 
     async with app(asks) as testing:
-        run = await testing.start(asks, id="it")
+        run = await testing.start(asks(), id="it")
         uid = (await testing.get("it")).uid
         assert await run.result() == ["it", "tells#2", "1", f"{uid}/tells#2"]
 
@@ -225,5 +225,5 @@ async def test_a_step_that_cancels_its_own_task_has_failed() -> None:
     """Nobody has cut it off, so it is an attempt like any other: were it taken for one that was, the
     run would wait for it for ever, and keep its lease."""
     async with app(calls_them) as testing:
-        run = await testing.start(calls_them)
+        run = await testing.start(calls_them())
         assert await run.result(timeout=3600) == [1, [2, 3], True]

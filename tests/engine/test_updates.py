@@ -65,7 +65,7 @@ def told(history: list[Event]) -> list[str]:
 async def test_an_update_is_answered() -> None:
     """With what its handler returns, after the steps that it calls; all of it is history."""
     async with app(delivery) as virtual:
-        run = await virtual.start(delivery, Address("High Street", 1), id="parcel")
+        run = await virtual.start(delivery(Address("High Street", 1)), id="parcel")
         assert (
             await run.update("redirect", Address("Mill ConnectionWorker", 7))
             == "High Street → Mill ConnectionWorker"
@@ -90,7 +90,7 @@ async def test_an_update_is_answered() -> None:
 async def test_an_error_is_an_answer_and_the_run_goes_on() -> None:
     """Whatever a handler raises, and what does not fit it, is for who asked."""
     async with app(delivery) as virtual:
-        run = await virtual.start(delivery, Address("High Street", 1))
+        run = await virtual.start(delivery(Address("High Street", 1)))
         with pytest.raises(UpdateFailed, match="LookupError: nobody lives in nowhere") as raised:
             await run.update("redirect", Address("nowhere", 0))
         assert raised.value.update == "redirect"
@@ -103,7 +103,7 @@ async def test_an_error_is_an_answer_and_the_run_goes_on() -> None:
 async def test_with_a_key_it_is_done_once_and_answered_always() -> None:
     """Also when the run is over."""
     async with app(delivery) as virtual:
-        run = await virtual.start(delivery, Address("High Street", 1))
+        run = await virtual.start(delivery(Address("High Street", 1)))
         for _ in range(3):
             answer = await run.update(
                 "redirect", Address("Mill ConnectionWorker", 7), dedup="form 12"
@@ -136,7 +136,7 @@ async def late() -> list[str]:
 async def test_one_that_comes_early_waits_and_one_that_is_accepted_is_finished() -> None:
     """The run does not end before."""
     async with app(late) as virtual:
-        run = await virtual.start(late)
+        run = await virtual.start(late())
         answers = await asyncio.gather(run.update("add", "a"), run.update("add", "b"))
         assert sorted(answers) == [2, 2]
         assert await run.result() == ["a", "b"]
@@ -152,14 +152,14 @@ async def counter(total: int = 0) -> int:
 
     await outlast.sleep(days=1)
     if total < 10:
-        outlast.continue_as_new(total)
+        outlast.continue_as_new(counter(total))
     return total
 
 
 async def test_an_answer_outlives_continue_as_new() -> None:
     """Who asks again gets it in the next life too, and nothing is done twice."""
     async with app(counter) as virtual:
-        run = await virtual.start(counter, id="c")
+        run = await virtual.start(counter(), id="c")
         assert await run.update("add", 3, int, dedup="first") == 3
         uid = (await virtual.get("c")).uid
         while (await virtual.get("c")).uid == uid:
@@ -184,7 +184,7 @@ async def test_a_cancelled_run_answers_what_it_had_accepted() -> None:
         await outlast.wait_for("nothing either")
 
     async with app(stuck) as virtual:
-        run = await virtual.start(stuck)
+        run = await virtual.start(stuck())
         asked = asyncio.ensure_future(run.update("never"))
         while not any(e.type == EventType.UPDATE_ACCEPTED for e in await virtual.history(run.id)):
             await virtual.clock.sleep(1)
@@ -198,7 +198,7 @@ async def test_a_cancelled_run_answers_what_it_had_accepted() -> None:
 async def test_nobody_answers() -> None:
     """A name without a handler costs the caller its patience and the run nothing."""
     async with app(delivery) as virtual:
-        run = await virtual.start(delivery, Address("High Street", 1))
+        run = await virtual.start(delivery(Address("High Street", 1)))
         with pytest.raises(TimeoutError, match="on_update"):
             await run.update("unheard-of", timeout=5)
         with pytest.raises(NotFound):
@@ -237,7 +237,7 @@ def scales() -> int:
 async def test_a_plain_workflow_has_plain_handlers() -> None:
     """They call steps as it does, and block as it does."""
     async with app(scales) as virtual:
-        run = await virtual.start(scales)
+        run = await virtual.start(scales())
         assert await run.update("put", "apple") == 5
         assert await run.update("put", "fig") == 8
         await run.signal("done")

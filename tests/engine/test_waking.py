@@ -39,7 +39,7 @@ async def test_a_signal_that_meets_a_run_about_to_rest_is_taken_at_once() -> Non
     store = MemoryStore(clock=clock)
     elsewhere = Client(store, codec=JsonCodec())
     async with app(listens, store=store, clock=clock) as testing:
-        run = await testing.start(listens)
+        run = await testing.start(listens())
         await elsewhere.signal(run.id, "go", "now")
         assert await run.result() == "now"
         assert clock.now() == START
@@ -53,7 +53,7 @@ async def test_a_signal_wakes_a_run_that_rests() -> None:
     elsewhere = Client(store, codec=JsonCodec())
     async with app(listens, store=store, clock=clock) as testing:
         for id, sender in (("one", testing), ("two", elsewhere)):
-            run = await testing.start(listens, id=id)
+            run = await testing.start(listens(), id=id)
             await clock.settle()
             assert (await testing.get(id)).owner is None
             await sender.signal(id, "go", id)
@@ -70,7 +70,7 @@ async def test_a_run_that_rests_is_nobodys() -> None:
         await outlast.sleep(hours=5)
 
     async with app(sleeps) as testing:
-        await testing.start(sleeps, id="it")
+        await testing.start(sleeps(), id="it")
         await testing.clock.settle()
         run = await testing.get("it")
         assert (run.status, run.wait_kind, run.owner) == (Status.WAITING, "timer", None)
@@ -98,7 +98,7 @@ async def test_a_long_wait_between_attempts_is_durable_and_leaves_memory() -> No
 
     clock = VirtualClock()
     async with app(tries, store=MemoryStore(clock=clock), clock=clock) as testing:
-        run = await testing.start(tries, id="it")
+        run = await testing.start(tries(), id="it")
         await clock.settle()
         record = await testing.get("it")
         assert (record.status, record.wait_kind, record.owner) == (Status.WAITING, "retry", None)
@@ -122,7 +122,7 @@ async def test_a_signal_and_its_timeout_at_the_same_moment() -> None:
     store = MemoryStore(clock=clock)
     elsewhere = Client(store, codec=JsonCodec())
     async with app(listens_for_an_hour, store=store, clock=clock) as testing:
-        await testing.start(listens_for_an_hour, id="it")
+        await testing.start(listens_for_an_hour(), id="it")
         await clock.settle()
     await clock.sleep(7200)
     await elsewhere.signal("it", "go", "just in time")
@@ -150,7 +150,7 @@ async def test_a_run_that_works_is_told_of_a_cancel_within_a_third_of_its_lease(
     store = MemoryStore(clock=clock)
     elsewhere = Client(store, codec=JsonCodec())
     async with app(works, store=store, clock=clock, lease=30) as testing:
-        run = await testing.start(works, id="it")
+        run = await testing.start(works(), id="it")
         await clock.sleep(1)
         await elsewhere.cancel("it", "stop")
         await clock.sleep(10)
@@ -172,7 +172,7 @@ async def test_a_run_that_cannot_be_taken_over_does_not_hold_up_the_others() -> 
 
     async with app(sleeps, store=store, clock=clock) as testing:
         for id in ("a", "b", "c"):
-            await testing.start(sleeps, id=id)
+            await testing.start(sleeps(), id=id)
         await clock.settle()
     del store._tables.lives["a"].events[0]
     store._tables.lives["b"].events.clear()
@@ -211,7 +211,7 @@ async def test_runs_that_go_their_way_make_nobody_look_for_work() -> None:
         await clock.settle()
         before = store.looks
         for _ in range(20):
-            await (await testing.start(works)).result()
+            await (await testing.start(works())).result()
         assert store.looks == before
 
 
@@ -227,7 +227,7 @@ async def test_an_engine_without_room_looks_again_when_there_is() -> None:
     store = MemoryStore(clock=clock)
     async with app(is_short, store=store, clock=clock) as testing:
         testing._engine.claimer.concurrency = 1
-        runs = [await testing.start(is_short, n, here=False) for n in range(5)]
+        runs = [await testing.start(is_short(n), here=False) for n in range(5)]
         assert [await run.result() for run in runs] == list(range(5))
         assert clock.now() == START
 
@@ -250,8 +250,8 @@ async def test_a_run_that_only_naps_leaves_its_place_to_others() -> None:
     store = MemoryStore(clock=clock)
     async with app(naps, is_short, store=store, clock=clock) as testing:
         testing._engine.claimer.concurrency = 1
-        await testing.start(naps)
-        run = await testing.start(is_short, here=False)
+        await testing.start(naps())
+        run = await testing.start(is_short(), here=False)
         assert await run.result(timeout=60) == "done"
 
 
@@ -273,5 +273,5 @@ async def test_what_is_due_by_our_clock_only_is_looked_for_soon() -> None:
     """A run that could not be had at the moment it was due is had in the next, not a second later."""
     clock = VirtualClock()
     async with app(naps, store=BehindStore(clock=clock), clock=clock) as testing:
-        await (await testing.start(naps)).result()
+        await (await testing.start(naps())).result()
         assert timedelta(0) < clock.now() - START - timedelta(seconds=10) < timedelta(seconds=0.1)

@@ -46,7 +46,7 @@ async def busy() -> str:
     """All that a run may have open while it works as it should."""
     await asyncio.gather(long(100), outlast.sleep(200), outlast.wait_for("go", timeout=300))
     await outlast.map(item, [1, 2, 3], concurrency=2)
-    await outlast.child(works)
+    await works()
     return "done"
 
 
@@ -64,7 +64,7 @@ async def test_a_run_for_which_nothing_is_done_is_reported_once(
 ) -> None:
     """In the log, with what to do; by the app; in the worker's word, and so in `outlast why`."""
     async with app(works) as testing:
-        await testing.start(works, id="r")
+        await testing.start(works(), id="r")
         await testing.clock.sleep(30)
         assert testing.troubles == {}
         forget(testing, "long")
@@ -81,7 +81,7 @@ async def test_a_run_for_which_nothing_is_done_is_reported_once(
 async def test_a_map_for_which_nothing_is_done_is_reported() -> None:
     """Its items have ended, it has not, and nothing of it runs."""
     async with app(maps) as testing:
-        await testing.start(maps, id="r")
+        await testing.start(maps(), id="r")
         await testing.clock.sleep(30)
         [drive] = testing._engine.drivers._drivers.values()
         [mapping] = drive.in_flight._maps.values()
@@ -93,7 +93,7 @@ async def test_a_map_for_which_nothing_is_done_is_reported() -> None:
 async def test_runs_that_work_or_wait_are_not_reported() -> None:
     """Steps, timers, signals, maps, children, retries, a pause: nothing of that is trouble."""
     async with app(busy, works) as testing:
-        handle = await testing.start(busy, id="r")
+        handle = await testing.start(busy(), id="r")
         troubles: dict[str, str] = {}
         for minute in range(90):
             await testing.clock.sleep(60)
@@ -129,7 +129,7 @@ async def test_a_takeover_that_fails_again_and_again_is_reported() -> None:
     clock = VirtualClock()
     store = Unreadable(clock=clock)
     async with app(waits, store=store, clock=clock) as testing:
-        await testing.start(waits, id="r")
+        await testing.start(waits(), id="r")
         await clock.settle()
         store.broken = True
         await testing.signal("r", "go", "on")
@@ -153,7 +153,7 @@ async def test_a_run_that_failed_here_and_goes_on_elsewhere_is_no_trouble_for_lo
     outage = Outage(clock)
     away = FaultyStore(inner, outage)
     async with app(waits, store=away, clock=clock) as testing:
-        await testing.start(waits, id="r")
+        await testing.start(waits(), id="r")
         await clock.settle()
         outage.begin(1800, only={"history"})
         await testing.signal("r", "go", "on")
@@ -187,7 +187,7 @@ async def test_a_run_that_is_dropped_again_and_again_is_reported() -> None:
     clock = VirtualClock()
     store = Odd(clock=clock)
     async with app(waits, store=store, clock=clock) as testing:
-        await testing.start(waits, id="r")
+        await testing.start(waits(), id="r")
         await clock.settle()
         store.broken = True
         await testing.signal("r", "go", "on")

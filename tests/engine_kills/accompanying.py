@@ -53,7 +53,7 @@ class Companion:
                 "starting",
                 run_id,
                 0,
-                lambda: self.app.start(workflow, number, id=run_id, here=here),
+                lambda: self.app.start(workflow(number), id=run_id, here=here),
             )
             self.note("started", run_id)
             if workflow.name in self._talks:

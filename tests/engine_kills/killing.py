@@ -132,7 +132,7 @@ class _Life:
         kind, number = kind_of(run_id)
         if ("started", run_id, 0) not in self._past:
             self._note("starting", run_id)
-            await self._app.start(kind.workflow, number, id=run_id)
+            await self._app.start(kind.workflow(number), id=run_id)
             self._note("started", run_id)
         if kind.workflow is listens:
             await self._talk_to(run_id)

@@ -40,7 +40,7 @@ async def test_a_long_step_outlasts_any_number_of_deploys() -> None:
         for _ in range(3):
             async with outlast.App(store, workflows=[long]) as app:
                 begun.clear()
-                await app.start(long, id="long")
+                await app.start(long(), id="long")
                 await begun.wait()
         async with outlast.App(store, workflows=[long]) as app:
             assert await app.handle("long").result(timeout=60) == "done"
@@ -80,8 +80,8 @@ def live(pipe: Pipe, folder: str) -> list[str]:
         async with outlast.App(url, workflows=[good, bad], lease=0.5) as app:
             ids = [f"good-{number}" for number in range(5)]
             for number, id in enumerate(ids):
-                await app.start(good, number, id=id)
-            await app.start(bad, id="bad")
+                await app.start(good(number), id=id)
+            await app.start(bad(), id="bad")
             runs = [app.handle(id) for id in (*ids, "bad")]
             await asyncio.gather(*(run.result() for run in runs), return_exceptions=True)
             return [str(await run.status()) for run in runs]

@@ -55,9 +55,9 @@ def live(pipe: Pipe, path: str) -> list[str]:
         async with outlast.App(url, workflows=[good, bad], lease=1) as app:
             ids = [f"good-{number}" for number in range(INNOCENT)]
             for number, id in enumerate(ids):
-                await app.start(good, number, id=id)
+                await app.start(good(number), id=id)
                 if number == INNOCENT // 2:
-                    await app.start(bad, id="bad")
+                    await app.start(bad(), id="bad")
             runs = [app.handle(id) for id in (*ids, "bad")]
             await asyncio.gather(*(run.result() for run in runs), return_exceptions=True)
             return [str(await run.status()) for run in runs]

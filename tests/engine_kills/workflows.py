@@ -111,7 +111,7 @@ async def listens(number: int) -> list[int]:
 
 @outlast.workflow
 async def parent(number: int) -> int:
-    return await add(await outlast.child(chain, number), 1)
+    return await add(await chain(number), 1)
 
 
 @outlast.workflow
@@ -142,7 +142,7 @@ async def fans(number: int) -> int:
 async def renews(number: int, lives: int = LIVES) -> int:
     number = await add(number, 1)
     if lives > 1:
-        outlast.continue_as_new(number, lives - 1)
+        outlast.continue_as_new(renews(number, lives - 1))
     return number
 
 

@@ -63,7 +63,7 @@ async def a_tree_is_deleted_when_it_has_ended(store: Store, clock: VirtualClock)
     """A tree in which something runs is not deleted unless by force. An abandoned child of
     an ended parent counts."""
     async with app(two_lives, kid, store=store, clock=clock) as opened:
-        await opened.start(two_lives, 1, id="p")
+        await opened.start(two_lives(1), id="p")
         await clock.sleep(LONG / 4)
         with pytest.raises(RunsOpen) as refusal:
             await opened.delete("p")
@@ -81,7 +81,7 @@ async def a_tree_is_deleted_when_it_has_ended(store: Store, clock: VirtualClock)
 async def who_waits_for_a_deleted_child_is_told(store: Store, clock: VirtualClock) -> None:
     """The parent of a child that is deleted by force gets its failure: it does not wait for ever."""
     async with app(waits_for_one, kid, store=store, clock=clock) as opened:
-        await opened.start(waits_for_one, id="p")
+        await opened.start(waits_for_one(), id="p")
         await clock.sleep(1)
         (child,) = await children_of(opened, "p")
         await opened.delete(child, force=True)
@@ -91,7 +91,7 @@ async def who_waits_for_a_deleted_child_is_told(store: Store, clock: VirtualCloc
 @outlast.workflow
 async def waits_for_one() -> str:
     try:
-        await outlast.child(kid, "kid", LONG)
+        await kid("kid", LONG)
     except ChildFailed as failure:
         return failure.error
     return "never"
@@ -101,9 +101,9 @@ async def waits_for_one() -> str:
 async def has_outsiders() -> None:
     """Waits for children with ids of their own, which are not of its tree, and for one of its tree."""
     await asyncio.gather(
-        outlast.child(stays, "never", id="cancelled"),
-        outlast.child(stays, "never", id="abandoned", parent_close="abandon"),
-        outlast.child(stays, "never"),
+        outlast.child(stays("never"), id="cancelled"),
+        outlast.child(stays("never"), id="abandoned", parent_close="abandon"),
+        stays("never"),
     )
 
 
@@ -111,7 +111,7 @@ async def a_crash_before_the_deletion_changes_nothing(store: Store, clock: Virtu
     """`delete(force=True)` writes nothing before the commit that ends and removes the tree: if the process
     dies before it, all runs of the tree go on, and end as if nothing had happened."""
     async with app(two_lives, kid, store=store, clock=clock) as opened:
-        await opened.start(two_lives, 1, id="p")
+        await opened.start(two_lives(1), id="p")
         await clock.sleep(LONG / 4)
 
         async def dies(call: Callable[[], Awaitable[Any]]) -> Any:
@@ -135,7 +135,7 @@ async def a_crash_after_the_deletion_leaves_nothing_to_do(
     """The commit that removes a tree with open runs cancels children outside of it and leaves abandoned ones
     alone: a process that dies right after it has left nothing undone."""
     async with app(has_outsiders, stays, store=store, clock=clock) as opened:
-        await opened.start(has_outsiders, id="p")
+        await opened.start(has_outsiders(), id="p")
         await clock.sleep(1)
 
         async def dies(call: Callable[[], Awaitable[Any]]) -> Any:
@@ -156,14 +156,14 @@ async def a_crash_after_the_deletion_leaves_nothing_to_do(
 @outlast.workflow
 async def begins_an_outsider_when_told() -> None:
     await outlast.wait_for("go")
-    await outlast.child(stays, "never", id="late")
+    await outlast.child(stays("never"), id="late")
 
 
 async def a_child_that_begins_meanwhile_is_cancelled(store: Store, clock: VirtualClock) -> None:
     """A run may begin a child with an id of its own after its history was read and before it is deleted:
     that child is cancelled too."""
     async with app(begins_an_outsider_when_told, stays, store=store, clock=clock) as opened:
-        await opened.start(begins_an_outsider_when_told, id="p")
+        await opened.start(begins_an_outsider_when_told(), id="p")
         calls: list[bool] = []
 
         async def goes_on(call: Callable[[], Awaitable[Any]]) -> Any:
@@ -189,7 +189,7 @@ async def never_rests() -> None:
 async def a_run_that_is_always_faster_is_deleted(store: Store, clock: VirtualClock) -> None:
     """A run that writes more often than it can be read is held up for a moment, and deleted."""
     async with app(never_rests, store=store, clock=clock) as opened:
-        await opened.start(never_rests, id="p")
+        await opened.start(never_rests(), id="p")
 
         async def goes_on(call: Callable[[], Awaitable[Any]]) -> Any:
             await clock.sleep(2.5)

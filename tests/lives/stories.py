@@ -82,13 +82,13 @@ async def settled(opened: VirtualApp, run_id: str) -> Run:
 @outlast.workflow
 async def two_lives(life: int) -> str:
     kids = [
-        outlast.child(kid, f"cancelled {life}", LONG),
-        outlast.child(kid, f"abandoned {life}", LONG, parent_close="abandon"),
+        kid(f"cancelled {life}", LONG),
+        outlast.child(kid(f"abandoned {life}", LONG), parent_close="abandon"),
     ]
     tasks = [asyncio.create_task(one) for one in kids]
     await outlast.sleep(LONG / 2)
     if life == 0:
-        outlast.continue_as_new(1)
+        outlast.continue_as_new(two_lives(1))
     return ", ".join(await asyncio.gather(*tasks))
 
 
@@ -96,7 +96,7 @@ async def continue_as_new_cancels_its_children(store: Store, clock: VirtualClock
     """The commit that ends a life asks its children to stop, and they compensate; one that is to outlive
     its parent goes on untouched. Neither is taken for a child of the next life, nor answers it."""
     async with app(two_lives, kid, store=store, clock=clock) as opened:
-        await opened.start(two_lives, 0, id="p")
+        await opened.start(two_lives(0), id="p")
         await clock.sleep(LONG / 4)
         before = await children_of(opened, "p")
         assert await opened.result("p") == "cancelled 1 is back, abandoned 1 is back"
@@ -109,16 +109,16 @@ async def continue_as_new_cancels_its_children(store: Store, clock: VirtualClock
 
 @outlast.workflow
 async def goes_round(life: int) -> str:
-    await outlast.child(kid, f"kid {life}", 1.0)
+    await kid(f"kid {life}", 1.0)
     if life < 3:
-        outlast.continue_as_new(life + 1)
+        outlast.continue_as_new(goes_round(life + 1))
     return f"life {life}"
 
 
 async def ended_children_go_with_their_life(store: Store, clock: VirtualClock) -> None:
     """What a run keeps through its lives is bounded: children that have ended go with the life."""
     async with app(goes_round, kid, store=store, clock=clock) as opened:
-        await opened.start(goes_round, 0, id="p")
+        await opened.start(goes_round(0), id="p")
         assert await opened.result("p") == "life 3"
         assert len(await children_of(opened, "p")) == 1
     assert sum(done.values()) == 4
@@ -128,7 +128,7 @@ async def ended_children_go_with_their_life(store: Store, clock: VirtualClock) -
 async def is_cancelled_late(life: int) -> str:
     if life == 0:
         await do("life 0")
-        outlast.continue_as_new(1)
+        outlast.continue_as_new(is_cancelled_late(1))
     await outlast.sleep(LONG)
     return "never"
 
@@ -142,7 +142,7 @@ async def a_cancel_reaches_the_next_life(store: Store, clock: VirtualClock) -> N
             await opened.cancel("p", "enough")
 
         hooks["life 0"] = cancel
-        await opened.start(is_cancelled_late, 0, id="p")
+        await opened.start(is_cancelled_late(0), id="p")
         run = await settled(opened, "p")
     assert (run.status, run.error) == (Status.CANCELLED, "enough")
 
@@ -152,7 +152,7 @@ async def a_cancel_reaches_the_next_life(store: Store, clock: VirtualClock) -> N
 
 @outlast.workflow
 async def ends_at_once() -> str:
-    waiting = asyncio.create_task(outlast.child(stays, "never"))
+    waiting = asyncio.create_task(stays("never"))
     await asyncio.sleep(0)
     return f"waiting: {not waiting.done()}"
 
@@ -161,7 +161,7 @@ async def a_child_of_the_last_turn_is_cancelled(store: Store, clock: VirtualCloc
     """A child that is asked for in the turn in which its parent ends is begun and cancelled by the same
     commit: none is left behind."""
     async with app(ends_at_once, stays, store=store, clock=clock) as opened:
-        await opened.start(ends_at_once, id="p")
+        await opened.start(ends_at_once(), id="p")
         assert await opened.result("p") == "waiting: True"
         await clock.sleep(LONG)
         found = await children_of(opened, "p")
@@ -171,7 +171,7 @@ async def a_child_of_the_last_turn_is_cancelled(store: Store, clock: VirtualCloc
 @outlast.workflow
 async def begins_when_told() -> None:
     await outlast.wait_for("go")
-    await outlast.child(stays, "never")
+    await stays("never")
 
 
 class Between(WrappedStore):
@@ -196,7 +196,7 @@ async def terminate_cancels_a_child_that_begins_meanwhile(
     """A run may begin a child after its history was read and before it is ended: that child is cancelled
     too."""
     async with app(begins_when_told, stays, store=store, clock=clock) as opened:
-        await opened.start(begins_when_told, id="p")
+        await opened.start(begins_when_told(), id="p")
 
         async def go() -> None:
             await opened.signal("p", "go")
@@ -214,12 +214,12 @@ async def terminate_cancels_a_child_that_begins_meanwhile(
 async def continues_when_told(life: int, last: int) -> None:
     if life < last:
         await outlast.wait_for("go")
-        outlast.continue_as_new(life + 1, last)
+        outlast.continue_as_new(continues_when_told(life + 1, last))
 
 
 async def _terminated_while_it_continues(store: Store, clock: VirtualClock, last: int) -> Run:
     async with app(continues_when_told, store=store, clock=clock) as opened:
-        await opened.start(continues_when_told, 1, last, id="p")
+        await opened.start(continues_when_told(1, last), id="p")
         before = (await opened.get("p")).uid
 
         async def go() -> None:
@@ -250,9 +250,9 @@ async def terminate_says_that_the_next_life_has_ended(store: Store, clock: Virtu
 async def a_replaced_run_cancels_its_children(store: Store, clock: VirtualClock) -> None:
     """A start that replaces a run ends it: its children are asked to stop, and are not the new run's."""
     async with app(two_lives, kid, store=store, clock=clock) as opened:
-        await opened.start(two_lives, 1, id="p")
+        await opened.start(two_lives(1), id="p")
         await clock.sleep(LONG / 4)
-        again = await opened.start(two_lives, 1, id="p", on_conflict="replace")
+        again = await opened.start(two_lives(1), id="p", on_conflict="replace")
         assert await again.result() == "cancelled 1 is back, abandoned 1 is back"
         await clock.sleep(2 * LONG)
         found = await children_of(opened, "p")
@@ -266,7 +266,7 @@ async def a_replaced_run_cancels_its_children(store: Store, clock: VirtualClock)
 @outlast.workflow
 async def fails_beside_its_child(close: str) -> str:
     task = asyncio.create_task(
-        outlast.child(kid, "kid", LONG, parent_close="abandon" if close else "cancel")
+        outlast.child(kid("kid", LONG), parent_close="abandon" if close else "cancel")
     )
     await outlast.sleep(10)
     await do("shaky")
@@ -331,9 +331,9 @@ async def has_a_child_after_its_failure() -> str:
     try:
         await do("shaky")
     except StepFailed:
-        await outlast.child(kid, "kid", 10.0)
+        await kid("kid", 10.0)
         raise
-    return await outlast.child(kid, "kid", 10.0)
+    return await kid("kid", 10.0)
 
 
 async def retry_adopts_a_child_that_was_begun_after_the_failure(
@@ -428,7 +428,7 @@ async def asks_elsewhere(life: int) -> str:
     if isinstance(shaky, Exception):
         raise shaky
     if life == 0:
-        outlast.continue_as_new(1)
+        outlast.continue_as_new(asks_elsewhere(1))
     return str(shaky)
 
 
@@ -542,7 +542,7 @@ async def works_beside_its_child() -> str:
     async def works() -> None:
         await do("work")
 
-    child, _ = await asyncio.gather(outlast.child(is_shaky), works())
+    child, _ = await asyncio.gather(is_shaky(), works())
     return str(child)
 
 
@@ -570,7 +570,7 @@ async def takes_signals(undoable: bool) -> str:
 async def retry_keeps_signals(store: Store, clock: VirtualClock) -> None:
     """Signals that were not consumed wait for the retried life; a key that was used stays used."""
     async with app(takes_signals, store=store, clock=clock) as opened:
-        await opened.start(takes_signals, False, id="p")
+        await opened.start(takes_signals(False), id="p")
         for word in ("one", "two", "three"):
             await opened.signal("p", "word", word, dedup=word)
         broken.add("shaky")
@@ -585,7 +585,7 @@ async def retry_gives_consumed_signals_back(store: Store, clock: VirtualClock) -
     """A run that was undone begins before what it had consumed: signals come again, in their order, and
     so does the answer of a person."""
     async with app(takes_signals, store=store, clock=clock) as opened:
-        await opened.start(takes_signals, True, id="p")
+        await opened.start(takes_signals(True), id="p")
         for word in ("one", "two", "three"):
             await opened.signal("p", "word", word, dedup=word)
         while (await opened.get("p")).halt_data is None:
@@ -619,14 +619,14 @@ async def entity(total: int) -> int:
     if total in (3, 4):
         await do("shaky")
     if total < 6:
-        outlast.continue_as_new(total)
+        outlast.continue_as_new(entity(total))
     return total
 
 
 async def answers_outlive_any_number_of_lives(store: Store, clock: VirtualClock) -> None:
     """An update is done once and has one answer: after several lives, after a retry, after the end."""
     async with app(entity, store=store, clock=clock) as opened:
-        await opened.start(entity, 0, id="p")
+        await opened.start(entity(0), id="p")
         for number in (1, 2):
             assert await opened.update("p", "add", 1, int, dedup=f"key {number}") == number
         broken.add("shaky")
@@ -648,13 +648,13 @@ async def answers_outlive_any_number_of_lives(store: Store, clock: VirtualClock)
 
 @outlast.workflow
 async def descends(depth: int) -> int:
-    return await outlast.child(descends, depth - 1) if depth else 0
+    return await descends(depth - 1) if depth else 0
 
 
 async def children_nest_to_any_depth(store: Store, clock: VirtualClock) -> None:
     """Ids of children stay short however deep they are."""
     async with app(descends, store=store, clock=clock) as opened:
-        await opened.start(descends, 100, id="p")
+        await opened.start(descends(100), id="p")
         assert await opened.result("p") == 0
         ids = [run.id async for run in opened.find(workflow="descends")]
     assert len(ids) == 101
@@ -678,7 +678,7 @@ async def a_fork_has_children_of_its_own(store: Store, clock: VirtualClock) -> N
 
 async def _failed(opened: VirtualApp, workflow: Any, *args: Any) -> None:
     broken.add("shaky")
-    await opened.start(workflow, *args, id="p")
+    await opened.start(workflow(*args), id="p")
     assert (await settled(opened, "p")).status is Status.FAILED
     broken.clear()
 

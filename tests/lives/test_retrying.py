@@ -46,7 +46,7 @@ async def parent() -> str:
     except StepFailed:
         with suppress(TimeoutError):
             async with asyncio.timeout(10):
-                await outlast.child(kid)
+                await kid()
         raise
     return "mended"
 
@@ -56,7 +56,7 @@ async def test_a_child_that_is_being_cancelled_has_to_end_first() -> None:
     to retry later, and nothing was changed."""
     broken.add("shaky")
     async with app(parent, kid) as opened:
-        await opened.start(parent, id="p")
+        await opened.start(parent(), id="p")
         with pytest.raises(RunFailed):
             await opened.result("p")
         broken.clear()

@@ -99,7 +99,7 @@ class _Client:
         stops, campaign = self._campaign.stops, self._campaign
         self._where[run_id] = campaign.places[0]
         app = self._apps[campaign.places[0]]
-        await app.submit("tour", b'{"stops":%d}' % stops, id=run_id)
+        await app.start("tour", [stops], id=run_id, on_conflict="fail", here=False)
         campaign.figures["runs"] += 1
         self._started.release()
         chance = random.Random(f"{campaign.seed} {run_id}")

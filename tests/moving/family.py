@@ -59,7 +59,7 @@ async def trip(name: str) -> list[int]:
     await outlast.wait_for("go")
     outlast.publish(bags=bags)
     landed = await asyncio.gather(
-        outlast.child(leg, bags), outlast.child(leg, bags, id=f"guide-{name}"), fly(bags)
+        leg(bags), outlast.child(leg(bags), id=f"guide-{name}"), fly(bags)
     )
     await outlast.wait_for("home")
     return list(landed)
@@ -72,9 +72,9 @@ async def furnish(store: Store) -> None:
     """Runs that wait, have ended, are somebody's children, or belong to an engine of another's."""
     async with outlast.App(store, workflows=WORKFLOWS) as app:
         for name in ("a", "b"):
-            await app.start(trip, name, id=f"trip-{name}", attributes={"tenant": name})
+            await app.start(trip(name), id=f"trip-{name}", attributes={"tenant": name})
             await app.signal(f"trip-{name}", "go", dedup="once")
-        await app.start(short, 5, id="ended")
+        await app.start(short(5), id="ended")
         await app.result("ended")
         for name in ("a", "b"):
             await _until(app, f"trip-{name}", Status.WAITING)

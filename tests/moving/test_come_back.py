@@ -35,7 +35,7 @@ async def tree() -> str:
     def ask(question: int) -> int:
         return question + 1
 
-    return await outlast.child(leaf)
+    return await leaf()
 
 
 WORKFLOWS: list[outlast.Workflow[..., Any]] = [tree, leaf]
@@ -82,7 +82,7 @@ async def away(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     here = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "here.db")
     async with here, MemoryStore() as there, AsyncExitStack() as stack:
         async with outlast.App(here, workflows=WORKFLOWS) as app:
-            await app.start(tree, id="r")
+            await app.start(tree(), id="r")
             await app.signal(CHILD, "never", "asked for")  # there is a child
         moved = Away(here, there, stack)
         await moved.go()

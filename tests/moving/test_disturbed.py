@@ -87,7 +87,7 @@ async def test_one_open_store_is_not_moved_onto_itself() -> None:
 
 async def _replace(store: Store, run_id: str) -> None:
     async with outlast.App(store, workflows=WORKFLOWS) as app:
-        await app.start(short, 70, id=run_id, on_conflict="replace")
+        await app.start(short(70), id=run_id, on_conflict="replace")
         assert await app.result(run_id) == 71
 
 
@@ -147,7 +147,7 @@ async def fragile(bags: int) -> int:
 @outlast.workflow
 async def parent(bags: int) -> str:
     try:
-        await outlast.child(fragile, bags)
+        await fragile(bags)
     except outlast.errors.ChildFailed:
         return "without"
     return "with"
@@ -159,7 +159,7 @@ async def test_a_child_that_is_retried_after_it_arrived_is_not_forgotten() -> No
     MENDED.clear()
     async with MemoryStore() as old, MemoryStore() as new:
         async with outlast.App(old, workflows=[parent, fragile]) as app:
-            await app.start(parent, 1, id="p")
+            await app.start(parent(1), id="p")
             assert await app.result("p") == "without"
         child = "p~child.fragile"
         assert (await old.get(child)).status is Status.FAILED

@@ -29,7 +29,7 @@ async def round_(number: int) -> int:
     """A life that ends with the next."""
     await outlast.wait_for("next")
     if number < 3:
-        outlast.continue_as_new(number + 1)
+        outlast.continue_as_new(round_(number + 1))
     return number
 
 
@@ -113,7 +113,7 @@ def test_its_next_life_there_is_no_obstacle(tmp_path: Path) -> None:
 
 async def _begin(place: str) -> None:
     async with store_at(place) as store, outlast.App(store, workflows=[round_]) as app:
-        await app.start(round_, 1, id="r")
+        await app.start(round_(1), id="r")
         await _rests(app)
 
 

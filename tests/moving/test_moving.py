@@ -155,8 +155,8 @@ async def test_whoever_asks_is_told_where() -> None:
                 app.terminate("trip-a"),
                 app.query("trip-a", "bags"),
                 app.update("trip-a", "x"),
-                app.start(short, 5, id="ended"),
-                app.start(short, 5, id="ended", on_conflict="replace"),
+                app.start(short(5), id="ended"),
+                app.start(short(5), id="ended", on_conflict="replace"),
             ):
                 with pytest.raises(Moved) as caught:
                     await asking
@@ -207,7 +207,7 @@ async def test_a_worker_that_holds_a_run_is_cut_off() -> None:
 
     async with MemoryStore() as old, MemoryStore() as new:
         async with outlast.App(old, workflows=[job]) as app:
-            await app.start(job, "x", id="j")
+            await app.start(job("x"), id="j")
             await begun.wait()
             await outlast.move(old, new, address="there")
         async with outlast.App(new, workflows=[job]) as app:

@@ -136,14 +136,14 @@ MUTANTS = [
     # -- cancels ---------------------------------------------------------------------------------
     Mutant(
         "a cancel that no worker can obey is acknowledged",
-        "client/client.py",
+        "client/run_actions.py",
         "            raise CodeMissing(run.id, run.workflow, max(len(live), 1))\n",
         "            return\n",
         ("tests/engine/test_missing_code.py",),
     ),
     Mutant(
         "a cancel is refused while no worker lives",
-        "client/client.py",
+        "client/run_actions.py",
         "        if (live or self._workflows) and not any(",
         "        if not any(",
         ("tests/engine/test_missing_code.py",),

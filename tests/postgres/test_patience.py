@@ -39,7 +39,7 @@ async def kid(number: int) -> int:
 
 @outlast.workflow
 async def family() -> int:
-    return sum(await asyncio.gather(*(outlast.child(kid, n) for n in range(CHILDREN))))
+    return sum(await asyncio.gather(*(kid(n) for n in range(CHILDREN))))
 
 
 @outlast.step
@@ -80,7 +80,7 @@ async def test_children_that_end_together_on_two_workers_are_done_once(here: Pos
         outlast.App(here, workflows=workflows, lease=LEASE) as one,
         outlast.App(there, workflows=workflows, lease=LEASE),
     ):
-        run = await one.start(family, id="f", here=False)
+        run = await one.start(family(), id="f", here=False)
         assert await run.result(timeout=60) == sum(range(CHILDREN))
     assert set(done.values()) == {1}
 
@@ -92,7 +92,7 @@ async def test_a_transaction_that_is_left_open_after_a_signal_costs_time_alone(
     """The commits of the run wait until it ends: nothing is done twice, nor given up."""
     async with outlast.App(here, workflows=[order], lease=LEASE) as app:
         ours = await asyncpg.connect(direct())
-        await app.start(order, id="o", here=False)
+        await app.start(order(), id="o", here=False)
         await charging.wait()
         async with ours.transaction():
             await app.on(ours).signal("o", "note", "hello")

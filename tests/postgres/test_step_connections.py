@@ -112,7 +112,7 @@ async def acts(statement: str) -> str:
 async def test_the_outcome_is_recorded_by_our_own_user(one: FreshStore, statement: str) -> None:
     """A step that acts as a role without rights on our tables completes."""
     async with outlast.App(one, workflows=[acts]) as app:
-        assert await (await app.start(acts, statement)).result(timeout=30) == ROLE
+        assert await (await app.start(acts(statement))).result(timeout=30) == ROLE
 
 
 # -- waiting --------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ async def test_to_wait_for_another_step_costs_no_attempt(
     monkeypatch.setattr("outlast.engine.steps.transactions.WAIT_SECONDS", 0.01)
     may_end.clear()
     async with outlast.App(one, workflows=[takes_turns]) as app, asyncio.timeout(30):
-        runs = [await app.start(takes_turns, name, id=name) for name in ("a", "b")]
+        runs = [await app.start(takes_turns(name), id=name) for name in ("a", "b")]
         await started.get()
         while caplog.text.count("waits for a transaction") < 3:
             await one.now()

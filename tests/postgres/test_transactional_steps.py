@@ -123,7 +123,7 @@ async def paid(database: Any) -> list[int]:
 async def test_rows_and_completion_are_there_together(database: Any) -> None:
     """And history has it as any other step."""
     async with app() as opened:
-        run = await opened.start(buys, 7, id="b")
+        run = await opened.start(buys(7), id="b")
         assert await run.result(timeout=30) == 7
         types = [event.type for event in await opened.history("b")]
         assert types.count(EventType.STEP_COMPLETED) == 2
@@ -134,12 +134,12 @@ async def test_a_step_that_fails_leaves_no_rows(database: Any) -> None:
     """Each attempt is a transaction of its own."""
     fates[:] = ["fails", "pays"]
     async with app() as opened:
-        assert await (await opened.start(buys, 7)).result(timeout=30) == 7
+        assert await (await opened.start(buys(7))).result(timeout=30) == 7
     assert await paid(database) == [7]
     fates[:] = ["fails", "fails"]
     async with app() as opened:
         with pytest.raises(RunFailed, match="the bank is closed"):
-            await (await opened.start(buys, 8)).result(timeout=30)
+            await (await opened.start(buys(8))).result(timeout=30)
     assert await paid(database) == [7]
 
 
@@ -148,7 +148,7 @@ async def test_a_step_that_raises_keyboard_interrupt_is_rolled_back(database: An
     """It has failed, like one that raises anything else, and is tried again as its policy says."""
     fates[:] = ["interrupts", "pays"]
     async with app() as opened:
-        assert await (await opened.start(buys, 7)).result(timeout=30) == 7
+        assert await (await opened.start(buys(7))).result(timeout=30) == 7
     assert await paid(database) == [7]
 
 
@@ -159,9 +159,9 @@ async def test_a_constraint_that_waits_for_the_commit_fails_the_step(database: A
         f"ALTER TABLE {TABLE} ADD CONSTRAINT once UNIQUE (amount) DEFERRABLE INITIALLY DEFERRED"
     )
     async with app() as opened:
-        assert await (await opened.start(buys, 7)).result(timeout=30) == 7
+        assert await (await opened.start(buys(7))).result(timeout=30) == 7
         with pytest.raises(RunFailed, match="once"):
-            await (await opened.start(buys, 7)).result(timeout=30)
+            await (await opened.start(buys(7))).result(timeout=30)
     assert await paid(database) == [7]
 
 
@@ -173,7 +173,7 @@ def live(pipe: Pipe, fate: list[str], once: bool = False) -> int:
         async with app(lease=1) as opened:
             if "dies at the commit" in fate:
                 opened.store.commit = partial(consumes_never, opened.store.commit)  # type: ignore[method-assign]
-            await opened.start(buys_once if once else buys, 7, id="killed")
+            await opened.start(buys_once(7) if once else buys(7), id="killed")
             return int(await opened.result("killed", timeout=60))
 
     return asyncio.run(work())
@@ -222,7 +222,7 @@ async def test_a_process_that_was_superseded_rolls_back(database: Any) -> None:
     by whoever has the run now."""
     fates[:] = ["is superseded"]
     async with app(lease=1) as opened:
-        run = await opened.start(buys, 7, id="stolen")
+        run = await opened.start(buys(7), id="stolen")
         assert await run.result(timeout=60) == 7
         history = await opened.history("stolen")
     assert [e.type for e in history if e.step_name == "pay"].count(EventType.STEP_STARTED) == 2
@@ -262,7 +262,7 @@ async def locked(opened: outlast.App, connection: Any) -> AsyncIterator[None]:
     """A step has added one, and a transaction of the user's has sent its run a signal."""
     await connection.execute(f"INSERT INTO {TABLE} VALUES (0)")
     gates.update(added=asyncio.Event(), locked=asyncio.Event())
-    await opened.start(sums, id="s")
+    await opened.start(sums(), id="s")
     await gates["added"].wait()
     async with connection.transaction():
         await opened.on(connection).signal("s", "note")
@@ -313,8 +313,8 @@ async def test_bad_use(database: Any) -> None:
         outlast.App(store, workflows=[plainly]) as opened,
     ):
         with pytest.raises(RunFailed, match="has to be an `async def`"):
-            await (await opened.start(plainly)).result(timeout=30)
+            await (await opened.start(plainly())).result(timeout=30)
 
     async with outlast.App("memory:", workflows=[buys]) as opened:
         with pytest.raises(RunFailed, match="has no transactions"):
-            await (await opened.start(buys, 7)).result(timeout=30)
+            await (await opened.start(buys(7))).result(timeout=30)

@@ -12,10 +12,10 @@ import asyncio
 import zlib
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import outlast
-from outlast.context import workflow_here
+from outlast.call import workflow_here
 from outlast.errors import SignalTimeout, StepFailed
 from outlast.testing.virtual_clock import sleep as step_sleep
 from tests.programs.ledger import Body, ExpectedPolicy, Ledger
@@ -231,7 +231,7 @@ async def program(frame: str, life: int, block: int) -> Any:
         for task in waiting:
             values.append(await task)
         if last is not None and life + 1 < last.lives:
-            outlast.continue_as_new(frame, life + 1, block)
+            outlast.continue_as_new(program(frame, life + 1, block))
     except asyncio.CancelledError:
         _see(base, "cancelled", None)
         raise
@@ -319,9 +319,9 @@ async def _child(node: Child, path: str, waiting: Waiting) -> Any:
     own = f"own-{zlib.crc32(path.encode()):x}" if node.own_id else None
     if node.taken:
         own = OTHER
-    close = "abandon" if node.abandon else "cancel"
+    close: Literal["abandon", "cancel"] = "abandon" if node.abandon else "cancel"
     block = here.blocks.index(node.body)
-    run = outlast.child(program, f"{path}>", 0, block, id=own, parent_close=close)
+    run = outlast.child(program(f"{path}>", 0, block), id=own, parent_close=close)
     if node.wait == "now" or waiting is None:
         return await run
     task = asyncio.ensure_future(_aside(run))

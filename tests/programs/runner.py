@@ -262,8 +262,8 @@ class _World:
         while not self._started:
             try:
                 if self._needs_other:
-                    await app.start(program, OTHER, 0, NOTHING, id=OTHER)
-                await app.start(program, ROOT, 0, 0, id=ROOT)
+                    await app.start(program(OTHER, 0, NOTHING), id=OTHER)
+                await app.start(program(ROOT, 0, 0), id=ROOT)
             except TryAgain:
                 await worker.clock.sleep(1)
                 continue

@@ -34,7 +34,9 @@ async def start(place: Place) -> list[str]:
         async with store.queue() as queue:
             await queue.set_policy(RULES, by="test")
         async with outlast.App(store) as app:
-            await app.start_many(job, ids, id=lambda one: one, queue=place_in_queue)
+            await app.start_many(
+                {id: job(id) for id in ids}, queue=lambda call: place_in_queue(call.args[0])
+            )
     return ids
 
 

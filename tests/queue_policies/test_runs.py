@@ -82,7 +82,7 @@ async def waits_for_a_word(customer: str) -> str:
 async def bills_all(customers: list[str]) -> list[str]:
     children = [
         asyncio.create_task(
-            outlast.child(billing, one, queue=outlast.QueueOptions("bills", key=one[0]))
+            outlast.child(billing(one), queue=outlast.QueueOptions("bills", key=one[0]))
         )
         for one in customers
     ]
@@ -93,7 +93,7 @@ async def bills_all(customers: list[str]) -> list[str]:
 async def bills_for_ever(customer: str, left: int) -> str:
     done = await bill(customer, 60)
     if left:
-        outlast.continue_as_new(customer, left - 1)
+        outlast.continue_as_new(bills_for_ever(customer, left - 1))
     return done
 
 
@@ -112,7 +112,7 @@ async def test_no_more_runs_than_allowed(store: str) -> None:
     async with app(*WORKFLOWS, store=store, queues=[rules]) as testing:
         runs = [
             await testing.start(
-                billing, name, id=name, queue=outlast.QueueOptions("bills", key=name[0])
+                billing(name), id=name, queue=outlast.QueueOptions("bills", key=name[0])
             )
             for name in names
         ]
@@ -125,8 +125,8 @@ async def test_no_more_runs_than_allowed(store: str) -> None:
 async def test_a_run_counts_until_it_ends(store: str) -> None:
     """One that waits for a word, out of memory, keeps its place; its end returns it."""
     async with app(*WORKFLOWS, store=store, queues=[policy(concurrency=1)]) as testing:
-        first = await testing.start(waits_for_a_word, "a1", id="first", queue="bills")
-        second = await testing.start(billing, "b1", id="second", queue="bills")
+        first = await testing.start(waits_for_a_word("a1"), id="first", queue="bills")
+        second = await testing.start(billing("b1"), id="second", queue="bills")
         await testing.clock.sleep(86_400)
         assert begun == ["a1"]
         assert (await testing.get("second")).wait_kind == "queue"
@@ -163,13 +163,13 @@ async def test_a_run_that_is_parked_returns_its_place(store: str) -> None:
     and never more are under way than allowed; parked twice, it returns its place twice."""
     workflows, rules = (*WORKFLOWS, changes_its_mind), policy(concurrency=1)
     async with app(*workflows, store=store, queues=[rules]) as testing:
-        first = await testing.start(changes_its_mind, "a1", id="first", queue="bills")
+        first = await testing.start(changes_its_mind("a1"), id="first", queue="bills")
         await testing.clock.sleep(90)
         broken.add("a1")
         await first.signal("word", "go")
         for number in (1, 2):
             await until_it_waits_for(testing, "first", "mismatch")
-            other = await testing.start(billing, f"b{number}", 900, id=f"b{number}", queue="bills")
+            other = await testing.start(billing(f"b{number}", 900), id=f"b{number}", queue="bills")
             await testing.clock.sleep(300)
             assert begun[-1] == f"b{number}"
             if number == 2:
@@ -189,8 +189,8 @@ async def test_every_end_returns_the_place(store: str, end: str) -> None:
         broken.add("a1")
     async with app(*WORKFLOWS, store=store, queues=[policy(concurrency=1)]) as testing:
         workflow = billing if end == "fails" else waits_for_a_word
-        first = await testing.start(workflow, "a1", id="first", queue="bills")
-        second = await testing.start(billing, "b1", id="second", queue="bills")
+        first = await testing.start(workflow("a1"), id="first", queue="bills")
+        second = await testing.start(billing("b1"), id="second", queue="bills")
         await testing.clock.sleep(90)
         if end != "fails":
             await getattr(testing, end)("first", **({"force": True} if end == "delete" else {}))
@@ -206,10 +206,10 @@ async def test_a_retry_takes_its_turn_again(store: str) -> None:
     broken.add("a1")
     async with app(*WORKFLOWS, store=store, queues=[policy(key_concurrency=1)]) as testing:
         place = outlast.QueueOptions("bills", key="a")
-        await testing.start(billing, "a1", id="first", queue=place)
+        await testing.start(billing("a1"), id="first", queue=place)
         await testing.clock.sleep(90)
         broken.clear()
-        await testing.start(billing, "a2", id="second", queue=place)
+        await testing.start(billing("a2"), id="second", queue=place)
         await testing.clock.sleep(10)
         again = await testing.retry("first")
         assert await again.result() == "billed a1"
@@ -221,8 +221,8 @@ async def test_a_retry_takes_its_turn_again(store: str) -> None:
 async def test_a_new_life_takes_its_turn_again(store: str) -> None:
     """A run that continues as new lets others in between."""
     async with app(*WORKFLOWS, store=store, queues=[policy(concurrency=1)]) as testing:
-        endless = await testing.start(bills_for_ever, "a1", 2, id="endless", queue="bills")
-        other = await testing.start(billing, "b1", id="other", queue="bills")
+        endless = await testing.start(bills_for_ever("a1", 2), id="endless", queue="bills")
+        other = await testing.start(billing("b1"), id="other", queue="bills")
         assert await other.result() == "billed b1"
         assert await endless.result() == "billed a1"
     assert begun == ["a1", "b1", "a1", "a1"]
@@ -233,7 +233,7 @@ async def test_a_new_life_takes_its_turn_again(store: str) -> None:
 async def test_children_wait_too(store: str) -> None:
     """Children that are started in a queue are under way as many as its rules allow."""
     async with app(*WORKFLOWS, store=store, queues=[policy(concurrency=2)]) as testing:
-        run = await testing.start(bills_all, ["a1", "a2", "b1", "b2", "b3"])
+        run = await testing.start(bills_all(["a1", "a2", "b1", "b2", "b3"]))
         assert await run.result() == [f"billed {one}" for one in ("a1", "a2", "b1", "b2", "b3")]
     assert most[""] == 2
 
@@ -246,7 +246,7 @@ async def test_a_run_begins_at_its_time(store: str) -> None:
             outlast.QueueOptions(delay=timedelta(hours=5)),
             outlast.QueueOptions("bills", at=START + timedelta(days=2)),
         ):
-            run = await testing.start(waits_for_a_word, "a1", queue=place)
+            run = await testing.start(waits_for_a_word("a1"), queue=place)
             await run.signal("word", "early")
             record = await testing.get(run.id)
             assert (record.status, record.wait_kind) == (Status.PENDING, "queue")
@@ -263,7 +263,7 @@ async def test_a_queue_that_nobody_serves(store: str) -> None:
     """Its runs wait, until somebody does."""
     async with app(*WORKFLOWS, store=store) as testing:
         for name in ("a1", "a2"):
-            await testing.start(billing, name, id=name, queue="bills")
+            await testing.start(billing(name), id=name, queue="bills")
         await testing.clock.sleep(86_400)
         assert begun == []
         [stats] = await testing.stats()
@@ -280,7 +280,7 @@ async def test_a_queue_that_nobody_serves(store: str) -> None:
 async def test_signals_do_not_push_in(store: str) -> None:
     """A signal, a pause and an unpause before its turn change nothing about when it begins."""
     async with app(*WORKFLOWS, store=store, queues=[policy(paused=True)]) as testing:
-        run = await testing.start(waits_for_a_word, "a1", id="a1", queue="bills")
+        run = await testing.start(waits_for_a_word("a1"), id="a1", queue="bills")
         await run.signal("word", "hello")
         await testing.pause("a1")
         await testing.clock.sleep(60)
@@ -295,12 +295,12 @@ async def test_signals_do_not_push_in(store: str) -> None:
 async def test_the_same_start_is_the_same_run(store: str) -> None:
     """The id is the idempotency key in a queue too."""
     async with app(*WORKFLOWS, store=store, queues=["bills"]) as testing:
-        await testing.start(billing, "a1", id="a", queue="bills")
-        again = await testing.start(billing, "a1", id="a", queue="bills")
+        await testing.start(billing("a1"), id="a", queue="bills")
+        again = await testing.start(billing("a1"), id="a", queue="bills")
         assert await again.result() == "billed a1"
         assert begun == ["a1"]
         with pytest.raises(RunExists):
-            await testing.start(billing, "a2", id="a", queue="bills")
+            await testing.start(billing("a2"), id="a", queue="bills")
 
 
 async def test_many_at_once(store: str) -> None:
@@ -308,11 +308,12 @@ async def test_many_at_once(store: str) -> None:
     names = [f"c{number}" for number in range(1200)]
     async with app(*WORKFLOWS, store=store, queues=[policy(paused=True)]) as testing:
 
-        def place(name: str) -> outlast.QueueOptions:
-            return outlast.QueueOptions("bills", key=name[-1])
+        def place(call: outlast.Call[str]) -> outlast.QueueOptions:
+            return outlast.QueueOptions("bills", key=call.args[0][-1])
 
-        first = await testing.start_many(billing, names, id=str, queue=place)
-        again = await testing.start_many(billing, names, id=str, queue=place)
+        calls = {name: billing(name) for name in names}
+        first = await testing.start_many(calls, queue=place)
+        again = await testing.start_many(calls, queue=place)
         assert [run.id for run in first] == [run.id for run in again] == names
         [stats] = await testing.queues.stats("bills")
         assert (stats.ready, len(stats.keys), stats.blocked_by) == (1200, 10, "paused")
@@ -338,7 +339,7 @@ async def test_impossible_places(error: type[UsageError], place: Any) -> None:
     """They are refused where they are written, and nothing has begun."""
     async with app(*WORKFLOWS, queues=["bills"]) as testing:
         with pytest.raises(error):
-            await testing.start(billing, "a1", id="a1", queue=place)
+            await testing.start(billing("a1"), id="a1", queue=place)
         assert await testing.store.find_one("a1") is None
 
 
@@ -356,7 +357,7 @@ def test_rules_that_no_queue_could_keep() -> None:
 async def test_one_process_takes_on_so_much(store: str) -> None:
     """A process drives as many runs at once, and does as many queued steps, as it is told to."""
     async with app(*WORKFLOWS, store=store, queues=["bills"], concurrency=2) as testing:
-        runs = [await testing.start(billing, f"a{n}", queue="bills") for n in range(6)]
+        runs = [await testing.start(billing(f"a{n}"), queue="bills") for n in range(6)]
         assert [await run.result() for run in runs] == [f"billed a{n}" for n in range(6)]
     assert most[""] == 2
     with pytest.raises(InvalidValue, match="concurrency=0"):
@@ -383,9 +384,9 @@ async def test_steps_of_a_queue_take_turns(store: str) -> None:
     """Steps are limited over all runs, share by key, and the urgent ones of a key go first."""
     rules = outlast.QueuePolicy(queue="gpu", concurrency=2, key_concurrency=1)
     async with app(renders, store=store, steps=[render], queues=[rules]) as testing:
-        many = await testing.start(renders, ["a", "a", "a", "a!"])
+        many = await testing.start(renders(["a", "a", "a", "a!"]))
         await testing.clock.sleep(1)
-        few = await testing.start(renders, ["b"])
+        few = await testing.start(renders(["b"]))
         assert await few.result() == ["b"]
         assert await many.result() == ["a", "a", "a", "a"]
     assert most == {"": 2, "a": 1, "b": 1}
@@ -401,13 +402,13 @@ async def test_a_debounced_start_waits_for_quiet(store: str) -> None:
     async with app(*WORKFLOWS, store=store) as testing:
         runs = []
         for number in range(5):
-            run = await testing.debounce(billing, f"a{number}", key="a", quiet=30)
+            run = await testing.debounce(billing(f"a{number}"), key="a", quiet=30)
             runs.append(run.id)
             await testing.clock.sleep(20)
         assert len(set(runs)) == 1
         assert begun == []
         assert await testing.handle(runs[0]).result() == "billed a4"
-        later = await testing.debounce(billing, "a9", key="a", quiet=30)
+        later = await testing.debounce(billing("a9"), key="a", quiet=30)
         assert later.id not in runs
         assert await later.result() == "billed a9"
     assert begun == ["a4", "a9"]
@@ -417,11 +418,11 @@ async def test_a_debounce_ends_some_time(store: str) -> None:
     """However often it is asked for, it begins `at_most` so long after the first time."""
     async with app(*WORKFLOWS, store=store) as testing:
         for _ in range(6):
-            await testing.debounce(billing, "a1", key="a", quiet=30, at_most=70)
+            await testing.debounce(billing("a1"), key="a", quiet=30, at_most=70)
             await testing.clock.sleep(20)
         assert begun == ["a1"]
         with pytest.raises(InvalidValue, match="quiet"):
-            await testing.debounce(billing, "a1", key="a", quiet=0)
+            await testing.debounce(billing("a1"), key="a", quiet=0)
 
 
 @pytest.mark.parametrize(
@@ -448,7 +449,7 @@ async def test_a_debounce_that_cannot_be(wrong: dict[str, Any]) -> None:
     """It is refused before anything is written."""
     async with app(*WORKFLOWS, store="memory:") as testing:
         with pytest.raises(UsageError):
-            await testing.debounce(billing, "a1", **{"key": "a", "quiet": 30, **wrong})
+            await testing.debounce(billing("a1"), **{"key": "a", "quiet": 30, **wrong})
         assert [run async for run in testing.find()] == []
 
 
@@ -456,11 +457,11 @@ async def test_a_debounce_keeps_to_its_own(store: str) -> None:
     """Another workflow under the same key, and a run that happens to wait, are left alone; what was
     sent before its turn stays in its inbox."""
     async with app(*WORKFLOWS, store=store, queues=[policy(paused=True)]) as testing:
-        await testing.start(billing, "b1", id="billing.a.1", queue="bills")
-        first = await testing.debounce(waits_for_a_word, "a1", key="a", quiet=30)
+        await testing.start(billing("b1"), id="billing.a.1", queue="bills")
+        first = await testing.debounce(waits_for_a_word("a1"), key="a", quiet=30)
         await first.signal("word", "early")
-        other = await testing.debounce(billing, "a2", key="a", quiet=30)
-        again = await testing.debounce(waits_for_a_word, "a3", key="a", quiet=30)
+        other = await testing.debounce(billing("a2"), key="a", quiet=30)
+        again = await testing.debounce(waits_for_a_word("a3"), key="a", quiet=30)
         assert again.id == first.id != other.id
         assert await other.result() == "billed a2"
         assert await first.result() == "billed a3: early"
@@ -480,7 +481,7 @@ async def test_new_code_resumes_nothing(store: str) -> None:
 async def test_many_who_debounce_at_once(store: str) -> None:
     """Whoever is first begins it, the others join, and nothing that was said last is lost."""
     async with app(*WORKFLOWS, store=store) as testing:
-        calls = [testing.debounce(billing, f"a{n}", key="a", quiet=30) for n in range(20)]
+        calls = [testing.debounce(billing(f"a{n}"), key="a", quiet=30) for n in range(20)]
         runs = {run.id for run in await asyncio.gather(*calls)}
         assert len(runs) == 1
         said = (await testing.get(runs.pop())).input

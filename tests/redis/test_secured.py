@@ -96,7 +96,7 @@ async def test_a_user_needs_few_rights(tmp_path: Path, rights: list[str]) -> Non
             setting = ("ACL", "SETUSER", "shop", "reset", "on", ">pw", *allowed)
             await admin.execute_command(*setting)  # type: ignore[no-untyped-call]
         async with App(url.replace("//", "//shop:pw@"), workflows=[doubled]) as app:
-            run = await app.start(doubled, 21)
+            run = await app.start(doubled(21))
             assert await run.result(timeout=30) == 42
             found = app.store.describe()  # type: ignore[attr-defined]
         assert (found["append_only"], found["fsync"]) == (True, "unknown")  # CONFIG is forbidden

@@ -29,8 +29,8 @@ async def job() -> None:
 def schedules() -> list[outlast.Schedule]:
     """Two, so that they are kept by different processes."""
     return [
-        outlast.Schedule("tick", job, every=1, overlap="allow", catch_up="all"),
-        outlast.Schedule("tock", job, cron="* * * * * *", overlap="allow", catch_up="all"),
+        outlast.Schedule("tick", job(), every=1, overlap="allow", catch_up="all"),
+        outlast.Schedule("tock", job(), cron="* * * * * *", overlap="allow", catch_up="all"),
     ]
 
 

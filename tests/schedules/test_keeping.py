@@ -79,7 +79,7 @@ def world() -> World:
 
 def hourly(seconds: float = 0.0, **options: Any) -> outlast.Schedule:
     """Every hour a job that takes so long."""
-    return outlast.Schedule("s", job, every=HOUR, input={"seconds": seconds}, **options)
+    return outlast.Schedule("s", job(seconds=seconds), every=HOUR, **options)
 
 
 async def test_it_fires_when_it_says(world: World) -> None:
@@ -165,7 +165,7 @@ async def test_a_schedule_that_waits_takes_no_place_in_its_worker(
     async def nap() -> None:
         await outlast.sleep(1.5 * HOUR)
 
-    schedule = outlast.Schedule("s", nap, every=HOUR, overlap=overlap)
+    schedule = outlast.Schedule("s", nap(), every=HOUR, overlap=overlap)
     async with world.process(schedule) as app:
         app._engine.claimer.concurrency = 1
         await world.clock.sleep(8 * HOUR)
@@ -251,7 +251,7 @@ async def test_absences_against_a_model(
     ran.clear()
     schedule = outlast.Schedule(
         "s",
-        job,
+        job(),
         every=60 * minutes,
         overlap="allow",
         catch_up=policy,
@@ -380,7 +380,7 @@ async def test_a_schedule_changes_to_another_workflow(world: World) -> None:
     async with world.process(hourly()) as app, app_with_other(world) as other:
         await world.clock.sleep(1.5 * HOUR)
         await app.schedules.pause("s", by="ada")
-        changed = outlast.Schedule("s", other_job, every=HOUR)
+        changed = outlast.Schedule("s", other_job(), every=HOUR)
         assert await other.schedules.change(changed, by="bob")
         await world.clock.sleep(2 * HOUR)
         assert ran == [world.at(1)]
@@ -402,7 +402,7 @@ async def test_code_that_renames_a_workflow_resumes_nothing(world: World) -> Non
     """A paused schedule that is declared for another workflow is paused."""
     async with world.process(hourly()) as app:
         await app.schedules.pause("s", by="ada")
-    renamed = outlast.Schedule("s", other_job, every=HOUR)
+    renamed = outlast.Schedule("s", other_job(), every=HOUR)
     app = VirtualApp(world.store, world.clock, workflows=[other_job], schedules=[renamed])
     async with app:
         await world.clock.sleep(2.5 * HOUR)
@@ -470,7 +470,7 @@ async def test_code_that_changed_changes_the_schedule(world: World) -> None:
     """The next process declares another time: the schedule is that one from then on."""
     async with world.process(hourly()):
         await world.clock.sleep(1.5 * HOUR)
-    two_hours = outlast.Schedule("s", job, every=2 * HOUR)
+    two_hours = outlast.Schedule("s", job(), every=2 * HOUR)
     async with world.process(two_hours) as app:
         await world.clock.sleep(4 * HOUR)
         changes = (await app.schedules.get("s")).changes
@@ -494,9 +494,9 @@ async def test_schedules_at_run_time(world: World) -> None:
         await app.schedules.create(hourly())
         with pytest.raises(RunExists):
             await app.schedules.create(hourly())
-        await app.schedules.create(outlast.Schedule("a", job, cron="@daily"))
+        await app.schedules.create(outlast.Schedule("a", job(), cron="@daily"))
         assert [one.name for one in await app.schedules.list()] == ["a", "s"]
-        assert await app.schedules.change(outlast.Schedule("s", job, every=2 * HOUR), by="ada")
+        assert await app.schedules.change(outlast.Schedule("s", job(), every=2 * HOUR), by="ada")
         await world.clock.sleep(2.5 * HOUR)
         assert await app.schedules.delete("s")
         assert not await app.schedules.delete("s")
@@ -518,7 +518,7 @@ async def test_who_lacks_the_workflow_keeps_no_schedule_of_it(world: World) -> N
 
     async with world.process() as app:
         with pytest.raises(WorkflowMisuse, match="not registered"):
-            await app.schedules.create(outlast.Schedule("o", other, every=HOUR))
+            await app.schedules.create(outlast.Schedule("o", other(), every=HOUR))
         await app.schedules.create(hourly())
     await world.clock.sleep(2.5 * HOUR)
     async with outlast.App(world.store, workflows=[other]):
@@ -531,7 +531,7 @@ async def test_who_lacks_the_workflow_keeps_no_schedule_of_it(world: World) -> N
 
 def test_the_scheduled_workflow_is_registered_by_its_schedule() -> None:
     """What is named once need not be named twice, and what outlast adds is not shown."""
-    app = outlast.App(MemoryStore(), schedules=[hourly(), outlast.Schedule("t", job, every=60)])
+    app = outlast.App(MemoryStore(), schedules=[hourly(), outlast.Schedule("t", job(), every=60)])
     assert app.workflow_names == {"job"}
 
 
@@ -540,7 +540,7 @@ async def test_who_misspells_a_workflow_is_told_of_those_of_the_app_alone() -> N
     async with outlast.App(MemoryStore(), schedules=[hourly()]) as app:
         for name in ("nothing", "schedule of jab"):
             with pytest.raises(NotFound, match=r"there are job$"):
-                await app.submit(name)
+                await app.start(name)
 
 
 def test_start_is_in_utc() -> None:
@@ -552,8 +552,8 @@ def test_start_is_in_utc() -> None:
 def test_the_same_without_a_loop() -> None:
     """A synchronous program has all of it."""
     with outlast.sync.App("memory:", schedules=[hourly()]) as app:
-        app.schedules.create(outlast.sync.Schedule("t", job, every=60))
-        assert app.schedules.change(outlast.sync.Schedule("t", job, every=120))
+        app.schedules.create(outlast.sync.Schedule("t", job(), every=60))
+        assert app.schedules.change(outlast.sync.Schedule("t", job(), every=120))
         assert app.schedules.pause("t")
         assert app.schedules.resume("t")
         assert app.schedules.trigger("t").startswith("t@")

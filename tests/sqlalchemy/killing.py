@@ -79,7 +79,7 @@ async def started(app: outlast.App, buys: Any) -> Any:
     """The run. As long as the server has not seen that the killed one is gone, its lock is in the way."""
     while True:
         try:
-            return await app.start(buys, "o", 7, id="killed")
+            return await app.start(buys("o", 7), id="killed")
         except Busy:
             await app.store.clock.sleep(0.05)
 

@@ -93,7 +93,7 @@ async def test_workers_of_both_kinds_work_on_the_same_runs(kind: str, engine: An
         for number, store in enumerate((plain, lent, plain)):
             async with outlast.App(store, workflows=[relay], name=f"worker {number}") as app:
                 if number == 0:
-                    await app.start(relay, 0, id="relay")
+                    await app.start(relay(0), id="relay")
                 await app.signal("relay", ("first", "second", "third")[number], 10)
                 if number == 2:
                     assert await app.result("relay", timeout=60) == 34
@@ -105,7 +105,7 @@ async def test_workers_of_both_kinds_work_on_the_same_runs(kind: str, engine: An
         ):
             ids = [f"r-{number}" for number in range(30)]
             for number, id in enumerate(ids):
-                await (one, other)[number % 2].start(relay, number, id=id, here=False)
+                await (one, other)[number % 2].start(relay(number), id=id, here=False)
             for number, id in enumerate(ids):
                 for name in ("first", "second", "third"):
                     await (other, one)[number % 2].signal(id, name, 1)

@@ -45,7 +45,7 @@ async def test_a_commit_whose_answer_is_lost_is_found_out(kind: str) -> None:
             # Statements of ours commit by themselves: this is the one of the step.
             event.listen(getattr(engine, "sync_engine", engine), "commit", cut)
             async with outlast.App(store, workflows=[buys], lease=1) as app:
-                run = await app.start(buys, "o", 7, id="o")
+                run = await app.start(buys("o", 7), id="o")
                 assert await run.result(timeout=60) == 7
         assert await shop.booked(near) == [("o", -7), ("o", 7)]
         assert len(commits) == 1, "it was tried once"

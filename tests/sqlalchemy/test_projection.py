@@ -123,7 +123,7 @@ async def test_a_run_and_its_lines_are_models_of_the_application(
             plain(engine, kind, tmp_path) as worker,
             outlast.App(worker, workflows=[works]) as app,
         ):
-            run = await app.start(works, 4, id="new")
+            run = await app.start(works(4), id="new")
             await run.signal("more", 1)
             assert await run.result(timeout=60) == 9
             expected = await app.entries("new")

@@ -53,8 +53,8 @@ async def test_rows_and_completion_are_there_together(engine: Any) -> None:
     """Also of a step whose first attempt has failed: that one left nothing."""
     buys = shop.workflow_for(engine)
     async with store_at(engine) as store, outlast.App(store, workflows=[buys]) as app:
-        assert await (await app.start(buys, "a", 7, id="a")).result(timeout=60) == 7
-        assert await (await app.start(buys, "b", 13, id="b")).result(timeout=60) == 13
+        assert await (await app.start(buys("a", 7), id="a")).result(timeout=60) == 7
+        assert await (await app.start(buys("b", 13), id="b")).result(timeout=60) == 13
         types = [event.type for event in await app.history("b")]
         assert types.count(EventType.STEP_FAILED) == 1
         assert types.count(EventType.STEP_COMPLETED) == 1
@@ -68,7 +68,7 @@ async def test_what_the_database_refuses_fails_the_step(engine: Any) -> None:
     buys = shop.workflow_for(engine)
     async with store_at(engine) as store, outlast.App(store, workflows=[buys]) as app:
         with pytest.raises(RunFailed):
-            await (await app.start(buys, "a", shop.HUGE, id="a")).result(timeout=60)
+            await (await app.start(buys("a", shop.HUGE), id="a")).result(timeout=60)
     assert await shop.booked(engine) == []
 
 
@@ -102,14 +102,14 @@ async def test_what_is_begun_in_a_transaction_vanishes_with_its_rollback(engine:
     and so are the rows."""
     buys = shop.workflow_for(engine)
     async with store_at(engine) as store, outlast.App(store, workflows=[buys]) as app:
-        await app.start(waits, id="waits", here=False)
+        await app.start(waits(), id="waits", here=False)
         for succeeds in (False, True):
             try:
                 async with session_on(engine) as session:
                     shop.book(session, "mine", 5)
                     enlisted = app.on(session)
-                    await enlisted.start(buys, "o", 3, id="o")
-                    await enlisted.start(buys, "q", 4, id="q", queue="later")
+                    await enlisted.start(buys("o", 3), id="o")
+                    await enlisted.start(buys("q", 4), id="q", queue="later")
                     await enlisted.signal("waits", "go")
                     if not succeeds:
                         raise ZeroDivisionError
@@ -134,7 +134,7 @@ def test_programs_without_a_loop_have_transactions_too(tmp_path: Path) -> None:
         for order in ("never", "o"):
             with Session(engine) as session:
                 shop.book(session, order, 1)
-                app.on(session).start(shop.buys_plainly, order, 3, id=order)
+                app.on(session).start(shop.buys_plainly(order, 3), id=order)
                 if order == "o":
                     session.commit()
         assert app.handle("o").result(timeout=60) == 3
@@ -170,18 +170,18 @@ async def test_bad_use_of_a_transaction(engine: Any, kind: str, tmp_path: Path) 
             app.on("a string")
         with pytest.raises(InvalidValue, match="attach or fail"):
             async with session_on(engine) as session:
-                await app.on(session).start(buys, "o", 1, on_conflict="replace")
+                await app.on(session).start(buys("o", 1), on_conflict="replace")
         loud: Any = engine_of(kind, tmp_path, isolation_level="AUTOCOMMIT")
         session = AsyncSession(loud) if isinstance(loud, AsyncEngine) else Session(loud)
         with pytest.raises(InvalidValue, match="AUTOCOMMIT"):
-            await app.on(session).start(buys, "o", 1)
+            await app.on(session).start(buys("o", 1))
         await session.close() if isinstance(session, AsyncSession) else session.close()
         await dispose(loud)
         other = engine_of("sqlite+aiosqlite", tmp_path / "elsewhere")
         (tmp_path / "elsewhere").mkdir()
         async with session_on(other) as session:
             with pytest.raises(InvalidValue, match="the database of the store"):
-                await app.on(session).start(buys, "o", 1)
+                await app.on(session).start(buys("o", 1))
         await dispose(other)
         assert [run async for run in app.find()] == []
 
@@ -235,5 +235,5 @@ async def test_a_plain_step_runs_in_the_thread_of_its_transaction(engine: Any) -
         return await where()
 
     async with store_at(engine) as store, outlast.App(store, workflows=[work]) as app:
-        name = await (await app.start(work, id="r")).result(timeout=60)
+        name = await (await app.start(work(), id="r")).result(timeout=60)
     assert name.startswith("outlast-transaction")

@@ -93,7 +93,7 @@ async def test_a_run_begun_elsewhere_is_taken_up(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     async with outlast.App(url, workflows=[double]), outlast.App(url) as client:
         for number in range(3):
-            run = await client.start(double, number, here=False)
+            run = await client.start(double(number), here=False)
             assert await run.result(timeout=60) == 2 * number
 
 

@@ -50,7 +50,7 @@ async def test_a_worker_begins_though_sqs_is_away(
     with caplog.at_level(logging.WARNING, "outlast.sqs"):
         async with process(tmp_path / "o.db", queue, client=away, workflows=[other]) as app:
             assert app.store.notifier.wakeup_channel is not None
-            run = await app.start(other, here=False)
+            run = await app.start(other(), here=False)
             await run.result()
             channel = app.store.notifier.wakeup_channel
             away.is_away = False
@@ -82,7 +82,7 @@ def leave(pipe: Pipe, path: str) -> str:
     async def live() -> None:
         channel = SqsWakeups(url="http://127.0.0.1:9/1/wakeups", client=hanging)
         async with outlast.App(f"sqlite:///{path}", wakeup_channel=channel) as app:
-            await app.start(other, here=False)  # so there is something to send a wake-up for
+            await app.start(other(), here=False)  # so there is something to send a wake-up for
             await asyncio.to_thread(hanging.asked.wait)
         calls = Calls(hanging, None, None)
         calls.open()

@@ -87,7 +87,7 @@ async def test_two_workers_on_a_rough_road(tmp_path: Path) -> None:
             for worker in workers:
                 assert await asyncio.to_thread(worker.pipe.recv) == "ready"
             for number in range(RUNS):
-                await server.start(job, number, id=f"job-{number}", here=False)
+                await server.start(job(number), id=f"job-{number}", here=False)
             for number in range(RUNS):
                 result = await server.result(f"job-{number}", timeout=60)
                 assert result == 2 * number + 2 * (number + 1000)

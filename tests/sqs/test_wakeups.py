@@ -72,7 +72,7 @@ async def test_work_goes_from_process_to_process_by_wakeups_alone(
         process(path, queue, clock=clock, workflows=[film]) as driver,
         process(path, queue, clock=clock, steps=[render]),
     ):
-        await server.start(film, "alien", id="film-1", here=False)
+        await server.start(film("alien"), id="film-1", here=False)
         result = driver.handle("film-1").result()
         assert await asyncio.wait_for(result, 100) == ["ALIEN-0", "ALIEN-1", "ALIEN-2"]
         await until(lambda: waiting(queue) == (0, 0))
@@ -93,7 +93,7 @@ async def test_lost_doubled_late_and_overtaken_wakeups_are_harmless(
             await stack.enter_async_context(process(path, queue, client=road, **role))
             for road, role in zip(roads, roles, strict=True)
         ]
-        runs = [await apps[number % 2 * 2].start(film, f"f{number}") for number in range(12)]
+        runs = [await apps[number % 2 * 2].start(film(f"f{number}")) for number in range(12)]
         results = await asyncio.gather(*(run.result() for run in runs))
         assert results == [[f"F{n}-0", f"F{n}-1", f"F{n}-2"] for n in range(12)]
         before = [await apps[0].store.history(run.id) for run in runs]
@@ -116,7 +116,7 @@ async def test_a_lost_message_is_made_anew_from_the_store(tmp_path: Path, queue:
     calls = Recording(client())
     async with process(path, queue, clock=clock, client=calls):
         async with outlast.App(f"sqlite:///{path}", clock=clock) as dead:
-            await dead.start(film, "jaws", id="film-1", here=False)
+            await dead.start(film("jaws"), id="film-1", here=False)
         assert "send_message" not in calls.since(0)
         clock.advance(6)
         await until(lambda: "send_message" in calls.since(0))
@@ -137,7 +137,7 @@ async def test_a_message_is_deleted_when_its_work_is_taken(tmp_path: Path, queue
     path, clock = tmp_path / "film.db", ManualClock()
     idle, able = Recording(client()), Recording(client())
     async with process(path, queue, clock=clock, client=idle) as server:
-        await server.start(other, id="o", here=False)
+        await server.start(other(), id="o", here=False)
         await until(lambda: "change_message_visibility_batch" in idle.since(0))
         assert "delete_message_batch" not in idle.since(0)
         async with process(path, queue, clock=clock, client=able, workflows=[other]) as worker:
@@ -156,7 +156,7 @@ async def test_work_that_nobody_can_take_keeps_nobody_busy(tmp_path: Path, queue
     """Its code is nowhere: the message is passed on a few times, then more and more rarely."""
     calls = Recording(client())
     async with process(tmp_path / "o.db", queue, clock=ManualClock(), client=calls) as server:
-        await server.start(other, id="o", here=False)
+        await server.start(other(), id="o", here=False)
         await until(lambda: _longest_hiding(calls) > 1)
     assert calls.since(0).count("send_message") == 1
     assert calls.since(0).count("receive_message") < MOST_TURNS
@@ -170,7 +170,7 @@ async def test_a_stopping_process_wakes_others_for_what_it_hands_back(
     path, clock = tmp_path / "f.db", ManualClock()
     async with process(path, queue, clock=clock, workflows=[film]) as second:
         async with process(path, queue, clock=clock, workflows=[film]) as first:
-            await first.start(film, "up", id="f")
+            await first.start(film("up"), id="f")
         async with process(path, queue, clock=clock, steps=[render]):
             assert await asyncio.wait_for(second.handle("f").result(), 60)
 
@@ -191,7 +191,7 @@ async def test_a_foreign_message_is_left_alone(
             for _ in range(3):
                 send(queue, body)
             async with process(path, queue, clock=clock) as server:
-                run = await server.start(other, id="o", here=False)
+                run = await server.start(other(), id="o", here=False)
                 await asyncio.wait_for(worker.handle(run.id).result(), 60)
             await until(lambda: waiting(queue) == (0, 3))
     told = [one for one in caplog.records if "not of outlast" in one.message]
@@ -208,7 +208,7 @@ async def test_without_sqs_work_is_found_by_looking(
     channel = "sqs+http://127.0.0.1:9/1/wakeups?region=x"
     url = f"sqlite:///{tmp_path}/film.db"
     async with outlast.App(url, workflows=[film], steps=[render], wakeup_channel=channel) as app:
-        run = await app.start(film, "jaws")
+        run = await app.start(film("jaws"))
         assert await run.result() == ["JAWS-0", "JAWS-1", "JAWS-2"]
 
 
@@ -224,7 +224,7 @@ async def test_a_wakeup_channel_is_named_by_a_url(
         url = client().get_queue_url(QueueName=queue)["QueueUrl"]
         at = f"sqs+{url}?region=eu-central-1&endpoint={endpoint()}"
         async with outlast.App(store, wakeup_channel=at, workflows=[other]):
-            run = await server.start(other, here=False)
+            run = await server.start(other(), here=False)
             await asyncio.wait_for(run.result(), 60)
 
 

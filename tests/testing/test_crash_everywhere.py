@@ -63,7 +63,7 @@ async def order(amount: int) -> str:
     left, right = await asyncio.gather(flaky(amount), flaky(amount + 1))
     await outlast.sleep(days=30)
     answer = await outlast.wait_for("approve", bool, timeout=timedelta(days=3))
-    paper = await outlast.child(invoice, left + right)
+    paper = await invoice(left + right)
     return f"{paper}, approved: {answer}"
 
 
@@ -72,7 +72,7 @@ def plain_order(amount: int) -> str:
     total: Any = flaky(amount)
     outlast.sleep(days=30)  # type: ignore[unused-coroutine]
     answer: Any = outlast.wait_for("approve", bool)
-    paper: Any = outlast.child(invoice, total)
+    paper: Any = invoice(total)
     return f"{paper}, approved: {answer}"
 
 

@@ -77,7 +77,7 @@ async def test_a_result_that_comes_while_a_pause_is_read_is_kept() -> None:
     elsewhere = Client(store, codec=JsonCodec())
     ran.clear()
     async with testing.app(works_twice, store=SlowInbox(store), clock=clock) as app:
-        run = await app.start(works_twice, 10.5, id="run")
+        run = await app.start(works_twice(10.5), id="run")
         await clock.sleep(5)
         await elsewhere.pause("run")  # it is noticed with the renewal at 10 s
         await clock.sleep(60)
@@ -112,7 +112,7 @@ async def test_a_store_that_hiccups_does_not_stop_an_engine() -> None:
     clock = VirtualClock()
     store = HiccupStore(MemoryStore(clock=clock))
     async with testing.app(works_twice, store=store, clock=clock) as app:
-        run = await app.start(works_twice, 40)
+        run = await app.start(works_twice(40))
         assert await run.result(timeout=600) is False
         assert store.reads > 4
 
@@ -123,7 +123,7 @@ async def test_a_run_whose_code_is_elsewhere_costs_no_core() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock=clock)
     async with testing.app(works_twice, store=store, clock=clock) as app:
-        await app.start(works_twice, 5, id="run")
+        await app.start(works_twice(5), id="run")
         await clock.sleep(1)
 
     @outlast.workflow

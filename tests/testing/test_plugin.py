@@ -21,14 +21,14 @@ async def nap() -> str:
 async def test_nap(outlast_app, virtual_clock):
     began = virtual_clock.now()
     async with outlast_app(nap) as app:
-        run = await app.start(nap)
+        run = await app.start(nap())
         assert await run.result() == "awake"
     assert (virtual_clock.now() - began).days == 30
 
 async def test_two_apps_on_one_store(outlast_app, tmp_path):
     url = f"sqlite:///{tmp_path}/shared.db"
     async with outlast_app(nap, store=url) as app:
-        await app.start(nap, id="one")
+        await app.start(nap(), id="one")
     async with outlast_app(nap, store=url) as app:
         assert await app.handle("one").result() == "awake"
 """

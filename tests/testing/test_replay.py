@@ -103,7 +103,7 @@ async def takes_coroutines_as_they_come() -> list[str]:
 
 async def recorded() -> list[Event]:
     async with app(shop) as testing:
-        run = await testing.start(shop, 5)
+        run = await testing.start(shop(5))
         await run.result()
         history = await testing.history(run.id)
     ran.clear()
@@ -154,7 +154,7 @@ async def test_a_set_of_tasks_is_gone_through_in_one_order() -> None:
     """What `asyncio.wait` hands out comes in the same order live and in every replay, so that no
     task gets what belongs to another."""
     async with app(goes_through_a_set) as testing:
-        run = await testing.start(goes_through_a_set)
+        run = await testing.start(goes_through_a_set())
         await run.result()
         history = await testing.history(run.id)
     live = list(asked)
@@ -168,7 +168,7 @@ async def test_a_set_of_tasks_is_gone_through_in_one_order() -> None:
 async def test_coroutines_that_would_be_shuffled_are_refused() -> None:
     """`as_completed` puts coroutines into a set before they are tasks: their order is lost."""
     async with app(takes_coroutines_as_they_come) as testing:
-        run = await testing.start(takes_coroutines_as_they_come)
+        run = await testing.start(takes_coroutines_as_they_come())
         with pytest.raises(RunFailed, match="make them yourself"):
             await run.result()
 
@@ -186,9 +186,9 @@ async def test_all_runs_of_a_store_replay(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/production.db"
     async with app(shop, lottery, store=url) as testing:
         for number in range(3):
-            await (await testing.start(shop, number, id=f"order-{number}")).result()
+            await (await testing.start(shop(number), id=f"order-{number}")).result()
         for _ in range(8):
-            await (await testing.start(lottery)).result()
+            await (await testing.start(lottery())).result()
     ran.clear()
     assert await assert_replays(url, shop) == 3
     assert await assert_replays(url, shop, run_ids=["order-1"]) == 1
@@ -203,7 +203,7 @@ async def test_runs_that_cannot_be_replayed_are_named() -> None:
     """A run that is not there, or whose workflow was not given, is an error."""
     store = MemoryStore(clock=VirtualClock())
     async with app(shop, store=store) as testing:
-        await testing.start(shop, 1, id="order")
+        await testing.start(shop(1), id="order")
         with pytest.raises(NotFound, match="nobody"):
             await assert_replays(store, shop, run_ids=["nobody"])
         with pytest.raises(InvalidValue, match="'shop'"):
@@ -213,7 +213,7 @@ async def test_runs_that_cannot_be_replayed_are_named() -> None:
 async def test_a_terminated_run_replays() -> None:
     """Termination does not ask the code, so the code need not have ended."""
     async with app(shop) as testing:
-        run = await testing.start(shop, 1, id="order")
+        run = await testing.start(shop(1), id="order")
         with testing.clock.hold():
             await testing.clock.settle()
             await testing.terminate(run.id)

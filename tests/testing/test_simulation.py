@@ -52,7 +52,7 @@ async def busy(number: int) -> int:
     for _ in range(3):
         number = await long_work(number)
     await outlast.sleep(20)
-    number += await outlast.child(helper, number)
+    number += await helper(number)
     number += await outlast.wait_for("more", int)
     return number + sum(await asyncio.gather(*(long_work(n) for n in range(3))))
 

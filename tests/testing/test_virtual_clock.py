@@ -46,7 +46,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def test_thirty_days_pass_in_a_few_leaps(url: str, workflow: Any) -> None:
     """A workflow that sleeps for a month is tested at once, and wakes on time, not earlier."""
     async with app(workflow, store=url) as testing:
-        run = await testing.start(workflow, 41)
+        run = await testing.start(workflow(41))
         assert await run.result() == 42
         history = await testing.history(run.id)
         assert testing.clock.leaps < 10
@@ -71,7 +71,7 @@ async def test_everything_happens_in_the_same_order_every_time() -> None:
     for _ in range(2):
         clock = VirtualClock()
         async with app(race, clock=clock) as testing:
-            run = await testing.start(race)
+            run = await testing.start(race())
             await run.result()
             history = await testing.history(run.id)
         traces.append([(event.type, event.step_name, event.timestamp) for event in history])
@@ -102,7 +102,7 @@ async def test_time_stands_still_while_a_thread_works() -> None:
 
     loop = asyncio.get_running_loop()
     async with app(working, clock=clock) as testing:
-        run = await testing.start(working)
+        run = await testing.start(working())
         assert await run.result() == START.isoformat()
 
 
@@ -118,7 +118,7 @@ async def test_a_step_that_hangs_meets_its_timeout() -> None:
         await hangs()
 
     async with app(hanging, clock=VirtualClock(grace=0.001)) as testing:
-        run = await testing.start(hanging)
+        run = await testing.start(hanging())
         with pytest.raises(RunFailed, match="did not end within 3600 s"):
             await run.result()
         assert testing.clock.now() == START + timedelta(hours=1)
@@ -138,7 +138,7 @@ async def test_a_thread_that_hangs_meets_its_timeout() -> None:
 
     try:
         async with app(hanging, clock=VirtualClock(patience=0.01, grace=0.001)) as testing:
-            run = await testing.start(hanging)
+            run = await testing.start(hanging())
             with pytest.raises(RunFailed, match="did not end within 3600 s"):
                 await run.result()
     finally:
@@ -172,7 +172,7 @@ async def test_a_step_that_awaits_a_socket_gets_its_time() -> None:
         return await ping()
 
     async with server, app(calling, clock=VirtualClock(grace=0.0)) as testing:
-        run = await testing.start(calling)
+        run = await testing.start(calling())
         assert await run.result() == "pong"
 
 
@@ -180,7 +180,7 @@ async def test_settle_lets_nothing_but_time_be_left() -> None:
     """After `settle` all that could happen now has happened, and no time has passed."""
     async with app(month) as testing:
         with testing.clock.hold():
-            run = await testing.start(month, 1)
+            run = await testing.start(month(1))
             await testing.clock.settle()
             assert await run.status() is Status.WAITING
             assert testing.clock.now() == START
@@ -190,7 +190,7 @@ async def test_settle_lets_nothing_but_time_be_left() -> None:
 async def test_a_test_that_sleeps_meets_the_run_in_the_middle() -> None:
     """Who sleeps on the clock in a test is woken in turn with the workflow."""
     async with app(month) as testing:
-        run = await testing.start(month, 1)
+        run = await testing.start(month(1))
         await testing.clock.sleep(29 * 86400)
         assert await run.status() is Status.WAITING
         await testing.clock.sleep(2 * 86400)
@@ -206,7 +206,7 @@ async def test_nothing_leaps_when_nobody_waits_for_time() -> None:
         return word
 
     async with app(waiting) as testing:
-        run = await testing.start(waiting)
+        run = await testing.start(waiting())
         await testing.clock.settle()
         assert (testing.clock.leaps, testing.clock.now()) == (0, START)
         await run.signal("word", "now")
@@ -222,7 +222,7 @@ async def test_a_run_that_nobody_will_wake_is_told() -> None:
 
     async with app(waiting) as testing:
         testing.stuck_after = 1
-        run = await testing.start(waiting, id="lonely")
+        run = await testing.start(waiting(), id="lonely")
         with pytest.raises(Stuck, match=r"'lonely' is waiting \(signal\)"):
             await run.result()
 
@@ -235,7 +235,7 @@ async def test_result_with_a_timeout_ends_in_virtual_time() -> None:
         await outlast.wait_for("word", str)
 
     async with app(waiting) as testing:
-        run = await testing.start(waiting)
+        run = await testing.start(waiting())
         with pytest.raises(TimeoutError):
             await run.result(timeout=600)
         assert testing.clock.now() == START + timedelta(seconds=600)

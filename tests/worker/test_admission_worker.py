@@ -63,7 +63,7 @@ async def test_one_run_that_is_not_admitted_keeps_no_other_out(
     store.error, store.times = error, times
     async with app(small, store=store, clock=clock, queues=["line"], lease=30) as virtual:
         runs = [
-            await virtual.start(small, number, id=f"r{number}", queue="line", here=False)
+            await virtual.start(small(number), id=f"r{number}", queue="line", here=False)
             for number in range(RUNS)
         ]
         for number, run in enumerate(runs[1:], 1):

@@ -43,11 +43,11 @@ async def test_a_run_of_an_unknown_workflow_holds_nobody_up() -> None:
         return None
 
     async with outlast.App(store) as other:
-        left = await other.start(gone, here=False)
+        left = await other.start(gone(), here=False)
     async with outlast.App(store, workflows=[nothing]) as worker:
         with pytest.raises(NotFound, match="nope"):
-            await worker.submit("nope")
-        assert await (await worker.start(nothing, here=False)).result(timeout=60) == "done"
+            await worker.start("nope")
+        assert await (await worker.start(nothing(), here=False)).result(timeout=60) == "done"
         assert (await worker.get(left.id)).status == "pending"
 
 
@@ -64,7 +64,7 @@ async def test_a_queue_may_have_an_odd_name(name: str) -> None:
         return await work()
 
     async with outlast.App(MemoryStore(), workflows=[flow], steps=[work]) as app:
-        assert await (await app.start(flow)).result(timeout=60) == name
+        assert await (await app.start(flow())).result(timeout=60) == name
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "\x00", "x" * 1025, "a/b", 5])

@@ -107,7 +107,7 @@ def live(pipe: Pipe, place: Place, name: str | None) -> str:
                 return "over"
             [workflow] = [one for one in WORKFLOWS if one.name == name]
             async with outlast.App(store, workflows=WORKFLOWS, lease=LEASE) as app:
-                run: Any = await app.start(workflow, id="r")
+                run: Any = await app.start(workflow(), id="r")
                 return str(await run.result())
 
     return asyncio.run(live())
@@ -158,7 +158,7 @@ async def test_a_step_that_blocks_the_loop_keeps_its_task(kind: str, tmp_path: P
         outlast.App(store, workflows=[blocks_a_worker], lease=LEASE) as driver,
         beside(place, None) as member,
     ):
-        run = await driver.start(blocks_a_worker, id="r")
+        run = await driver.start(blocks_a_worker(), id="r")
         assert await heard(member) == "begun"
         async with outlast.App(store, steps=[block_a_worker], lease=LEASE):
             assert await run.result() == "blocked"

@@ -56,7 +56,7 @@ async def test_it_speaks_again_in_time() -> None:
     clock = ManualClock()
     async with MemoryStore(clock=clock) as store, outlast.App(store, workflows=[job]) as app:
         first = await until_listed(store)
-        await app.start(job, id="a")
+        await app.start(job(), id="a")
         while (await store.workers())[0].seen_at == first.seen_at:
             clock.advance(PERIOD)
             await asyncio.sleep(0.001)
@@ -77,6 +77,6 @@ async def test_a_store_that_does_not_listen_is_no_trouble() -> None:
             raise Unavailable("not now")
 
     async with Deaf() as store, outlast.App(store, workflows=[job]) as app:
-        await app.start(job, id="a")
+        await app.start(job(), id="a")
         await app.signal("a", "go", "on")
         assert await app.result("a") == "on"

@@ -56,7 +56,7 @@ def test_an_app_of_plain_code_needs_no_uvloop(monkeypatch: pytest.MonkeyPatch) -
     """It lives on asyncio's loop as well."""
     monkeypatch.setitem(sys.modules, "uvloop", None)
     with outlast.sync.App("memory://", workflows=[some_workflow]) as app:
-        assert app.start(some_workflow).result() == 1
+        assert app.start(some_workflow()).result() == 1
 
 
 def test_a_worker_lives_on_it(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ async def test_workers_come_and_go(tmp_path: Path) -> None:
 
 async def begin(client: outlast.App, number: int) -> None:
     """Start a run for whoever has its code."""
-    await client.start(job, number, id=f"job-{number}", here=False)
+    await client.start(job(number), id=f"job-{number}", here=False)
 
 
 def stopped(worker: Member) -> None:

@@ -98,7 +98,7 @@ async def test_a_run_left_to_others_asks_for_its_first_step_once() -> None:
     nothing is tried again."""
     machines = Machines()
     async with machines.driver(careful) as driver, machines.worker(once):
-        run = await driver.start(careful, here=False)
+        run = await driver.start(careful(), here=False)
         assert await run.result() == "done"
         history = await machines.store.history(run.id)
     assert [event.type for event in history].count("step.started") == 1
@@ -109,7 +109,7 @@ async def test_a_run_left_to_others_asks_for_its_first_step_once() -> None:
 async def test_a_step_is_done_elsewhere_while_its_run_is_on_disk(machines: Machines) -> None:
     """The run leaves memory; its outcome comes through the inbox."""
     async with machines.driver(film) as driver:
-        run = await driver.start(film, ["opening", "ending"], id="f")
+        run = await driver.start(film(["opening", "ending"]), id="f")
         await machines.clock.sleep(1)
         record = await driver.get("f")
         assert (record.status, record.wait_kind, record.owner) == (Status.WAITING, "task", None)
@@ -131,17 +131,17 @@ async def test_a_step_is_done_elsewhere_while_its_run_is_on_disk(machines: Machi
 async def test_one_process_can_do_both() -> None:
     """Embedded, with no other process at all."""
     async with app(film, steps=[render]) as virtual:
-        assert await (await virtual.start(film, ["all"])).result() == ["all after None"]
+        assert await (await virtual.start(film(["all"]))).result() == ["all after None"]
 
 
 async def test_errors_are_retried_by_the_policy_and_reports_go_along(machines: Machines) -> None:
     """The next attempt knows how far the last one came."""
     async with machines.driver(film) as driver, machines.worker(render):
-        run = await driver.start(film, ["flaky"])
+        run = await driver.start(film(["flaky"]))
         assert await run.result() == ["flaky after 2"]
         assert ran == ["flaky 1", "flaky 2", "flaky 3"]
         ran.clear()
-        failing = await driver.start(film, ["broken"])
+        failing = await driver.start(film(["broken"]))
         with pytest.raises(RunFailed, match="no GPU"):
             await failing.result()
         assert len(ran) == 3
@@ -151,7 +151,7 @@ async def test_errors_are_retried_by_the_policy_and_reports_go_along(machines: M
 async def test_a_worker_that_dies_costs_its_lease(machines: Machines) -> None:
     """Then any other one has the task."""
     async with machines.driver(film) as driver:
-        run = await driver.start(film, ["one"])
+        run = await driver.start(film(["one"]))
         await machines.dies(render, after=10)
         async with machines.worker(render):
             assert await run.result() == ["one after None"]
@@ -162,7 +162,7 @@ async def test_a_worker_that_dies_costs_its_lease(machines: Machines) -> None:
 async def test_a_task_that_kills_its_workers_ends_in_failure(machines: Machines) -> None:
     """Deliveries are counted before the work starts."""
     async with machines.driver(film) as driver:
-        run = await driver.start(film, ["deadly"])
+        run = await driver.start(film(["deadly"]))
         for _ in range(3):
             await machines.dies(render, after=100)
         async with machines.worker(render):
@@ -175,7 +175,7 @@ async def test_a_task_that_kills_its_workers_ends_in_failure(machines: Machines)
 async def test_a_worker_that_is_stopped_tells_the_run(machines: Machines) -> None:
     """A deploy counts for nothing, however often it happens."""
     async with machines.driver(film) as driver:
-        run = await driver.start(film, ["long"])
+        run = await driver.start(film(["long"]))
         for _ in range(5):
             async with machines.worker(render):
                 await machines.clock.sleep(5)
@@ -188,7 +188,7 @@ async def test_a_worker_that_is_stopped_tells_the_run(machines: Machines) -> Non
 async def test_what_must_not_be_repeated_fails_if_its_worker_dies(machines: Machines) -> None:
     """Nobody knows how far it came, so nobody tries again."""
     async with machines.driver(careful) as driver:
-        run = await driver.start(careful)
+        run = await driver.start(careful())
         await machines.dies(once, after=10)
         async with machines.worker(once):
             with pytest.raises(RunFailed, match="died while it ran"):
@@ -200,7 +200,7 @@ async def test_what_must_not_be_repeated_fails_if_its_worker_dies(machines: Mach
 async def test_a_worker_leaves_alone_what_it_has_no_code_for(machines: Machines) -> None:
     """It is not even counted."""
     async with machines.driver(careful) as driver, machines.worker(render):
-        run = await driver.start(careful)
+        run = await driver.start(careful())
         await machines.clock.sleep(100)
         assert await run.status() is Status.WAITING
         [task] = await machines.store.find_available_tasks(limit=10)
@@ -210,7 +210,7 @@ async def test_a_worker_leaves_alone_what_it_has_no_code_for(machines: Machines)
 async def test_a_cancelled_run_takes_its_tasks_back(machines: Machines) -> None:
     """Nobody does what nobody waits for."""
     async with machines.driver(film) as driver:
-        run = await driver.start(film, ["nobody wants it"])
+        run = await driver.start(film(["nobody wants it"]))
         await machines.clock.sleep(1)
         assert len(await machines.store.find_available_tasks(limit=10)) == 1
         await run.cancel()
@@ -231,14 +231,14 @@ async def test_code_that_stops_waiting_takes_its_task_back(machines: Machines) -
             return "given up"
 
     async with machines.driver(impatient) as driver:
-        assert await (await driver.start(impatient)).result() == "given up"
+        assert await (await driver.start(impatient())).result() == "given up"
         assert await machines.store.find_available_tasks(limit=10) == []
 
 
 async def test_a_failed_run_is_retried_with_a_new_task(machines: Machines) -> None:
     """What was done before stays done."""
     async with machines.driver(film) as driver:
-        run = await driver.start(film, ["broken", "fine"], id="r")
+        run = await driver.start(film(["broken", "fine"]), id="r")
         async with machines.worker(render):
             with pytest.raises(RunFailed):
                 await run.result()
@@ -258,7 +258,7 @@ async def test_a_plain_step_runs_in_a_thread_of_the_worker() -> None:
         return await count("four")
 
     async with app(counts, steps=[count]) as virtual:
-        assert await (await virtual.start(counts)).result() == 4
+        assert await (await virtual.start(counts())).result() == 4
 
 
 async def test_bad_input() -> None:
@@ -281,7 +281,7 @@ async def test_bad_input() -> None:
 
 
 async def _ended(virtual: VirtualApp, workflow: outlast.Workflow[..., Any]) -> Any:
-    return await (await virtual.start(workflow)).result()
+    return await (await virtual.start(workflow())).result()
 
 
 @outlast.step(queue="gpu", retry=outlast.Retry(attempts=2, delay=0, jitter=0))
@@ -307,9 +307,9 @@ async def test_a_step_that_cancels_its_own_task_has_failed(machines: Machines) -
     the lease ends, as if its worker had died."""
     async with machines.driver(asks_it) as driver, machines.worker(cancels_itself):
         begun = machines.clock.now()
-        assert await (await driver.start(asks_it, always=False)).result() == "after 2"
+        assert await (await driver.start(asks_it(always=False))).result() == "after 2"
         with pytest.raises(RunFailed, match=r"after 2 attempts: RuntimeError: .*cancelled itself"):
-            await (await driver.start(asks_it, always=True)).result()
+            await (await driver.start(asks_it(always=True))).result()
         assert ran == ["attempt 1", "attempt 2"] * 2
         assert (machines.clock.now() - begun).total_seconds() < 1
 
@@ -319,7 +319,7 @@ async def test_a_loop_that_ends_is_no_step_that_cancels_itself() -> None:
     attempt."""
     machines = Machines()
     async with machines.driver(careful) as driver:
-        run = await driver.start(careful)
+        run = await driver.start(careful())
         before = asyncio.all_tasks()
         worker = outlast.App(machines.store, name="worker", steps=[once])
         await worker.open()

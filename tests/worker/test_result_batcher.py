@@ -86,7 +86,7 @@ def _fresh_world() -> None:
 async def play() -> int:
     """All steps are done before the first answer comes; the rest is told together."""
     async with outlast.App(store, workflows=[sums], steps=[add]) as app:
-        run = await app.start(sums)
+        run = await app.start(sums())
         return await run.result(timeout=60)
 
 

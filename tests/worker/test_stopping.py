@@ -79,7 +79,7 @@ async def test_a_store_that_hangs_does_not_keep_an_app_from_closing() -> None:
             store, workflows=[goes_far], steps=[far_and_long], lease=LEASE, wakeup_channel=channel
         )
         await app.open()
-        await app.start(goes_far)
+        await app.start(goes_far())
         await began.wait()
         store.hangs = True
         async with asyncio.timeout(60):
@@ -115,7 +115,7 @@ async def test_a_part_that_cannot_be_closed_leaves_no_other_open() -> None:
         channel = Channel()
         app = outlast.App(store, workflows=[stays_here], lease=LEASE / 6, wakeup_channel=channel)
         await app.open()
-        await app.start(stays_here)
+        await app.start(stays_here())
         await began.wait()
         assert channel.is_open
         with pytest.raises(TryAgain):
@@ -185,7 +185,7 @@ async def test_a_task_that_was_on_its_way_to_who_stops_is_not_lost() -> None:
         worker = outlast.App(store, steps=[once], lease=3600)
         store.lets.clear()
         await worker.open()
-        run = await starter.start(once_far)
+        run = await starter.start(once_far())
         await store.stop_in_between(worker)
         async with outlast.App(store, steps=[once]), asyncio.timeout(60):
             assert await run.result() == "done"
@@ -204,7 +204,7 @@ async def test_a_run_that_was_on_its_way_to_who_stops_is_free(queue: str | None)
         stops = outlast.App(store, workflows=[short], queues=["mail"], lease=3600)
         store.lets.clear()
         await stops.open()
-        run = await starter.start(short, here=False, queue=queue)
+        run = await starter.start(short(), here=False, queue=queue)
         await store.stop_in_between(stops)
         async with outlast.App(store, workflows=[short], queues=["mail"]), asyncio.timeout(60):
             assert await run.result() == "done"

@@ -112,7 +112,7 @@ async def test_unclaimed_work_sends_a_wakeup(
         await swept(channel, clock)
         assert channel.sent == 0
         if kind == "run":
-            await app.start(nothing, id="r", here=False)
+            await app.start(nothing(), id="r", here=False)
         else:
             await store.queue().enqueue("gpu/render", [Task(id="t")])
         await channel.until(lambda: channel.sent == 1)
@@ -131,7 +131,7 @@ async def test_many_writes_are_one_wakeup(
 ) -> None:
     """Wake-ups are gathered off the path of the write."""
     async with outlast.App(store, wakeup_channel=channel) as app:
-        await app.start(nothing, here=False)
+        await app.start(nothing(), here=False)
         await channel.until(lambda: channel.sent == 1)
         for _ in range(1000):
             store.notifier.wake()
@@ -151,7 +151,7 @@ async def test_a_run_sends_no_wakeup_before_it_is_due(
         await outlast.sleep(3600)
 
     async with outlast.App(store, workflows=[later]) as app:
-        run = await app.start(later)
+        run = await app.start(later())
         while (await store.get(run.id)).owner is not None:  # noqa: ASYNC110 - until it rests
             await asyncio.sleep(0)
     async with outlast.App(store, wakeup_channel=channel):
@@ -172,7 +172,7 @@ async def test_what_was_heard_is_settled_by_the_store(
         channel.hear()
         await channel.until(lambda: channel.done == 1)
         async with outlast.App(store) as other:
-            await other.start(nothing, here=False)
+            await other.start(nothing(), here=False)
         await channel.until(lambda: channel.sent == 1)
         channel.hear()
         await channel.until(lambda: channel.gone_on == 1)
@@ -185,7 +185,7 @@ async def test_a_message_wakes_those_who_look_here(store: MemoryStore, channel: 
     async with outlast.App(store, workflows=[nothing], wakeup_channel=channel):
         wakeups, store.notifier.wake_local = store.notifier.wake_local, lambda *_, **__: None  # type: ignore[method-assign]
         async with outlast.App(store) as other:
-            run = await other.start(nothing, here=False)
+            run = await other.start(nothing(), here=False)
         store.notifier.wake_local = wakeups  # type: ignore[method-assign]
         channel.hear()
         await asyncio.wait_for(run.result(), 60)
@@ -198,7 +198,7 @@ async def test_a_wakeup_that_failed_is_sent_again(
     """The wake-up channel was out of order: the next sweep finds what is left."""
     channel.broken = True
     async with outlast.App(store, wakeup_channel=channel) as app:
-        await app.start(nothing, here=False)
+        await app.start(nothing(), here=False)
         await swept(channel, clock)
         channel.broken = False
         while not channel.sent:
@@ -222,7 +222,7 @@ async def test_work_handed_back_at_the_end_sends_a_wakeup(
         await long()
 
     async with outlast.App(store, workflows=[slow], wakeup_channel=channel) as app:
-        await app.start(slow)
+        await app.start(slow())
         await began.wait()
         assert channel.sent == 0
     assert channel.sent == 1

@@ -55,7 +55,7 @@ async def test_a_run_that_works_hears_a_cancel_from_another_process(
         place.store() as elsewhere,
         outlast.App(store, workflows=[works], lease=LEASE) as app,
     ):
-        run = await app.start(works, id="r")
+        run = await app.start(works(), id="r")
         await begun.wait()
         await Client(elsewhere, codec=JsonCodec()).cancel("r", "stop")
         ending = asyncio.ensure_future(run.result())
@@ -115,7 +115,7 @@ async def test_who_sends_something_and_ends_is_heard(kind: str, tmp_path: Path) 
             await notifier.wait(SystemClock(), 0.05, since=notifier.wakeups)
         wakeups = notifier.wakeups_for(WakeupKind.RUNS)
         async with place.store() as elsewhere:
-            await outlast.App(elsewhere, workflows=[works]).submit("works", b"{}", id="r")
+            await outlast.App(elsewhere, workflows=[works]).start("works", id="r", here=False)
         async with asyncio.timeout(30):
             assert await notifier.wait(Patient(), 1.0, since=wakeups, kind=WakeupKind.RUNS)
 

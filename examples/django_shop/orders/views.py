@@ -16,7 +16,7 @@ def place(request: HttpRequest) -> JsonResponse:
     with transaction.atomic():
         item, _ = Item.objects.get_or_create(name=given["item"], defaults={"stock": 10})
         order = Order.objects.create(item=item, amount=given["amount"])
-        runs.start(checkout, order.pk, order.amount, id=order.run_id)
+        runs.start(checkout(order.pk, order.amount), id=order.run_id)
         if given["amount"] > 1000:
             transaction.set_rollback(True)
             return JsonResponse({"error": "too much"}, status=422)

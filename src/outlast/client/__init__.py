@@ -1,4 +1,4 @@
-"""Everything that can be done to runs from outside, on any store."""
+"""What a program does with runs from outside, on any store."""
 
 from outlast.client.client import Client
 from outlast.client.handle import RunHandle

@@ -1,379 +1,228 @@
-"""Client: everything that can be done to runs from outside, on any store.
+"""Client: starts runs, and acts on them, through the store alone.
 
-Only `start` and a run's own code need the code of a workflow; all else works on runs whose code is
-gone, whose payloads cannot be read, or which somebody else is driving.
+A start is one path for every caller::
+
+    App.start, sync.App.start, TransactionClient.start, Django's runs.start
+        ──▶ Client.start ──▶ request_of (call or name → recorded input)
+            ──▶ NewRun.commit ──▶ the store: any worker that has the code claims the run
+            ──▶ Engine.start(NewRun), in an app that has the code: it runs here at once
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
-from msgspec import Raw
-
-from outlast.client.deleting import delete_tree
+from outlast.call import Call
+from outlast.client.debounce import check_times, debounced
 from outlast.client.handle import RunHandle
-from outlast.client.history_reset import edited_input, forked, retrial
-from outlast.client.moved_runs import (
-    TRIES,
-    coming_and_going,
-    find_here,
-    has_come,
-    send_here,
-    unless_moved,
-)
-from outlast.client.queues import Queues
-from outlast.client.results import answer_in, answered, ended
-from outlast.client.terminate import terminated
-from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.definitions.signature import type_of_value
-from outlast.engine.replay.audit import activities_of, entries_of
-from outlast.engine.replay.execution import current_execution
-from outlast.engine.replay.history_reset import before_step
-from outlast.errors import (
-    CodeMissing,
-    Fenced,
-    InvalidValue,
-    Moved,
-    NotFound,
-    RunCancelled,
-    RunClosed,
-    RunFailed,
-    Undecodable,
-    UpdateFailed,
-    WorkflowMisuse,
-)
-from outlast.model.commit import Commit, Committed, Outcome
-from outlast.model.event import Event, EventType
-from outlast.model.ids import SCHEDULE_OF, check_id, check_name, new_id
-from outlast.model.inbox import Item
-from outlast.model.query import RunQuery
-from outlast.model.run import MOVING, Run, Status
-from outlast.model.run_contents import Activity, Entry
-from outlast.model.stats import QueueStats
-from outlast.model.validation import check_reason
-from outlast.ports.capabilities import Capability
-from outlast.ports.codec import Codec
-from outlast.ports.derived import LOCK_PATIENCE_S, accepted
-from outlast.ports.store import Store
+from outlast.client.moved_runs import unless_moved
+from outlast.client.run_actions import RunActions
+from outlast.client.start import StartRequest, is_same_start, request_of
+from outlast.engine.runner.new_run import NewRun
+from outlast.errors import InvalidValue, NotFound, RunClosed, RunExists
+from outlast.model.commit import Commit, Committed, Creation
+from outlast.model.ids import check_id, new_id
+from outlast.model.queue_options import STARTS, QueueOptions
+from outlast.model.run import Attribute
+from outlast.model.times import EPOCH
 
-T = TypeVar("T")
+R = TypeVar("R")
+Create = Callable[[NewRun], Awaitable[object]]
+"""Makes a new run durable; `RunExists` if its id is taken."""
+
+BATCH = 500
 
 
-class Client:
-    """Acts on runs through the store alone."""
+class StartOptions(TypedDict, total=False):
+    """Options of a start; `Client.start` says what they do."""
 
-    def __init__(
+    id: str | None
+    on_conflict: Literal["attach", "fail", "replace"]
+    attributes: dict[str, Attribute] | None
+    queue: str | QueueOptions | None
+
+
+class Client(RunActions):
+    """Starts runs for any worker that has their code, and acts on runs."""
+
+    _conflicts: tuple[str, ...] = ("attach", "fail", "replace")
+
+    @overload
+    async def start(self, call: Call[R], **options: Unpack[StartOptions]) -> RunHandle[R]: ...
+    @overload
+    async def start(
         self,
-        store: Store,
-        *,
-        codec: Codec,
-        wake_run: Callable[[str], None] | None = None,
-        drop: Callable[[str], None] | None = None,
-        ending: Callable[[str], asyncio.Future[Run | None] | None] | None = None,
-        workflows: dict[str, WorkflowDefinition] | None = None,
-    ) -> None:
-        self._opened = store
-        self._codec = codec
-        self._wake_run = wake_run or (lambda run_id: None)
-        self._drop = drop or (lambda run_id: None)
-        self._ending = ending or (lambda run_id: None)
-        self._workflows = workflows or {}
-
-    @property
-    def _store(self) -> Store:
-        if current_execution() is not None:
-            raise WorkflowMisuse(
-                "workflow code called its app: what that does would be done again in every replay. "
-                "Use outlast.child() for another run, or put the call into a step"
-            )
-        return self._opened
-
-    # -- reading ------------------------------------------------------------------------------
-
-    async def get(self, run_id: str) -> Run:
-        """The record of a run; `Moved` if it goes on in another store."""
-        return await find_here(self._store, run_id)
-
-    async def history(self, run_id: str) -> list[Event]:
-        """All events of a run; `Moved` if it goes on in another store."""
-        history = await self._store.history(run_id)
-        if not history or history[-1].type == EventType.WORKFLOW_MOVED:
-            with suppress(Undecodable):  # the history of a damaged record can be read
-                await find_here(self._store, run_id)
-            history = await self._store.history(run_id)  # it may have come just now
-        return history
-
-    async def entries(self, run_id: str) -> list[Entry]:
-        """The audit of a run: what was done, how long it took, with what input and output."""
-        return entries_of(await self.history(run_id))
-
-    async def activities(self, run_id: str) -> list[Activity]:
-        """The state of each step of a run."""
-        return activities_of(await self.history(run_id))
-
-    def find(self, **filters: Any) -> AsyncIterator[Run]:
-        """Runs that match, newest first: workflow, status, parent, attributes."""
-        status = filters.pop("status", ())
-        wanted = [status] if isinstance(status, str) else status
-        query = RunQuery(status=frozenset(map(Status.parse, wanted)), **filters)
-        return self._store.find_all(query)
-
-    async def query(self, run_id: str, name: str, type: Any = Any) -> Any:
-        """What a run has last published under a name, without waking it."""
-        run = await self.get(run_id)
-        if name not in run.ctx:
-            raise NotFound("published value", name)
-        return self._codec.decode(run.ctx[name], type, where=f"published {name!r}")
-
-    async def result(self, run_id: str, *, timeout: float | None = None) -> Any:
-        """Wait for a run's result."""
-        return self._outcome(await ended(self._store, run_id, self._ending, timeout))
-
-    def _outcome(self, run: Run) -> Any:
-        if run.moved_to is not None:  # sealed just now: it goes on elsewhere
-            raise Moved(run.id, run.moved_to)
-        if run.status is Status.CANCELLED:
-            raise RunCancelled(run.id, run.status, run.error or "")
-        if run.status is Status.FAILED:
-            raise RunFailed(run.id, run.status, run.error or "")
-        workflow = self._workflows.get(run.workflow)
-        output = run.result if run.result is not None else Raw(b"null")
-        if workflow is None:
-            return self._codec.decode(output, where=f"result of {run.workflow}")
-        return workflow.signature.decode_result(self._codec, output)
-
-    # -- queues -------------------------------------------------------------------------------
-
-    @property
-    def queues(self) -> Queues:
-        """How queues stand, and their rules."""
-        return Queues(self._store)
-
-    async def stats(self) -> list[QueueStats]:
-        """How all queues stand: what waits, what is under way, and which rule is in the way."""
-        return await self.queues.stats()
-
-    # -- acting -------------------------------------------------------------------------------
-
-    async def signal(
+        call: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> RunHandle[Any]: ...
+    async def start(
         self,
-        run_id: str,
-        name: str,
-        value: Any = None,
-        *,
-        dedup: str | None = None,
-        timeout: float = LOCK_PATIENCE_S,
-    ) -> None:
-        """Send a signal; `RunClosed` if the run has ended, `NotFound` if there is none, `Busy` if a
-        transaction, of yours maybe, has locked it for `timeout` seconds."""
-        check_name(name, "signal name")
-        data = self._codec.encode(value, type_of_value(value), where=f"signal {name!r}")
-        # Two signals of different names may have the same key.
-        id = new_id() if dedup is None else f"{name}: {dedup}"
-        item = Item(kind="signal", name=name, id=id, data=data)
-        await self._send(run_id, item, timeout=timeout)
+        call: Call[Any] | str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> RunHandle[Any]:
+        """Start a run: ``start(order("Momo"), id="order-1")``. Any worker that has the code runs it.
 
-    async def update(
+        Without the code, name the workflow: ``start("order", ["Momo"], {"express": True})``.
+
+        `id` is the idempotency key. When it is taken (`on_conflict`), ``attach`` gives the run that has it if that is
+        the same workflow with the same input, and raises `RunExists` otherwise; ``fail`` always raises;
+        ``replace`` ends that run and starts a new one. `attributes` are what `find` finds the run by. With
+        `queue` it waits there for its turn, or for its time:
+        ``queue=QueueOptions("mail", key=tenant, delay=60)``.
+        """
+        return await self._start(self._request(call, args, kwargs), self._create, **options)
+
+    async def start_many(
         self,
-        run_id: str,
-        name: str,
-        value: Any = None,
-        type: Any = Any,
+        calls: Mapping[str, Call[R]] | Iterable[Call[R]],
         *,
-        dedup: str | None = None,
-        timeout: float | None = None,
-    ) -> Any:
-        """Ask a run for something and wait for its answer, read as `type`; `UpdateFailed` if the
-        answer is an error. With `dedup` it is done once in a life of the run, however often it is
-        asked for, and the answer is always the same."""
-        check_name(name, "update name")
-        run = await self.get(run_id)
-        data = self._codec.encode(value, type_of_value(value), where=f"update {name!r}")
-        id = new_id() if dedup is None else f"update {name}: {dedup}"
-        # One with a key may have been answered, in this life or the one before.
-        past = [] if dedup is None else await self._store.history(run_id)
-        answer = answer_in(past, id)
-        if answer is None:
-            patience = LOCK_PATIENCE_S if timeout is None else timeout
-            with suppress(RunClosed):  # it may have answered just before it ended
-                item = Item(kind="update", name=name, id=id, data=data)
-                await self._send(run_id, item, timeout=min(patience, LOCK_PATIENCE_S))
-            after = run.sequence if dedup is None else len(past)
-            answer = await answered(self._store, run, id, name, after=after, timeout=timeout)
-        if answer.error is not None:
-            raise UpdateFailed(run_id, name, answer.error)
-        output = answer.output if answer.output is not None else Raw(b"null")
-        return self._codec.decode(output, type, where=f"answer to update {name!r}")
+        attributes: dict[str, Attribute] | None = None,
+        queue: str | QueueOptions | Callable[[Call[R]], str | QueueOptions] | None = None,
+    ) -> list[RunHandle[R]]:
+        """Start many runs, hundreds in one commit: ``start_many(ship(order) for order in orders)``.
 
-    async def cancel(
-        self, run_id: str, reason: str = "cancelled", *, timeout: float = LOCK_PATIENCE_S
-    ) -> None:
-        """Ask a run to stop and compensate. One that cannot be replayed with the code that is here
-        is ended as it is: nothing can be compensated. `CodeMissing` if workers live and none of them has
-        the code of the run: it would wait for ever. If no worker lives, the next one that has it obeys."""
-        check_reason(reason)
-        run = None
-        try:
-            run = await self._store.find_one(run_id)
-            problem = run.error if run is not None and run.wait_kind == "mismatch" else None
-        except Undecodable as damage:
-            problem = str(damage)
-        if problem is not None:
-            reason = f"{reason} (not compensated: {problem})"
-            await self.terminate(run_id, reason, timeout=timeout)
-            return
-        if run is not None and not run.status.terminal:
-            await self._check_code(run)
-        await self._send(run_id, Item(kind="cancel", name=reason), timeout=timeout)
-
-    async def _check_code(self, run: Run) -> None:
-        """Refuse what only code can do, if workers live and none has that code."""
-        if run.workflow.startswith(SCHEDULE_OF):
-            return  # of outlast's own, and not listed
-        if run.workflow in self._workflows or Capability.WORKERS not in self._store.capabilities:
-            return
+        A dict gives each an id, ``start_many({order.id: ship(order) for order in orders})``. A run whose
+        id is taken stays as it is, so that an interrupted call can be repeated. `queue` may be a function
+        of the call.
+        """
+        given: Any = ((None, call) for call in calls)
+        if isinstance(calls, Mapping):
+            given = calls.items()
+        handles: list[RunHandle[R]] = []
+        commits: list[Commit] = []
         now = await self._store.now()
-        if run.owner is not None and run.claimed_until is not None and run.claimed_until > now:
-            return
-        live = [worker for worker in await self._store.workers() if worker.is_alive(now)]
-        # Those that only do queued steps say nothing about where workflows run.
-        live = [worker for worker in live if worker.workflows]
-        # This process may work, too, and not be listed yet.
-        if (live or self._workflows) and not any(run.workflow in one.workflows for one in live):
-            raise CodeMissing(run.id, run.workflow, max(len(live), 1))
-
-    async def pause(self, run_id: str, *, timeout: float = LOCK_PATIENCE_S) -> None:
-        """Let a run rest where it is, after the steps that are running, until it is resumed."""
-        await self._send(run_id, Item(kind="pause"), timeout=timeout)
-
-    async def resume(
-        self, run_id: str, value: Any = None, *, timeout: float = LOCK_PATIENCE_S
-    ) -> None:
-        """Answer a halt with a value, let a paused run go on, or try a mismatched one again. A value
-        that nobody has asked for is refused."""
-        run = await self.get(run_id)
-        parked = run.status is Status.PAUSED or run.wait_kind == "mismatch"
-        # One that is still at work may be about to pause.
-        going = run.status in (Status.PENDING, Status.RUNNING) and run.halt_data is None
-        data = self._codec.encode(value, type_of_value(value), where="resume value")
-        answer = Item(kind="resume", data=data)
-        if parked or going:
-            if value is not None and run.halt_data is None:
-                raise InvalidValue(
-                    f"run {run_id!r} is {run.status} and has asked nothing that a value would answer: "
-                    "resume it without one, or answer when it has halted"
-                )
-            items = [Item(kind="unpause"), *([] if value is None else [answer])]
-            await self._send(run_id, *items, timeout=timeout)
-        elif run.halt_data is not None or run.status.terminal:
-            await self._send(run_id, answer, timeout=timeout)
-        else:
-            raise InvalidValue(
-                f"run {run_id!r} is {run.status}: only a halted or paused run can be resumed. "
-                "Send a signal if it waits for one"
+        await self.expect_queued()
+        for id, call in given:
+            request = self._request(call, where="start_many")
+            new = NewRun(
+                id=new_id() if id is None else check_id(id),
+                workflow=request.workflow,
+                definition=request.definition,
+                input=request.input,
+                attributes=attributes or {},
+                queue=_queue_options(queue(call) if callable(queue) else queue, now),
             )
+            commits.append(new.commit())
+            handles.append(self._handle(new.id))
+            if len(commits) == BATCH:
+                await self._create_many(commits)
+                commits = []
+        if commits:
+            await self._create_many(commits)
+        return handles
 
-    async def terminate(
-        self, run_id: str, reason: str = "terminated", *, timeout: float = LOCK_PATIENCE_S
-    ) -> None:
-        """End a run now, whoever holds it and whatever it is: its code sees nothing of it. The commit that
-        ends it tells its parent, and asks its children to stop, except for those that are to outlive
-        it. `Busy` if a transaction has locked it for `timeout` seconds."""
-        check_reason(reason)
-        attempt = partial(self._attempt, timeout=timeout)
-        for _ in range(TRIES):
-            outcome = await terminated(self._store, run_id, reason, attempt)
-            if isinstance(outcome, Committed):
-                self._drop(run_id)
-                return
-            # It may be another life by now, or have come back from another store.
-            if not await has_come(self._store, run_id, outcome):
-                raise outcome
-        raise coming_and_going(run_id)
-
-    async def delete(
+    async def debounce(
         self,
-        run_id: str,
+        call: Call[R],
         *,
-        uid: str | None = None,
-        force: bool = False,
-        timeout: float = LOCK_PATIENCE_S,
-    ) -> bool:
-        """Remove a run and all it owns, its descendants included; whether it was there. A tree in which
-        a run has not ended is refused with `RunsOpen`, which names such runs; with `force` they end with
-        the commit that removes them: a parent outside of the tree gets a failed child, and children
-        outside of it are cancelled, unless they are abandoned ones. With `uid` only that life of it:
-        a later one stays. One that is being moved to another store is not removed: all of it may still
-        be here alone."""
-        with suppress(Undecodable):
-            run = await self._store.find_one(run_id)
-            if run is not None and run.moved_to is not None and run.wait_kind == MOVING:
-                raise Moved(run_id, run.moved_to)
-        was_there, open = await delete_tree(
-            *(self._store, run_id, uid),
-            force=force,
-            patience=timeout,
-            attempt=partial(self._attempt, timeout=timeout),
+        key: str,
+        quiet: float,
+        at_most: float | None = None,
+        queue: str | QueueOptions = STARTS,
+    ) -> RunHandle[R]:
+        """Start a run when it has not been asked for during `quiet` seconds, with the call that was given
+        last; at the latest `at_most` seconds after the first request. Requests with the same `key` before
+        it starts get the same run, a later one the next run."""
+        request = self._request(call, where="debounce")
+        check_id(key, "debounce key")
+        check_times(quiet, at_most)
+        options = _queue_options(queue, EPOCH)
+        assert options is not None
+        await self.expect_queued()
+        run_id = await debounced(
+            self._store, request, key=key, quiet=quiet, at_most=at_most, queue=options
         )
-        self._store.notifier.wake()  # its place in a queue is free
-        for id in (run_id, *open):
-            self._drop(id)
-        return was_there
+        return self._handle(run_id)
 
-    async def retry(self, run_id: str, *, timeout: float | None = 30.0) -> RunHandle[Any]:
-        """Let a failed run go on from the step that failed: what was done before stays done. Children
-        that run on are waited for again; those that are being cancelled have to end first, which may
-        take `timeout` seconds. Signals and updates that it has not used are kept."""
-        run = await self.get(run_id)
-        if run.status is not Status.FAILED:
-            raise InvalidValue(f"run {run_id!r} is {run.status}: only a failed run can be retried")
-        commit = await retrial(self._store, run, self._workflows, self._ending, timeout)
-        await self._write(commit, timeout=LOCK_PATIENCE_S if timeout is None else timeout)
+    def handle(self, run_id: str) -> RunHandle[Any]:
+        """The handle of a run that was started earlier or elsewhere."""
+        return self._handle(check_id(run_id, child=True))
+
+    def _handle(self, run_id: str) -> RunHandle[Any]:
         return RunHandle(self, run_id)
 
-    async def fork(
-        self,
-        run_id: str,
-        step: str,
-        *,
-        id: str | None = None,
-        input: dict[str, Any] | None = None,
-        timeout: float = LOCK_PATIENCE_S,
-    ) -> RunHandle[Any]:
-        """Begin a new run that shares another one's history up to where `step` was asked for.
-        `input` are the arguments of the workflow, by name, that are to be other ones. Children that the
-        other run waits for stay its own: this one begins the same anew."""
-        run = await self.get(run_id)
-        history = await self._store.history(run_id)
-        if not any(event.step_name == step for event in history):
-            raise NotFound("step", step)
-        fork_id = new_id() if id is None else check_id(id)
-        kept = before_step(history, step)
-        edited = None
-        if input is not None:
-            edited = edited_input(self._workflows.get(run.workflow), run, self._codec, input)
-        await self._write(
-            forked(run, kept, self._workflows, run_id=fork_id, input=edited), timeout=timeout
-        )
-        return RunHandle(self, fork_id)
+    async def expect_queued(self) -> None:
+        """Called before something is put into a queue: an app looks at its queues from then on."""
 
     # -- how ----------------------------------------------------------------------------------
 
-    async def _send(self, run_id: str, *items: Item, timeout: float = LOCK_PATIENCE_S) -> None:
-        await send_here(self._store, run_id, *items, patience=timeout)
-        self._wake_run(run_id)
+    def _request(
+        self,
+        call: Call[Any] | str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        where: str = "start",
+    ) -> StartRequest:
+        return request_of(
+            call, args, kwargs, workflows=self._workflows, codec=self._codec, where=where
+        )
 
-    async def _write(self, commit: Commit, *, timeout: float = LOCK_PATIENCE_S) -> None:
-        outcome = await self._attempt(commit, timeout=timeout)
-        if isinstance(outcome, NotFound | RunClosed | Fenced):
-            await unless_moved(self._store, commit.run_id)
-        accepted(outcome)
+    async def _start(
+        self,
+        request: StartRequest,
+        create: Create,
+        *,
+        id: str | None = None,
+        on_conflict: str = "attach",
+        attributes: dict[str, Attribute] | None = None,
+        queue: str | QueueOptions | None = None,
+    ) -> RunHandle[Any]:
+        if on_conflict not in self._conflicts:
+            *some, last = self._conflicts
+            raise InvalidValue(
+                f"on_conflict={on_conflict!r} is not possible: use {', '.join(some)} or {last}"
+            )
+        run_id = new_id() if id is None else check_id(id)
+        options = None
+        if queue is not None:
+            await self.expect_queued()
+            options = _queue_options(queue, await self._store.now())
+        creation = Creation.NEW
+        if on_conflict == "replace":
+            creation = Creation.REPLACE
+            await unless_moved(self._store, run_id)  # a run in another store cannot be ended here
+            # Its children are not the new run's: the end cancels them, and tells its parent.
+            with suppress(NotFound, RunClosed):
+                await self.terminate(run_id, "replaced by a new start")
+        new = NewRun(
+            id=run_id,
+            workflow=request.workflow,
+            definition=request.definition,
+            input=request.input,
+            creation=creation,
+            attributes=attributes or {},
+            queue=options,
+        )
+        try:
+            await create(new)
+        except RunExists:
+            if on_conflict == "fail":
+                raise
+            run = await self.get(run_id)
+            if not await is_same_start(request, run, self._store, self._codec):
+                raise RunExists(run_id, run.uid) from None
+        return self._handle(run_id)
 
-    async def _attempt(self, commit: Commit, *, timeout: float = LOCK_PATIENCE_S) -> Outcome:
-        """The outcome of a commit; `Busy` if its run was locked for `timeout` seconds."""
-        (outcome,) = await self._store.commit_when_free([commit], patience=timeout)
-        return outcome
+    async def _create(self, new: NewRun) -> None:
+        await self._write(new.commit())
+
+    async def _create_many(self, commits: list[Commit]) -> None:
+        for outcome in await self._store.commit_when_free(commits):
+            if not isinstance(outcome, Committed | RunExists):
+                raise outcome
+
+
+def _queue_options(queue: str | QueueOptions | None, now: datetime) -> QueueOptions | None:
+    if queue is None:
+        return None
+    if not isinstance(queue, str | QueueOptions):
+        raise InvalidValue(f"queue={queue!r} is not possible: give its name, or QueueOptions")
+    return (QueueOptions(queue) if isinstance(queue, str) else queue).resolved(now)

@@ -8,7 +8,7 @@ from outlast.model.run import Status
 from outlast.ports.derived import LOCK_PATIENCE_S
 
 if TYPE_CHECKING:
-    from outlast.client.client import Client
+    from outlast.client.run_actions import RunActions
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 class RunHandle(Generic[T]):
     """A run, by id: what a program holds of it."""
 
-    def __init__(self, client: Client, id: str) -> None:
+    def __init__(self, client: RunActions, id: str) -> None:
         self._client = client
         self.id = id
 

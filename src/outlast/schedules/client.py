@@ -14,7 +14,7 @@ from outlast.client import Client, RunHandle
 from outlast.client.moved_runs import send_here
 from outlast.client.results import answered
 from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.replay.commit_builder import start_commit
+from outlast.engine.runner.new_run import NewRun
 from outlast.errors import (
     Conflict,
     Fenced,
@@ -84,12 +84,12 @@ class Schedules:
         """Keep a new schedule; `RunExists` if there is one of that name that has not ended."""
         plan = schedule.plan(self._codec)
         try:
-            await self._begin(plan, Creation.NEW)
+            await self._start(plan, Creation.NEW)
         except RunExists:
             run = await self._client.get(run_id_of(plan.name))
             if not run.status.terminal:
                 raise
-            await self._begin(plan, Creation.REPLACE)
+            await self._start(plan, Creation.REPLACE)
 
     async def change(self, schedule: Schedule, *, by: str = "", note: str = "") -> bool:
         """Let a schedule be another one from now on, paused or not as it is; whether it was."""
@@ -106,7 +106,7 @@ class Schedules:
         """Create it if it is not there, and change it if it is another one."""
         plan = schedule.plan(self._codec)
         try:
-            await self._begin(plan, Creation.NEW)
+            await self._start(plan, Creation.NEW)
         except RunExists:
             run = await self._client.get(run_id_of(plan.name))
             is_same = self._plan(run) == plan
@@ -194,9 +194,9 @@ class Schedules:
         state.paused = await self._switched(run) if paused is None else paused
         state.changes = [*state.changes, change][-KEPT_CHANGES:]
         with suppress(Fenced, Conflict, NotFound):
-            await self._begin(plan, Creation.REPLACE, state, uid=run.uid)
+            await self._start(plan, Creation.REPLACE, state, uid=run.uid)
 
-    async def _begin(
+    async def _start(
         self, plan: Plan, creation: Creation, state: State | None = None, uid: str | None = None
     ) -> None:
         keeper = self._keepers.get(plan.workflow)
@@ -207,10 +207,15 @@ class Schedules:
         given = (plan,) if state is None else (plan, state)
         input, _, _ = keeper.signature.encode_call(self._codec, given, {})
         run_id = run_id_of(plan.name)
-        commit = start_commit(
-            keeper, input, run_id=run_id, creation=creation, attributes=dict(KIND)
+        new = NewRun(
+            id=run_id,
+            workflow=keeper.name,
+            definition=keeper,
+            input=input,
+            creation=creation,
+            attributes=dict(KIND),
         )
-        commit = msgspec.structs.replace(commit, uid=uid)
+        commit = msgspec.structs.replace(new.commit(), uid=uid)
         for pause in PAUSES:
             with suppress(TryAgain):  # others may be about to do the same
                 accepted((await self._store.commit([commit]))[0])

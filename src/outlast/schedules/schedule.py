@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
-from outlast.decorators import Workflow
-from outlast.errors import InvalidId, InvalidValue, WorkflowMisuse
+from outlast.call import Call, check_call
+from outlast.errors import InvalidId, InvalidValue
 from outlast.model.ids import check_id
 from outlast.model.queue_options import QueueOptions
 from outlast.ports.codec import Codec
@@ -47,10 +47,10 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Schedule:
-    """Start a workflow by the clock: ``Schedule("nightly", report, cron="0 2 * * *")``.
+    """Start a workflow by the clock: ``Schedule("nightly", report("Munich"), cron="0 2 * * *")``.
 
     Give `cron` (five fields, read in `timezone`) or `every` (seconds, or a timedelta; counted from
-    `starts_at`, or so that an hour is on the hour). `input` are the workflow's arguments by name.
+    `starts_at`, or so that an hour is on the hour).
     Each firing is put off by up to `jitter` seconds, never past the next one. It happens from
     `starts_at` to `ends_at`. Runs wait for their turn in `queue`, if it is given: a name, or an
     `QueueOptions` with key and priority.
@@ -64,11 +64,10 @@ class Schedule:
     def __init__(
         self,
         name: str,
-        workflow: Workflow[..., Any],
+        call: Call[Any],
         *,
         cron: str | None = None,
         every: float | timedelta | None = None,
-        input: dict[str, Any] | None = None,
         timezone: str = "UTC",
         jitter: float | timedelta = 0.0,
         overlap: Overlap = "skip",
@@ -78,18 +77,14 @@ class Schedule:
         ends_at: datetime | None = None,
         queue: str | QueueOptions | None = None,
     ) -> None:
-        if not isinstance(workflow, Workflow):
-            raise WorkflowMisuse(
-                f"{workflow!r} is not a workflow: decorate the function with @outlast.workflow"
-            )
+        self._call = check_call(call, "Schedule")
         if (cron is None) == (every is None):
             raise InvalidValue("a schedule needs one of cron=… and every=…")
-        self.workflow = workflow
-        self.input = _arguments(input)
+        self.workflow = call.workflow
         zone_of(timezone)
         self._plan = Plan(
             name=check_schedule_name(name),
-            workflow=workflow.name,
+            workflow=self.workflow.name,
             input="{}",
             cron=None if cron is None else check_cron(cron),
             every=0.0 if every is None else _interval(every),
@@ -111,14 +106,9 @@ class Schedule:
         return self._plan.name
 
     def plan(self, codec: Codec) -> Plan:
-        """The schedule as it is stored; `InvalidValue` if the input does not fit the workflow."""
-        try:
-            recorded, _, _ = self.workflow.definition.signature.encode_call(codec, (), self.input)
-        except WorkflowMisuse as misfit:
-            raise InvalidValue(
-                f"the input of schedule {self.name!r} does not fit: {misfit}. Give the arguments "
-                "by name: Schedule(…, input={…})"
-            ) from misfit
+        """The schedule as it is stored."""
+        signature = self.workflow.definition.signature
+        recorded, _, _ = signature.encode_call(codec, self._call.args, self._call.kwargs)
         values = {field: getattr(self._plan, field) for field in self._plan.__struct_fields__}
         return Plan(**{**values, "input": bytes(recorded).decode()})
 
@@ -144,14 +134,6 @@ def check_schedule_name(name: str) -> str:
             f"{LONGEST_NAME} characters, no @, and not just “schedule”"
         )
     return name
-
-
-def _arguments(input: Any) -> dict[str, Any]:
-    if input is not None and not isinstance(input, dict):
-        raise InvalidValue(
-            f"input={input!r} is not possible: give the workflow's arguments by name, in a dict"
-        )
-    return dict(input or {})
 
 
 def _interval(every: Any) -> float:

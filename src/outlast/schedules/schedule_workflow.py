@@ -16,14 +16,12 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from outlast import context, decorators
-from outlast.client.start import StartMany
+from outlast.client import Client
 from outlast.decorators import Workflow
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.definitions.retry import Retry
-from outlast.engine.replay.commit_builder import start_commit
-from outlast.engine.runner.admission import queued
+from outlast.engine.runner.new_run import NewRun
 from outlast.errors import InvalidValue, OutlastError, Refused, RunExists, TryAgain
-from outlast.model.commit import Creation
 from outlast.model.ids import SCHEDULE_OF
 from outlast.ports.derived import accepted
 from outlast.ports.store import Store
@@ -79,7 +77,7 @@ class ChangeRequest(Struct, frozen=True, kw_only=True):
     end: datetime | None = None
 
 
-def keeper_of(target: WorkflowDefinition, client: StartMany, store: Store) -> Workflow[..., Any]:
+def keeper_of(target: WorkflowDefinition, client: Client, store: Store) -> Workflow[..., Any]:
     """The workflow that keeps schedules of `target`. Only who has the code of that has this."""
 
     @decorators.step(name="start", retry=PATIENT)
@@ -88,18 +86,16 @@ def keeper_of(target: WorkflowDefinition, client: StartMany, store: Store) -> Wo
         if plan.queue is not None:
             await client.expect_queued()
         commits = [
-            start_commit(
-                target,
-                Raw(plan.input.encode()),
-                run_id=run_id,
-                creation=Creation.NEW,
+            NewRun(
+                id=run_id,
+                workflow=target.name,
+                definition=target,
+                input=Raw(plan.input.encode()),
                 attributes={"schedule": plan.name},
-                place=plan.queue,
-            )
+                queue=plan.queue,
+            ).commit()
             for run_id in run_ids
         ]
-        if plan.queue is not None:
-            commits = [queued(commit, plan.queue) for commit in commits]
         for first in range(0, len(commits), AT_ONCE):
             outcomes = await store.commit(commits[first : first + AT_ONCE])
             for outcome in outcomes:
@@ -220,7 +216,7 @@ def keeper_of(target: WorkflowDefinition, client: StartMany, store: Store) -> Wo
                     await changed.wait()
             except TimeoutError:
                 pass
-        context.continue_as_new(plan, state)
+        context.continue_as_new(keep(plan, state))
 
     return keep
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from outlast.app import App as AsyncApp
-from outlast.decorators import Workflow
+from outlast.call import Call, mark_used
+from outlast.client.client import StartOptions
 from outlast.engine.replay.sync_workflow import current_sync_workflow
 from outlast.engine.runner.loop_thread import BackgroundLoop
 from outlast.errors import Closed, InvalidValue, WorkflowMisuse
@@ -80,9 +81,24 @@ class App:
         """What is started by the clock."""
         return Schedules(self._call, lambda: self._opened.schedules)
 
-    def start(self, workflow: Workflow[..., R], *args: Any, **options: Any) -> RunHandle[R]:
+    @overload
+    def start(
+        self, call: Call[R], *, here: bool = True, **options: Unpack[StartOptions]
+    ) -> RunHandle[R]: ...
+    @overload
+    def start(
+        self,
+        call: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        here: bool = True,
+        **options: Unpack[StartOptions],
+    ) -> RunHandle[Any]: ...
+    def start(self, call: Any, *args: Any, **options: Any) -> RunHandle[Any]:
         """Start a run; see `outlast.App.start`."""
-        return RunHandle(self._call, self._call(self._opened.start(workflow, *args, **options)))
+        mark_used(call)
+        return RunHandle(self._call, self._call(self._opened.start(call, *args, **options)))
 
     def on(self, transaction: Any) -> TransactionClient:
         """This app inside a transaction of yours; see `outlast.App.on`."""
@@ -160,7 +176,7 @@ class App:
             work.close()
             raise WorkflowMisuse(
                 "workflow code called its app: what that does would be done again in every replay. "
-                "Use outlast.sync.child() for another run, or put the call into a step"
+                "Use outlast.sync.child(order(…)) for another run, or put the call into a step"
             )
         if self._background is None:
             work.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar, Unpack, overload
 
+from outlast.call import Call, mark_used
 from outlast.client import RunHandle as AsyncRunHandle
+from outlast.client.client import StartOptions
 from outlast.client.transaction import TransactionClient as AsyncEnlisted
-from outlast.decorators import Workflow
 from outlast.model.run import Status
 from outlast.ports.derived import LOCK_PATIENCE_S
 
@@ -15,7 +16,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Call(Protocol):
+class RunBlocking(Protocol):
     """Runs something async to its end."""
 
     def __call__(self, work: Coroutine[Any, Any, T], /) -> T:
@@ -26,7 +27,7 @@ class Call(Protocol):
 class RunHandle(Generic[T]):
     """A run, by id: what a program holds of it."""
 
-    def __init__(self, call: Call, run: AsyncRunHandle[T]) -> None:
+    def __init__(self, call: RunBlocking, run: AsyncRunHandle[T]) -> None:
         self._call = call
         self._run = run
         self.id = run.id
@@ -71,14 +72,24 @@ class RunHandle(Generic[T]):
 class TransactionClient:
     """What `App.on` gives: the app inside a transaction of yours, as `outlast.App.on` does it."""
 
-    def __init__(self, call: Call, enlisted: AsyncEnlisted) -> None:
+    def __init__(self, call: RunBlocking, enlisted: AsyncEnlisted) -> None:
         self._call = call
         self._enlisted = enlisted
 
-    def start(self, workflow: Workflow[..., R], *args: Any, **options: Any) -> RunHandle[R]:
+    @overload
+    def start(self, call: Call[R], **options: Unpack[StartOptions]) -> RunHandle[R]: ...
+    @overload
+    def start(
+        self,
+        call: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> RunHandle[Any]: ...
+    def start(self, call: Any, *args: Any, **options: Any) -> RunHandle[Any]:
         """Start a run with the transaction."""
-        run = self._call(self._enlisted.start(workflow, *args, **options))
-        return RunHandle(self._call, run)
+        mark_used(call)
+        return RunHandle(self._call, self._call(self._enlisted.start(call, *args, **options)))
 
     def signal(
         self, run_id: str, name: str, value: Any = None, *, dedup: str | None = None

@@ -7,11 +7,14 @@ from datetime import datetime, timedelta
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from outlast import context, decorators
-from outlast.decorators import Step, Workflow
+from outlast.call import Call
+from outlast.decorators import Step
 from outlast.engine.definitions.definition import StepDefinition
+from outlast.engine.operations.child import ParentClose
 from outlast.engine.operations.scopes import Stop
 from outlast.engine.replay.sync_workflow import current_sync_workflow
 from outlast.errors import WorkflowMisuse
+from outlast.model.queue_options import QueueOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -91,10 +94,16 @@ def halt(data: Any = None, type: Any = Any) -> Any:
     return context.halt(data, type)
 
 
-def child(workflow: Workflow[P, R], *args: Any, **options: Any) -> R:
-    """Run another workflow as a child and wait for its result."""
+def child(
+    call: Call[R],
+    *,
+    id: str | None = None,
+    parent_close: ParentClose | Literal["cancel", "abandon"] = ParentClose.CANCEL,
+    queue: str | QueueOptions | None = None,
+) -> R:
+    """Run the call of a workflow as a child and wait for its result: ``child(order("Momo"))``."""
     _plain("child")
-    return cast("R", context.child(workflow, *args, **options))
+    return cast("R", context.child(call, id=id, parent_close=parent_close, queue=queue))
 
 
 def map(step: Step[[T], R] | PlainStep[[T], R], items: Iterable[T], **options: Any) -> list[R]:

@@ -7,13 +7,13 @@ from datetime import datetime
 
 from outlast.schedules import Schedule, ScheduleState
 from outlast.schedules import Schedules as AsyncSchedules
-from outlast.sync.handles import Call
+from outlast.sync.handles import RunBlocking
 
 
 class Schedules:
     """What `App.schedules` gives."""
 
-    def __init__(self, call: Call, schedules: Callable[[], AsyncSchedules]) -> None:
+    def __init__(self, call: RunBlocking, schedules: Callable[[], AsyncSchedules]) -> None:
         self._call = call
         self._schedules = schedules
 

@@ -4,7 +4,7 @@
 
     async def test_order(outlast_app):
         async with outlast_app(checkout) as app:
-            run = await app.start(checkout, order)
+            run = await app.start(checkout(order))
             assert await run.result() == receipt
 """
 

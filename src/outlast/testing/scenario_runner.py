@@ -157,7 +157,7 @@ class _Conductor:
         await app.open()
         scenario = self._scenario
         if await self._store.find_one(scenario.id) is None:
-            await app.start(scenario.workflow, *scenario.args, id=scenario.id, **scenario.kwargs)
+            await app.start(scenario.workflow(*scenario.args, **scenario.kwargs), id=scenario.id)
 
     async def _rests(self, process: Process, starting: asyncio.Task[None]) -> bool:
         """Go on until nothing more happens; False if the process dies before."""

@@ -3,7 +3,7 @@
 ::
 
     async with outlast.testing.app(checkout) as app:      # its clock is one of these
-        run = await app.start(checkout, order)
+        run = await app.start(checkout(order))
         await run.result()                                # thirty days, in milliseconds
 
 Idle means: no callback is ready on the event loop, and nothing that the clock was told of is under

@@ -270,7 +270,7 @@ class _Simulation:
                 try:
                     await process.alive()
                     await app.start(
-                        subject.workflow, *subject.args, id=subject.id, **subject.kwargs
+                        subject.workflow(*subject.args, **subject.kwargs), id=subject.id
                     )
                 except TryAgain:
                     await process.clock.sleep(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from outlast.app import App
@@ -14,6 +12,7 @@ from outlast.cli.given import attributes_of, json_of
 from outlast.cli.output import Output
 from outlast.cli.session import Session, with_session
 from outlast.cli.text import neutral, neutral_lines
+from outlast.client.client import StartOptions
 from outlast.errors import RunFailed
 
 
@@ -60,14 +59,14 @@ async def start_command(
         )
     found = attributes_of(attributes)
     app = load_app(named, session.place.url if session.store_given else None)
-    encoded = json.dumps(input).encode()
+    options: StartOptions = {"id": run_id, "on_conflict": "fail", "attributes": found}
     if not wait:
         async with app.store:
-            run = await app.submit(name, encoded, id=run_id, attributes=found)
+            run = await app.start(name, kwargs=input, here=False, **options)
         session.out.value({"id": run.id}) if session.out.json else session.out.line(run.id)
         return
     async with app:
-        run = await app.submit(name, encoded, id=run_id, attributes=found)
+        run = await app.start(name, kwargs=input, here=False, **options)
         session.out.note(f"{run.id} is running here")
         await _wait(app, session.out, run.id, timeout)
 

@@ -4,7 +4,7 @@
 
     with transaction.atomic():
         order = Order.objects.create(...)
-        runs.start(checkout, order.pk, id=f"order-{order.pk}")
+        runs.start(checkout(order.pk), id=f"order-{order.pk}")
 
 The run, the signal, the task are rows of the same transaction: they are there when it commits, and
 a worker is woken then; with a rollback nothing of them was ever there. Outside of `atomic` each
@@ -14,20 +14,21 @@ call is a transaction of its own. In async code there is the same with an `a` in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
+from outlast.call import Call, mark_used
+from outlast.client import Client
 from outlast.client import RunHandle as AsyncRunHandle
-from outlast.client.start import StartMany
+from outlast.client.client import StartOptions
 from outlast.contrib.django.blocking import run_blocking
 from outlast.contrib.django.conf import read_settings
 from outlast.contrib.django.discovery import found_here
 from outlast.contrib.django.store import store_here
 from outlast.contrib.django.wakeups import wake_on_commit
-from outlast.decorators import Workflow
 from outlast.errors import WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.ids import check_id
@@ -44,20 +45,33 @@ POLL_SECONDS = 0.2
 class Runs:
     """Starts runs and acts on them, on the database of the settings, in the caller's transaction."""
 
-    # -- beginning ----------------------------------------------------------------------------
+    # -- starting -----------------------------------------------------------------------------
 
-    def start(self, workflow: Workflow[..., R], *args: Any, **options: Any) -> RunHandle[R]:
-        """Start a run, for a worker; options as for `outlast.App.start`: id, on_conflict,
-        attributes, queue, and the workflow's own arguments by name."""
-        return self._handle(self._call(lambda client: client.begin(workflow, *args, **options)).id)
+    @overload
+    def start(self, call: Call[R], **options: Unpack[StartOptions]) -> RunHandle[R]: ...
+    @overload
+    def start(
+        self,
+        call: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> RunHandle[Any]: ...
+    def start(self, call: Any, *args: Any, **options: Any) -> RunHandle[Any]:
+        """Start a run, for a worker: ``runs.start(checkout(order.pk), id=…)``; options as for
+        `outlast.Client.start`."""
+        mark_used(call)
+        return self._handle(self._call(lambda client: client.start(call, *args, **options)).id)
 
-    async def astart(self, workflow: Workflow[..., R], *args: Any, **options: Any) -> RunHandle[R]:
+    async def astart(self, call: Call[R], **options: Unpack[StartOptions]) -> RunHandle[R]:
         """`start`, in async code. The handle is for synchronous code; keep its id."""
-        return await _in_thread(self.start, workflow, *args, **options)
+        return await _in_thread(self.start, call, **options)
 
-    def start_many(self, workflow: Workflow[..., R], items: Any, **options: Any) -> list[str]:
-        """Begin a run for each item, and give their ids; see `outlast.App.start_many`."""
-        handles = self._call(lambda client: client.start_many(workflow, items, **options))
+    def start_many(
+        self, calls: Mapping[str, Call[Any]] | Iterable[Call[Any]], **options: Any
+    ) -> list[str]:
+        """Start many runs, and give their ids; see `outlast.Client.start_many`."""
+        handles = self._call(lambda client: client.start_many(calls, **options))
         return [handle.id for handle in handles]
 
     def enqueue(self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0) -> int:
@@ -153,14 +167,14 @@ class Runs:
 
     # -- how ----------------------------------------------------------------------------------
 
-    def _call(self, act: Callable[[StartMany], Coroutine[Any, Any, T]]) -> T:
+    def _call(self, act: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         return run_blocking(act(client_here()))
 
     def _handle(self, run_id: str) -> RunHandle[Any]:
         return RunHandle(run_blocking, AsyncRunHandle(client_here(), check_id(run_id, child=True)))
 
 
-class ClientHere(StartMany):
+class ClientHere(Client):
     """A client on the connection that the calling thread has. It waits for nothing that cannot
     come."""
 

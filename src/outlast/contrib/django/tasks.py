@@ -57,11 +57,7 @@ class OutlastBackend(BaseTaskBackend):
         self.validate_task(task)
         given = _plain({"args": list(args), "kwargs": dict(kwargs)})
         run = runs.start(
-            django_task,
-            task.module_path,
-            given["args"],
-            given["kwargs"],
-            self.alias,
+            django_task(task.module_path, given["args"], given["kwargs"], self.alias),
             id=f"task-{new_id()}",
             attributes={"task": task.module_path},
             # With us the smallest number goes first.

@@ -8,7 +8,7 @@
     async with outlast.App(store, workflows=[order]) as app:
         async with AsyncSession(engine) as session, session.begin():
             session.add(Order(id="o-1"))
-            await app.on(session).start(order, "o-1", id="o-1")   # both, or neither
+            await app.on(session).start(order("o-1"), id="o-1")   # both, or neither
 
 The truth is in our own tables, written by the same SQL as without SQLAlchemy, so that workers on the
 plain store and on this one work on the same runs.

@@ -19,6 +19,9 @@ from outlast.errors import PayloadTooLarge, Undecodable, WorkflowMisuse
 from outlast.model.validation import MAX_PAYLOAD_BYTES
 from outlast.ports.codec import Codec
 
+POSITIONAL = "*"
+"""In a recorded call of a client without the code: the arguments by position. No parameter has this name."""
+
 _encode = msgspec.json.Encoder().encode
 _arguments = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -35,6 +38,21 @@ class Signature:
     def names(self) -> tuple[str, ...]:
         """The names of the parameters."""
         return tuple(self._parameters.parameters)
+
+    @property
+    def text(self) -> str:
+        """The signature as it is written, for error messages."""
+        return str(self._parameters)
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise the TypeError of a call whose arguments do not fit."""
+        if not kwargs and len(args) == self._most:
+            return  # most calls: binding costs more
+        try:
+            self._parameters.bind(*args, **kwargs)
+        except TypeError as error:
+            name = getattr(self._function, "__name__", self._name)
+            raise TypeError(f"{name}{self.text} was called with other arguments: {error}") from None
 
     def argument(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value that a parameter has in a call."""
@@ -85,15 +103,31 @@ class Signature:
                     codec.decode(recorded[name], hint, where=where) for name, hint, where in plain
                 ]
                 return tuple(values), {}
+            if POSITIONAL in recorded:
+                recorded = self._by_name(recorded)
             bound = self._parameters.bind_partial()
             for name, value in recorded.items():
                 where = f"argument {name!r} of {self._name}"
                 bound.arguments[name] = codec.decode(value, self._hints[name], where=where)
-        except (msgspec.DecodeError, KeyError) as error:
+        except KeyError as error:
+            raise Undecodable(f"{self._name} has no argument {error}") from error
+        except msgspec.DecodeError as error:
             raise Undecodable(
                 f"the recorded input of {self._name} does not fit: {error}"
             ) from error
         return bound.args, bound.kwargs
+
+    def _by_name(self, recorded: dict[str, Raw]) -> dict[str, Raw]:
+        """A recorded call with arguments by position, as the code would have recorded it."""
+        positional = msgspec.json.decode(recorded.pop(POSITIONAL), type=list[Raw])
+        try:
+            found = self._parameters.bind_partial(*positional, **recorded).arguments
+        except TypeError as error:
+            raise Undecodable(f"{self._name}{self.text} does not fit: {error}") from None
+        return {
+            name: value if isinstance(value, Raw) else Raw(_encode(value))
+            for name, value in found.items()
+        }
 
     def edit_call(
         self,
@@ -138,6 +172,16 @@ class Signature:
     @cached_property
     def _first(self) -> Any:
         return next((self._hints[name] for name in self._parameters.parameters), Any)
+
+    @cached_property
+    def _most(self) -> int:
+        """The number of parameters, if each can be given by position; -1 otherwise."""
+        parameters = self._parameters.parameters.values()
+        if any(
+            one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters
+        ):
+            return -1
+        return len(parameters)
 
     @cached_property
     def _plain(self) -> tuple[tuple[str, Any, str], ...] | None:

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, UnsetType
 
-from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.operations.step import StepCall
 from outlast.engine.operations.waits import HaltWait
 from outlast.engine.replay.completion import child_cancellations, failed_key, final_sends
@@ -26,8 +25,7 @@ from outlast.model.payloads import (
     WorkflowFailed,
     WorkflowStarted,
 )
-from outlast.model.queue_options import QueueOptions
-from outlast.model.run import MISMATCH, Attribute, Change, Run, Status
+from outlast.model.run import MISMATCH, Change, Run, Status
 from outlast.model.times import NOW
 
 
@@ -82,41 +80,6 @@ def next_commit(
         drops=tuple(pending.drops),
         facts=tuple(pending.facts),
         snapshot=snapshot,
-    )
-
-
-def start_commit(
-    workflow: WorkflowDefinition,
-    input: Raw,
-    *,
-    run_id: str,
-    creation: Creation,
-    attributes: dict[str, Attribute] | None = None,
-    place: QueueOptions | None = None,
-) -> Commit:
-    """The commit that starts a run for any engine that has its code."""
-    run = Run(
-        id=run_id,
-        workflow=workflow.name,
-        version=workflow.version,
-        definition=workflow.hash,
-        input=input,
-        attributes=attributes or {},
-        runnable_at=NOW,
-    )
-    started = WorkflowStarted(
-        workflow_name=workflow.name,
-        version=workflow.version,
-        input=input,
-        place=place,
-        later=creation is Creation.REPLACE,
-    )
-    return Commit(
-        run_id=run_id,
-        create=run,
-        creation=creation,
-        force=creation is Creation.REPLACE,
-        events=(to_event(started, run_id=run_id),),
     )
 
 

@@ -21,6 +21,7 @@ import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
+from types import CoroutineType
 from typing import Any, NoReturn, TypeVar, cast
 
 from outlast.engine.replay.error_text import at_caller, location_of_coroutine
@@ -274,6 +275,8 @@ class RunLoop:
         context: Context | None = None,
     ) -> asyncio.Task[T]:
         """Create a task whose operations get keys in `scope`."""
+        if type(coro) is not CoroutineType and hasattr(coro, "to_coroutine"):
+            coro = cast("Any", coro).to_coroutine()  # the call of a workflow
         context = copy_context() if context is None else context
         context.run(current_scope.set, scope)
         task = _RunTask(coro, scope, loop=self._as_loop, name=name, context=context)

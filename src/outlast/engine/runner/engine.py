@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
@@ -26,6 +25,7 @@ from outlast.engine.runner.history_loader import load_replay_log
 from outlast.engine.runner.lease_loss import LeaseLossReporter
 from outlast.engine.runner.leases import Leases
 from outlast.engine.runner.loop_monitor import LoopMonitor
+from outlast.engine.runner.new_run import NewRun
 from outlast.engine.runner.observers import Observer, Observers, UnknownChildren
 from outlast.engine.runner.rejections import Rejections
 from outlast.engine.runner.watchdog import Watchdog
@@ -34,9 +34,8 @@ from outlast.errors import TryAgain
 from outlast.model.claim import Claim, ClaimOnCreate
 from outlast.model.commit import Commit, Creation
 from outlast.model.ids import new_id
-from outlast.model.payloads import WorkflowContinued, WorkflowStarted
-from outlast.model.run import Attribute, Run, Status
-from outlast.model.times import NOW
+from outlast.model.payloads import WorkflowContinued
+from outlast.model.run import Status
 from outlast.ports.clock import LeapingClock, ServerClock
 from outlast.ports.codec import Codec
 from outlast.ports.derived import LOCK_PATIENCE_S
@@ -149,45 +148,21 @@ class Engine:
 
     # -- starting -----------------------------------------------------------------------------
 
-    async def start(
-        self,
-        workflow: WorkflowDefinition,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        run_id: str,
-        creation: Creation = Creation.NEW,
-        attributes: dict[str, Attribute] | None = None,
-    ) -> Run:
-        """Start a run here: its creation, its first intents and its claim are one commit."""
-        input, _, _ = workflow.signature.encode_call(self._codec, args, kwargs)
-        run = Run(
-            id=run_id,
-            workflow=workflow.name,
-            version=workflow.version,
-            definition=workflow.hash,
-            input=input,
-            status=Status.RUNNING,
-            attributes=attributes or {},
-            runnable_at=NOW,
-        )
+    async def start(self, new: NewRun) -> None:
+        """Start a run here: its start, its first intents and its claim are one commit."""
+        assert new.definition is not None, "a run starts where its code is"
+        run = new.record(Status.RUNNING)
         execution = Execution(
-            workflow,
-            run_id=run_id,
+            new.definition,
+            run_id=new.id,
             uid=run.uid,
             codec=self._codec,
             replay_log=await load_replay_log(
                 self._store, run, timeout_s=self._timeout_s, residency=self._residency
             ),
         )
-        started = WorkflowStarted(
-            workflow_name=workflow.name,
-            version=workflow.version,
-            input=input,
-            later=creation is Creation.REPLACE,
-        )
         try:
-            execution.deliver(started, self._clock.now())
+            execution.deliver(new.started(), self._clock.now())
             end = end_of(execution)
             rests = end is not None and not isinstance(end, WorkflowContinued)
             asked = self._clock.monotonic()
@@ -199,8 +174,8 @@ class Engine:
                 commit,
                 expected=None,
                 create=run,
-                creation=creation,
-                force=creation is Creation.REPLACE,
+                creation=new.creation,
+                force=new.creation is Creation.REPLACE,
                 hold=ClaimOnCreate(self.owner, self._lease),
             )
             committed = await self._batcher.commit(commit, patience=LOCK_PATIENCE_S)
@@ -209,7 +184,7 @@ class Engine:
             self._store.notifier.wake()  # it may have been written, and then needs an owner
             raise
         claim = msgspec.structs.replace(
-            claim, token=committed.token, run_id=run_id, uid=committed.uid
+            claim, token=committed.token, run_id=new.id, uid=committed.uid
         )
         run = msgspec.structs.replace(run, sequence=committed.sequence, revision=committed.revision)
         if rests:
@@ -219,7 +194,6 @@ class Engine:
             self._store.notifier.wake()
         else:
             self.drivers.begin(execution, run, claim, self.leases.hold(claim, asked=asked))
-        return run
 
     async def _still_holds(self, claim: Claim, asked: float) -> bool:
         """Whether this engine has the claim that it requested in a commit whose first answer was lost: the token of a

@@ -1,0 +1,155 @@
+"""Call: one call of a workflow, before anything runs.
+
+::
+
+    order("Momo")                      a Call: the arguments fit, nothing has happened yet
+    await app.start(order("Momo"))     a run of its own
+    await order("Momo")                in a workflow: a child run, and its result
+
+A call is inert and compares by identity: two equal calls are two children. It is a
+`collections.abc.Coroutine`, so that `asyncio.gather`, `create_task` and `TaskGroup` take it in a workflow.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Coroutine, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from outlast.engine.definitions.definition import WorkflowDefinition
+from outlast.engine.operations.child import ChildRun, ParentClose
+from outlast.engine.replay.execution import Execution, current_execution
+from outlast.engine.replay.sync_workflow import current_sync_workflow
+from outlast.errors import WorkflowMisuse
+from outlast.model.queue_options import QueueOptions
+
+if TYPE_CHECKING:
+    from outlast.decorators import Workflow
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+def workflow_here() -> Execution | None:
+    """The run whose workflow code is calling, or None outside workflow code."""
+    run = current_execution()
+    if run is None and (thread := current_sync_workflow()) is not None:
+        return thread.execution
+    return run
+
+
+class Call(Coroutine[Any, Any, R_co]):
+    """A workflow with its arguments. `App.start` starts it; a workflow awaits it as a child run."""
+
+    __slots__ = ("_child", "_execution", "_file", "_line", "args", "is_used", "kwargs", "workflow")
+
+    def __init__(
+        self, workflow: Workflow[..., R_co], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.workflow = workflow
+        self.args = args
+        self.kwargs = kwargs
+        self._child: Coroutine[Any, Any, R_co] | None = None
+        self.is_used = False
+        self._execution = workflow_here()
+        caller = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        self._file, self._line = caller.f_code.co_filename, caller.f_lineno
+
+    def __repr__(self) -> str:
+        given = [repr(value) for value in self.args]
+        given += [f"{name}={value!r}" for name, value in self.kwargs.items()]
+        return f"<call {self.workflow.name}({', '.join(given)})>"
+
+    def as_child(
+        self,
+        execution: Execution,
+        *,
+        id: str | None = None,
+        parent_close: ParentClose = ParentClose.CANCEL,
+        queue: QueueOptions | None = None,
+    ) -> Coroutine[Any, Any, R_co]:
+        """The coroutine that runs it as a child of `execution`, once."""
+        self.is_used = True
+        name = self.workflow.name
+        if self._child is not None:
+            raise WorkflowMisuse(
+                f"the call {name}(…) of {self._file}:{self._line} is awaited a second time: one call is "
+                f"one child run. Keep its result, or call {name}(…) again for another child"
+            )
+        operation = ChildRun(
+            *(execution, self.workflow.definition, self.args, self.kwargs),
+            id=id,
+            parent_close=parent_close,
+            queue_options=queue,
+        )
+        self._child = execution.perform(operation)
+        return self._child
+
+    def to_coroutine(self) -> Coroutine[Any, Any, R_co]:
+        """The coroutine that runs it as a child of the calling workflow, for a task of its own."""
+        execution = current_execution()
+        if execution is None:
+            self.is_used = True
+            name = self.workflow.name
+            raise WorkflowMisuse(
+                f"`await {name}(…)` works in an `async def` workflow only, where it is a child run. "
+                f"Elsewhere start a run: `await app.start({name}(…))`. A plain `def` workflow calls "
+                f"`outlast.sync.child({name}(…))`"
+            )
+        return self.as_child(execution)
+
+    # -- collections.abc.Coroutine ------------------------------------------------------------
+
+    def __await__(self) -> Generator[Any, Any, R_co]:
+        return self.to_coroutine().__await__()
+
+    def send(self, value: Any) -> Any:
+        """Run it until it waits."""
+        return (self._child or self.to_coroutine()).send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where it waits."""
+        return (self._child or self.to_coroutine()).throw(*error)
+
+    def close(self) -> None:
+        """Run no more of it."""
+        self.is_used = True
+        if self._child is not None:
+            self._child.close()
+
+    def __del__(self) -> None:
+        if self.is_used or (self._execution is not None and self._execution.refuses_calls):
+            return
+        name = self.workflow.name
+        warnings.warn_explicit(
+            f"the call {name}(…) was never used, so no run has started: write "
+            f"`await app.start({name}(…))`, or in a workflow `await {name}(…)`",
+            RuntimeWarning,
+            filename=self._file,
+            lineno=self._line,
+        )
+
+
+def mark_used(call: object) -> None:
+    """Say that a call, if it is one, serves its purpose: no warning when it is garbage."""
+    if isinstance(call, Call):
+        call.is_used = True
+
+
+def check_call(call: Any, where: str) -> Call[Any]:
+    """The call, marked as used; an error that shows how to write it if it is none."""
+    if isinstance(call, Call):
+        call.is_used = True
+        return call
+    if isinstance(getattr(call, "definition", None), WorkflowDefinition):
+        name = call.definition.name
+        raise WorkflowMisuse(
+            f"{where}({name}, …) has the workflow and not a call of it: write "
+            f"{where}({name}(…)), with the arguments in the call"
+        )
+    if hasattr(call, "close") and hasattr(call, "send"):
+        call.close()  # the coroutine of a step or a function: no second warning
+    raise WorkflowMisuse(
+        f"{where}({call!r}): this is not the call of a workflow. Decorate the function with "
+        f"@outlast.workflow and call it: {where}(order(…))"
+    )

@@ -1,0 +1,216 @@
+"""The call of a workflow: inert, typed, and a child run where it is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import warnings
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast import sync
+from outlast.client import Client
+from outlast.codecs import JsonCodec
+from outlast.errors import InvalidValue, NotFound, RunExists, WorkflowMisuse
+from outlast.testing import app
+
+
+@outlast.workflow
+async def greet(name: str, times: int = 1) -> str:
+    return " ".join(["hi", *[name] * times])
+
+
+@outlast.workflow
+async def greets_many(how: str) -> list[str]:
+    if how == "gather":
+        return list(await asyncio.gather(greet("a"), greet("a"), greet("b")))
+    if how == "task":
+        task = asyncio.create_task(greet("a"))
+        return [await greet("b"), await task]
+    if how == "group":
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(greet(name)) for name in "abc"]
+        return [task.result() for task in tasks]
+    async with asyncio.timeout(60):
+        return [await asyncio.shield(greet("a"))]
+
+
+@pytest.mark.proves("I21")
+@pytest.mark.parametrize(
+    ("how", "greeted"), [("gather", "aab"), ("task", "ba"), ("group", "abc"), ("shield", "a")]
+)
+async def test_an_awaited_call_is_a_child(how: str, greeted: str) -> None:
+    """Two equal calls are two children, in whatever way asyncio awaits them."""
+    async with app(greets_many) as testing:
+        run = await testing.start(greets_many(how), id="p")
+        assert await run.result() == [f"hi {name}" for name in greeted]
+        children = [child async for child in testing.find(parent="p")]
+        assert len(children) == len(greeted)
+
+
+async def test_a_call_is_inert_and_compares_by_identity() -> None:
+    """Nothing happens before it is used; it may be started as often as it is given."""
+    call, other = greet("a"), greet("a")
+    other.close()
+    assert call != other
+    assert isinstance(call, Coroutine)
+    assert inspect.isawaitable(call)
+    assert repr(call) == "<call greet('a')>"
+    async with app(greet) as testing:
+        first = await testing.start(call, id="one")
+        assert (await testing.start(call, id="one")).id == first.id
+        assert await (await testing.start(call, id="two")).result() == "hi a"
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "said"),
+    [
+        ((), {}, "missing a required argument: 'name'"),
+        (("a", 1, 2), {}, "too many positional arguments"),
+        (("a",), {"colour": 1}, "unexpected keyword argument 'colour'"),
+    ],
+)
+def test_arguments_are_bound_when_called(args: Any, kwargs: Any, said: str) -> None:
+    """The error is raised where the call is written, with the signature."""
+    with pytest.raises(TypeError, match=r"greet\(name: 'str', times: 'int' = 1\)") as wrong:
+        greet(*args, **kwargs)
+    assert said in str(wrong.value)
+
+
+async def test_outside_of_a_workflow_it_cannot_be_awaited() -> None:
+    """The error shows how to start it."""
+    with pytest.raises(WorkflowMisuse, match=r"await app\.start\(greet\(…\)\)"):
+        await greet("a")
+    with pytest.raises(WorkflowMisuse, match=r"await app\.start\(greet\(…\)\)"):
+        await asyncio.create_task(greet("a"))
+
+
+async def test_a_call_is_awaited_once() -> None:
+    """A second await is a second child: the code has to say so."""
+
+    @outlast.workflow
+    async def twice() -> str:
+        call = greet("a")
+        await call
+        return await call
+
+    async with app(twice) as testing:
+        run = await testing.start(twice(), id="t")
+        with pytest.raises(outlast.errors.RunFailed, match="awaited a second time"):
+            await run.result()
+
+
+def unused() -> None:
+    """Calls a workflow, and forgets the call."""
+    greet("a")
+
+
+def test_a_call_that_is_never_used_warns_with_its_line() -> None:
+    """As a coroutine that is never awaited does; one that was given to a start or a schedule does not."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        unused()
+        outlast.Schedule("s", greet("a"), cron="@daily")
+        greet("b").close()
+        gc.collect()
+    [warning] = caught
+    assert warning.category is RuntimeWarning
+    assert "greet(…) was never used" in str(warning.message)
+    assert warning.filename == __file__
+    assert warning.lineno == inspect.getsourcelines(unused)[1] + 2
+
+
+async def test_a_call_of_code_that_leaves_memory_does_not_warn() -> None:
+    """The replay makes it again, and awaits it."""
+
+    @outlast.workflow
+    async def later() -> str:
+        call = greet("a")
+        await outlast.sleep(days=1)
+        return await call
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        async with app(later) as testing:
+            assert await (await testing.start(later())).result() == "hi a"
+        gc.collect()
+
+
+@sync.workflow
+def plain() -> str:
+    return sync.child(greet("a", times=2))
+
+
+async def test_a_plain_workflow_has_child() -> None:
+    """It blocks until the child has its result."""
+    async with app(plain) as testing:
+        assert await (await testing.start(plain())).result() == "hi a a"
+
+
+@pytest.mark.parametrize("wrong", [greet, lambda: None, 3, None])
+async def test_what_is_no_call_is_refused_with_the_form_to_write(wrong: Any) -> None:
+    """Also the workflow itself: its arguments belong into the call."""
+    async with app(greet) as testing:
+        with pytest.raises(WorkflowMisuse, match=r"start\((greet|order)\(…\)\)"):
+            await testing.start(wrong)
+        with pytest.raises(WorkflowMisuse, match=r"start\(greet\(…\)\)"):
+            await testing.start(greet("a"), ["b"])  # type: ignore[call-overload]
+
+
+async def test_a_run_goes_on_as_the_same_workflow() -> None:
+    """Another one is a child, not a continuation."""
+
+    @outlast.workflow
+    async def strays() -> None:
+        outlast.continue_as_new(greet("a"))
+
+    async with app(strays) as testing:
+        with pytest.raises(outlast.errors.RunFailed, match=r"Call strays\(…\)"):
+            await (await testing.start(strays())).result()
+
+
+async def test_a_start_by_name() -> None:
+    """An app that has the code checks the arguments, and names what it has."""
+    async with app(greet) as testing:
+        assert await (await testing.start("greet", ["a"], {"times": 2})).result() == "hi a a"
+        assert await (await testing.start("greet", kwargs={"name": "b"})).result() == "hi b"
+        with pytest.raises(InvalidValue, match=r"does not fit greet\(name.*missing"):
+            await testing.start("greet")
+        with pytest.raises(InvalidValue, match=r"does not fit greet.*too many"):
+            await testing.start("greet", ["a", 1, 2])
+        with pytest.raises(InvalidValue, match=r"does not fit greet.*'colour'"):
+            await testing.start("greet", ["a"], {"colour": 1})
+        with pytest.raises(InvalidValue, match=r"does not fit greet.*`int`"):
+            await testing.start("greet", ["a", "two"])
+        with pytest.raises(InvalidValue, match=r"start\('greet', \['a'\]\)"):
+            await testing.start("greet", "a")
+        with pytest.raises(NotFound, match="did you mean 'greet'"):
+            await testing.start("great", ["a"])
+
+
+async def test_a_start_by_name_without_the_code() -> None:
+    """The worker that has the code binds the arguments; the same start is the same run, in either form."""
+    async with app(greet) as testing:
+        client = Client(testing.store, codec=JsonCodec())
+        run = await client.start("greet", ["a"], {"times": 2}, id="r")
+        assert await run.result() == "hi a a"
+        assert (await client.start("greet", ["a", 2], id="r")).id == "r"
+        assert (await client.start("greet", [], {"name": "a", "times": 2}, id="r")).id == "r"
+        assert (await testing.start(greet("a", 2), id="r")).id == "r"
+        with pytest.raises(RunExists):
+            await client.start("greet", ["b"], id="r")
+        with pytest.raises(RunExists):
+            await testing.start(greet("a"), id="r")
+
+
+async def test_calls_by_the_hundred() -> None:
+    """A dict gives ids; a generator is read as it goes."""
+    async with app(greet) as testing:
+        runs = await testing.start_many(greet(name) for name in "abc")
+        assert [await run.result() for run in runs] == ["hi a", "hi b", "hi c"]
+        again = [await testing.start_many({"x": greet("x"), "y": greet("y")}) for _ in range(2)]
+        assert [[run.id for run in one] for one in again] == [["x", "y"]] * 2
