@@ -423,15 +423,15 @@ MUTANTS = [
     ),
     Mutant(
         "redis: a replaced life takes all descendants along",
-        f"{LUA}/lib/writing.lua",
+        f"{LUA}/lib/write_commit.lua",
         "            tree = plan_tree(id, spares and (commit.carry_tree and 'all' or 'open'))",
         "            tree = plan_tree(id)",
         kit(GOES_ON, REDIS_KIT),
     ),
     Mutant(
         "redis: receipts are carried for ever",
-        f"{LUA}/lib/writing.lua",
-        "        forget_receipts(born)\n",
+        f"{LUA}/lib/write_commit.lua",
+        "        trim_receipts(born)\n",
         "",
         kit("receipts_do_not_grow", REDIS_KIT),
     ),

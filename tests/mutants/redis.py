@@ -6,7 +6,7 @@ from outlast.testkit.mutation import Mutant
 
 FOLDER = "stores/redis"
 LUA = f"{FOLDER}/lua"
-WRITING = f"{LUA}/lib/writing.lua"
+WRITING = f"{LUA}/lib/write_commit.lua"
 STORE = ("tests/redis/test_store.py::TestRedisStore",)
 QUEUE = ("tests/redis/test_queue.py",)
 PARTITIONS = ("tests/redis/test_partitions.py",)
@@ -25,29 +25,29 @@ MUTANTS = [
     ),
     Mutant(
         "redis: what is below a root that is deleted is not marked",
-        f"{LUA}/lib/ending.lua",
-        "    if tree.mark then\n        set_mark(",
-        "    if false then\n        set_mark(",
+        f"{LUA}/lib/run_end.lua",
+        "    if tree.deletion then\n        set_deletion(",
+        "    if false then\n        set_deletion(",
         DELETION,
     ),
     Mutant(
         "redis: a script acts on a run that is being deleted",
         f"{LUA}/lib/runs.lua",
-        "        if not key or is_going(id, false) then",
+        "        if not key or is_being_deleted(id, false) then",
         "        if not key then",
         DELETION,
     ),
     Mutant(
         "redis: a run that has ended and is being deleted is found",
         f"{LUA}/lib/runs.lua",
-        "        if run and deleting and is_over(run) and is_going(id, true) then",
+        "        if run and deleting and is_finished(run) and is_being_deleted(id, true) then",
         "        if false then",
         DELETION,
     ),
     Mutant(
         "redis: a run ends while those that have ended are being deleted",
-        f"{LUA}/lib/ending.lua",
-        "local function need_end(run_id)\n    is_going(run_id, true)\n",
+        f"{LUA}/lib/run_end.lua",
+        "local function need_end(run_id)\n    is_being_deleted(run_id, true)\n",
         "local function need_end(run_id)\n",
         DELETION,
     ),
@@ -68,21 +68,21 @@ MUTANTS = [
     Mutant(
         "redis: a task of a run that is being deleted is handed out",
         f"{LUA}/claim_task.lua",
-        "is_going(wish.run, false)\n",
+        "is_being_deleted(args.run, false)\n",
         "",
         DELETION,
     ),
     Mutant(
         "redis: a queue hands out a task of a run that is being deleted",
-        f"{LUA}/take.lua",
-        "    if is_going(task.run, false) then",
+        f"{LUA}/take_plain.lua",
+        "    if is_being_deleted(task.run, false) then",
         "    if false then",
         DELETION,
     ),
     Mutant(
         "redis: a queue with rules hands out a task of a run that is being deleted",
-        f"{LUA}/begin.lua",
-        "    if task and is_going(task.run, false) then",
+        f"{LUA}/lease_tasks.lua",
+        "    if task and is_being_deleted(task.run, false) then",
         "    if false then",
         DELETION,
     ),
@@ -96,14 +96,14 @@ MUTANTS = [
     Mutant(
         "redis: a tree in which a run has begun since the check is deleted",
         f"{LUA}/lib/runs.lua",
-        "            end_checks(id)\n",
+        "            cancel_checks(id)\n",
         "",
         DELETION,
     ),
     Mutant(
         "redis: a life that replaces a large tree takes open runs with it",
-        f"{LUA}/remove.lua",
-        "    if run and (mark.kind == 'all' or is_over(run)) then",
+        f"{LUA}/delete_portion.lua",
+        "    if run and (deletion.kind == 'all' or is_finished(run)) then",
         "    if run then",
         DELETION,
     ),
@@ -116,7 +116,7 @@ MUTANTS = [
     ),
     Mutant(
         "redis: a large tree is deleted by one script",
-        f"{LUA}/lib/marks.lua",
+        f"{LUA}/lib/deletions.lua",
         "local PORTION = 200",
         "local PORTION = 20000",
         DELETION,
@@ -184,7 +184,7 @@ MUTANTS = [
     ),
     Mutant(
         "redis: any token settles a task",
-        f"{LUA}/settle.lua",
+        f"{LUA}/settle_delivery.lua",
         "if not held then",
         "if false then",
         QUEUE,
@@ -192,14 +192,14 @@ MUTANTS = [
     Mutant(
         "redis: the outbox is skipped",
         WRITING,
-        "            post(send.entry)",
-        "            has_posted = true",
+        "            put_in_outbox(send.entry)",
+        "            has_outbox_entries = true",
         PARTITIONS,
     ),
     Mutant(
         "redis: an entry of the outbox is taken in twice",
-        f"{LUA}/relay.lua",
-        "    if last and tonumber(last) >= tonumber(wish.number) then",
+        f"{LUA}/receive_entry.lua",
+        "    if last and tonumber(last) >= tonumber(args.number) then",
         "    if false then",
         PARTITIONS,
     ),
@@ -256,7 +256,7 @@ MUTANTS = [
     ),
     Mutant(
         "redis: delete leaves timers",
-        f"{LUA}/lib/ending.lua",
+        f"{LUA}/lib/run_end.lua",
         "        call('UNLINK', at(timer_name(id, timer)))\n",
         "",
         ("tests/redis/test_keys.py",),
@@ -284,15 +284,15 @@ MUTANTS = [
     ),
     Mutant(
         "redis: what was under way before there were rules is not counted",
-        f"{LUA}/set_policy.lua",
-        "                tell(name, find_task(name), wish.mark)",
+        f"{LUA}/write_policy.lua",
+        "                report(name, find_task(name), args.mark)",
         "                find_task(name)",
         POLICY,
     ),
     Mutant(
         "redis: a lease that has ended comes back over the limit",
         f"{LUA}/lib/slots.lua",
-        "    if not slot and not has_place(limits_of(wanted.scope), wanted.scope, wanted.key) then",
+        "    if not slot and not has_slot(limits_of(wanted.scope), wanted.scope, wanted.key) then",
         "    if false then",
         POLICY,
     ),
@@ -312,8 +312,8 @@ MUTANTS = [
     ),
     Mutant(
         "a store that was flushed begins again in silence",
-        "stores/redis/lua/lib/head.lua",
-        "if given.identity and meta[1]",
+        "stores/redis/lua/lib/prelude.lua",
+        "if context.identity and meta[1]",
         "if false and meta[1]",
         ("tests/redis/test_faults.py",),
     ),

@@ -73,7 +73,7 @@ async def remove(store: RedisStore, root: str, portions: int) -> None:
     server = await store._session.server()
     part = server.layout.part_of(root)
     for _ in range(portions):
-        call = Call("remove", part, ["idx:ids", "idx:keyed"], [pack({"id": root})])
+        call = Call("delete_portion", part, ["idx:ids", "idx:keyed"], [pack({"id": root})])
         assert (await server.call(call, timeout=None))[0] == b"more"
 
 

@@ -99,7 +99,7 @@ async def test_no_script_removes_more_than_a_portion(
         ran = spied(store, monkeypatch)
         assert await store.delete("r")
         assert max(keys for _, keys in ran) <= 200 * 13
-        assert {script for script, _ in ran} == {"delete", "remove"}
+        assert {script for script, _ in ran} == {"delete", "delete_portion"}
         assert await left_of(store, "r") == set()
         assert await marks_of(store) == []
         await plant(store, "s", 5)
@@ -237,7 +237,7 @@ call = Server.call
 
 async def dies(server, one, **options):
     answer = await call(server, one, **options)
-    if one.script == "remove":
+    if one.script == "delete_portion":
         os.kill(os.getpid(), signal.SIGKILL)
     return answer
 

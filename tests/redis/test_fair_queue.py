@@ -70,7 +70,7 @@ async def test_keys_at_their_limit_sleep(clock: ManualClock) -> None:
     async with single(clock=clock) as store, store.queue() as queue:
 
         async def awake() -> int:
-            command = (b"ZCARD", store._server.layout.key(0, "line:turn"))
+            command = (b"ZCARD", store._server.layout.key(0, "fair:turn"))
             (number,) = await store._server.commands([(0, command)], timeout=None, writes=False)
             return int(number)
 
@@ -235,7 +235,7 @@ async def test_a_return_that_nobody_carried_is_found(clock: ManualClock) -> None
         server, claim = store._server, held.claim
         wish = {"claim": pack_claim(claim), "verb": "ack"}
         names = [*TASKS, of_run(away, "tasks")]
-        call = Call("settle", server.layout.part_of(away), names, [pack(wish)])
+        call = Call("settle_delivery", server.layout.part_of(away), names, [pack(wish)])
         assert (await server.call(call, timeout=None))[2] == b"1"
         assert [one.task.id for one in await taken(store)] == [other]
 
@@ -258,7 +258,7 @@ async def test_a_slot_without_a_task_ends(clock: ManualClock) -> None:
             "grants": [["k", name.decode(), 1, "ticket"]],
         }
         home = server.layout.part_for("gpu")
-        call = Call("begin", home, ["token", *POLICY], [pack(wish)])
+        call = Call("lease_tasks", home, ["token", *POLICY], [pack(wish)])
         _, [outcome], _ = await server.call(call, timeout=None)
         assert outcome[0] == b"granted"
         assert await taken(store) == []

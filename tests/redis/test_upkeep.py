@@ -167,7 +167,7 @@ async def test_indexes_are_mended(store: RedisStore, client: Redis) -> None:
     await finish(store, "z")
     assert await store.reconcile() == 0
     prefix = store.describe()["prefix"]
-    for name in ("idx:filed", "idx:parent", "idx:attr", "idx:ended", "runnable", "held"):
+    for name in ("idx:workflow", "idx:parent", "idx:attr", "idx:ended", "runnable", "held"):
         await client.delete(f"{prefix}:{name}")
     await client.sadd(f"{prefix}:idx:status:failed", "a", "ghost")
     await client.zadd(f"{prefix}:idx:ids", {"ghost": 0})

@@ -19,7 +19,7 @@ from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.derived import readable
 from outlast.stores.redis.concurrency_slots import Wanted, carry_soon, extend, to_wanted
-from outlast.stores.redis.keys import SHELVES, TASKS, framed, of_run, sortable
+from outlast.stores.redis.keys import CLAIM_INDEXES, TASKS, framed, of_run, sortable
 from outlast.stores.redis.packing import lease, pack, pack_claim
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.unpacking import to_run
@@ -142,7 +142,7 @@ async def frames_of(
 ) -> list[tuple[int, bytes, bytes]]:
     """The distinct first parts in a set of each partition: partition, part, first member."""
     calls = [
-        Call("frames", part, [name], [pack([name])]) for part in range(server.layout.partitions)
+        Call("distinct_prefixes", part, [name], [pack([name])]) for part in range(server.layout.partitions)
     ]
     answers = await server.calls(calls, timeout=timeout, writes=False)
     found = []
@@ -194,7 +194,7 @@ def _claim_call(wish: ClaimRequest, part: int, ids: Sequence[str], limit: int) -
         packed["workflows"] = list(wish.workflows)
     if wish.code is not None and wish.run_ids is None:
         packed["code"] = wish.code
-    names = ["token", *SHELVES, *(of_run(id, "state") for id in ids)]
+    names = ["token", *CLAIM_INDEXES, *(of_run(id, "state") for id in ids)]
     return Call("claim_runs", part, names, [pack(packed)])
 
 
@@ -257,7 +257,7 @@ async def _renew(
         if ttl is not None:
             packed["lease"] = lease(ttl)
         names = [of_run(claims[n].run_id, "state") for n in numbers if claims[n].task_id is None]
-        names += SHELVES if names else ()
+        names += CLAIM_INDEXES if names else ()
         names += TASKS if any(claims[n].task_id is not None for n in numbers) else ()
         calls.append(Call("renew", part, names, [pack(packed)]))
     slots: dict[int, Wanted] = {}

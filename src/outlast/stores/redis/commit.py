@@ -26,7 +26,7 @@ from outlast.model.commit_rules import parks
 from outlast.model.ids import root_of
 from outlast.model.run import TERMINAL, Run, Status
 from outlast.stores.redis.delete import finish_or_leave
-from outlast.stores.redis.keys import SHELVES, TASKS, Layout, activity_name, of_run, timer_name
+from outlast.stores.redis.keys import CLAIM_INDEXES, TASKS, Layout, activity_name, of_run, timer_name
 from outlast.stores.redis.packing import (
     Packed,
     abroad,
@@ -49,8 +49,8 @@ from outlast.stores.redis.packing import (
 from outlast.stores.redis.session import Call, Server
 
 HISTORY = ("seq", "events", "event-ids")
-BIRTH = ("idx:ids", "idx:created", "idx:filed", *SHELVES)
-FILES = ("idx:filed", *(f"idx:status:{status.value}" for status in Status), *SHELVES)
+BIRTH = ("idx:ids", "idx:created", "idx:workflow", *CLAIM_INDEXES)
+FILES = ("idx:workflow", *(f"idx:status:{status.value}" for status in Status), *CLAIM_INDEXES)
 TOGETHER = 25
 """Commits in one call of the script: enough to share its cost, few enough to keep nobody waiting."""
 
@@ -74,9 +74,9 @@ def names_of(commit: Commit, layout: Layout, part: int) -> list[str]:
     if commit.create is not None:
         names += _birth_of(commit.create)
     if commit.force or commit.hold is not None:
-        names += ("token", *SHELVES)
+        names += ("token", *CLAIM_INDEXES)
     if commit.consumes or commit.release or parks(commit.change) or commit.carry_inbox:
-        names += (head + "inbox", *SHELVES)
+        names += (head + "inbox", *CLAIM_INDEXES)
     change = commit.change
     if change is not None and (isinstance(change.status, Status) or change.workflow):
         # Which status it had is for the script to say.
@@ -86,7 +86,7 @@ def names_of(commit: Commit, layout: Layout, part: int) -> list[str]:
     for send in commit.sends:
         if layout.part_of(send.run_id) == part:
             names += (of_run(send.run_id, what) for what in ("state", "inbox", "items"))
-            names += SHELVES
+            names += CLAIM_INDEXES
     for start in commit.starts:
         if layout.part_of(start.run.id) == part:
             names += (of_run(start.run.id, what) for what in ("state", "inbox", "items"))
@@ -267,7 +267,7 @@ def pack_commit(commit: Commit, layout: Layout, part: int) -> Packed:
     if parks(commit.change):
         packed["parks"] = True
     if commit.create is not None:
-        packed["fresh"] = pack_run(commit.create)
+        packed["new_run"] = pack_run(commit.create)
         packed["creation"] = commit.creation.value
     elif commit.creation is Creation.REPLACE:
         packed["creation"] = "replace"
@@ -318,5 +318,5 @@ _lists_of = attrgetter(*_LISTS)
 
 def pack_start(start: Start, layout: Layout, part: int) -> Packed:
     """A child."""
-    packed: Packed = {"fresh": pack_run(start.run), "events": pack_events(start.events)}
+    packed: Packed = {"new_run": pack_run(start.run), "events": pack_events(start.events)}
     return abroad("start", packed, start.run.id, to=layout.part_of(start.run.id), part=part)

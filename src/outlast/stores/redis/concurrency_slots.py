@@ -75,7 +75,7 @@ async def _each(
         ]
         if ttl is not None:
             wishes = [{**wish, "lease": lease(ttl)} for wish in wishes]
-        calls.append(Call("slots", home, POLICY, [pack(wishes)]))
+        calls.append(Call("update_slots", home, POLICY, [pack(wishes)]))
     ends: list[str | None] = [None] * len(wanted)
     answers = await server.each(calls, timeout=timeout)
     for numbers, answer in zip(by_home.values(), answers, strict=True):
@@ -107,7 +107,7 @@ async def give_back(server: Server, returns: Sequence[Return], *, timeout: float
     by_home: dict[int, list[dict[str, Any]]] = {}
     for one in returns:
         by_home.setdefault(one.home, []).append(one.packed())
-    calls = [Call("slots", home, POLICY, [pack(wishes)]) for home, wishes in by_home.items()]
+    calls = [Call("update_slots", home, POLICY, [pack(wishes)]) for home, wishes in by_home.items()]
     await server.each(calls, timeout=timeout)
 
 

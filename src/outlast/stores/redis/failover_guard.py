@@ -20,7 +20,7 @@ from typing import NamedTuple
 from outlast.errors import Conflict, Fenced, StoreFault, TryAgain
 from outlast.model.claim import ClaimedRun
 from outlast.model.commit import Commit, Committed, Outcome
-from outlast.stores.redis.keys import SHELVES, of_run
+from outlast.stores.redis.keys import CLAIM_INDEXES, of_run
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.unpacking import token_of
@@ -128,6 +128,6 @@ class FailoverGuard:
 
 def quarantine_call(server: Server, run_id: str, wish: dict[str, str]) -> Call:
     """Take a run away, or without a reason give it back."""
-    names = [of_run(run_id, "state"), "token", *SHELVES]
+    names = [of_run(run_id, "state"), "token", *CLAIM_INDEXES]
     packed = pack({"id": run_id, **wish})
     return Call("quarantine", server.layout.part_of(run_id), names, [packed])

@@ -77,7 +77,7 @@ async def _take_plain(
     taken: list[Delivery] = []
     while True:
         packed = wish.packed() | {"limit": room - len(taken)}
-        call = Call("take", 0, ["token", *TASKS], [pack(packed)])
+        call = Call("take_plain", 0, ["token", *TASKS], [pack(packed)])
         answer = await server.call(call, timeout=timeout)
         if answer[0] == b"policy":
             return taken, [scope.decode() for scope in answer[1]]
@@ -151,7 +151,7 @@ async def _begin(
         for n, (one, name) in enumerate(zip(chosen, names, strict=True))
     ]
     packed = wish.packed() | {"scope": scope, "grants": grants, "at_once": is_one}
-    call = Call("begin", home, ["token", *POLICY], [pack(packed)])
+    call = Call("lease_tasks", home, ["token", *POLICY], [pack(packed)])
     _, outcomes, moved = await server.call(call, timeout=timeout)
     stuck = [
         Return(home, outcome[1].decode(), one.place.name)
@@ -204,7 +204,7 @@ async def _lease(
     calls = []
     for part, numbers in by_part.items():
         own = {"leases": [leases[n][1] for n in numbers], "turns": turns}
-        calls.append(Call("begin", part, ["token", *TASKS], [pack(wish.packed() | own)]))
+        calls.append(Call("lease_tasks", part, ["token", *TASKS], [pack(wish.packed() | own)]))
     outcomes: list[Any] = [None] * len(leases)
     answers = await server.each(calls, timeout=timeout)
     for numbers, (_, found, _) in zip(by_part.values(), answers, strict=True):
@@ -323,6 +323,6 @@ async def _tell(
     calls = []
     for part in {**turns, **sleeps}:
         told = {"turns": turns.get(part, []), "sleeps": sleeps.get(part, [])}
-        calls.append(Call("begin", part, ["token", *TASKS], [pack(wish.packed() | told)]))
+        calls.append(Call("lease_tasks", part, ["token", *TASKS], [pack(wish.packed() | told)]))
     await server.each(calls, timeout=timeout)
     return bool(turns)

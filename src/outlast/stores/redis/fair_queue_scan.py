@@ -107,7 +107,7 @@ async def look(
     if how.few:
         wish["few"] = how.few
     names = POLICY if parts == 1 else TASKS
-    calls = [Call("look", part, names, [pack(wish)]) for part in range(parts)]
+    calls = [Call("scan_fair_queue", part, names, [pack(wish)]) for part in range(parts)]
     answers = await server.each(calls, timeout=timeout, writes=False)
     view = View(answers, queues)
     return view, _to_standing(answers[0][4], list(view.lines)) if parts == 1 else None
@@ -118,7 +118,7 @@ async def standing(
 ) -> Standing:
     """How a scope stands, and how the lines of these keys do."""
     wish = {"scope": scope, "is_home": True, "asked": list(keys)}
-    call = Call("look", server.layout.part_for(scope), POLICY, [pack(wish)])
+    call = Call("scan_fair_queue", server.layout.part_for(scope), POLICY, [pack(wish)])
     answer = await server.call(call, timeout=timeout, writes=False)
     return _to_standing(answer[4], keys)
 

@@ -134,10 +134,10 @@ async def _walks(server: Server, query: RunQuery, timeout: float | None) -> list
         files = [(part, framed(query.workflow)) for part in parts]
     else:
         files = [
-            (part, framed(name)) for part, name, _ in await frames_of(server, "idx:filed", timeout)
+            (part, framed(name)) for part, name, _ in await frames_of(server, "idx:workflow", timeout)
         ]
     return [
-        Walk(part, "idx:filed", file + framed(status.value))
+        Walk(part, "idx:workflow", file + framed(status.value))
         for part, file in files
         for status in query.status or Status
     ]

@@ -13,7 +13,7 @@ from outlast.model.commit import Refusal
 from outlast.model.inbox import Receipt, Send
 from outlast.model.run import Status
 from outlast.stores.redis.concurrency_slots import extend, to_wanted
-from outlast.stores.redis.keys import SHELVES, TASKS, of_run
+from outlast.stores.redis.keys import CLAIM_INDEXES, TASKS, of_run
 from outlast.stores.redis.outbox import relay
 from outlast.stores.redis.packing import pack, pack_claim, pack_send
 from outlast.stores.redis.session import Call, Server
@@ -90,7 +90,7 @@ def _call(
         if server.layout.part_of(send.run_id) == part
         for what in ("state", "inbox", "items")
     ]
-    names += SHELVES
+    names += CLAIM_INDEXES
     if claims:
         names += TASKS
         names += (of_run(claim.run_id, "tasks") for claim in claims)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 from outlast.model.run import Status
 from outlast.stores.redis.concurrency_slots import reconcile_slots
-from outlast.stores.redis.keys import SHELVES, of_run
+from outlast.stores.redis.keys import CLAIM_INDEXES, of_run
 from outlast.stores.redis.packing import blob, pack
 from outlast.stores.redis.session import Call, Server
 
@@ -19,7 +19,7 @@ WIDTH = 21  # of `sortable`
 FRAMES = {
     "idx:created": 0,
     "idx:updated": 0,
-    "idx:filed": 2,
+    "idx:workflow": 2,
     "idx:parent": 1,
     "idx:attr": 1,
     "runnable": 1,
@@ -83,6 +83,6 @@ async def _mend(
 ) -> int:
     flat = [one for member, id in places for one in (name, blob(member), id)]
     runs = {*ids, *(id for _, id in places)}
-    names = [*(of_run(id, "state") for id in runs), *FRAMES, *PLAIN, *STATUSES, *SHELVES]
-    call = Call("reconcile", part, names, [pack(ids), pack(flat)])
+    names = [*(of_run(id, "state") for id in runs), *FRAMES, *PLAIN, *STATUSES, *CLAIM_INDEXES]
+    call = Call("repair_indexes", part, names, [pack(ids), pack(flat)])
     return int((await server.call(call, timeout=timeout))[1])

@@ -28,17 +28,17 @@ OWNED = (
 """What belongs to a run under its own name."""
 
 TASKS = (
-    "task:data", "task:state", "task:free", "task:lined", "task:held", "task:order",
+    "task:data", "task:state", "task:free", "task:keyed", "task:held", "task:order",
     "dead:data", "dead:state", "dead:order",
-    "line:state", "line:turn", "line:asleep", "line:blocked", "line:passed",
-    "line:ahead",
+    "fair:state", "fair:turn", "fair:asleep", "fair:blocked", "fair:pass",
+    "fair:by-pass",
     "slot:state", "slot:held", "slot:until", "slot:returns",
-    "policy:homes", "policy:limits", "policy:present",
+    "policy:homes", "policy:limits", "policy:global-pass",
 )  # fmt: skip
 """What a script touches that lets a task come, change hands or go."""
 POLICY = (*TASKS, "policy:rules", "policy:declared", "policy:starts", "policy:key-starts")
 """The same with what the partition of a scope has besides."""
-SHELVES = ("runnable", "held")
+CLAIM_INDEXES = ("runnable", "held")
 
 
 def encoded(text: str) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from outlast.stores.redis.concurrency_slots import carry_soon
-from outlast.stores.redis.keys import SHELVES, of_run
+from outlast.stores.redis.keys import CLAIM_INDEXES, of_run
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.unpacking import pairs
@@ -90,7 +90,7 @@ async def _carry(
     server: Server, source: int, number: bytes, packed: bytes, entry: Entry, timeout: float | None
 ) -> list[Any] | None:
     wish = pack({"source": str(source), "number": number.decode()})
-    call = Call("relay", entry.to, ["relayed", *_names(entry)], [wish, packed])
+    call = Call("receive_entry", entry.to, ["relayed", *_names(entry)], [wish, packed])
     (answer,) = await server.calls([call], timeout=timeout)
     if isinstance(answer, Exception):
         return None
@@ -99,7 +99,7 @@ async def _carry(
 
 def _names(entry: Entry) -> list[str]:
     if entry.send is not None:
-        return [*(of_run(entry.send.run, what) for what in ("state", "inbox", "items")), *SHELVES]
+        return [*(of_run(entry.send.run, what) for what in ("state", "inbox", "items")), *CLAIM_INDEXES]
     if entry.start is not None:
         return [of_run(entry.start.fresh.id, "state")]
     return [entry.name]

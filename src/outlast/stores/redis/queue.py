@@ -149,7 +149,7 @@ class RedisQueue(Queue):
 
     async def names(self, *, timeout: float | None = None) -> list[str]:
         server = await self._session.server()
-        sets = ("task:free", "task:lined", "task:held", "dead:order")
+        sets = ("task:free", "task:keyed", "task:held", "dead:order")
         found = [await frames_of(server, name, timeout) for name in sets]
         return sorted({queue.decode() for own in found for _, queue, _ in own})
 
@@ -261,7 +261,7 @@ class RedisQueue(Queue):
         part = server.layout.part_of_task(claim.queue or "", claim.run_id)
         packed = pack_claim(claim) | {"id": claim.task_id or "", "queue": claim.queue or ""}
         names = [*TASKS, *([of_run(claim.run_id, "tasks")] if claim.run_id else [])]
-        call = Call("settle", part, names, [pack({"claim": packed, **wish})])
+        call = Call("settle_delivery", part, names, [pack({"claim": packed, **wish})])
         what, *rest = await server.call(call, timeout=timeout)
         if what == b"slot":
             (ends,) = await extend(server, [to_wanted(rest[0])], ttl, timeout=timeout)

@@ -81,13 +81,13 @@ async def write_policy(
     mark = {"home": home, "nonce": new_ticket()}
     others = [part for part in range(server.layout.partitions) if part != home]
     calls = [
-        Call("set_policy", part, POLICY, [pack({"scope": scope, "mark": mark})]) for part in others
+        Call("write_policy", part, POLICY, [pack({"scope": scope, "mark": mark})]) for part in others
     ]
     for _, told in await server.each(calls, timeout=timeout):
         write["slots"] += [[blob(name), blob(slot)] for name, slot in told]
     names = [*POLICY, f"policy:audit:{encoded(scope)}"]
     packed = pack({"scope": scope, "mark": mark, "write": write})
-    answer = await server.call(Call("set_policy", home, names, [packed]), timeout=timeout)
+    answer = await server.call(Call("write_policy", home, names, [packed]), timeout=timeout)
     return bool(answer[0] != b"changed")
 
 
@@ -146,7 +146,7 @@ async def load_stats(
     """How a queue stands, with all its steps. The server can count; what is not told is what it would
     have to look at one by one."""
     wish = pack({"scope": scope, "counted": counted})
-    calls = [Call("stats", part, TASKS, [wish]) for part in range(server.layout.partitions)]
+    calls = [Call("queue_stats", part, TASKS, [wish]) for part in range(server.layout.partitions)]
     totals = [0, 0, 0, 0]
     times: list[int] = []
     keys: dict[str, list[int]] = {}
@@ -199,7 +199,7 @@ async def next_ready_at(
 ) -> datetime | None:
     """When something may be ready in these queues by time alone."""
     wish = pack(list(queues))
-    calls = [Call("next_ready", part, TASKS, [wish]) for part in range(server.layout.partitions)]
+    calls = [Call("next_ready_at", part, TASKS, [wish]) for part in range(server.layout.partitions)]
     answers = await server.each(calls, timeout=timeout, writes=False)
     times = [int(at) for _, found in answers for at in found]
     for scope in scopes(queues):

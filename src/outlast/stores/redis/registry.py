@@ -39,13 +39,13 @@ class RedisRegistry(RedisOptional):
         await finish_all(server, timeout=timeout)
         files = [
             (part, workflow, status)
-            for part, workflow, _ in await frames_of(server, "idx:filed", timeout)
+            for part, workflow, _ in await frames_of(server, "idx:workflow", timeout)
             for status in Status
         ]
         commands = []
         for part, workflow, status in files:
             file = framed(workflow) + framed(status.value)
-            key = server.layout.key(part, "idx:filed")
+            key = server.layout.key(part, "idx:workflow")
             commands.append((part, (b"ZLEXCOUNT", key, b"[" + file, b"(" + file + b"\xff")))
         found: dict[tuple[str, Status], int] = {}
         numbers = await server.commands(commands, timeout=timeout, writes=False) if files else []

@@ -173,7 +173,7 @@ async def remember(
             names += (of_run(run_id, "keys"), "idx:keyed")
         else:
             await _own(server, home, run_id, f"{part} {name}", is_owned=True, timeout=timeout)
-    answer = await server.call(Call("remember", part, names, [pack(wish)]), timeout=timeout)
+    answer = await server.call(Call("remember_key", part, names, [pack(wish)]), timeout=timeout)
     if answer[0] == b"bound":
         return None
     if run_id is not None and home != part and answer[2].decode() != run_id:
@@ -187,7 +187,7 @@ async def _own(
 ) -> None:
     wish = pack({"run": run_id, "member": member, "is_owned": is_owned})
     names = [of_run(run_id, "keys"), "idx:keyed"]
-    await server.call(Call("own_key", home, names, [wish]), timeout=timeout)
+    await server.call(Call("set_key_owner", home, names, [wish]), timeout=timeout)
 
 
 FIELDS = (b"run", b"at", b"bytes")

@@ -150,7 +150,7 @@ class Server:
             self.safety = await look_at(link, self.where, allow_eviction=self._allow_eviction)
             identity = new_id()
             wish = pack({"format": FORMAT, "partitions": layout.partitions, "identity": identity})
-            calls = [Call("open", part, ["meta"], [wish]) for part in range(layout.partitions)]
+            calls = [Call("open_partition", part, ["meta"], [wish]) for part in range(layout.partitions)]
             answers = await link.run([self._request(one) for one in calls], attempt)
         except (RedisError, OSError) as error:
             raise self._error(error, unknown=False) from error
@@ -233,7 +233,7 @@ class Server:
     async def finish_deletion(self, part: int, root: str, *, timeout: float | None) -> None:
         """Remove what is left below the root of a tree that is being deleted, portion by portion: the
         server answers others in between. It may leave something in the outbox."""
-        call = Call("remove", part, ["idx:ids", "idx:keyed"], [pack({"id": root})])
+        call = Call("delete_portion", part, ["idx:ids", "idx:keyed"], [pack({"id": root})])
         clock = asyncio.get_running_loop().time
         deadline = None if timeout is None else clock() + timeout
         state = b"more"
@@ -284,7 +284,7 @@ class Server:
         prefix, source = self.layout.prefixes[call.part], script(call.script)
         keys = [prefix + name.encode() for name in dict.fromkeys((*call.names, "meta"))]
         count = b"%d" % len(keys)
-        identity = None if call.script == "open" else self._identities.get(call.part)
+        identity = None if call.script == "open_partition" else self._identities.get(call.part)
         given = self._given(call.part, identity)
         command = (b"EVALSHA", source.sha, count, *keys, given, *call.args)
         return Request(prefix + b"meta", command)

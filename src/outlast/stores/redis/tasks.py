@@ -23,7 +23,7 @@ from outlast.stores.redis.packing import lease, pack
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.unpacking import to_claim, to_state, to_task
 
-LOOK = ("task:data", "task:state", "task:free", "task:lined", "task:held")
+LOOK = ("task:data", "task:state", "task:free", "task:keyed", "task:held")
 
 
 class Available(NamedTuple):
@@ -64,7 +64,7 @@ async def _look(
     if queue is not None:
         wish["queue"] = queue
     calls = [
-        Call("available", part, LOOK, [pack(wish)]) for part in range(server.layout.partitions)
+        Call("find_available_tasks", part, LOOK, [pack(wish)]) for part in range(server.layout.partitions)
     ]
     return await server.each(calls, timeout=timeout, writes=False)
 

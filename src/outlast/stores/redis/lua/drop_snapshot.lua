@@ -1,10 +1,10 @@
--- Remove the snapshot of a run.
+-- Delete the snapshot of a run.
 --
 -- KEYS     wf:ID:snapshot, idx:snapshots
 -- ARGV[2]  the run's id
 -- Returns  {"done", "1" if there was one}
 
--- include: head
+-- include: prelude
 
 local gone = call('DEL', at('wf:' .. encoded(ARGV[2]) .. ':snapshot'))
 call('ZREM', at('idx:snapshots'), ARGV[2])

@@ -5,7 +5,7 @@
 -- ARGV[3]  delay in microseconds
 -- Returns  {"want", keys} or {"done", how many were new}
 
--- include: head
+-- include: prelude
 -- include: runs
 -- include: tasks
 

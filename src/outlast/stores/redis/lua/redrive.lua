@@ -1,17 +1,17 @@
--- Make dead tasks of a queue ready again, or remove them for good.
+-- Make dead tasks of a queue ready again, or delete them.
 --
 -- ARGV[2]  msgpack: queue, ids (a list, or nil for all), revive
 -- Returns  {"want", keys} or {"done", how many}
 
--- include: head
+-- include: prelude
 -- include: runs
 -- include: tasks
 
-local wish = cmsgpack.unpack(ARGV[2])
+local args = cmsgpack.unpack(ARGV[2])
 local wanted = nil
-if wish.ids then
+if args.ids then
     wanted = {}
-    for _, id in ipairs(wish.ids) do
+    for _, id in ipairs(args.ids) do
         wanted[id] = true
     end
 end
@@ -19,7 +19,7 @@ need_tasks()
 if #missing > 0 then
     return { 'want', missing }
 end
-local frame, chosen = framed(wish.queue), {}
+local frame, chosen = framed(args.queue), {}
 for _, member in ipairs(call('ZRANGEBYLEX', at('dead:order'), '[' .. frame,
     '(' .. frame .. '\255')) do
     local size = tonumber(sub(member, #frame + 22, #frame + 29), 16)
@@ -39,7 +39,7 @@ for _, pair in ipairs(chosen) do
     local name, task = pair[1], pair[2]
     local bytes = call('HGET', at('dead:data'), name)
     remove_dead(name, task)
-    if wish.revive then
+    if args.revive then
         task.reason, task.died, task.attempt, task.ready = nil, nil, '0', now_text
         add_task(name, task, bytes)
     end

@@ -1,20 +1,20 @@
--- Set the leases of claims, or give them back.
+-- Renew the leases of claims, or release them.
 --
--- ARGV[2]  msgpack: claims (run, uid, token; and id, queue for a task, slot_ends if its slot elsewhere
---          was extended), lease (microseconds, nil to give them back)
--- Returns  {"want", keys} or {"done", now, answers, whether a slot is to be given back}, an answer being
---          {"1", until or ""} where the claim was held, {"0"}, or {"slot", what slots.lua has to extend}
+-- ARGV[2]  msgpack: claims (run, uid, token; for a task also id, queue, and slot_ends if its slot in another
+--          partition was extended), lease (microseconds, nil to release)
+-- Returns  {"want", keys} or {"done", now, answers, whether a slot is to be released}, an answer being
+--          {"1", until or ""} where the claim was held, {"0"}, or {"slot", arguments of update_slots.lua}
 
--- include: head
+-- include: prelude
 -- include: runs
 -- include: tasks
 
-local wish = cmsgpack.unpack(ARGV[2])
-for _, claim in ipairs(wish.claims) do
+local args = cmsgpack.unpack(ARGV[2])
+for _, claim in ipairs(args.claims) do
     if claim.id then
         need_tasks()
     else
-        need_shelves()
+        need_claim_indexes()
         find(claim.run)
     end
 end
@@ -28,10 +28,10 @@ local function renewed(claim)
         if not task then
             return { '0' }
         end
-        if not wish.lease then
+        if not args.lease then
             return_task(name, task)
         elseif task['until'] then
-            local answer = renew_task(name, task, wish.lease, claim.slot_ends)
+            local answer = renew_task(name, task, args.lease, claim.slot_ends)
             if answer == 'slot' then
                 return { 'slot', wanted_slot(name, task) }
             elseif answer == 'lost' then
@@ -44,19 +44,19 @@ local function renewed(claim)
     if not run or run.uid ~= claim.uid or run.token ~= claim.token or not run.owner then
         return { '0' }
     end
-    unshelve(run)
-    if wish.lease then
-        set(run, 'until', int(now + wish.lease))
+    unindex_claim(run)
+    if args.lease then
+        set(run, 'until', int(now + args.lease))
     else
         set(run, 'owner', nil)
         set(run, 'until', nil)
     end
-    shelve(run)
+    index_claim(run)
     return { '1', run['until'] or '' }
 end
 
 local answers = {}
-for n, claim in ipairs(wish.claims) do
+for n, claim in ipairs(args.claims) do
     answers[n] = renewed(claim)
 end
 flush()

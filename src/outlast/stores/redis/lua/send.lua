@@ -1,17 +1,17 @@
--- Items for inboxes, and the end of the tasks that they are the results of, in one step.
+-- Deliver items to inboxes and finish the tasks whose results they are, atomically.
 --
 -- ARGV[2]  msgpack list of sends; one with `to` is for another partition and goes to the outbox
--- ARGV[3]  msgpack list of claims (queue, run, id, token, keep) whose tasks are finished, or kept; with
---          slot_ends if its slot elsewhere has no end any more
--- Returns  {"want", keys}, {"lost", n-th claim}, {"slot", n-th claim, what slots.lua has to extend}, or {"done", {receipt, …}, whether the outbox was
---          used}, a receipt being {"ok", number} {"again", number} {"notfound"} {"fenced", token}
---          {"closed", status} {"posted"}
+-- ARGV[3]  msgpack list of claims (queue, run, id, token, keep) whose tasks are finished, or kept without expiry;
+--          with slot_ends if the slot in another partition has no expiry any more
+-- Returns  {"want", keys}, {"lost", n-th claim}, {"slot", n-th claim, arguments of update_slots.lua}, or
+--          {"done", {receipt, …}, whether the outbox was used}, a receipt being {"ok", number} {"again", number}
+--          {"notfound"} {"fenced", token} {"closed", status} {"posted"}
 
--- include: head
+-- include: prelude
 -- include: runs
 -- include: inbox
 -- include: tasks
--- include: ending
+-- include: run_end
 
 local sends, claims = cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
 for n, claim in ipairs(claims) do
@@ -40,10 +40,10 @@ end
 local receipts, refusing = {}, {}
 for n, send in ipairs(sends) do
     if send.to then
-        post(send.entry)
+        put_in_outbox(send.entry)
         receipts[n] = { 'posted' }
     else
-        receipts[n] = deliver(send)
+        receipts[n] = deliver_item(send)
         if receipts[n][1] ~= 'ok' and receipts[n][1] ~= 'again' then
             refusing[send.run] = true
         end
@@ -60,4 +60,4 @@ for _, claim in ipairs(claims) do
     end
 end
 flush()
-return { 'done', receipts, (has_posted or has_returns) and '1' or '0' }
+return { 'done', receipts, (has_outbox_entries or has_returns) and '1' or '0' }

@@ -1,4 +1,4 @@
--- Inboxes: numbered by the run, taken once by id, removed by the commit that consumes them.
+-- Inboxes: items are numbered by run, delivered once by id, and deleted by the commit that consumes them.
 --
 -- wf:ID:inbox  ZSET  by number: "NUMBER TIME " and the bytes of the item
 -- wf:ID:items  HASH  item id → number, for the life of the run
@@ -9,12 +9,12 @@ local function need_delivery(send)
     if run then
         need(of_run(send.run, 'inbox'))
         need(of_run(send.run, 'items'))
-        need_shelves()
+        need_claim_indexes()
     end
 end
 
--- Put one item into an inbox and make its run runnable now: {"ok", number} or a refusal.
-local function deliver(send)
+-- Put one item into an inbox and make its run runnable: {"ok", number} or a refusal.
+local function deliver_item(send)
     local run = find(send.run)
     if not run then
         return { 'notfound' }
@@ -35,17 +35,17 @@ local function deliver(send)
     call('HSET', items, send.id, number)
     set(run, 'inbox', number)
     if not run.runnable or tonumber(run.runnable) > now then
-        unshelve(run)
+        unindex_claim(run)
         set(run, 'runnable', now_text)
-        shelve(run)
+        index_claim(run)
     end
     return { 'ok', number }
 end
 
 local RECEIPTS_CARRIED = 1000
 
--- Another life keeps the receipts of the last items, and of all that wait.
-local function forget_receipts(run)
+-- A new life keeps the receipts of the last items and of all unread ones.
+local function trim_receipts(run)
     local items, inbox = at(of_run(run.id, 'items')), at(of_run(run.id, 'inbox'))
     if call('HLEN', items) <= RECEIPTS_CARRIED + call('ZCARD', inbox) then
         return
@@ -63,7 +63,7 @@ local function forget_receipts(run)
     end
 end
 
--- Whether an item waits that the owner of the run has not looked at.
+-- Whether there is an item that the owner of the run has not read.
 local function has_unseen(run, seen)
     return tonumber(run.inbox) > tonumber(seen)
         and call('ZCOUNT', at(of_run(run.id, 'inbox')), '(' .. seen, '+inf') > 0

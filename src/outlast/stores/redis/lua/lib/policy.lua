@@ -1,7 +1,7 @@
--- Queue policy: the rules of queues, in the partition of their scope; what has begun, and whose turn it was.
+-- Queue policies in the home partition of their scope, and the starts that rates count.
 --
--- policy:rules       HASH  scope → bytes, the rules as people wrote them; policy:declared, as the code says
--- policy:starts      ZSET  by text: scope at key ticket, as long as a rate looks back
+-- policy:rules       HASH  scope → bytes: the policy in force; policy:declared: the one that code declared last
+-- policy:starts      ZSET  by text: scope at key ticket, for the period of the rate
 -- policy:key-starts  ZSET  by text: scope key at ticket
 
 local function need_policy()
@@ -11,7 +11,7 @@ local function need_policy()
     end
 end
 
-local function began_within(set, head, per)
+local function count_starts(set, head, per)
     local from = '(' .. head .. sortable(int(now - per)) .. '\255'
     return call('ZLEXCOUNT', at(set), from, '(' .. head .. '\255')
 end
@@ -42,41 +42,41 @@ local function add_start(limits, slot)
         head .. framed(slot.key) .. sortable(slot.at) .. slot.ticket)
 end
 
--- It has not begun after all.
+-- Undo a start.
 local function remove_start(slot)
     local head, key, at_text = framed(slot.scope), framed(slot.key), sortable(slot.at)
     call('ZREM', at('policy:starts'), head .. at_text .. key .. slot.ticket)
     call('ZREM', at('policy:key-starts'), head .. key .. at_text .. slot.ticket)
 end
 
--- Whether one more of a key may begin: the one place where the rules are kept.
-local function may_begin(limits, scope, key)
-    if limits.paused or not has_place(limits, scope, key) then
+-- Whether the policy allows one more task of a key to start. The only place that enforces it.
+local function may_start(limits, scope, key)
+    if limits.paused or not has_slot(limits, scope, key) then
         return false
     end
     local head, rate, key_rate = framed(scope), limits.rate, limits.key_rate
-    if rate and began_within('policy:starts', head, rate.per) >= rate.limit then
+    if rate and count_starts('policy:starts', head, rate.per) >= rate.limit then
         return false
     end
     return key == '' or not key_rate
-        or began_within('policy:key-starts', head .. framed(key), key_rate.per) < key_rate.limit
+        or count_starts('policy:key-starts', head .. framed(key), key_rate.per) < key_rate.limit
 end
 
--- How a scope stands: {rules or "", present, in flight, begun, first start or "", {per key: pass, in
--- flight, begun, first start or ""}}.
-local function standing(scope, keys)
+-- The state of a scope: {policy or "", global pass, in flight, started, first start or "", {per key: pass, in
+-- flight, started, first start or ""}}.
+local function queue_state(scope, keys)
     drop_ended_slots()
     local limits, head, found = limits_of(scope), framed(scope), {}
     local rate, key_rate = limits.rate, limits.key_rate
     for n, key in ipairs(keys) do
         local own = head .. framed(key)
         found[n] = {
-            int(passed_by(scope, key)), int(count_slots(own)),
-            key_rate and int(began_within('policy:key-starts', own, key_rate.per)) or '0',
+            int(pass_of(scope, key)), int(count_slots(own)),
+            key_rate and int(count_starts('policy:key-starts', own, key_rate.per)) or '0',
             key_rate and first_start('policy:key-starts', own, key_rate.per) or '',
         }
     end
-    return { call('HGET', at('policy:rules'), scope) or '', int(present_of(scope)), int(count_slots(head)),
-        rate and int(began_within('policy:starts', head, rate.per)) or '0',
+    return { call('HGET', at('policy:rules'), scope) or '', int(global_pass_of(scope)), int(count_slots(head)),
+        rate and int(count_starts('policy:starts', head, rate.per)) or '0',
         rate and first_start('policy:starts', head, rate.per) or '', found }
 end

@@ -1,18 +1,18 @@
--- Runs: their heads read once, changed in Lua, written back once; and where they are filed.
+-- Runs: their heads are read once, changed in Lua and written back once; and their indexes.
 --
--- wf:ID:state   HASH   the record: the fields in HOT, and others that scripts never look into
+-- wf:ID:state   HASH   the record: the fields in HOT, and others that scripts do not read
 -- idx:ids       ZSET   by text: ID
 -- idx:created   ZSET   by text: created ID
 -- idx:updated   ZSET   by text: time of the last commit ID
--- idx:filed     ZSET   by text: workflow status created ID
+-- idx:workflow  ZSET   by text: workflow status created ID
 -- idx:parent    ZSET   by text: parent created ID
 -- idx:attr      ZSET   by text: attribute created ID
 -- idx:status:S  SET    ID
 -- idx:ended     ZSET   by time of the end: ID
--- runnable      ZSET   by text: workflow runnable_at ID, of runs that nobody holds
--- held          ZSET   by the time of takeover: workflow runnable_at ID, of runs that somebody holds
+-- runnable      ZSET   by text: workflow runnable_at ID, of unclaimed runs
+-- held          ZSET   by the time of takeover: workflow runnable_at ID, of claimed runs
 
--- include: marks
+-- include: deletions
 
 local HOT = {
     'uid', 'status', 'sequence', 'revision', 'token', 'commit', 'workflow', 'parent', 'runnable',
@@ -23,7 +23,7 @@ local TERMINAL = { completed = true, failed = true, cancelled = true }
 local runs = {}  -- id → run, or false
 local changed = {}  -- id → run, since the last flush
 
-local heads = {}  -- id → how the names of its keys begin
+local heads = {}  -- id → how the names of its keys create_run
 
 local function of_run(id, what)
     local head = heads[id]
@@ -38,19 +38,19 @@ local function is_ended(run)
     return TERMINAL[run.status] == true
 end
 
--- Whether a run has ended for good: one that is being moved is closed, but may not have arrived.
-local function is_over(run)
+-- Whether a run has ended for good. A run that is being moved is closed, but may not have arrived.
+local function is_finished(run)
     return is_ended(run) and not (
         run.status == 'cancelled'
         and call('HGET', at(of_run(run.id, 'state')), 'wait_kind') == 'moving'
     )
 end
 
--- The run as it stands in this script, or false. Nil if its key, or the end of a deletion, is wanted first.
+-- The run in its current state, or false. Nil if its key, or the end of a deletion, is wanted first.
 local function find(id)
     if runs[id] == nil then
         local key = need(of_run(id, 'state'))
-        if not key or is_going(id, false) then
+        if not key or is_being_deleted(id, false) then
             return nil
         end
         local values = call('HMGET', key, unpack(HOT))
@@ -62,7 +62,7 @@ local function find(id)
             end
             run.shelf = false
         end
-        if run and deleting and is_over(run) and is_going(id, true) then
+        if run and deleting and is_finished(run) and is_being_deleted(id, true) then
             return nil
         end
         runs[id] = run
@@ -79,9 +79,9 @@ local function set(run, name, value)
     run.dirty[name] = value
 end
 
--- -- where a run is filed ------------------------------------------------------------------------
+-- -- indexes -------------------------------------------------------------------------------------
 
-local function shelf_of(run)
+local function claim_index_of(run)
     if not run.runnable then
         return nil
     end
@@ -93,7 +93,7 @@ local function shelf_of(run)
     return 'held', int(takeover), member
 end
 
-local function filed_as(run)
+local function workflow_member(run)
     return framed(run.workflow) .. framed(run.status) .. sortable(run.created) .. run.id
 end
 
@@ -101,28 +101,28 @@ local function tags_of(run)
     return run.tags and cmsgpack.unpack(run.tags) or {}
 end
 
--- Take a run off all shelves before it is changed, put it back after.
-local function unshelve(run)
-    local set, _, member = shelf_of(run)
+-- Remove a run from the claim indexes before a change, and add it after.
+local function unindex_claim(run)
+    local set, _, member = claim_index_of(run)
     if set then
         call('ZREM', at(set), member)
     end
 end
 
-local function shelve(run)
-    local set, score, member = shelf_of(run)
+local function index_claim(run)
+    local set, score, member = claim_index_of(run)
     if set then
         call('ZADD', at(set), score, member)
     end
 end
 
-local function file(run)
-    call('ZADD', at('idx:filed'), '0', filed_as(run))
+local function index_status(run)
+    call('ZADD', at('idx:workflow'), '0', workflow_member(run))
     call('SADD', at('idx:status:' .. run.status), run.id)
 end
 
-local function unfile(run)
-    call('ZREM', at('idx:filed'), filed_as(run))
+local function unindex_status(run)
+    call('ZREM', at('idx:workflow'), workflow_member(run))
     call('SREM', at('idx:status:' .. run.status), run.id)
 end
 
@@ -137,57 +137,57 @@ local function tag(run, tags, command)
     end
 end
 
-local function need_shelves()
+local function need_claim_indexes()
     need('runnable')
     need('held')
 end
 
-local function need_files(status)
-    need('idx:filed')
+local function need_status_indexes(status)
+    need('idx:workflow')
     need('idx:status:' .. status)
 end
 
--- -- life ----------------------------------------------------------------------------------------
+-- -- creation ------------------------------------------------------------------------------------
 
-local function need_birth(fresh)
+local function need_creation(new_run)
     need('idx:ids')
     need('idx:created')
     need('idx:updated')
-    need_files(fresh.status)
-    need_shelves()
-    need(of_run(fresh.id, 'seq'))
-    need(of_run(fresh.id, 'events'))
-    need(of_run(fresh.id, 'event-ids'))
-    if fresh.parent then
+    need_status_indexes(new_run.status)
+    need_claim_indexes()
+    need(of_run(new_run.id, 'seq'))
+    need(of_run(new_run.id, 'events'))
+    need(of_run(new_run.id, 'event-ids'))
+    if new_run.parent then
         need('idx:parent')
     end
-    if fresh.tags then
+    if new_run.tags then
         need('idx:attr')
     end
-    if TERMINAL[fresh.status] then
+    if TERMINAL[new_run.status] then
         need('idx:ended')
     end
 end
 
--- A new life. `fresh` has id, uid, workflow, status, parent, runnable, created, tags as the record
--- has them, and `set`, the other fields of the record; `ended` if it has ended elsewhere.
-local function begin(fresh)
-    local run = { id = fresh.id, dirty = {}, ended_before = fresh.ended }
-    set(run, 'uid', fresh.uid)
-    set(run, 'status', fresh.status)
+-- Create a life. `new_run` has id, uid, workflow, status, parent, runnable, created, tags as in the record, and
+-- `set`, the other fields of the record; `ended` if it ended in another store.
+local function create_run(new_run)
+    local run = { id = new_run.id, dirty = {}, ended_before = new_run.ended }
+    set(run, 'uid', new_run.uid)
+    set(run, 'status', new_run.status)
     set(run, 'sequence', '0')
     set(run, 'revision', '0')
     set(run, 'token', '0')
     set(run, 'commit', '')
-    set(run, 'workflow', fresh.workflow)
-    set(run, 'parent', fresh.parent)
-    set(run, 'runnable', fresh.runnable and from_now(fresh.runnable))
+    set(run, 'workflow', new_run.workflow)
+    set(run, 'parent', new_run.parent)
+    set(run, 'runnable', new_run.runnable and from_now(new_run.runnable))
     set(run, 'inbox', '0')
-    set(run, 'created', fresh.created or now_text)
+    set(run, 'created', new_run.created or now_text)
     set(run, 'updated', now_text)
-    set(run, 'tags', fresh.tags)
-    run.dirty['id'] = fresh.id
-    local rest = fresh.set or {}
+    set(run, 'tags', new_run.tags)
+    run.dirty['id'] = new_run.id
+    local rest = new_run.set or {}
     for i = 1, #rest, 2 do
         run.dirty[rest[i]] = rest[i + 1]
     end
@@ -200,8 +200,8 @@ local function begin(fresh)
         call('ZADD', at('idx:parent'), '0', member)
     end
     tag(run, tags_of(run), 'ZADD')
-    file(run)
-    shelve(run)
+    index_status(run)
+    index_claim(run)
     return run
 end
 
@@ -248,7 +248,7 @@ local function flush()
         end
         run.dirty = {}
         if deleting then
-            end_checks(id)
+            cancel_checks(id)
         end
     end
     changed = {}

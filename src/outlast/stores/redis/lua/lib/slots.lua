@@ -1,30 +1,30 @@
--- Slots: what a queue with rules has under way. A slot is taken before its task is leased, lasts as long
--- as the lease or longer, and goes back with any end of it.
+-- Concurrency slots: one per task in flight of a queue with a policy. A slot is taken before its task is leased,
+-- lasts as long as the lease or longer, and is released with any end of the lease.
 --
--- In the partition of the queue's scope, the part of its name before a slash:
--- slot:state    HASH  task → msgpack: scope, key, ticket, at, until (none: for good)
+-- In the home partition of the queue's scope (the part of its name before a slash):
+-- slot:state    HASH  task → msgpack: scope, key, ticket, at, until (none: no expiry)
 -- slot:held     ZSET  by text: scope key task
 -- slot:until    ZSET  by the time of its end: task
 -- policy:limits   HASH  scope → msgpack: concurrency, key_concurrency, rate and key_rate (limit, per in
 --                     microseconds), paused, ages
--- In every partition:
--- policy:homes    HASH  scope → the partition of its slots; none: it has no rules, and nothing is counted
--- slot:returns  SET   home ticket task: slots of tasks that have ended here, to be given back elsewhere
+-- In each partition:
+-- policy:homes    HASH  scope → the home partition of its slots; none: it has no policy, and nothing is counted
+-- slot:returns  SET   home ticket task: slots of tasks that have ended here, to be released in their home
 --
--- A task that is leased under a slot has `ticket` and `home`. The ticket is of this one lease: whatever is
--- said of an earlier one comes too late.
+-- A task that is leased under a slot has `ticket` and `home`. The ticket identifies the lease: a message about an
+-- earlier lease is ignored.
 
 local SKEW = 250000  -- microseconds by which the clocks of two nodes may differ
 local has_returns = false
 
--- The partition that counts a queue's tasks, or nil if nobody does.
+-- The partition that counts a queue's tasks, or nil if none does.
 local function home_of(queue)
     local home = call('HGET', at('policy:homes'), scope_of(queue))
     return home and tonumber(home) or nil
 end
 
 local function is_here(home)
-    return tonumber(home) == given.part
+    return tonumber(home) == context.part
 end
 
 local function find_slot(name)
@@ -75,8 +75,8 @@ local function limits_of(scope)
     return packed and cmsgpack.unpack(packed) or {}
 end
 
--- Whether one more may be under way. Ended slots are not counted.
-local function has_place(limits, scope, key)
+-- Whether the limits allow one more slot. Ended slots are not counted.
+local function has_slot(limits, scope, key)
     drop_ended_slots()
     local head = framed(scope)
     if limits.concurrency and count_slots(head) >= limits.concurrency then
@@ -86,13 +86,13 @@ local function has_place(limits, scope, key)
         or count_slots(head .. framed(key)) < limits.key_concurrency
 end
 
--- The end of a slot for a lease of so many microseconds (nil: for good). For a task of another partition
--- it is later, so that the lease ends first by either clock.
+-- The end of a slot for a lease of so many microseconds (nil: no expiry). For a task of another partition it is
+-- later, so that the lease ends first by either clock.
 local function slot_end(ttl, is_abroad)
     return ttl and int(now + ttl + (is_abroad and 2 * SKEW or 0)) or nil
 end
 
--- Give a task a slot whatever the limits are, unless somebody is about to lease it.
+-- Give a task a slot without regard to limits, unless another process is about to lease it.
 local function force_slot(name, slot)
     drop_ended_slots()
     if find_slot(name) then
@@ -103,14 +103,14 @@ local function force_slot(name, slot)
     return true
 end
 
--- Set the end of a slot. One that has ended is taken again, if there is still a place.
+-- Set the end of a slot. An ended slot is taken again if the limits allow it.
 local function extend_slot(name, wanted)
     drop_ended_slots()
     local slot = find_slot(name)
     if slot and slot.ticket ~= wanted.ticket then
         return false
     end
-    if not slot and not has_place(limits_of(wanted.scope), wanted.scope, wanted.key) then
+    if not slot and not has_slot(limits_of(wanted.scope), wanted.scope, wanted.key) then
         return false
     end
     if slot and not slot['until'] then
@@ -126,7 +126,7 @@ local function slot_of(task, ends)
         ['until'] = ends }
 end
 
--- A lease has ended: so does its slot, now or as soon as somebody carries this over.
+-- A lease has ended: release its slot, now or through slot:returns.
 local function give_back(name, task)
     if task.ticket then
         if is_here(task.home) then

@@ -1,18 +1,18 @@
--- Tasks: leased, returned, buried. A task is named queue, run, id: that name is its field below.
+-- Tasks: leased, returned, buried. A task is named queue, run, id; that name is its field in the hashes.
 --
--- task:data    HASH  task → bytes, as they came
+-- task:data    HASH  task → bytes
 -- task:state   HASH  task → msgpack: queue, run, id, uid, key (if it has one), priority, ready, order,
 --                    attempt, enqueued, token, and while it is claimed owner, until, ticket and home
--- task:free    ZSET  by text: queue priority ready order task, of tasks without a key that nobody holds;
---                    those with a key are in task:lined, see lines.lua
+-- task:free    ZSET  by text: queue priority ready order task, of free tasks without a key; those with a key
+--                    are in task:keyed, see fair_keys.lua
 -- task:held    ZSET  by text: queue until task
 -- task:order   counter of arrivals
 -- dead:data    HASH  task → bytes
 -- dead:state   HASH  task → msgpack, as above with reason and died
 -- dead:order   ZSET  by text: queue died id task
--- wf:RUN:tasks SET   the tasks of a run, living and dead
+-- wf:RUN:tasks SET   the tasks of a run, live and dead
 
--- include: lines
+-- include: fair_keys
 -- include: slots
 
 local NEVER = string.rep('9', 20)
@@ -21,31 +21,31 @@ local function task_name(queue, run, id)
     return framed(queue) .. framed(run) .. id
 end
 
-local function task_place(name, task)
+local function free_member(name, task)
     return framed(task.queue) .. sortable(task.priority) .. sortable(task.ready)
         .. sortable(task.order) .. name
 end
 
-local function held_place(name, task)
+local function held_member(name, task)
     return framed(task.queue) .. '1' .. (task['until'] and sub(sortable(task['until']), 2) or NEVER)
         .. name
 end
 
-local function dead_place(name, task)
+local function dead_member(name, task)
     return framed(task.queue) .. sortable(task.died) .. framed(task.id) .. name
 end
 
 local function need_tasks()
-    for _, name in ipairs({ 'data', 'state', 'free', 'lined', 'held', 'order' }) do
+    for _, name in ipairs({ 'data', 'state', 'free', 'keyed', 'held', 'order' }) do
         need('task:' .. name)
     end
-    for _, name in ipairs({ 'state', 'turn', 'asleep', 'blocked', 'passed', 'ahead' }) do
-        need('line:' .. name)
+    for _, name in ipairs({ 'state', 'turn', 'asleep', 'blocked', 'pass', 'by-pass' }) do
+        need('fair:' .. name)
     end
     for _, name in ipairs({ 'state', 'held', 'until', 'returns' }) do
         need('slot:' .. name)
     end
-    for _, name in ipairs({ 'homes', 'limits', 'present' }) do
+    for _, name in ipairs({ 'homes', 'limits', 'global-pass' }) do
         need('policy:' .. name)
     end
     for _, name in ipairs({ 'data', 'state', 'order' }) do
@@ -58,7 +58,7 @@ local function find_task(name)
     return packed and cmsgpack.unpack(packed) or nil
 end
 
--- The task that a claim (queue, run, id, token) still holds, and the one that is there.
+-- The task that a claim (queue, run, id, token) still holds, the task itself, and its name.
 local function held_task(claim)
     local name = task_name(claim.queue, claim.run, claim.id)
     local task = find_task(name)
@@ -72,19 +72,19 @@ end
 
 local function free_task(name, task, is_new)
     if task.key then
-        enter_line(name, task, is_new)
+        add_to_fair_key(name, task, is_new)
     else
-        call('ZADD', at('task:free'), '0', task_place(name, task))
+        call('ZADD', at('task:free'), '0', free_member(name, task))
     end
 end
 
 local function unshelve_task(name, task)
     if task.key then
-        leave_line(name, task)
+        remove_from_fair_key(name, task)
     else
-        call('ZREM', at('task:free'), task_place(name, task))
+        call('ZREM', at('task:free'), free_member(name, task))
     end
-    call('ZREM', at('task:held'), held_place(name, task))
+    call('ZREM', at('task:held'), held_member(name, task))
 end
 
 local function add_task(name, task, bytes)
@@ -102,7 +102,7 @@ local function add_task(name, task, bytes)
     return true
 end
 
--- A run forgets a task of which neither a living nor a dead one is left.
+-- Remove a task from its run when neither a live nor a dead one is left.
 local function forget_task(name, run)
     if run ~= '' and call('HEXISTS', at('task:state'), name) == 0
         and call('HEXISTS', at('dead:state'), name) == 0 then
@@ -124,7 +124,7 @@ local function find_dead(name)
 end
 
 local function remove_dead(name, task)
-    call('ZREM', at('dead:order'), dead_place(name, task))
+    call('ZREM', at('dead:order'), dead_member(name, task))
     call('HDEL', at('dead:state'), name)
     call('HDEL', at('dead:data'), name)
     forget_task(name, task.run)
@@ -133,7 +133,7 @@ end
 local function lay_dead(name, task, bytes)
     call('HSET', at('dead:state'), name, cmsgpack.pack(task))
     call('HSET', at('dead:data'), name, bytes)
-    call('ZADD', at('dead:order'), '0', dead_place(name, task))
+    call('ZADD', at('dead:order'), '0', dead_member(name, task))
     if task.run ~= '' then
         call('SADD', at(of_run(task.run, 'tasks')), name)
     end
@@ -150,7 +150,7 @@ local function bury_task(name, task, reason)
     lay_dead(name, task, bytes)
 end
 
--- Remove tasks of a run, living or dead: those whose id is in `ids`, or all.
+-- Delete tasks of a run, live or dead: those whose id is in `ids`, or all.
 local function drop_tasks(run_id, ids)
     for _, name in ipairs(call('SMEMBERS', at(of_run(run_id, 'tasks')))) do
         local task = find_task(name)
@@ -171,13 +171,13 @@ local function need_tasks_of(run_id)
     end
 end
 
--- Claim a task until a time (text), or for good. Under a slot, its ticket and home.
+-- Claim a task until a time (text), or without expiry; under a slot with its ticket and home.
 local function lease_task(name, task, owner, ends, ticket, home)
     unshelve_task(name, task)
     task.owner, task.token, task['until'] = owner, next_token(), ends
     task.ticket, task.home = ticket, home
     save_task(name, task)
-    call('ZADD', at('task:held'), '0', held_place(name, task))
+    call('ZADD', at('task:held'), '0', held_member(name, task))
 end
 
 local function return_task(name, task, ready)
@@ -194,9 +194,9 @@ local function lease_end(ttl, slot_ends)
     return int(slot_ends and math.min(now + ttl, tonumber(slot_ends) - SKEW) or now + ttl)
 end
 
--- What a lease that goes on (for `ttl`, nil: for good) asks of its slot: 'done' if it has it, 'lost' if it
--- cannot. 'slot' if that is elsewhere: who asks extends it there and comes again with its end. By then
--- the lease must not have run out: who found it so may have taken the slot away.
+-- What an extended lease (`ttl`, nil: no expiry) needs of its slot: 'done' if it has it, 'lost' if it cannot have
+-- it, 'slot' if the slot is in another partition: the caller extends it there and calls again with its end. The
+-- lease must not have ended by then, because the slot may have been given away.
 local function slot_answer(name, task, ttl, slot_ends)
     if not task.ticket then
         return 'done'
@@ -214,10 +214,10 @@ local function hold_task(name, task, ends)
     unshelve_task(name, task)
     task['until'] = ends
     save_task(name, task)
-    call('ZADD', at('task:held'), '0', held_place(name, task))
+    call('ZADD', at('task:held'), '0', held_member(name, task))
 end
 
--- Set a lease to `ttl` from now, and before that its slot.
+-- Set a lease to `ttl` from now, and its slot before that.
 local function renew_task(name, task, ttl, slot_ends)
     local answer = slot_answer(name, task, ttl, slot_ends)
     if answer == 'done' then
@@ -226,9 +226,9 @@ local function renew_task(name, task, ttl, slot_ends)
     return answer
 end
 
--- Leases of a queue that ran out put their tasks back. Who held one may still finish it while nobody
--- else has it: owner and token stay.
-local function take_back(frame)
+-- Return the tasks of expired leases to their queue. The old owner may still finish a task until another process
+-- takes it: owner and token stay.
+local function reclaim_expired(frame)
     local expired = call('ZRANGEBYLEX', at('task:held'), '[' .. frame,
         '[' .. frame .. sortable(now_text) .. '\255')
     for _, member in ipairs(expired) do
@@ -238,7 +238,7 @@ local function take_back(frame)
     end
 end
 
--- What slots.lua has to take or extend for a task.
+-- The arguments for update_slots.lua to take or extend the slot of a task.
 local function wanted_slot(name, task, home, ticket)
     local slot = slot_of(task)
     slot.ticket = ticket or task.ticket

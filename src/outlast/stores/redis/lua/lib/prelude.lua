@@ -1,34 +1,34 @@
--- Stands at the head of every script: how keys are named, what time it is, how numbers are written.
+-- The beginning of each script: names of keys, the time, and how numbers and text are encoded.
 --
 -- ARGV[1]  msgpack map: prefix (of every key), now ("=micros" or "+offset" to the server's time),
 --          part and parts (this partition of how many), floor (the greatest token the caller knows),
 --          identity (of the partition, as it was when it was opened; its meta is the last of KEYS)
--- ARGV[2…] what the script is asked for, told at its own head
+-- ARGV[2…] the arguments of the script, see its own head
 --
--- A script touches a key only if it is in KEYS. Most callers know all keys beforehand. Where a name
--- follows from data (the timers of a run that ends, the runs of a tree that is deleted), the script
--- answers {"want", {key, …}} before it has written anything, and is called again with those keys.
+-- A script uses only keys that are in KEYS. Most callers know all keys beforehand. Where a name depends on data
+-- (the timers of a run that ends, the runs of a tree that is deleted), the script returns {"want", {key, …}}
+-- before it writes anything, and the caller calls it again with those keys.
 
 local call, sub, format, floor = redis.call, string.sub, string.format, math.floor
-local given = cmsgpack.unpack(ARGV[1])
-local PREFIX = given.prefix
-local named = {}
+local context = cmsgpack.unpack(ARGV[1])
+local PREFIX = context.prefix
+local keys_by_name = {}
 for i = 1, #KEYS do
-    named[sub(KEYS[i], #PREFIX + 1)] = KEYS[i]
+    keys_by_name[sub(KEYS[i], #PREFIX + 1)] = KEYS[i]
 end
 
--- Not the partition that the caller has opened: it was flushed, or is another server's. What it held is
--- gone, and must not begin again in silence.
+-- Another partition than the caller has opened: the server was flushed or replaced. Its data is gone, and the
+-- store must not silently start empty.
 local meta = call('HMGET', KEYS[#KEYS], 'identity', 'deleting')
-if given.identity and meta[1] ~= given.identity then
+if context.identity and meta[1] ~= context.identity then
     return redis.error_reply('GONE the data of this partition is not what was opened')
 end
 
 local missing, is_missing = {}, {}
 
--- While deciding: the key of that name, or nil, and then it is asked for.
+-- While deciding: the key of that name; nil if the caller has to pass it first.
 local function need(name)
-    local found = named[name]
+    local found = keys_by_name[name]
     if not found and not is_missing[name] then
         is_missing[name] = true
         missing[#missing + 1] = PREFIX .. name
@@ -36,15 +36,15 @@ local function need(name)
     return found
 end
 
--- While writing: the key of that name. The decision has made sure that it is there.
+-- While writing: the key of that name, which the decision has required.
 local function at(name)
-    return named[name] or error('outlast: the script was not given the key ' .. name)
+    return keys_by_name[name] or error('outlast: the script was not context the key ' .. name)
 end
 
--- Trees that are deleted in portions, see lib/marks.lua: root → mark; nil if there is none.
+-- Deletions of large trees, see lib/deletions.lua: root → deletion; nil if there is none.
 local deleting = meta[2] and cmsgpack.unpack(meta[2]) or nil
 
--- A whole number as text: Lua would write 1.7e+15.
+-- An integer as text: Lua would write 1.7e+15.
 local function int(number)
     return format('%.0f', number)
 end
@@ -55,21 +55,21 @@ local function server_time()
 end
 
 local function store_time()
-    if sub(given.now, 1, 1) == '=' then
-        return tonumber(sub(given.now, 2))
+    if sub(context.now, 1, 1) == '=' then
+        return tonumber(sub(context.now, 2))
     end
-    return server_time() + tonumber(given.now)
+    return server_time() + tonumber(context.now)
 end
 
 local now = store_time()
 local now_text = int(now)
 
--- The later of a time (text) and the present.
+-- The later of a time (text) and now.
 local function from_now(micros)
     return tonumber(micros) < now and now_text or micros
 end
 
--- Numbers (text) as text of one width that sorts like them, exact beyond 53 bits.
+-- A number (text) as text of fixed width that sorts like it, exact beyond 53 bits.
 local function sortable(number)
     local negative = sub(number, 1, 1) == '-'
     local digits = negative and sub(number, 2) or number
@@ -80,12 +80,12 @@ local function sortable(number)
     return '1' .. digits
 end
 
--- Text with its length in front: what follows can never be taken for a part of it.
+-- Text with its length in front, so that it cannot be confused with what follows.
 local function framed(text)
     return format('%08x', #text) .. text
 end
 
--- A user's text as a part of a key: nothing in it separates, tags or ends (keys.py does the same).
+-- User text as a part of a key, without separators, hash tags and control characters (keys.py does the same).
 local function encoded(text)
     if text == '' then
         return '%'
@@ -93,11 +93,11 @@ local function encoded(text)
     return (text:gsub('[%%:{}%c%z]', function(char) return format('%%%02X', char:byte()) end))
 end
 
--- Tokens and outbox numbers grow with the server's clock and never fall behind what anybody has
--- seen: so they also grow over a failover that has lost the counter, and over partitions. The
--- remainder by the number of partitions keeps them apart.
-local function grown(last, seen)
-    local step, part = given.parts, given.part
+-- Tokens and outbox numbers grow with the server's clock and stay above every number that a caller has seen. So
+-- they also grow over a failover that lost the counter, and over partitions. The remainder by the number of
+-- partitions keeps the partitions apart.
+local function next_number(last, seen)
+    local step, part = context.parts, context.part
     local least = math.max(tonumber(last or '0') + 1, tonumber(seen or '0') + 1, server_time())
     local count = floor(least / step)
     if count * step + part < least then
@@ -107,7 +107,7 @@ local function grown(last, seen)
 end
 
 local function next_token()
-    local token = grown(call('GET', at('token')), given.floor)
+    local token = next_number(call('GET', at('token')), context.floor)
     call('SET', at('token'), token)
     return token
 end

@@ -1,21 +1,21 @@
--- Remove a portion of what is below the root of a tree that is being deleted, see lib/marks.lua.
+-- Delete a portion of the descendants of a tree that is being deleted, see lib/deletions.lua.
 --
 -- ARGV[2]  msgpack: id (of the root)
 -- Returns  {"want", keys}, {"more"} or {"done"}
 
--- include: head
+-- include: prelude
 -- include: runs
 -- include: tasks
--- include: ending
+-- include: run_end
 
-local STALE = 60000000  -- microseconds after which a caller that checks a tree is taken for dead
-local wish = cmsgpack.unpack(ARGV[2])
-local mark = deleting and deleting[wish.id]
-if mark and mark.kind == 'check' and now - tonumber(mark.at) > STALE then
-    deleting[wish.id] = nil
-    save_marks()
+local STALE = 60000000  -- microseconds after which a caller that checks a tree counts as crashed
+local args = cmsgpack.unpack(ARGV[2])
+local deletion = deleting and deleting[args.id]
+if deletion and deletion.kind == 'check' and now - tonumber(deletion.at) > STALE then
+    deleting[args.id] = nil
+    save_deletions()
 end
-if not mark or mark.kind == 'check' then
+if not deletion or deletion.kind == 'check' then
     return { 'done' }
 end
 is_removing = true
@@ -29,21 +29,21 @@ end
 local function size_of(id)
     local size = 1
     for _, what in ipairs({ 'tasks', 'timers', 'activities', 'keys' }) do
-        local key = named[of_run(id, what)]
+        local key = keys_by_name[of_run(id, what)]
         size = size + (key and call('SCARD', key) or 0)
     end
     return size
 end
 
 local portion = { ids = {}, keyed = {} }
-local ids, size, last = below(at('idx:ids'), wish.id, mark.after), 0, nil
+local ids, size, last = descendants_in(at('idx:ids'), args.id, deletion.after), 0, nil
 for n, id in ipairs(ids) do
     if n > PORTION or size > PORTION * 2 then
         break
     end
     last = id
     local run = find(id)
-    if run and (mark.kind == 'all' or is_over(run)) then
+    if run and (deletion.kind == 'all' or is_finished(run)) then
         need_removal(id)
         need_keys_of(id)
         size = size + size_of(id)
@@ -53,12 +53,12 @@ for n, id in ipairs(ids) do
     end
 end
 local is_done = #ids == 0
--- A life was replaced and none of its descendants goes on: none needs the facts of its tree.
-local facts = mark.kind == 'ended' and need(of_run(wish.id, 'facts'))
-local is_left = #below(at('idx:ids'), wish.id) > 0
-if is_done and mark.kind == 'all' then
-    -- Keys whose runs never began, or are gone.
-    for n, id in ipairs(below(at('idx:keyed'), wish.id)) do
+-- A life was replaced, and no descendant is left: nothing needs the facts of its tree.
+local facts = deletion.kind == 'ended' and need(of_run(args.id, 'facts'))
+local is_left = #descendants_in(at('idx:ids'), args.id) > 0
+if is_done and deletion.kind == 'all' then
+    -- Keys of runs that were never created, or are deleted.
+    for n, id in ipairs(descendants_in(at('idx:keyed'), args.id)) do
         is_done = n <= PORTION
         if is_done then
             need_keys_of(id)
@@ -69,13 +69,13 @@ end
 if #missing > 0 then
     return { 'want', missing }
 end
-forget_tree(wish.id, portion)
-mark.after = last or mark.after
+delete_tree(args.id, portion)
+deletion.after = last or deletion.after
 if is_done then
-    deleting[wish.id] = nil
+    deleting[args.id] = nil
     if facts and not is_left then
         call('UNLINK', facts)
     end
 end
-save_marks()
+save_deletions()
 return { is_done and 'done' or 'more' }

@@ -1,4 +1,4 @@
--- How one commit is decided, what it will touch, and how it is written.
+-- One commit: its decision, the keys that it needs, and its write.
 
 local EMPTY = {}
 
@@ -7,10 +7,10 @@ local function each(list)
 end
 
 local function replaces(commit)
-    return commit.fresh and commit.creation == 'replace'
+    return commit.new_run and commit.creation == 'replace'
 end
 
--- Why a commit cannot be written, as {what, …}; nil if it can, or if keys are wanted first.
+-- The refusal of a commit, as {what, …}; nil if there is none, or if keys are wanted first.
 local function refusal(commit)
     local run = find(commit.run)
     if run == nil then
@@ -21,12 +21,12 @@ local function refusal(commit)
     end
     local head = run
     if not run then
-        if not commit.fresh then
+        if not commit.new_run then
             return { 'notfound' }
         end
-        head = { uid = commit.fresh.uid, status = 'pending', sequence = '0', revision = '0',
+        head = { uid = commit.new_run.uid, status = 'pending', sequence = '0', revision = '0',
             token = '0' }
-    elseif commit.fresh and commit.creation == 'new' then
+    elseif commit.new_run and commit.creation == 'new' then
         return { 'exists', run.uid }
     end
     if commit.uid and commit.uid ~= head.uid then
@@ -44,7 +44,7 @@ local function refusal(commit)
     if commit.revision and commit.revision ~= head.revision then
         return { 'conflict', 'revision', head.revision, head.uid, head.revision }
     end
-    if replaces(commit) and commit.fresh.uid == head.uid and head.revision ~= '0' then
+    if replaces(commit) and commit.new_run.uid == head.uid and head.revision ~= '0' then
         return { 'exists', head.uid }
     end
     if run and commit.creation ~= 'replace' and commit.events then
@@ -64,25 +64,25 @@ local function refusal(commit)
     return nil
 end
 
--- Ask for every key that `write` will touch; the tree that it replaces.
+-- Require all keys that `write` uses; the tree that it replaces.
 local function plan(commit)
     local run, id = find(commit.run), commit.run
     if run == nil then
         return nil
     end
     local tree
-    local is_new = commit.fresh and (not run or commit.creation == 'replace')
+    local is_new = commit.new_run and (not run or commit.creation == 'replace')
     if is_new then
-        need_birth(commit.fresh)
+        need_creation(commit.new_run)
         if run then
-            local spares = not TERMINAL[commit.fresh.status]
+            local spares = not TERMINAL[commit.new_run.status]
             tree = plan_tree(id, spares and (commit.carry_tree and 'all' or 'open'))
         end
     end
-    local status = is_new and commit.fresh.status or run.status
+    local status = is_new and commit.new_run.status or run.status
     if commit.force or commit.hold then
         need('token')
-        need_shelves()
+        need_claim_indexes()
     end
     if commit.events then
         need(of_run(id, 'seq'))
@@ -91,14 +91,14 @@ local function plan(commit)
     end
     if commit.consumes or commit.parks or commit.release or commit.carry then
         need(of_run(id, 'inbox'))
-        need_shelves()
+        need_claim_indexes()
     end
     local change = commit.change
     if change then
         if change.status or change.workflow then
-            need_files(status)
-            need_files(change.status or status)
-            need_shelves()
+            need_status_indexes(status)
+            need_status_indexes(change.status or status)
+            need_claim_indexes()
         end
         if change.tags then
             need('idx:attr')
@@ -122,26 +122,26 @@ local function plan(commit)
     for _, start in each(commit.starts) do
         if start.to then
             need_outbox()
-        elseif find(start.fresh.id) == false then
-            need_birth(start.fresh)
-            if TERMINAL[start.fresh.status] then
-                need_end(start.fresh.id)
+        elseif find(start.new_run.id) == false then
+            need_creation(start.new_run)
+            if TERMINAL[start.new_run.status] then
+                need_end(start.new_run.id)
             end
             -- An item of the same commit may be for the child.
-            need(of_run(start.fresh.id, 'inbox'))
-            need(of_run(start.fresh.id, 'items'))
+            need(of_run(start.new_run.id, 'inbox'))
+            need(of_run(start.new_run.id, 'items'))
         end
     end
-    need_parts(commit)
+    need_contents(commit)
     return tree
 end
 
 local function own(run, owner, lease)
-    unshelve(run)
+    unindex_claim(run)
     set(run, 'token', next_token())
     set(run, 'owner', owner)
     set(run, 'until', lease and int(now + lease))
-    shelve(run)
+    index_claim(run)
 end
 
 local function life(commit, tree)
@@ -152,16 +152,16 @@ local function life(commit, tree)
     local carried = run and commit.carry and run.inbox
     if run then
         local keeps = { inbox = carried, items = carried, facts = (tree.spared or 0) > 0 }
-        forget_tree(run.id, tree, keeps)
+        delete_tree(run.id, tree, keeps)
     end
-    local born = begin(commit.fresh)
+    local born = create_run(commit.new_run)
     if carried then
         set(born, 'inbox', carried)
-        forget_receipts(born)
+        trim_receipts(born)
         if has_unseen(born, '0') then
-            unshelve(born)
+            unindex_claim(born)
             set(born, 'runnable', now_text)
-            shelve(born)
+            index_claim(born)
         end
     end
     return born
@@ -170,17 +170,17 @@ end
 local function apply(run, change)
     local status, workflow = change.status or run.status, change.workflow or run.workflow
     if status ~= run.status or workflow ~= run.workflow then
-        unfile(run)
-        unshelve(run)
+        unindex_status(run)
+        unindex_claim(run)
         set(run, 'status', status)
         set(run, 'workflow', workflow)
-        file(run)
-        shelve(run)
+        index_status(run)
+        index_claim(run)
     end
     if change.runnable then
-        unshelve(run)
+        unindex_claim(run)
         set(run, 'runnable', change.runnable ~= '' and from_now(change.runnable) or nil)
-        shelve(run)
+        index_claim(run)
     end
     if change.tags then
         tag(run, tags_of(run), 'ZREM')
@@ -195,12 +195,12 @@ local function apply(run, change)
     end
 end
 
--- Apply `release`, unless an item the owner has not seen forbids rest: then true.
+-- Apply `release`, unless there is an item that the owner has not read: then true.
 local function rest(run, commit)
     if is_ended(run) or not (commit.release or commit.parks) then
         return false  -- the end of a run sees to all of it
     end
-    unshelve(run)
+    unindex_claim(run)
     local is_unseen = has_unseen(run, commit.seen)
     if is_unseen then
         set(run, 'runnable', now_text)
@@ -208,7 +208,7 @@ local function rest(run, commit)
         set(run, 'owner', nil)
         set(run, 'until', nil)
     end
-    shelve(run)
+    index_claim(run)
     return is_unseen
 end
 
@@ -236,12 +236,12 @@ local function write(commit, tree)
         set(run, 'updated', now_text)
         call('ZADD', at('idx:updated'), '0', sortable(now_text) .. run.id)
     end
-    -- Children first: an item may be for one of them.
+    -- Children first: an item may be addressed to one of them.
     for _, start in each(commit.starts) do
         if start.to then
-            post(start.entry)
-        elseif not find(start.fresh.id) then
-            local child = begin(start.fresh)
+            put_in_outbox(start.entry)
+        elseif not find(start.new_run.id) then
+            local child = create_run(start.new_run)
             append(child, start.events)
             if is_ended(child) then
                 end_run(child)
@@ -251,9 +251,9 @@ local function write(commit, tree)
     local undelivered = {}
     for _, send in each(commit.sends) do
         if send.to then
-            post(send.entry)
+            put_in_outbox(send.entry)
         else
-            local answer = deliver(send)[1]
+            local answer = deliver_item(send)[1]
             if answer ~= 'ok' and answer ~= 'again' then
                 undelivered[#undelivered + 1] = send.id
             end

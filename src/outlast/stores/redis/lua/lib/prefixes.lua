@@ -1,7 +1,7 @@
--- The distinct parts that members of a set by text have after `head` (nothing, or a part itself): each
--- with head and length in front, and its first member. Reads one member for each; `most` of them, if given.
+-- The distinct parts that the members of a lexicographic set have after `head` ("", or a part itself): each with
+-- head and length in front, and its first member. A skip scan: one member each, at most `most` of them.
 
-local function frames_in(set, head, most)
+local function prefixes_in(set, head, most)
     head = head or ''
     local found, after = {}, head == '' and '-' or '[' .. head
     local last = head == '' and '+' or '(' .. head .. '\255'

@@ -1,22 +1,22 @@
--- Tasks that are due and that nobody holds, in the order in which they should be done.
+-- Find due, unclaimed tasks, by priority and time.
 --
--- KEYS     task:data, task:state, task:free, task:lined, task:held
--- ARGV[2]  msgpack: queue (or nil for all), limit, counts (whether only their number is asked for)
--- Returns  {"count", number} or {"done", {{place, state (msgpack), bytes}, …}}; places sort like tasks
+-- KEYS     task:data, task:state, task:free, task:keyed, task:held
+-- ARGV[2]  msgpack: queue (or nil for all), limit, counts (whether to count only)
+-- Returns  {"count", number} or {"done", {{sort key, state (msgpack), bytes}, …}}
 
--- include: head
--- include: frames
+-- include: prelude
+-- include: prefixes
 
-local wish = cmsgpack.unpack(ARGV[2])
+local args = cmsgpack.unpack(ARGV[2])
 local free, held, states = at('task:free'), at('task:held'), at('task:state')
-local lined = at('task:lined')
+local keyed = at('task:keyed')
 local present = sortable(now_text)
 
 -- The distinct queues of all sets.
 local function queues()
     local found, is_known = {}, {}
-    for _, set in ipairs({ free, lined, held }) do
-        for _, pair in ipairs(frames_in(set)) do
+    for _, set in ipairs({ free, keyed, held }) do
+        for _, pair in ipairs(prefixes_in(set)) do
             if not is_known[pair[1]] then
                 is_known[pair[1]] = true
                 found[#found + 1] = pair[1]
@@ -28,18 +28,18 @@ end
 
 local count, places = 0, {}
 
--- Of each priority those that are ready, of a queue or a line.
-local function look_among_free(free, frame)
+-- The ready tasks of each priority, of a queue or a fair key.
+local function scan_free(free, frame)
     local level = '[' .. frame
-    local left = wish.limit
-    while wish.counts or left > 0 do
+    local left = args.limit
+    while args.counts or left > 0 do
         local member = call('ZRANGEBYLEX', free, level, '(' .. frame .. '\255', 'LIMIT', 0, 1)[1]
         if not member then
             break
         end
         local head = sub(member, 1, #frame + 21)
         local from, to = '[' .. head, '[' .. head .. present .. '\255'
-        if wish.counts then
+        if args.counts then
             count = count + call('ZLEXCOUNT', free, from, to)
         else
             for _, place in ipairs(call('ZRANGEBYLEX', free, from, to, 'LIMIT', 0, left)) do
@@ -51,16 +51,16 @@ local function look_among_free(free, frame)
     end
 end
 
-local function look_among_lined(frame)
-    for _, pair in ipairs(frames_in(lined, frame)) do
-        look_among_free(lined, pair[1])
+local function scan_keyed(frame)
+    for _, pair in ipairs(prefixes_in(keyed, frame)) do
+        scan_free(keyed, pair[1])
     end
 end
 
--- Those whose lease ran out.
-local function look_among_held(frame)
+-- Tasks with an expired lease.
+local function scan_held(frame)
     local from, to = '[' .. frame, '[' .. frame .. present .. '\255'
-    if wish.counts then
+    if args.counts then
         count = count + call('ZLEXCOUNT', held, from, to)
         return
     end
@@ -72,17 +72,17 @@ local function look_among_held(frame)
     end
 end
 
-for _, frame in ipairs(wish.queue and { framed(wish.queue) } or queues()) do
-    look_among_free(free, frame)
-    look_among_lined(frame)
-    look_among_held(frame)
+for _, frame in ipairs(args.queue and { framed(args.queue) } or queues()) do
+    scan_free(free, frame)
+    scan_keyed(frame)
+    scan_held(frame)
 end
-if wish.counts then
+if args.counts then
     return { 'count', int(count) }
 end
 table.sort(places, function(left, right) return left[1] < right[1] end)
 local found = {}
-for n = 1, math.min(#places, wish.limit) do
+for n = 1, math.min(#places, args.limit) do
     local place, name = places[n][1], places[n][2]
     found[n] = { place, call('HGET', states, name), call('HGET', at('task:data'), name) }
 end

@@ -1,25 +1,24 @@
--- New rules for a queue. Every partition is told first that there are rules, and where: from then on none
--- hands out a task of it without a slot, and those that are under way already are given one.
+-- Write the policy of a queue. First each partition records the home partition of the scope: from then on it
+-- leases no task without a slot, and tasks in flight get one. Then the home partition stores the policy.
 --
 -- ARGV[2]  msgpack: scope, and
---          mark   home, nonce: tell this partition; its tasks under way get tickets
---          write  rules (bytes or nil), limits (msgpack), declared (bytes or nil), change (bytes), kept (how
---                 many changes stay on record), has_seen and seen (bytes or nil: the rules to replace),
---                 slots (a list of {task, slot} that the partitions have told): write them here
--- Returns  {"want", keys}, {"same"} if the code has declared that before, {"changed"} if the rules are not
---          those that were seen, or {"done", {{task, slot}, …}}, a
---          slot being msgpack
+--          mark   home, nonce: record the home here; tasks in flight get tickets
+--          write  rules (bytes or nil), limits (msgpack), declared (bytes or nil), change (bytes), kept (how many
+--                 changes stay), has_seen and seen (bytes or nil: the policy to replace), slots (a list of
+--                 {task, slot} that the partitions have returned): store them here
+-- Returns  {"want", keys}, {"same"} if the code has declared that before, {"changed"} if the policy is not the one
+--          that was seen, or {"done", {{task, slot}, …}}, a slot being msgpack
 --
 -- policy:audit:SCOPE  LIST  "TIME " and the bytes of a change, the last one first
 
--- include: head
--- include: frames
+-- include: prelude
+-- include: prefixes
 -- include: runs
 -- include: tasks
 -- include: policy
 
-local wish = cmsgpack.unpack(ARGV[2])
-local scope, write = wish.scope, wish.write
+local args = cmsgpack.unpack(ARGV[2])
+local scope, write = args.scope, args.write
 local audit = 'policy:audit:' .. encoded(scope)
 need_policy()
 if write then
@@ -35,7 +34,7 @@ if write and write.has_seen and (call('HGET', at('policy:rules'), scope) or nil)
     return { 'changed' }
 end
 
-local function adopt(name, slot)
+local function adopt_slot(name, slot)
     local before = find_slot(name)
     if not before or before.ticket == slot.ticket then
         slot.at = before and before.at or now_text
@@ -43,12 +42,12 @@ local function adopt(name, slot)
     end
 end
 
-local told = {}
+local reported = {}
 
--- A task under way: under the ticket that it has, or a new one.
-local function tell(name, task, mark)
+-- A task in flight: with the ticket that it has, or a new one.
+local function report(name, task, mark)
     if not task.ticket then
-        task.ticket, task.home = mark.nonce .. ':' .. int(#told), mark.home
+        task.ticket, task.home = mark.nonce .. ':' .. int(#reported), mark.home
         save_task(name, task)
     end
     local is_abroad = not is_here(mark.home)
@@ -58,35 +57,35 @@ local function tell(name, task, mark)
     end
     local slot = slot_of(task, ends)
     if is_abroad then
-        told[#told + 1] = { name, cmsgpack.pack(slot) }
+        reported[#reported + 1] = { name, cmsgpack.pack(slot) }
     else
-        adopt(name, slot)
+        adopt_slot(name, slot)
     end
 end
 
-if wish.mark then
-    call('HSET', at('policy:homes'), scope, wish.mark.home)
-    for _, pair in ipairs(frames_in(at('task:held'))) do
+if args.mark then
+    call('HSET', at('policy:homes'), scope, args.mark.home)
+    for _, pair in ipairs(prefixes_in(at('task:held'))) do
         local frame = pair[1]
         if scope_of(sub(frame, 9)) == scope then
-            take_back(frame)
+            reclaim_expired(frame)
             for _, member in ipairs(call('ZRANGEBYLEX', at('task:held'), '[' .. frame,
                 '(' .. frame .. '\255')) do
                 local name = sub(member, #frame + 22)
-                tell(name, find_task(name), wish.mark)
+                report(name, find_task(name), args.mark)
             end
         end
     end
-    for _, name in ipairs(call('ZRANGE', at('line:asleep'), 0, -1)) do
-        local line = find_line(name)
-        if scope_of(line.queue) == scope then
-            let_sleep(name, line, nil)  -- what was at a limit may not be any more
+    for _, name in ipairs(call('ZRANGE', at('fair:asleep'), 0, -1)) do
+        local fair_key = find_fair_key(name)
+        if scope_of(fair_key.queue) == scope then
+            set_wake_time(name, fair_key, nil)  -- it may have capacity now
         end
     end
 end
 if write then
     for _, pair in ipairs(write.slots) do
-        adopt(pair[1], cmsgpack.unpack(pair[2]))
+        adopt_slot(pair[1], cmsgpack.unpack(pair[2]))
     end
     if write.rules then
         call('HSET', at('policy:rules'), scope, write.rules)
@@ -100,4 +99,4 @@ if write then
     call('LPUSH', at(audit), now_text .. ' ' .. write.change)
     call('LTRIM', at(audit), 0, write.kept - 1)
 end
-return { 'done', told }
+return { 'done', reported }

@@ -1,24 +1,24 @@
--- Hold the indexes against the records, which are the truth: add what is missing, drop what is wrong.
+-- Repair the indexes from the records of runs: add missing members, remove wrong ones.
 --
--- KEYS     the states of the runs, all indexes and shelves
--- ARGV[2]  msgpack list of ids: runs to be filed
--- ARGV[3]  msgpack list of set, member, id, flat: places to be looked at
--- Returns  {"want", keys} or {"done", how many places were mended}
+-- KEYS     the states of the runs, all indexes
+-- ARGV[2]  msgpack list of ids: runs to index
+-- ARGV[3]  msgpack list of set, member, id, flat: members to check
+-- Returns  {"want", keys} or {"done", how many members were repaired}
 
--- include: head
+-- include: prelude
 -- include: runs
 
 local STATUSES = {
     'pending', 'running', 'waiting', 'halted', 'paused', 'completed', 'failed', 'cancelled',
 }
 local ids, places = cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
-for _, name in ipairs({ 'ids', 'created', 'updated', 'filed', 'parent', 'attr', 'ended' }) do
+for _, name in ipairs({ 'ids', 'created', 'updated', 'workflow', 'parent', 'attr', 'ended' }) do
     need('idx:' .. name)
 end
 for _, status in ipairs(STATUSES) do
     need('idx:status:' .. status)
 end
-need_shelves()
+need_claim_indexes()
 for _, id in ipairs(ids) do
     find(id)
 end
@@ -28,20 +28,20 @@ end
 if #missing > 0 then
     return { 'want', missing }
 end
-local mended = 0
+local repaired = 0
 
 local function add(set, score, member)
-    mended = mended + call('ZADD', at(set), score, member)
+    repaired = repaired + call('ZADD', at(set), score, member)
 end
 
--- Every place that a run should have: set → member → score; a SET has no score.
-local function places_of(run)
+-- All index members of a run: set → member → score; a SET has no score.
+local function index_members_of(run)
     local created = sortable(run.created) .. run.id
     local found = {
         ['idx:ids'] = { [run.id] = '0' },
         ['idx:created'] = { [created] = '0' },
         ['idx:updated'] = { [sortable(run.updated) .. run.id] = '0' },
-        ['idx:filed'] = { [filed_as(run)] = '0' },
+        ['idx:workflow'] = { [workflow_member(run)] = '0' },
         ['idx:parent'] = run.parent and { [framed(run.parent) .. created] = '0' } or {},
         ['idx:ended'] = run.ended and { [run.id] = run.ended } or {},
         ['idx:attr'] = {},
@@ -49,22 +49,22 @@ local function places_of(run)
     for _, one in ipairs(tags_of(run)) do
         found['idx:attr'][framed(one) .. created] = '0'
     end
-    local shelf, score, member = shelf_of(run)
-    if shelf then
-        found[shelf] = { [member] = score }
+    local index, score, member = claim_index_of(run)
+    if index then
+        found[index] = { [member] = score }
     end
     return found
 end
 
 for _, id in ipairs(ids) do
     local run = find(id)
-    for set, members in pairs(run and places_of(run) or {}) do
+    for set, members in pairs(run and index_members_of(run) or {}) do
         for member, score in pairs(members) do
             add(set, score, member)
         end
     end
     if run then
-        mended = mended + call('SADD', at('idx:status:' .. run.status), id)
+        repaired = repaired + call('SADD', at('idx:status:' .. run.status), id)
     end
 end
 for i = 1, #places, 3 do
@@ -72,10 +72,10 @@ for i = 1, #places, 3 do
     local status = set:match('^idx:status:(.*)$')
     if status then
         if not run or run.status ~= status then
-            mended = mended + call('SREM', at(set), member)
+            repaired = repaired + call('SREM', at(set), member)
         end
-    elseif not run or not (places_of(run)[set] or {})[member] then
-        mended = mended + call('ZREM', at(set), member)
+    elseif not run or not (index_members_of(run)[set] or {})[member] then
+        repaired = repaired + call('ZREM', at(set), member)
     end
 end
-return { 'done', int(mended) }
+return { 'done', int(repaired) }

@@ -1,4 +1,4 @@
--- The end of a run: what it may not keep, and how it is removed with everything it owns.
+-- The end of a run, which closes its open work, and the deletion of runs with their contents.
 --
 -- wf:ID:timers      SET     timer ids            timer:ID:TIMER  HASH  run, id, fire_at, fired
 -- timers:due        ZSET    by time in ms: ID:TIMER
@@ -6,7 +6,7 @@
 -- wf:ID:keys        SET     "PARTITION NAME" of the idempotency keys that belong to the run
 -- idx:keyed         ZSET    by text: ids of runs that own keys
 -- idx:snapshots     ZSET    by text: ids of runs that have a snapshot
--- outbox            HASH    number → msgpack: what another partition has to be told
+-- outbox            HASH    number → msgpack: a message to another partition
 -- outbox:number     counter
 
 local OWNED = {
@@ -26,14 +26,14 @@ local function due_name(run_id, id)
     return run_id .. ':' .. id
 end
 
-local has_posted = false
+local has_outbox_entries = false
 
--- Leave something for another partition. Whoever wrote it, or anybody after a crash, takes it there.
-local function post(entry)
-    local number = grown(call('GET', at('outbox:number')))
+-- Put a message to another partition into the outbox. The writer, or after a crash any process, carries it.
+local function put_in_outbox(entry)
+    local number = next_number(call('GET', at('outbox:number')))
     call('SET', at('outbox:number'), number)
     call('HSET', at('outbox'), number, entry)
-    has_posted = true
+    has_outbox_entries = true
 end
 
 local function need_outbox()
@@ -42,9 +42,9 @@ local function need_outbox()
 end
 
 local function need_end(run_id)
-    is_going(run_id, true)
+    is_being_deleted(run_id, true)
     need('idx:ended')
-    need_shelves()
+    need_claim_indexes()
     need_tasks_of(run_id)
     local timers = need(of_run(run_id, 'timers'))
     local ids = timers and call('SMEMBERS', timers) or {}
@@ -56,9 +56,9 @@ local function need_end(run_id)
     end
 end
 
--- The run has ended: nobody owns it, nothing wakes it, no task of it is left to be done.
+-- End a run: no owner, no wake-up, no open tasks and timers.
 local function end_run(run)
-    unshelve(run)
+    unindex_claim(run)
     set(run, 'runnable', nil)
     set(run, 'owner', nil)
     set(run, 'until', nil)
@@ -78,10 +78,10 @@ local function end_run(run)
     end
 end
 
--- -- deleting ------------------------------------------------------------------------------------
+-- -- deletion ------------------------------------------------------------------------------------
 
--- The first descendants of a run in an index, one more than fit into a portion.
-local function below(set, id, after)
+-- The first descendants of a run in an index: one more than fits into a portion.
+local function descendants_in(set, id, after)
     return call('ZRANGEBYLEX', set, '(' .. (after or id .. '~'), '(' .. id .. '\127', 'LIMIT', 0, PORTION + 1)
 end
 
@@ -89,7 +89,7 @@ local function need_keys_of(id)
     local keys = need(of_run(id, 'keys'))
     for _, member in ipairs(keys and call('SMEMBERS', keys) or {}) do
         local part, name = member:match('^(%d+) (.*)$')
-        if tonumber(part) == given.part then
+        if tonumber(part) == context.part then
             need(name)
         else
             need_outbox()
@@ -106,25 +106,25 @@ local function need_removal(id)
         return
     end
     need_end(id)
-    need_files(run.status)
+    need_status_indexes(run.status)
     if run.parent then
         need('idx:parent')
     end
     if run.tags then
         need('idx:attr')
     end
-    local activities = named[of_run(id, 'activities')]
+    local activities = keys_by_name[of_run(id, 'activities')]
     for _, activity in ipairs(activities and call('SMEMBERS', activities) or {}) do
         need(activity_name(activity))
     end
 end
 
--- Of the descendants in a tree: how many go on because they have not ended.
+-- Spare the open descendants of a tree; how many there are.
 local function spare_open(tree)
     local ended, goes, open = {}, {}, 0
     for _, one in ipairs(tree.ids) do
         local run = find(one)
-        if run and is_over(run) then
+        if run and is_finished(run) then
             ended[#ended + 1], goes[one] = one, true
         elseif run then
             open = open + 1
@@ -142,9 +142,9 @@ local function spare_open(tree)
     return open
 end
 
--- What deleting a tree needs: {ids of its runs, ids that own keys}. Nil if keys are wanted first. `spares`
--- says which descendants are not of it, all or those that are open: they stay, and need the tree's facts.
--- Of a tree that is larger than a portion it is the root, and `mark` says what is to be removed below it.
+-- The plan for deleting a tree: {ids of its runs, ids that own keys}. Nil if keys are wanted first. `spares` tells
+-- which descendants stay, all or the open ones; they need the facts of the tree. For a tree that is larger than a
+-- portion the plan has the root only, and `deletion` is the kind of deletion of its descendants.
 local function plan_tree(id, spares)
     local ids, keyed = need('idx:ids'), need('idx:keyed')
     need('idx:created')
@@ -154,12 +154,12 @@ local function plan_tree(id, spares)
     if not (ids and keyed) or root == nil then
         return nil
     end
-    local tree = { ids = below(ids, id), keyed = below(keyed, id), found = root and true or false }
+    local tree = { ids = descendants_in(ids, id), keyed = descendants_in(keyed, id), found = root and true or false }
     if spares == 'all' then
         tree.spared = #tree.ids
         tree.ids, tree.keyed = {}, {}
     elseif #tree.ids > LARGE or #tree.keyed > LARGE then
-        tree.mark, tree.spared = spares and 'ended' or 'all', spares and #tree.ids or 0
+        tree.deletion, tree.spared = spares and 'ended' or 'all', spares and #tree.ids or 0
         tree.ids, tree.keyed = {}, {}
     elseif spares then
         tree.spared = spare_open(tree)
@@ -177,12 +177,12 @@ local function plan_tree(id, spares)
     return tree
 end
 
-local function forget_keys(id)
+local function delete_keys(id)
     local keys = at(of_run(id, 'keys'))
     for _, member in ipairs(call('SMEMBERS', keys)) do
         local part, name = member:match('^(%d+) (.*)$')
-        if tonumber(part) ~= given.part then
-            post(cmsgpack.pack({ to = tonumber(part), kind = 'unbind', name = name, run = id }))
+        if tonumber(part) ~= context.part then
+            put_in_outbox(cmsgpack.pack({ to = tonumber(part), kind = 'unbind', name = name, run = id }))
         elseif call('HGET', at(name), 'run') == id then
             call('UNLINK', at(name))
         end
@@ -191,10 +191,10 @@ local function forget_keys(id)
     call('ZREM', at('idx:keyed'), id)
 end
 
-local function forget_run(id, keeps)
+local function delete_run(id, keeps)
     local run = find(id)
-    unshelve(run)
-    unfile(run)
+    unindex_claim(run)
+    unindex_status(run)
     call('ZREM', at('idx:ids'), id)
     call('ZREM', at('idx:created'), sortable(run.created) .. id)
     call('ZREM', at('idx:updated'), sortable(run.updated) .. id)
@@ -222,15 +222,15 @@ local function forget_run(id, keeps)
     runs[id], changed[id] = false, nil
 end
 
--- Remove a tree as planned. `keeps` names what the root's id keeps for its next life.
-local function forget_tree(id, tree, keeps)
+-- Delete a tree as planned. `keeps` names what the root's id keeps for its next life.
+local function delete_tree(id, tree, keeps)
     for _, one in ipairs(tree.ids) do
-        forget_run(one, one == id and keeps or nil)
+        delete_run(one, one == id and keeps or nil)
     end
     for _, one in ipairs(tree.keyed) do
-        forget_keys(one)
+        delete_keys(one)
     end
-    if tree.mark then
-        set_mark(id, { kind = tree.mark })
+    if tree.deletion then
+        set_deletion(id, { kind = tree.deletion })
     end
 end

@@ -1,9 +1,9 @@
--- When something may be ready in queues of this partition by time alone.
+-- Find when a task of these queues may become ready in this partition by time alone.
 --
 -- ARGV[2]  msgpack list of queues
 -- Returns  {"want", keys} or {"done", {time, …}}
 
--- include: head
+-- include: prelude
 -- include: runs
 -- include: tasks
 
@@ -39,10 +39,10 @@ for _, queue in ipairs(cmsgpack.unpack(ARGV[2])) do
         times[#times + 1] = int(tonumber(sub(held, #frame + 2, #frame + 21)))
     end
 end
-for _, name in ipairs(call('ZRANGEBYSCORE', at('line:asleep'), '(' .. now_text, '+inf', 'LIMIT', 0, 1000)) do
-    local line = find_line(name)
-    if is_asked[line.queue] and not line.blocked then
-        times[#times + 1] = line.wake
+for _, name in ipairs(call('ZRANGEBYSCORE', at('fair:asleep'), '(' .. now_text, '+inf', 'LIMIT', 0, 1000)) do
+    local fair_key = find_fair_key(name)
+    if is_asked[fair_key.queue] and not fair_key.blocked then
+        times[#times + 1] = fair_key.wake
         break
     end
 end

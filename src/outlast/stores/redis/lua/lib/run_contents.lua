@@ -1,10 +1,10 @@
--- What a commit brings besides events and record.
+-- The contents of a commit besides events and record.
 --
--- wf:ID:entries   LIST    "TIME " and the bytes of the audit line
+-- wf:ID:entries   LIST    "TIME " and the bytes of the audit entry
 -- wf:ID:snapshot  STRING  "TIME " and the bytes
 -- wf:ROOT:facts   HASH    hash → bytes, of a whole tree
 
-local function need_parts(commit)
+local function need_contents(commit)
     local id = commit.run
     if commit.finishes or commit.drops or commit.tasks or commit.dead then
         need(of_run(id, 'tasks'))
@@ -97,7 +97,7 @@ local function write_tasks(run, commit)
     end
 end
 
--- The ids of the timers that it fired.
+-- The ids of the timers that the commit fired.
 local function write_parts(run, commit)
     write_tasks(run, commit)
     local fired = (commit.timers or commit.fired) and write_timers(run, commit) or {}

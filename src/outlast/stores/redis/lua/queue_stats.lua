@@ -1,16 +1,16 @@
--- How the queues of a scope stand in this partition.
+-- Count the tasks of a scope's queues in this partition.
 --
--- ARGV[2]  msgpack: scope, counted (how many keys and priorities, and tasks in flight, are looked at)
--- Returns  {"want", keys} or {"done", ready, delayed, in flight, dead, since when the one that waits longest
---          has been ready or "", {key, ready, in flight, …}, "1" if there are waiting tasks that were not
---          looked at, "1" if there are such in flight, so that there may be more of their keys}
+-- ARGV[2]  msgpack: scope, counted (the limit of keys, priorities and tasks in flight to read)
+-- Returns  {"want", keys} or {"done", ready, delayed, in flight, dead, since when the oldest is ready or "",
+--          {key, ready, in flight, …}, "1" if waiting tasks were not read, "1" if tasks in flight were not read,
+--          so that there may be more of their keys}
 
--- include: head
--- include: frames
+-- include: prelude
+-- include: prefixes
 -- include: runs
 -- include: tasks
 
-local wish = cmsgpack.unpack(ARGV[2])
+local args = cmsgpack.unpack(ARGV[2])
 need_tasks()
 if #missing > 0 then
     return { 'want', missing }
@@ -27,7 +27,7 @@ local function count(set, head)
     return call('ZLEXCOUNT', set, '[' .. head, '(' .. head .. '\255')
 end
 
--- How many tasks below a head are ready, of all priorities.
+-- How many tasks with a prefix are ready, of all priorities.
 local function count_ready(set, head)
     local found, level = 0, '[' .. head
     while true do
@@ -36,7 +36,7 @@ local function count_ready(set, head)
             break
         end
         looks = looks + 1
-        if looks > wish.counted then
+        if looks > args.counted then
             waiting_left = '1'
             ready = ready + found
             return found
@@ -55,8 +55,8 @@ end
 -- The queues of the scope in a set.
 local function own_frames(set)
     local found = {}
-    for _, pair in ipairs(frames_in(at(set))) do
-        if scope_of(sub(pair[1], 9)) == wish.scope then
+    for _, pair in ipairs(prefixes_in(at(set))) do
+        if scope_of(sub(pair[1], 9)) == args.scope then
             found[#found + 1] = pair[1]
         end
     end
@@ -64,12 +64,12 @@ local function own_frames(set)
 end
 
 for _, frame in ipairs(own_frames('task:held')) do
-    take_back(frame)
+    reclaim_expired(frame)
     local held = count(at('task:held'), frame)
     in_flight = in_flight + held
-    held_left = held > wish.counted and '1' or held_left
+    held_left = held > args.counted and '1' or held_left
     for _, member in ipairs(call('ZRANGEBYLEX', at('task:held'), '[' .. frame, '(' .. frame .. '\255',
-        'LIMIT', 0, wish.counted)) do
+        'LIMIT', 0, args.counted)) do
         local key = find_task(sub(member, #frame + 22)).key
         if key then
             of_key(key)[2] = of_key(key)[2] + 1
@@ -79,13 +79,13 @@ end
 for _, frame in ipairs(own_frames('task:free')) do
     count_ready(at('task:free'), frame)
 end
-for _, frame in ipairs(own_frames('task:lined')) do
-    for _, pair in ipairs(frames_in(at('task:lined'), frame, wish.counted + 1)) do
+for _, frame in ipairs(own_frames('task:keyed')) do
+    for _, pair in ipairs(prefixes_in(at('task:keyed'), frame, args.counted + 1)) do
         if waiting_left == '1' then
             break
         end
         local own = of_key(sub(pair[1], #frame + 9))
-        own[1] = own[1] + count_ready(at('task:lined'), pair[1])
+        own[1] = own[1] + count_ready(at('task:keyed'), pair[1])
     end
 end
 for _, frame in ipairs(own_frames('dead:order')) do
