@@ -12,7 +12,7 @@ from outlast.errors import StoreFault
 from outlast.stores.postgres import PostgresStore
 from outlast.stores.postgres.connection import ConnectionSource
 from outlast.stores.redis.connection import Command, SingleLink
-from outlast.stores.redis.safety import QUESTIONS, look_at
+from outlast.stores.redis.safety import QUESTIONS, inspect
 
 
 class OldPostgres(ConnectionSource):
@@ -68,7 +68,7 @@ async def test_an_old_redis_is_refused(servers: list[str]) -> None:
     """One primary that is too old is enough: it has a part of the keys."""
     link = OldRedis(*(f"redis_version:{version}\r\n" for version in servers))
     with pytest.raises(StoreFault, match=rf"the archive runs Redis {servers[-1]}: 6\.2 or later"):
-        await look_at(link, "the archive", allow_eviction=False)
+        await inspect(link, "the archive", allow_eviction=False)
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ async def test_an_old_redis_is_refused(servers: list[str]) -> None:
 async def test_other_servers_are_accepted(said: str, version: str) -> None:
     """Valkey tells the version of Redis that it is compatible with beside its own; a hosted service may
     tell none."""
-    found = await look_at(OldRedis(said), "here", allow_eviction=False)
+    found = await inspect(OldRedis(said), "here", allow_eviction=False)
     assert found.version == version

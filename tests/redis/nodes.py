@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from tests.sqlite_processes.crew import pause_for
 
 BATCH = 20
-LOOKS = 600
+MAX_SCANS = 600
 PAUSE = 0.1
 REDIRECTIONS = ("MOVED", "ASK", "TRYAGAIN", "CROSSSLOT", "CLUSTERDOWN")
 
@@ -101,7 +101,7 @@ class Nodes:
 
     def wait_for(self, replica: Node) -> None:
         """Return when the replica has taken over."""
-        for _ in range(LOOKS):
+        for _ in range(MAX_SCANS):
             if self._is_primary(replica.port):
                 return
             pause_for(PAUSE)
@@ -114,7 +114,7 @@ class Nodes:
 
     def wait_until_following(self, port: int) -> None:
         """Return when a node that came back has all that its primary has."""
-        for _ in range(LOOKS):
+        for _ in range(MAX_SCANS):
             try:
                 if self.ask(port, "INFO", "replication").get("master_link_status") == "up":
                     return

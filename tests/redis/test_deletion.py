@@ -105,7 +105,7 @@ async def test_no_script_removes_more_than_a_portion(
         await plant(store, "s", 5)
         ran.clear()
         assert await store.delete("s")
-        assert {script for script, _ in ran} <= {"delete", "relay"}
+        assert {script for script, _ in ran} <= {"delete", "receive_entry"}
 
 
 @pytest.mark.proves("I12", "I25")

@@ -14,7 +14,7 @@ from outlast.model import Change, Claim, Commit, Status, Task
 from outlast.model.queue_policy import QueuePolicy
 from outlast.model.task import Delivery
 from outlast.stores.redis import RedisClusterStore, RedisStore
-from outlast.stores.redis.concurrency_slots import Wanted, extend, force
+from outlast.stores.redis.concurrency_slots import SlotRequest, extend, force
 from outlast.stores.redis.keys import POLICY, TASKS, of_run
 from outlast.stores.redis.packing import pack, pack_claim
 from outlast.stores.redis.session import Call, Server
@@ -99,11 +99,11 @@ def elsewhere(store: RedisStore, count: int = 1) -> list[str]:
     return [id for id in ids if layout.part_of(id) != layout.part_for("gpu")][:count]
 
 
-def wanted(store: RedisStore, claim: Claim, ticket: str) -> Wanted:
+def wanted(store: RedisStore, claim: Claim, ticket: str) -> SlotRequest:
     """The slot of a task, as a script would ask for it."""
     slot = {"scope": "gpu", "key": "k", "ticket": ticket}
     name = msgspec.Raw(pack(task_field(claim).decode()))
-    return Wanted(store._server.layout.part_for("gpu"), name, msgspec.Raw(pack(slot)))
+    return SlotRequest(store._server.layout.part_for("gpu"), name, msgspec.Raw(pack(slot)))
 
 
 async def ticket_of(server: Server, claim: Claim) -> str:

@@ -2,15 +2,16 @@
 
 ::
 
-    store.py, details.py, queue.py   the ports
-        │ calls of scripts and plain reads, in committing, claims, sending, tasks, finding, parts, …
-    session.py                       opens and closes; sends calls, gives scripts the keys they want
-        ├── scripts.py, lua/         one static script per transition; lua/lib is what they share
-        └── link.py                  single or cluster; never sends anything twice
-    location.py, faults.py           the only other places that know redis-py and its errors
+    store.py, optional.py, registry.py, queue.py   the ports
+        │ scripts and plain reads: commit, claims, inbox, tasks, find, run_details, delete, fair_queue, …
+    session.py                     connects; calls scripts, and passes the keys that they ask for
+        ├── scripts.py, lua/       one static script per transition; lua/lib is what they share
+        └── connection.py          single server or cluster; never sends a command twice
+    packing.py, unpacking.py       values as arguments; replies as values
+    location.py, driver_errors.py  the only other modules that know redis-py and its errors
 
-A commit is one script on one partition, so it is atomic. Keys of a partition share a hash tag, so a
-cluster has them in one slot. What concerns another partition goes through an outbox (relay.py).
+A commit is one script on one partition, so it is atomic. Keys of a partition share a hash tag, so a cluster has them
+in one slot. Messages to another partition go through an outbox (outbox.py).
 """
 
 from outlast.stores.redis.queue import RedisQueue

@@ -1,8 +1,7 @@
-"""Claims: who advances what, until when. The index says what may be had, the script gives it.
+"""Claims on runs and tasks: candidates come from the indexes, the script decides.
 
-A claimer looks into the shelves of every partition first, merges what it sees, and then asks for the
-runs that are due longest by name. What somebody else was faster to claim is not given, and then it
-looks again.
+A claimer reads the claim indexes of all partitions, merges the candidates, and asks the script for the runs that
+are due longest. A run that another claimer took is not returned; then it reads the indexes again.
 """
 
 from __future__ import annotations
@@ -18,13 +17,18 @@ from outlast.errors import TryAgain
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.derived import readable
-from outlast.stores.redis.concurrency_slots import Wanted, carry_soon, extend, to_wanted
+from outlast.stores.redis.concurrency_slots import (
+    SlotRequest,
+    carry_releases_soon,
+    extend,
+    to_wanted,
+)
 from outlast.stores.redis.keys import CLAIM_INDEXES, TASKS, framed, of_run, sortable
 from outlast.stores.redis.packing import lease, pack, pack_claim
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.unpacking import to_run
 
-LOOKS = 20
+MAX_SCANS = 20
 TRIED = 200
 DUE = 21  # digits of `sortable`
 
@@ -48,10 +52,10 @@ class Candidate(NamedTuple):
 
 
 async def claim_runs(
-    server: Server, wish: ClaimRequest, *, timeout: float | None
+    server: Server, request: ClaimRequest, *, timeout: float | None
 ) -> list[ClaimedRun]:
-    """Claim up to `limit` runs, those due longest first. The time is for all of it: whoever stops
-    waits for an answer that is on its way."""
+    """Claim up to `limit` runs, longest due first. The timeout covers all rounds: a call that times out waits for
+    the response of its last script."""
     clock = asyncio.get_running_loop().time
     deadline = None if timeout is None else clock() + timeout
 
@@ -59,27 +63,27 @@ async def claim_runs(
         return None if deadline is None else deadline - clock()
 
     claimed: list[ClaimedRun] = []
-    if wish.run_ids is not None:
-        named = await _by_name(server, wish.run_ids, left())
-        return await _claim(server, wish, named, wish.limit, left())
-    refused: set[str] = set()  # those that another claimer got, and those that this code rejected
-    for look in range(LOOKS):
-        wanted = wish.limit - len(claimed)
-        # Each look tries more: what can be had may stand behind many that this code rejected.
+    if request.run_ids is not None:
+        named = await _by_name(server, request.run_ids, left())
+        return await _claim(server, request, named, request.limit, left())
+    refused: set[str] = set()  # runs that another claimer took, or that this code rejected
+    for look in range(MAX_SCANS):
+        wanted = request.limit - len(claimed)
+        # Each scan tries more: claimable runs may come after many that this code rejected.
         tried = min(wanted << look, max(wanted, TRIED))
         try:
-            seen = await _look(server, wish, tried + len(refused), left())
+            seen = await _scan_indexes(server, request, tried + len(refused), left())
             found = sorted(one for one in seen if one.id not in refused)[:tried]
             if not found:
                 break
-            got = await _claim(server, wish, [one.id for one in found], wanted, left())
+            got = await _claim(server, request, [one.id for one in found], wanted, left())
         except TryAgain:
             if claimed:
-                break  # whoever gets no answer never drives what is claimed by now
+                break  # without the response the claimed runs would stay idle until lease expiry
             raise
         claimed += got
         refused.update({one.id for one in found} - {one.run.id for one in got})
-        if len(claimed) == wish.limit or len(got) == len(found) < wanted:
+        if len(claimed) == request.limit or len(got) == len(found) < wanted:
             break
     return claimed
 
@@ -97,20 +101,21 @@ async def _by_name(server: Server, run_ids: Collection[str], timeout: float | No
     return [id for _, id in sorted((int(at or 0), id) for at, id in zip(due, ids, strict=False))]
 
 
-async def _look(
-    server: Server, wish: ClaimRequest, limit: int, timeout: float | None
+async def _scan_indexes(
+    server: Server, request: ClaimRequest, limit: int, timeout: float | None
 ) -> list[Candidate]:
-    """What is on the shelves: of each workflow those due longest, and all whose lease ran out."""
+    """Candidates in the claim indexes: of each workflow those due longest, and all with an expired lease."""
     layout = server.layout
     now = to_micros(await server.now(timeout=timeout))
-    workflows = wish.workflows
+    workflows = request.workflows
     parts: list[tuple[int, bytes]] = []
     if workflows is not None:
         frames = [framed(name) for name in workflows]
         parts = [(part, frame) for part in range(layout.partitions) for frame in frames]
     else:
         parts = [
-            (part, framed(frame)) for part, frame, _ in await frames_of(server, "runnable", timeout)
+            (part, framed(frame))
+            for part, frame, _ in await distinct_prefixes(server, "runnable", timeout)
         ]
     commands: list[tuple[int, tuple[bytes, ...]]] = [
         (
@@ -137,12 +142,13 @@ async def _look(
     return found
 
 
-async def frames_of(
+async def distinct_prefixes(
     server: Server, name: str, timeout: float | None
 ) -> list[tuple[int, bytes, bytes]]:
     """The distinct first parts in a set of each partition: partition, part, first member."""
     calls = [
-        Call("distinct_prefixes", part, [name], [pack([name])]) for part in range(server.layout.partitions)
+        Call("distinct_prefixes", part, [name], [pack([name])])
+        for part in range(server.layout.partitions)
     ]
     answers = await server.calls(calls, timeout=timeout, writes=False)
     found = []
@@ -154,51 +160,51 @@ async def frames_of(
 
 
 async def _claim(
-    server: Server, wish: ClaimRequest, ids: Sequence[str], limit: int, timeout: float | None
+    server: Server, request: ClaimRequest, ids: Sequence[str], limit: int, timeout: float | None
 ) -> list[ClaimedRun]:
     by_part: dict[int, list[str]] = {}
     for id in ids:
         by_part.setdefault(server.layout.part_of(id), []).append(id)
-    calls = [_claim_call(wish, part, own, limit) for part, own in by_part.items()]
+    calls = [_claim_call(request, part, own, limit) for part, own in by_part.items()]
     claimed: dict[str, ClaimedRun] = {}
-    if wish.run_ids is None and limit < len(ids):
+    if request.run_ids is None and limit < len(ids):
         for part, own in by_part.items():
             if len(claimed) < limit:
-                call = _claim_call(wish, part, own, limit - len(claimed))
-                claimed |= _claimed(wish, await server.call(call, timeout=timeout))
+                call = _claim_call(request, part, own, limit - len(claimed))
+                claimed |= _claimed(request, await server.call(call, timeout=timeout))
     elif limit < len(ids):
-        # Only as many as are wanted: one partition after the other, in the order of the runs.
+        # Partition by partition, in the order of the runs, to claim no more than wanted.
         for id in ids:
             if len(claimed) < limit:
-                call = _claim_call(wish, server.layout.part_of(id), [id], 1)
-                claimed |= _claimed(wish, await server.call(call, timeout=timeout))
+                call = _claim_call(request, server.layout.part_of(id), [id], 1)
+                claimed |= _claimed(request, await server.call(call, timeout=timeout))
     else:
         for answer in await server.calls(calls, timeout=timeout):
             if isinstance(answer, Exception):
                 raise server.fault(answer)
-            claimed |= _claimed(wish, answer)
+            claimed |= _claimed(request, answer)
     for one in claimed.values():
         server.saw_token(one.claim.token)
     return [claimed[id] for id in ids if id in claimed]
 
 
-def _claim_call(wish: ClaimRequest, part: int, ids: Sequence[str], limit: int) -> Call:
+def _claim_call(request: ClaimRequest, part: int, ids: Sequence[str], limit: int) -> Call:
     packed: dict[str, Any] = {
         "ids": list(ids),
-        "owner": wish.owner,
-        "lease": lease(wish.ttl),
+        "owner": request.owner,
+        "lease": lease(request.ttl),
         "limit": limit,
-        "due": wish.run_ids is None,
+        "due": request.run_ids is None,
     }
-    if wish.workflows is not None:
-        packed["workflows"] = list(wish.workflows)
-    if wish.code is not None and wish.run_ids is None:
-        packed["code"] = wish.code
+    if request.workflows is not None:
+        packed["workflows"] = list(request.workflows)
+    if request.code is not None and request.run_ids is None:
+        packed["code"] = request.code
     names = ["token", *CLAIM_INDEXES, *(of_run(id, "state") for id in ids)]
     return Call("claim_runs", part, names, [pack(packed)])
 
 
-def _claimed(wish: ClaimRequest, answer: list[Any]) -> dict[str, ClaimedRun]:
+def _claimed(request: ClaimRequest, answer: list[Any]) -> dict[str, ClaimedRun]:
     _, now, found = answer
     claimed = {}
     for raw_id, record in found:
@@ -206,7 +212,7 @@ def _claimed(wish: ClaimRequest, answer: list[Any]) -> dict[str, ClaimedRun]:
         if run is None:
             continue
         claim = Claim(
-            owner=wish.owner,
+            owner=request.owner,
             token=run.token,
             claimed_at=from_micros(int(now)),
             expires_at=run.claimed_until,
@@ -220,11 +226,11 @@ def _claimed(wish: ClaimRequest, answer: list[Any]) -> dict[str, ClaimedRun]:
 async def renew(
     server: Server, claims: Sequence[Claim], ttl: float | None, *, timeout: float | None
 ) -> list[Claim | None]:
-    """Set leases to `ttl` from now, or without `ttl` give claims back; None where one was lost."""
+    """Set leases to `ttl` from now, or without `ttl` release claims; None where a claim is lost."""
     renewed: list[Claim | None] = [None] * len(claims)
     slots = await _renew(server, dict(enumerate(claims)), {}, ttl, renewed, timeout)
     if slots:
-        # What is counted elsewhere is extended there first.
+        # Slots of another partition are extended first.
         ends = await extend(server, list(slots.values()), ttl, timeout=timeout)
         held = {n: end for n, end in zip(slots, ends, strict=True) if end is not None}
         await _renew(server, {n: claims[n] for n in held}, held, ttl, renewed, timeout)
@@ -238,8 +244,8 @@ async def _renew(
     ttl: float | None,
     renewed: list[Claim | None],
     timeout: float | None,
-) -> dict[int, Wanted]:
-    """Renew what can be, and tell which slots have to be extended before."""
+) -> dict[int, SlotRequest]:
+    """Renew what is possible; the result has the slots to extend before the rest."""
     layout = server.layout
     by_part: dict[int, list[int]] = {}
     for n, claim in claims.items():
@@ -260,7 +266,7 @@ async def _renew(
         names += CLAIM_INDEXES if names else ()
         names += TASKS if any(claims[n].task_id is not None for n in numbers) else ()
         calls.append(Call("renew", part, names, [pack(packed)]))
-    slots: dict[int, Wanted] = {}
+    slots: dict[int, SlotRequest] = {}
     returning = []
     answers = await server.each(calls, timeout=timeout)
     for call, numbers, (_, _, found, has_returns) in zip(
@@ -274,7 +280,7 @@ async def _renew(
         if has_returns == b"1":
             returning.append(call.part)
     if returning:
-        await carry_soon(server, returning, timeout=timeout)
+        await carry_releases_soon(server, returning, timeout=timeout)
     return slots
 
 
@@ -286,10 +292,10 @@ def _renewed(claim: Claim, until: bytes, ttl: float | None) -> Claim:
 
 
 async def next_runnable_at(server: Server, *, timeout: float | None) -> datetime | None:
-    """When the next run that nobody holds, or will hold by then, becomes runnable."""
+    """When the next run becomes claimable."""
     layout = server.layout
     times = []
-    for _, frame, member in await frames_of(server, "runnable", timeout):
+    for _, frame, member in await distinct_prefixes(server, "runnable", timeout):
         start = 8 + len(frame)
         times.append(int(member[start + 1 : start + DUE]))
     commands = [

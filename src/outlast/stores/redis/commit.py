@@ -1,6 +1,6 @@
-"""Commits on their way to the script and back: which keys they touch, what became of them.
+"""Commits as arguments of the script, the keys that they touch, and the outcomes.
 
-A commit as commit.lua reads it: one map, in which what the commit does not have is not there.
+A commit is one msgpack map, as commit.lua reads it; absent fields have their default.
 """
 
 from __future__ import annotations
@@ -26,12 +26,19 @@ from outlast.model.commit_rules import parks
 from outlast.model.ids import root_of
 from outlast.model.run import TERMINAL, Run, Status
 from outlast.stores.redis.delete import finish_or_leave
-from outlast.stores.redis.keys import CLAIM_INDEXES, TASKS, Layout, activity_name, of_run, timer_name
+from outlast.stores.redis.keys import (
+    CLAIM_INDEXES,
+    TASKS,
+    Layout,
+    activity_name,
+    of_run,
+    timer_name,
+)
 from outlast.stores.redis.packing import (
     Packed,
-    abroad,
     blob,
     due_score,
+    for_partition,
     lease,
     micros,
     pack,
@@ -51,21 +58,21 @@ from outlast.stores.redis.session import Call, Server
 HISTORY = ("seq", "events", "event-ids")
 BIRTH = ("idx:ids", "idx:created", "idx:workflow", *CLAIM_INDEXES)
 FILES = ("idx:workflow", *(f"idx:status:{status.value}" for status in Status), *CLAIM_INDEXES)
-TOGETHER = 25
-"""Commits in one call of the script: enough to share its cost, few enough to keep nobody waiting."""
+MAX_COMMITS_PER_CALL = 25
+"""Commits per call of the script: enough to share its cost, few enough not to block the server."""
 
 
 def call_of(commits: Sequence[Commit], layout: Layout, *, atomic: bool) -> Call:
     """One call for commits of one partition."""
     part = layout.part_of(commits[0].run_id)
-    names = [name for commit in commits for name in names_of(commit, layout, part)]
+    names = [name for commit in commits for name in keys_of_commit(commit, layout, part)]
     packed = pack([pack_commit(commit, layout, part) for commit in commits])
     return Call("commit", part, names, [packed, b"1" if atomic else b"0"])
 
 
-def names_of(commit: Commit, layout: Layout, part: int) -> list[str]:
-    """The keys that a commit touches, as far as that can be told from outside. What depends on the
-    data the script asks for."""
+def keys_of_commit(commit: Commit, layout: Layout, part: int) -> list[str]:
+    """The keys that a commit touches, as far as the caller knows them; the script asks for those that depend on
+    data."""
     id = commit.run_id
     head = of_run(id, "")
     names = [head + "state", "idx:updated"]
@@ -128,9 +135,9 @@ def _parts_of(commit: Commit) -> list[str]:
 async def commit_all(
     server: Server, commits: Sequence[Commit], *, atomic: bool, timeout: float | None
 ) -> tuple[list[Outcome], set[int]]:
-    """What became of each commit, in order, and the partitions that have something to relay."""
+    """The outcome of each commit, in order, and the partitions whose outbox has entries."""
     layout = server.layout
-    groups = [list(range(len(commits)))] if atomic else gathered(commits, layout)
+    groups = [list(range(len(commits)))] if atomic else batches(commits, layout)
     calls = [call_of([commits[n] for n in group], layout, atomic=atomic) for group in groups]
     answers = await server.calls(calls, timeout=timeout)
     failed = [n for n, answer in enumerate(answers) if isinstance(answer, Exception)]
@@ -161,9 +168,9 @@ async def commit_all(
     return [outcomes[n] for n in range(len(commits))], posted
 
 
-def gathered(commits: Sequence[Commit], layout: Layout) -> list[list[int]]:
-    """Which commits go to the script together, by their places. A call of a script costs more than a
-    small commit does; what is decided for one must not hang on what another one writes."""
+def batches(commits: Sequence[Commit], layout: Layout) -> list[list[int]]:
+    """Which commits share a call, by position. A call costs more than a small commit. The decision on a commit must
+    not depend on the write of another one."""
     groups: list[list[int]] = []
     open_groups: dict[int, list[int]] = {}
     for n, commit in enumerate(commits):
@@ -172,7 +179,7 @@ def gathered(commits: Sequence[Commit], layout: Layout) -> list[list[int]]:
             groups.append([n])
             continue
         group = open_groups.get(part)
-        if group is None or len(group) == TOGETHER:
+        if group is None or len(group) == MAX_COMMITS_PER_CALL:
             group = open_groups[part] = []
             groups.append(group)
         group.append(n)
@@ -180,7 +187,7 @@ def gathered(commits: Sequence[Commit], layout: Layout) -> list[list[int]]:
 
 
 def to_outcome(commit: Commit, answer: list[Any]) -> Outcome:
-    """The outcome that an answer of the script stands for."""
+    """The outcome for a result of the script."""
     what, *rest = answer
     if what in (b"ok", b"again"):
         uid, sequence, revision, token = rest[:4]
@@ -311,7 +318,7 @@ _LISTS: dict[str, Callable[[Any], list[Any]]] = {
         {"id": one.id, "bytes": blob(pack_activity(one))} for one in states
     ],
 }
-"""How the rarer parts of a commit are packed."""
+"""How the rarer contents of a commit are packed."""
 
 _lists_of = attrgetter(*_LISTS)
 
@@ -319,4 +326,4 @@ _lists_of = attrgetter(*_LISTS)
 def pack_start(start: Start, layout: Layout, part: int) -> Packed:
     """A child."""
     packed: Packed = {"new_run": pack_run(start.run), "events": pack_events(start.events)}
-    return abroad("start", packed, start.run.id, to=layout.part_of(start.run.id), part=part)
+    return for_partition("start", packed, start.run.id, to=layout.part_of(start.run.id), part=part)

@@ -1,10 +1,10 @@
-"""Slots: what a queue with rules has under way, counted in the partition of its scope.
+"""Concurrency slots of queues with a policy, counted in the home partition of the scope.
 
-A script that finds a task's slot in its own partition deals with it in the same step. Where they are
-apart, a slot is taken or extended before its task is leased or renewed, and given back after: the script
-that ends a lease leaves the return in its partition (`slot:returns`), and whoever called it carries it
-over; if nobody does, the next one who looks for work does, and the slot ends with the lease at the
-latest. So there may be a slot without a task for a while, and never a task without its slot.
+If a task and its slot are in one partition, one script handles both. Otherwise a slot is taken or extended
+before its task is leased or renewed, and released after: the script that ends a lease records the release in its
+partition (`slot:returns`), and its caller carries it to the home partition. After a crash the next take does,
+and the slot ends with the lease at the latest. So there may be a slot without a task for a while, and never a
+task without its slot.
 """
 
 from __future__ import annotations
@@ -25,45 +25,49 @@ from outlast.stores.redis.packing import blob, lease, pack, pack_claim
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.unpacking import pairs, to_state
 
-CLOCKS = 1_000_000
-"""Microseconds by which the clocks of two nodes surely do not differ."""
+MAX_CLOCK_DIFFERENCE_US = 1_000_000
+"""Microseconds: an upper bound for the difference of two nodes' clocks."""
 TIDY_SECONDS = 10.0
-BRIEFLY = 60.0
-"""Seconds for which a slot is taken that is to have no end, until its task is leased."""
+PROVISIONAL_LEASE_S = 60.0
+"""Seconds: the end of a slot without expiry until its task is leased."""
 
 
-class Wanted(Struct):
-    """What a script asks for: a slot elsewhere."""
+class SlotRequest(Struct):
+    """A slot that a script needs in another partition."""
 
     home: int
     name: Raw
     slot: Raw
 
 
-to_wanted = msgspec.msgpack.Decoder(Wanted).decode
+to_wanted = msgspec.msgpack.Decoder(SlotRequest).decode
 
 
 def new_ticket() -> str:
-    """The name of one lease, never used before."""
+    """A unique name of one lease."""
     return os.urandom(12).hex()
 
 
 async def extend(
-    server: Server, wanted: Sequence[Wanted], ttl: float | None, *, timeout: float | None
+    server: Server, wanted: Sequence[SlotRequest], ttl: float | None, *, timeout: float | None
 ) -> list[str | None]:
-    """Set the ends of slots to `ttl` from now, None: for good. When each ends; None: it is lost."""
+    """Set the ends of slots to `ttl` from now, None: no expiry. When each ends; None: it is lost."""
     return await _each(server, "extend", wanted, ttl, timeout)
 
 
 async def force(
-    server: Server, wanted: Wanted, ttl: float | None, *, timeout: float | None
+    server: Server, wanted: SlotRequest, ttl: float | None, *, timeout: float | None
 ) -> str | None:
-    """Take a slot whatever the limits are. When it ends, "" for never; None: somebody else has it."""
+    """Take a slot without regard to limits. When it ends, "" for never; None: another process has it."""
     return (await _each(server, "force", [wanted], ttl, timeout))[0]
 
 
 async def _each(
-    server: Server, verb: str, wanted: Sequence[Wanted], ttl: float | None, timeout: float | None
+    server: Server,
+    verb: str,
+    wanted: Sequence[SlotRequest],
+    ttl: float | None,
+    timeout: float | None,
 ) -> list[str | None]:
     by_home: dict[int, list[int]] = {}
     for n, one in enumerate(wanted):
@@ -74,7 +78,7 @@ async def _each(
             {"verb": verb, "name": wanted[n].name, "slot": wanted[n].slot} for n in numbers
         ]
         if ttl is not None:
-            wishes = [{**wish, "lease": lease(ttl)} for wish in wishes]
+            wishes = [{**request, "lease": lease(ttl)} for request in wishes]
         calls.append(Call("update_slots", home, POLICY, [pack(wishes)]))
     ends: list[str | None] = [None] * len(wanted)
     answers = await server.each(calls, timeout=timeout)
@@ -85,8 +89,8 @@ async def _each(
 
 
 class Return(NamedTuple):
-    """A slot to be given back; `undo`: its task has not even begun. With `began` it is kept, and told
-    when its task began."""
+    """A slot to release; `undo`: its task has not started. With `began` the slot is kept, and the start of its task is
+    recorded."""
 
     home: int
     ticket: str
@@ -95,15 +99,17 @@ class Return(NamedTuple):
     began: int | None = None
 
     def packed(self) -> dict[str, Any]:
-        """As slots.lua reads it."""
+        """As update_slots.lua reads it."""
         told = {"name": blob(self.name), "ticket": self.ticket}
         if self.began is not None:
             return {"verb": "began", "at": str(self.began), **told}
         return {"verb": "drop", "undo": self.undo, **told}
 
 
-async def give_back(server: Server, returns: Sequence[Return], *, timeout: float | None) -> None:
-    """Give slots back where they are counted. Doing it twice is harmless."""
+async def release_slots(
+    server: Server, returns: Sequence[Return], *, timeout: float | None
+) -> None:
+    """Release slots in their home partitions. Idempotent."""
     by_home: dict[int, list[dict[str, Any]]] = {}
     for one in returns:
         by_home.setdefault(one.home, []).append(one.packed())
@@ -111,8 +117,8 @@ async def give_back(server: Server, returns: Sequence[Return], *, timeout: float
     await server.each(calls, timeout=timeout)
 
 
-async def carry_back(server: Server, parts: Collection[int], *, timeout: float | None) -> None:
-    """Give back what these partitions have left."""
+async def carry_releases(server: Server, parts: Collection[int], *, timeout: float | None) -> None:
+    """Carry the releases that these partitions have recorded."""
     layout = server.layout
     sets = [(part, layout.key(part, "slot:returns")) for part in parts]
     commands = [(part, (b"SMEMBERS", key)) for part, key in sets]
@@ -120,7 +126,9 @@ async def carry_back(server: Server, parts: Collection[int], *, timeout: float |
     members = [list(found) for found in left]
     if not any(members):
         return
-    await give_back(server, [_return(one) for found in members for one in found], timeout=timeout)
+    await release_slots(
+        server, [_return(one) for found in members for one in found], timeout=timeout
+    )
     gone = [
         (part, (b"SREM", key, *found))
         for (part, key), found in zip(sets, members, strict=True)
@@ -129,10 +137,10 @@ async def carry_back(server: Server, parts: Collection[int], *, timeout: float |
     await server.commands(gone, timeout=timeout, writes=True)
 
 
-async def drop_dead(server: Server, slots: Sequence[Return], *, timeout: float | None) -> int:
-    """Give back slots whose tasks are not leased under them, and how many those were. Only for slots
-    without an end: such a one is made while its task is leased, and a lease that has run out is not
-    made one without an end. So what is dead here stays dead."""
+async def release_orphans(server: Server, slots: Sequence[Return], *, timeout: float | None) -> int:
+    """Release slots whose tasks are not leased under them; how many. Only for slots without expiry: such a slot is
+    made while its task is leased, and an expired lease cannot become one without expiry. So an orphaned slot stays
+    orphaned."""
     layout = server.layout
     now = to_micros(await server.now(timeout=timeout))
     commands = []
@@ -143,7 +151,7 @@ async def drop_dead(server: Server, slots: Sequence[Return], *, timeout: float |
     states = await server.commands(commands, timeout=timeout, writes=False)
     dead = [one for one, state in zip(slots, states, strict=True) if not _lives(one, state, now)]
     if dead:
-        await give_back(server, dead, timeout=timeout)
+        await release_slots(server, dead, timeout=timeout)
     return len(dead)
 
 
@@ -153,7 +161,7 @@ def _lives(slot: Return, packed: bytes | None, now: int) -> bool:
     state = to_state(packed)
     until = state.get("until")
     is_held = state.get("owner") is not None and state.get("ticket") == slot.ticket
-    return is_held and (until is None or int(until) + CLOCKS > now)
+    return is_held and (until is None or int(until) + MAX_CLOCK_DIFFERENCE_US > now)
 
 
 def _parts_of(name: bytes) -> tuple[str, str]:
@@ -162,17 +170,17 @@ def _parts_of(name: bytes) -> tuple[str, str]:
     return queue.decode(), rest[8 : 8 + int(rest[:8], 16)].decode()
 
 
-async def tidy_slots(server: Server, scope: str, *, timeout: float | None) -> int:
-    """From time to time, where nothing may begin: give back slots without an end that nobody has."""
+async def check_orphans(server: Server, scope: str, *, timeout: float | None) -> int:
+    """Periodically, when nothing may start: release orphaned slots without expiry."""
     now = asyncio.get_running_loop().time()
     if now < server.tidy_at.get(scope, 0.0):
         return 0
     server.tidy_at[scope] = now + TIDY_SECONDS
-    return await reconcile_slots(server, server.layout.part_for(scope), timeout=timeout)
+    return await repair_slots(server, server.layout.part_for(scope), timeout=timeout)
 
 
-async def reconcile_slots(server: Server, part: int, *, timeout: float | None) -> int:
-    """Give back the slots without an end in a partition whose tasks are gone; how many."""
+async def repair_slots(server: Server, part: int, *, timeout: float | None) -> int:
+    """Release the slots without expiry of a partition whose tasks are gone; how many."""
     key, cursor, dead = server.layout.key(part, "slot:state"), b"0", 0
     while True:
         command = (b"HSCAN", key, cursor, b"COUNT", b"200")
@@ -184,13 +192,13 @@ async def reconcile_slots(server: Server, part: int, *, timeout: float | None) -
             if "until" not in slot
         ]
         if endless:
-            dead += await drop_dead(server, endless, timeout=timeout)
+            dead += await release_orphans(server, endless, timeout=timeout)
         if int(cursor) == 0:
             return dead
 
 
 async def keep(server: Server, claim: Claim, *, timeout: float | None) -> Claim | None:
-    """Let a claim hold its task for good; None if it was lost."""
+    """Make the lease of a claim permanent; None if the claim is lost."""
     part = server.layout.part_of_task(claim.queue or "", claim.run_id)
     packed = pack_claim(claim) | {"keep": True}
     names = [*TASKS, of_run(claim.run_id, "tasks")]
@@ -205,11 +213,12 @@ async def keep(server: Server, claim: Claim, *, timeout: float | None) -> Claim 
         packed["slot_ends"] = ends
 
 
-async def carry_soon(server: Server, parts: Collection[int], *, timeout: float | None) -> None:
-    """The same, for one who has done what they came for. What cannot be given back now is left for the
-    next one who looks for work."""
+async def carry_releases_soon(
+    server: Server, parts: Collection[int], *, timeout: float | None
+) -> None:
+    """The same after the caller's own work is done: a release that fails now is left to the next take."""
     try:
-        await carry_back(server, parts, timeout=timeout)
+        await carry_releases(server, parts, timeout=timeout)
     except (TryAgain, StoreFault):
         return
 

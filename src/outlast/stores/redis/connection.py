@@ -1,10 +1,9 @@
-"""Links: commands out, replies in, and nothing sent twice.
+"""Links to Redis: send commands, read replies, and send nothing twice.
 
-redis-py's clients repeat a command by themselves when a connection breaks. A write that was sent may
-have happened, so a link takes connections from the client's pool and speaks on them itself: what was
-sent once is never sent again, and the caller is told whether anything was sent. Only a reply that says
-"not here" (MOVED, ASK, TRYAGAIN) or "not known" (NOSCRIPT, in session.py), which Redis gives before it
-has done anything, is answered by asking again.
+redis-py's clients retry a command when a connection breaks. A write that was sent may have happened, so a link
+takes connections from the client's pool and uses them directly: a command is sent once, and the caller learns
+whether anything was sent. Only replies that Redis gives before it acts are followed by a retry: "not here"
+(MOVED, ASK, TRYAGAIN) and "unknown script" (NOSCRIPT, in session.py).
 """
 
 from __future__ import annotations
@@ -46,23 +45,23 @@ class Attempt:
 
 
 class Link(ABC):
-    """A way to a Redis, single or cluster."""
+    """A connection to Redis, single or cluster."""
 
     @abstractmethod
     async def open(self) -> None:
-        """Learn what is needed to send."""
+        """Connect."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Give back what is ours: nothing, if the client is the user's."""
+        """Close what the store has opened; not a client of the user."""
 
     @abstractmethod
     async def run(self, requests: Sequence[Request], attempt: Attempt) -> list[Any]:
-        """The replies, in order; an error that Redis answered with is a reply."""
+        """The replies, in order; an error reply is a value."""
 
     @abstractmethod
     async def everywhere(self, commands: Sequence[Command]) -> list[list[Any]]:
-        """The replies of each primary. For what may be done twice."""
+        """The replies of each primary, for idempotent commands."""
 
     @abstractmethod
     async def subscribe(self, channel: bytes, heard: Callable[[bytes], None]) -> None:
@@ -70,7 +69,7 @@ class Link(ABC):
 
 
 class SingleLink(Link):
-    """One server, or whichever Sentinel says is the primary."""
+    """One server, or the primary that Sentinel names."""
 
     def __init__(self, client: Redis, *, owned: bool, sentinels: Sequence[Redis] = ()) -> None:
         self._client = client
@@ -158,7 +157,7 @@ class ClusterLink(Link):
         replies: list[Any],
         attempt: Attempt,
     ) -> None:
-        """Ask each node for what it has, all nodes at once."""
+        """Send each node its requests, all nodes in parallel."""
         by_node: dict[str, tuple[Any, list[int]]] = {}
         for n, node in left.items():
             by_node.setdefault(node.name, (node, []))[1].append(n)
@@ -196,7 +195,7 @@ class ClusterLink(Link):
     async def _redirected(
         self, left: dict[int, Any], replies: list[Any]
     ) -> tuple[dict[int, Any], set[int]]:
-        """What has to be asked again, and where. None of it was done."""
+        """The requests to repeat, and where. Redis has done none of them."""
         again: dict[int, Any] = {}
         asking: set[int] = set()
         pause = learn = False
@@ -222,8 +221,8 @@ class ClusterLink(Link):
         return again, asking
 
     async def _learn(self) -> None:
-        """Look where the slots are: once for all who want to know it at the same time, or a cluster
-        that has just lost a node would be asked by everybody."""
+        """Read the slot map: concurrent callers share one request, so that a cluster that lost a node is not
+        flooded."""
         if self._learning is None or self._learning.done():
             self._learning = asyncio.ensure_future(self._client.nodes_manager.initialize())
         await asyncio.shield(self._learning)
@@ -242,8 +241,8 @@ class ClusterLink(Link):
 
 
 async def exchange(connection: Any, commands: Sequence[Command], attempt: Attempt) -> list[Any]:
-    """Send commands in one write and read their replies. A connection on which that did not come to
-    its end is closed: nobody may read an answer that was meant for somebody else."""
+    """Send commands in one write and read their replies. After an incomplete exchange the connection is closed: the
+    next user must not read a reply of this one."""
     is_whole = False
     try:
         await connection.connect()
@@ -263,7 +262,7 @@ async def exchange(connection: Any, commands: Sequence[Command], attempt: Attemp
 
 
 def packed(commands: Sequence[Command]) -> bytes:
-    """Commands in Redis's own protocol."""
+    """Commands in the Redis protocol."""
     parts: list[bytes] = []
     for command in commands:
         parts.append(b"*%d\r\n" % len(command))
@@ -272,8 +271,8 @@ def packed(commands: Sequence[Command]) -> bytes:
 
 
 async def listen(connection: Any, channel: bytes, heard: Callable[[bytes], None]) -> None:
-    """Read messages from a connection, which is closed afterwards: it can do nothing else now. An
-    empty one comes first, when the server has said that it sends them."""
+    """Read messages from a connection, which is closed afterwards. An empty message comes first, when the server has
+    confirmed the subscription."""
     try:
         await connection.connect()
         await connection.send_packed_command(

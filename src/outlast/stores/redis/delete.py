@@ -1,13 +1,11 @@
-"""The end of a run's stay: deletion, and retention, which deletes what ended long ago.
+"""Deletion of runs, and retention, which deletes runs that ended long ago.
 
-Deletions that are under way: what is below the root of a large tree goes in portions.
+One script deletes the root of a tree and, if the tree is large, records a deletion of its descendants
+(lua/lib/deletions.lua). From then on the tree is gone: scripts act on none of its runs, and reads do not return them.
+The deleting process then deletes the descendants in portions; after a crash the next call that needs an id of the
+tree continues, or a worker that looks for work::
 
-One script removes the root of a tree and marks what is below it (lua/lib/marks.lua), so the tree is gone for
-all at that moment: scripts act on none of its runs, and reads do not show them. Its runs then go portion by
-portion, by the process that has deleted it; after a crash by the next call that needs an id below the
-root, or by a worker that looks for work::
-
-    delete ──▶ root gone, mark set ──▶ 200 runs gone ──▶ … ──▶ mark gone
+    delete ──▶ root deleted, deletion recorded ──▶ 200 runs deleted ──▶ … ──▶ deletion removed
 """
 
 from __future__ import annotations
@@ -46,14 +44,14 @@ async def delete(
     """Remove a tree, or if a life is named, only if it is that of its root, and deliver items; whether its
     root was there, and the partitions that have something to relay. With `only_ended`, `RunsOpen` if a run
     of it has not ended and is not one that `open_at` names with its last commit."""
-    wish: dict[str, Any] = {"id": run_id} if uid is None else {"id": run_id, "uid": uid}
+    request: dict[str, Any] = {"id": run_id} if uid is None else {"id": run_id, "uid": uid}
     if only_ended:
-        wish["only_ended"] = True
-        wish["open_at"] = {id: False if at is None else at for id, at in open_at.items()}
+        request["only_ended"] = True
+        request["open_at"] = {id: False if at is None else at for id, at in open_at.items()}
     if sends:
         part = server.layout.part_of(run_id)
-        wish["sends"] = [pack_send(send, server.layout, part) for send in sends]
-    answer = await _remove(server, run_id, wish, timeout, open_at)
+        request["sends"] = [pack_send(send, server.layout, part) for send in sends]
+    answer = await _remove(server, run_id, request, timeout, open_at)
     if answer[0] == b"open":
         raise RunsOpen(run_id, [id.decode() for id in answer[1]])
     if answer[0] == b"kept":
@@ -74,9 +72,9 @@ async def expire(
     gone: list[str] = []
     posted: set[int] = set()
     kept = [0] * server.layout.partitions
-    wish: dict[str, Any] = {"before": str(to_micros(before))}
+    request: dict[str, Any] = {"before": str(to_micros(before))}
     if status:
-        wish["statuses"] = [one.value for one in status]
+        request["statuses"] = [one.value for one in status]
     while len(gone) < limit:
         ended = await _ended(server, before, kept, timeout)
         if not ended:
@@ -86,7 +84,7 @@ async def expire(
                 break
             answer = [b"kept"]
             if SEPARATOR not in run_id and not await _is_needed(server, run_id, timeout):
-                answer = await _remove(server, run_id, {"id": run_id, **wish}, timeout)
+                answer = await _remove(server, run_id, {"id": run_id, **request}, timeout)
             if answer[0] == b"done":
                 gone.append(run_id)
                 posted |= _posted(server, run_id, answer)
@@ -98,15 +96,15 @@ async def expire(
 async def _remove(
     server: Server,
     run_id: str,
-    wish: dict[str, Any],
+    request: dict[str, Any],
     timeout: float | None,
     open_at: Mapping[str, str | None] | None = None,
 ) -> list[Any]:
     """What became of a tree. A large one goes in portions, once its root is gone and what is below it is
     marked; where all runs must have ended, that is read before, in portions too."""
-    wish = {**wish, "nonce": new_id()}
+    request = {**request, "nonce": new_id()}
     for _ in range(CHECKS):
-        answer: list[Any] = await server.call(_call(server, run_id, wish), timeout=timeout)
+        answer: list[Any] = await server.call(_call(server, run_id, request), timeout=timeout)
         if answer[0] == b"marked":
             await finish_or_leave(server, run_id, timeout=timeout)
             return [b"done", answer[1], b"1"]
@@ -119,7 +117,7 @@ async def _remove(
         )
         if open or is_root:
             return [b"open", [*(answer[1] if is_root else ()), *(id.encode() for id in open)]]
-        wish["checked"] = answer[1].decode()
+        request["checked"] = answer[1].decode()
     raise Busy(f"the runs below {run_id!r} change all the time: nothing was removed, try again")
 
 
@@ -169,10 +167,10 @@ async def _is_needed(server: Server, run_id: str, timeout: float | None) -> bool
     return is_moving or status.decode() not in TERMINAL
 
 
-def _call(server: Server, run_id: str, wish: dict[str, Any]) -> Call:
+def _call(server: Server, run_id: str, request: dict[str, Any]) -> Call:
     names = [of_run(run_id, what) for what in OWNED]
     names += ("idx:ids", "idx:keyed", "idx:created", "idx:updated", "idx:snapshots")
-    return Call("delete", server.layout.part_of(run_id), names, [pack(wish)])
+    return Call("delete", server.layout.part_of(run_id), names, [pack(request)])
 
 
 def _posted(server: Server, run_id: str, answer: list[Any]) -> set[int]:
@@ -183,25 +181,25 @@ DELETE_PAGE = 500
 OPEN_SHOWN = 100
 FIELDS = (b"status", b"wait_kind", b"commit")
 
-Marks = dict[str, dict[str, str]]
+Deletions = dict[str, dict[str, str]]
 """By the root of a tree: what is being deleted below it."""
 
-_unpack = msgspec.msgpack.Decoder(Marks).decode
+_unpack = msgspec.msgpack.Decoder(Deletions).decode
 
 
-def marks_command(server: Server, part: int) -> tuple[int, Command]:
-    """Reads the marks of a partition. Read before what they may hide, they hide all that is gone."""
+def deletions_command(server: Server, part: int) -> tuple[int, Command]:
+    """Reads the deletions of a partition. Read before what they may hide, they hide all that is gone."""
     return part, (b"HGET", server.layout.key(part, "meta"), b"deleting")
 
 
-def to_marks(reply: Any) -> Marks:
-    """The marks of a partition, as Redis has them."""
+def to_deletions(reply: Any) -> Deletions:
+    """The deletions of a partition, as Redis has them."""
     return _unpack(reply) if isinstance(reply, bytes) else {}
 
 
-def hidden_by(marks: Marks, run_id: str) -> bool:
+def hidden_by(deletions: Deletions, run_id: str) -> bool:
     """Whether a run is deleted, and still there."""
-    return bool(marks) and bool(_roots_above(run_id, marks, "all"))
+    return bool(deletions) and bool(_roots_above(run_id, deletions, "all"))
 
 
 async def hidden_among(
@@ -213,28 +211,30 @@ async def hidden_among(
     parts = sorted(set(children.values()))
     if not parts:
         return set()
-    commands = [marks_command(server, part) for part in parts]
+    commands = [deletions_command(server, part) for part in parts]
     replies = await server.commands(commands, timeout=timeout, writes=False)
-    marks = {part: to_marks(reply) for part, reply in zip(parts, replies, strict=True)}
+    deletions = {part: to_deletions(reply) for part, reply in zip(parts, replies, strict=True)}
     for id, part in children.items():
-        await finish_above(server, marks[part], id, timeout=timeout)
-    return {id for id, part in children.items() if hidden_by(marks[part], id)}
+        await finish_above(server, deletions[part], id, timeout=timeout)
+    return {id for id, part in children.items() if hidden_by(deletions[part], id)}
 
 
-async def finish_above(server: Server, marks: Marks, run_id: str, *, timeout: float | None) -> bool:
+async def finish_above(
+    server: Server, deletions: Deletions, run_id: str, *, timeout: float | None
+) -> bool:
     """Finish where only runs that have ended go: a run itself has to be read to know whether it does.
     Whether there was any such."""
-    roots = _roots_above(run_id, marks, "ended") if marks else []
+    roots = _roots_above(run_id, deletions, "ended") if deletions else []
     for root in roots:
         await server.finish_deletion(server.layout.part_of(root), root, timeout=timeout)
-        del marks[root]
+        del deletions[root]
     return bool(roots)
 
 
-def _roots_above(run_id: str, marks: Marks, kind: str) -> list[str]:
+def _roots_above(run_id: str, deletions: Deletions, kind: str) -> list[str]:
     names = run_id.split(SEPARATOR)
     above = (SEPARATOR.join(names[:n]) for n in range(1, len(names)))
-    return [root for root in above if marks.get(root, {}).get("kind") == kind]
+    return [root for root in above if deletions.get(root, {}).get("kind") == kind]
 
 
 async def finish_or_leave(server: Server, root: str, *, timeout: float | None) -> None:
@@ -247,10 +247,10 @@ async def finish_or_leave(server: Server, root: str, *, timeout: float | None) -
 async def finish_all(server: Server, *, timeout: float | None) -> None:
     """Finish what other processes have left."""
     parts = range(server.layout.partitions)
-    commands = [marks_command(server, part) for part in parts]
+    commands = [deletions_command(server, part) for part in parts]
     replies = await server.commands(commands, timeout=timeout, writes=False)
     for part, reply in zip(parts, replies, strict=True):
-        for root in to_marks(reply):
+        for root in to_deletions(reply):
             await server.finish_deletion(part, root, timeout=timeout)
 
 

@@ -1,8 +1,7 @@
-"""Foreign errors, mapped to outlast's own in this one place.
+"""Errors of redis-py, mapped to outlast's errors.
 
-What Redis answers with an error it has not done: scripts decide before they write, and Redis itself
-refuses a script for want of memory, disk or the right to write at its first write. So such an answer
-says that nothing was written. What is not answered at all may have happened.
+An error reply means that nothing was written: scripts decide before they write, and Redis rejects a script for
+lack of memory, disk or permission at its first write. Without a reply the outcome of a write is unknown.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ _LATER = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICA
 
 
 def translate(error: BaseException, where: str, *, unknown: bool) -> OutlastError | None:
-    """What `error` means to a caller, or None if it is not Redis's. `unknown`: a write may have
-    reached the server."""
+    """The outlast error for `error`, or None if it does not come from Redis. `unknown`: a write may have reached the
+    server."""
     if isinstance(error, BusyLoadingError):
         return Busy(f"Redis at {where} is loading its data: nothing was written, try again soon")
     if isinstance(error, (AuthenticationError, AuthorizationError)):

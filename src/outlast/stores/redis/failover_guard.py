@@ -1,12 +1,12 @@
-"""FailoverGuard: notices when Redis has gone back in time, and takes the run concerned away from everybody.
+"""FailoverGuard: detects that Redis has lost acknowledged commits, and quarantines the runs concerned.
 
-Redis replicates after it has answered. A replica that takes over may lack the last commits, and then a
-run that goes on would do again what it was told is recorded. Whoever was told remembers it: if a run is
-found at an earlier revision of the same life than this process has been told, it is quarantined. Nobody
-can claim it until somebody has looked and calls `RedisStore.readmit`.
+Redis replicates asynchronously. A replica that takes over may lack the last commits, and a run that continues from
+there would repeat steps that were recorded. The process that got the acknowledgement remembers the revision: a
+run that is found at an earlier revision of the same life is quarantined. No process can claim it until an operator
+has checked it and calls `RedisStore.readmit`.
 
-A run that was moved away and has come back, or was restored, counts its revisions anew. Its events were
-all written again, under a token that is greater than any before: so it is known.
+A run that was moved away and back, or restored, starts its revisions again. It is recognised by its events, which
+were written again under a token that is greater than all before.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 REMEMBERED = 20_000
 
 
-class Told(NamedTuple):
+class Acknowledged(NamedTuple):
     """What Redis has acknowledged."""
 
     uid: str
@@ -39,10 +39,10 @@ class Told(NamedTuple):
 
 
 class FailoverGuard:
-    """The last acknowledged revision of the runs that this process has written lately."""
+    """The last acknowledged revisions of runs that this process has written recently."""
 
     def __init__(self) -> None:
-        self._told: OrderedDict[str, Told] = OrderedDict()
+        self._told: OrderedDict[str, Acknowledged] = OrderedDict()
 
     async def checked(
         self,
@@ -52,33 +52,35 @@ class FailoverGuard:
         *,
         timeout: float | None,
     ) -> list[Outcome]:
-        """Remember what was written; look closer at what was refused."""
+        """Remember what was written; check what was refused."""
         for commit, outcome in zip(commits, outcomes, strict=True):
             if isinstance(outcome, Committed):
-                self._remember(commit.run_id, Told(outcome.uid, outcome.revision, outcome.token))
+                self._remember(
+                    commit.run_id, Acknowledged(outcome.uid, outcome.revision, outcome.token)
+                )
             elif isinstance(outcome, (Conflict, Fenced)) and commit.run_id in self._told:
                 # What was written stays so, and was answered: whoever claims it next looks again.
                 with suppress(TryAgain, StoreFault):
-                    await self._look_at(server, commit.run_id, timeout)
+                    await self._check(server, commit.run_id, timeout)
         return outcomes
 
     async def claimed(
         self, server: Server, claimed: list[ClaimedRun], *, timeout: float | None
     ) -> list[ClaimedRun]:
-        """Those of them that have not gone back."""
+        """The runs that have not gone back."""
         good = []
         for one in claimed:
             run, told = one.run, self._told.get(one.run.id)
             if told is None or told.uid != run.uid or told.revision <= run.revision:
                 good.append(one)
             elif await self._has_come(server, run.id, told, timeout):
-                self._told[run.id] = Told(run.uid, run.revision, run.token)
+                self._told[run.id] = Acknowledged(run.uid, run.revision, run.token)
                 good.append(one)
             else:
                 await self._quarantine(server, run.id, told, timeout)
         return good
 
-    async def _look_at(self, server: Server, run_id: str, timeout: float | None) -> None:
+    async def _check(self, server: Server, run_id: str, timeout: float | None) -> None:
         layout, told = server.layout, self._told[run_id]
         part = layout.part_of(run_id)
         command = (b"HMGET", layout.key(part, of_run(run_id, "state")), b"uid", b"revision")
@@ -90,9 +92,9 @@ class FailoverGuard:
                 await self._quarantine(server, run_id, told, timeout)
 
     async def _has_come(
-        self, server: Server, run_id: str, told: Told, timeout: float | None
+        self, server: Server, run_id: str, told: Acknowledged, timeout: float | None
     ) -> bool:
-        """Whether its first event was written after all that we were told."""
+        """Whether its first event is newer than all acknowledged ones."""
         layout = server.layout
         part = layout.part_of(run_id)
         command = (b"ZRANGE", layout.key(part, of_run(run_id, "events")), b"0", b"0")
@@ -100,7 +102,7 @@ class FailoverGuard:
         return bool(first) and token_of(first[0]) > told.token
 
     async def _quarantine(
-        self, server: Server, run_id: str, told: Told, timeout: float | None
+        self, server: Server, run_id: str, told: Acknowledged, timeout: float | None
     ) -> None:
         reason = (
             f"quarantined: Redis has gone back behind revision {told.revision}, which it had "
@@ -113,10 +115,10 @@ class FailoverGuard:
             _logger.error("run %r is %s", run_id, reason)
 
     def forget(self, run_id: str) -> None:
-        """It was deleted, or somebody has looked at it."""
+        """The run was deleted, or an operator has readmitted it."""
         self._told.pop(run_id, None)
 
-    def _remember(self, run_id: str, told: Told) -> None:
+    def _remember(self, run_id: str, told: Acknowledged) -> None:
         known = self._told.get(run_id)
         if known is not None and known.uid == told.uid and known.revision > told.revision:
             return  # answers may come in another order than they were given
@@ -126,8 +128,8 @@ class FailoverGuard:
             self._told.popitem(last=False)
 
 
-def quarantine_call(server: Server, run_id: str, wish: dict[str, str]) -> Call:
-    """Take a run away, or without a reason give it back."""
+def quarantine_call(server: Server, run_id: str, request: dict[str, str]) -> Call:
+    """Quarantine a run, or without a reason end that."""
     names = [of_run(run_id, "state"), "token", *CLAIM_INDEXES]
-    packed = pack({"id": run_id, **wish})
+    packed = pack({"id": run_id, **request})
     return Call("quarantine", server.layout.part_of(run_id), names, [packed])

@@ -1,18 +1,14 @@
-"""Which tasks are handed out next where queues have rules or lines, over all partitions.
+"""Taking tasks from queues with a policy or keys, over all partitions.
 
 ::
 
-    look: what is ready, lines by turn ──▶ how the scope stands ──▶ outlast.model.queue_policy.allocate
-        every partition                       the scope's partition              │
-                                   leases ◀── slots, the rules being kept ◀──────┘
-                         the tasks' partitions       the scope's partition
+    scan: ready tasks, fair keys by pass ──▶ state of the scope ──▶ outlast.model.queue_policy.allocate
+        each partition                       home partition                  │
+                              leases ◀── slots, within the policy ◀──────────┘
+                    partitions of the tasks      home partition
 
-Looking gives no right. The script that gives slots keeps the rules, whoever has looked when; the one
-that leases sees to it that a task is had once. In a store of one partition the look is one step, and
-slots and leases are another.
-
-Whose turn it is: the look at the partitions and the standing of the scope, put together for
-`outlast.model.queue_policy.allocate`.
+A scan reserves nothing. The script that gives slots enforces the policy, whatever was scanned; the script that leases
+makes sure that a task is taken once. With a single partition the scan is one step, slots and leases another.
 """
 
 from __future__ import annotations
@@ -35,13 +31,20 @@ from outlast.model.queue_policy import (
 from outlast.model.task import Delivery
 from outlast.stores.redis.concurrency_slots import (
     Return,
-    carry_back,
-    drop_dead,
-    give_back,
+    carry_releases,
+    check_orphans,
     new_ticket,
-    tidy_slots,
+    release_orphans,
+    release_slots,
 )
-from outlast.stores.redis.fair_queue_scan import Look, QueuePosition, Standing, View, look, standing
+from outlast.stores.redis.fair_queue_scan import (
+    QueuePosition,
+    ScanOptions,
+    ScopeState,
+    View,
+    read_scope_state,
+    scan_queues,
+)
 from outlast.stores.redis.keys import POLICY, TASKS
 from outlast.stores.redis.packing import blob, lease, pack
 from outlast.stores.redis.session import Call, Server
@@ -49,20 +52,20 @@ from outlast.stores.redis.unpacking import to_claim, to_state, to_task
 
 
 async def take(
-    server: Server, wish: TakeRequest, room: int, *, at: int, timeout: float | None
+    server: Server, request: TakeRequest, room: int, *, at: int, timeout: float | None
 ) -> list[Delivery]:
-    """Hand out up to `room` tasks: of queues with rules or lines by turns and within their rules, of the
-    others the most urgent. `at` tells with which of several queues to begin."""
+    """Take up to `room` tasks: from queues with a policy or keys fairly and within the policy, from the others the
+    most urgent. `at` rotates the queue that is served first."""
     if server.layout.partitions > 1:
-        return await _take_apart(server, wish, room, at, timeout)
+        return await _take_partitioned(server, request, room, at, timeout)
     taken: list[Delivery] = []
-    left = wish
+    left = request
     while left.queues:
         plain, ruled = await _take_plain(server, left, room - len(taken), timeout)
         taken += plain
         for scope in rotated(ruled, at):
             if len(taken) < room:
-                taken += await _take_scope(server, wish, scope, room - len(taken), [], timeout)
+                taken += await _take_scope(server, request, scope, room - len(taken), [], timeout)
         if not ruled or len(taken) == room:
             break
         rest = [queue for queue in left.queues if scope_of(queue) not in ruled]
@@ -71,12 +74,12 @@ async def take(
 
 
 async def _take_plain(
-    server: Server, wish: TakeRequest, room: int, timeout: float | None
+    server: Server, request: TakeRequest, room: int, timeout: float | None
 ) -> tuple[list[Delivery], list[str]]:
-    """Tasks in one step, or else the scopes that have rules or lines."""
+    """Tasks in one step, or else the scopes that have a policy or keys."""
     taken: list[Delivery] = []
     while True:
-        packed = wish.packed() | {"limit": room - len(taken)}
+        packed = request.packed() | {"limit": room - len(taken)}
         call = Call("take_plain", 0, ["token", *TASKS], [pack(packed)])
         answer = await server.call(call, timeout=timeout)
         if answer[0] == b"policy":
@@ -86,19 +89,21 @@ async def _take_plain(
             return taken, []
 
 
-async def _take_apart(
-    server: Server, wish: TakeRequest, room: int, at: int, timeout: float | None
+async def _take_partitioned(
+    server: Server, request: TakeRequest, room: int, at: int, timeout: float | None
 ) -> list[Delivery]:
-    """The same over several partitions, where it takes a look to know."""
+    """The same over several partitions, where only a scan tells which scopes have a policy or keys."""
     taken: list[Delivery] = []
-    for _ in range(LOOKS):
+    for _ in range(MAX_SCANS):
         plain: list[Chosen] = []
-        for scope in rotated(list(scopes(wish.queues)), at):
+        for scope in rotated(list(scopes(request.queues)), at):
             if len(taken) < room:
-                taken += await _take_scope(server, wish, scope, room - len(taken), plain, timeout)
+                taken += await _take_scope(
+                    server, request, scope, room - len(taken), plain, timeout
+                )
         left = room - len(taken)
         chosen = sorted(plain)[:left]
-        got = await _begin(server, wish, "", chosen, timeout)
+        got = await _start(server, request, "", chosen, timeout)
         taken += got
         if len(got) == len(chosen):
             break
@@ -107,50 +112,51 @@ async def _take_apart(
 
 async def _take_scope(
     server: Server,
-    wish: TakeRequest,
+    request: TakeRequest,
     scope: str,
     room: int,
     plain: list[Chosen],
     timeout: float | None,
 ) -> list[Delivery]:
-    """Tasks of one scope. If it has neither rules nor lines, what it has is added to `plain`."""
-    own = wish._replace(queues=[queue for queue in wish.queues if scope_of(queue) == scope])
+    """Tasks of one scope. Without policy and keys its tasks are added to `plain`."""
+    own = request._replace(queues=[queue for queue in request.queues if scope_of(queue) == scope])
     taken: list[Delivery] = []
-    for _ in range(LOOKS):
+    for _ in range(MAX_SCANS):
         left = room - len(taken)
         chosen = await choose(server, own, scope, left, timeout)
         if chosen and not chosen[0].stride:
             plain += chosen
             break
-        if not chosen and await tidy_slots(server, scope, timeout=timeout):
+        if not chosen and await check_orphans(server, scope, timeout=timeout):
             continue
-        got = await _begin(server, own, scope, chosen, timeout)
+        got = await _start(server, own, scope, chosen, timeout)
         taken += got
         if not chosen or len(taken) == room or len(got) == len(chosen) < left:
             break
     return taken
 
 
-# -- beginning ------------------------------------------------------------------------------------
-
-
-async def _begin(
-    server: Server, wish: TakeRequest, scope: str, chosen: Sequence[Chosen], timeout: float | None
+async def _start(
+    server: Server,
+    request: TakeRequest,
+    scope: str,
+    chosen: Sequence[Chosen],
+    timeout: float | None,
 ) -> list[Delivery]:
-    """Give slots to tasks and lease them. Without a scope nobody counts them."""
+    """Give slots to tasks and lease them. Without a scope they need no slot."""
     if not chosen:
         return []
     names = [blob(one.place.name) for one in chosen]
     if not scope:
         leases = [(one, [name]) for one, name in zip(chosen, names, strict=True)]
-        return _deliveries(server, await _lease(server, wish, leases, [], timeout))
+        return _deliveries(server, await _lease(server, request, leases, [], timeout))
     is_one = server.layout.partitions == 1
     home, ticket = server.layout.part_for(scope), new_ticket()
     grants = [
         [one.key, name, one.stride, f"{ticket}:{n}"]
         for n, (one, name) in enumerate(zip(chosen, names, strict=True))
     ]
-    packed = wish.packed() | {"scope": scope, "grants": grants, "at_once": is_one}
+    packed = request.packed() | {"scope": scope, "grants": grants, "at_once": is_one}
     call = Call("lease_tasks", home, ["token", *POLICY], [pack(packed)])
     _, outcomes, moved = await server.call(call, timeout=timeout)
     stuck = [
@@ -159,7 +165,7 @@ async def _begin(
         if outcome[0] == b"stuck"
     ]
     if stuck:
-        await drop_dead(server, stuck, timeout=timeout)
+        await release_orphans(server, stuck, timeout=timeout)
     if is_one:
         return _deliveries(server, outcomes)
     leases = []
@@ -174,37 +180,37 @@ async def _begin(
                 rated.add(len(leases))
             leases.append((one, [names[n], *slot]))
     turns = [
-        [queue, key.decode(), passed.decode()] for key, passed in moved for queue in wish.queues
+        [queue, key.decode(), passed.decode()] for key, passed in moved for queue in request.queues
     ]
-    outcomes = await _lease(server, wish, leases, turns, timeout)
-    told = []
+    outcomes = await _lease(server, request, leases, turns, timeout)
+    reports = []
     for n, outcome in enumerate(outcomes):
         if outcome[0] != b"taken" and n in slots:
-            told.append(slots[n]._replace(undo=outcome[0] != b"buried"))
+            reports.append(slots[n]._replace(undo=outcome[0] != b"buried"))
         elif n in rated:
-            told.append(slots[n]._replace(began=int(outcome[1][2])))
-    if told:
-        # What was taken is taken: what cannot be told now costs others a lease at most.
+            reports.append(slots[n]._replace(began=int(outcome[1][2])))
+    if reports:
+        # The leases hold: a report that fails costs other takers one lease period at most.
         with suppress(TryAgain, StoreFault):
-            await give_back(server, told, timeout=timeout)
+            await release_slots(server, reports, timeout=timeout)
     return _deliveries(server, outcomes)
 
 
 async def _lease(
     server: Server,
-    wish: TakeRequest,
+    request: TakeRequest,
     leases: Sequence[tuple[Chosen, list[Any]]],
     turns: Sequence[Any],
     timeout: float | None,
 ) -> list[Any]:
-    """Lease tasks in their partitions; what became of each."""
+    """Lease tasks in their partitions; the outcome of each."""
     by_part: dict[int, list[int]] = {}
     for n, (one, _) in enumerate(leases):
         by_part.setdefault(one.place.part, []).append(n)
     calls = []
     for part, numbers in by_part.items():
         own = {"leases": [leases[n][1] for n in numbers], "turns": turns}
-        calls.append(Call("lease_tasks", part, ["token", *TASKS], [pack(wish.packed() | own)]))
+        calls.append(Call("lease_tasks", part, ["token", *TASKS], [pack(request.packed() | own)]))
     outcomes: list[Any] = [None] * len(leases)
     answers = await server.each(calls, timeout=timeout)
     for numbers, (_, found, _) in zip(by_part.values(), answers, strict=True):
@@ -223,12 +229,12 @@ def _delivery(server: Server, taken: Sequence[Any]) -> Delivery:
     return Delivery(to_task(to_state(taken[1]), taken[2]), claim)
 
 
-LOOKS = 50
-"""How often to look again before what others do at the same time counts as too much."""
+MAX_SCANS = 50
+"""Scans before a take gives up under contention."""
 
 
 class TakeRequest(NamedTuple):
-    """What a taker wants."""
+    """The arguments of a take."""
 
     queues: Sequence[str]
     owner: str
@@ -246,7 +252,7 @@ class TakeRequest(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """A task whose turn it is; `stride` is how far it moves its line on, 0 where nobody counts."""
+    """A chosen task; `stride` is how far it advances the pass of its key, 0 without policy and keys."""
 
     place: QueuePosition
     key: str = ""
@@ -254,44 +260,44 @@ class Chosen(NamedTuple):
 
 
 async def choose(
-    server: Server, wish: TakeRequest, scope: str, room: int, timeout: float | None
+    server: Server, request: TakeRequest, scope: str, room: int, timeout: float | None
 ) -> list[Chosen]:
-    """The tasks whose turn it is."""
-    how = Look(room, lines=room)
-    for _ in range(LOOKS):
-        view, stands = await look(server, scope, wish.queues, how, timeout=timeout)
+    """The next tasks of a scope."""
+    how = ScanOptions(room, lines=room)
+    for _ in range(MAX_SCANS):
+        view, state = await scan_queues(server, scope, request.queues, how, timeout=timeout)
         if view.is_plain:
             return sorted(Chosen(place) for place in view.lines[""].places)[:room]
         if view.returning:
-            await carry_back(server, view.returning, timeout=timeout)
-            stands = None
-        if stands is None:
-            stands = await standing(server, scope, list(view.lines), timeout=timeout)
-        if stands.policy.ageing is not None and not how.every and server.layout.partitions > 1:
+            await carry_releases(server, view.returning, timeout=timeout)
+            state = None
+        if state is None:
+            state = await read_scope_state(server, scope, list(view.lines), timeout=timeout)
+        if state.policy.ageing is not None and not how.every and server.layout.partitions > 1:
             how = how._replace(every=True)
             continue
-        is_stale = await _tell(server, wish, view, stands, timeout)
-        usable = [line for line in stands.lines if line_room(stands.policy, line) > 0]
-        enough = room + len(stands.lines) - len(usable)
+        is_stale = await _update_partitions(server, request, view, state, timeout)
+        usable = [line for line in state.lines if line_room(state.policy, line) > 0]
+        enough = room + len(state.lines) - len(usable)
         if view.has_more_lines and (is_stale or how.lines < enough):
             how = how._replace(lines=max(enough, 4 * how.lines))
             continue
         shares = allocate(
-            stands.policy,
+            state.policy,
             usable,
             room,
-            present=stands.present,
-            in_flight=stands.in_flight,
-            started=stands.started,
+            present=state.present,
+            in_flight=state.in_flight,
+            started=state.started,
         )
         if shares.short:
             most = max(len(view.lines[key].places) for key in shares.short)
             how = how._replace(few=4 * most)
             continue
         return [
-            Chosen(place, key, stride(stands.policy, key))
+            Chosen(place, key, stride(state.policy, key))
             for key, count in shares.given.items()
-            for place in _most_urgent(stands.policy, view.lines[key].places)[:count]
+            for place in _most_urgent(state.policy, view.lines[key].places)[:count]
         ]
     return []
 
@@ -300,17 +306,16 @@ def _most_urgent(policy: QueuePolicy, places: Sequence[QueuePosition]) -> list[Q
     return sorted(places, key=lambda one: (*urgency(policy, one.priority, one.ready), one.order))
 
 
-async def _tell(
-    server: Server, wish: TakeRequest, view: View, stands: Standing, timeout: float | None
+async def _update_partitions(
+    server: Server, request: TakeRequest, view: View, state: ScopeState, timeout: float | None
 ) -> bool:
-    """Put together what the partitions know of lines and what the scope does. Partitions that do not
-    know how far a line is, or that it may not begin anything for a while, are told; whether any of
-    them has shown lines in a wrong order."""
+    """Merge what the partitions and the scope know about fair keys. Partitions with an outdated pass, or without
+    knowledge of a limit, are updated; whether one has returned keys in a wrong order."""
     turns: dict[int, list[Any]] = {}
     sleeps: dict[int, list[Any]] = {}
-    rate = stands.policy.key_rate
+    rate = state.policy.key_rate
     for found, line, first in zip(
-        view.lines.values(), stands.lines, stands.first_starts, strict=True
+        view.lines.values(), state.lines, state.first_starts, strict=True
     ):
         line.ready, line.more = len(found.places), found.has_more
         for (part, queue), turn in found.turns.items():
@@ -322,7 +327,9 @@ async def _tell(
         line.passed = max(line.passed, *found.turns.values(), 0)
     calls = []
     for part in {**turns, **sleeps}:
-        told = {"turns": turns.get(part, []), "sleeps": sleeps.get(part, [])}
-        calls.append(Call("lease_tasks", part, ["token", *TASKS], [pack(wish.packed() | told)]))
+        updates = {"turns": turns.get(part, []), "sleeps": sleeps.get(part, [])}
+        calls.append(
+            Call("lease_tasks", part, ["token", *TASKS], [pack(request.packed() | updates)])
+        )
     await server.each(calls, timeout=timeout)
     return bool(turns)

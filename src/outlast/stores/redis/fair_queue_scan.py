@@ -1,7 +1,6 @@
-"""A look at queues that have rules or lines: what is ready in every partition, and how the scope stands.
+"""The scan of queues with a policy or keys: the ready tasks of each partition, and the state of the scope.
 
-A line is the tasks of one key. Over several queues and partitions it is one line all the same: what each
-has of it is put together here, and its pass is the scope's.
+A fair key may have tasks in several queues and partitions: the scan merges them. Its pass is that of the scope.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from outlast.stores.redis.session import Call, Server
 WIDTH = 21  # of `sortable`
 
 
-class Look(NamedTuple):
-    """How far to look: for `room` tasks, at so many lines of a queue, at so many tasks of a line (0: as
-    many as may be needed), and whether at every priority."""
+class ScanOptions(NamedTuple):
+    """How far to scan: for `room` tasks, so many fair keys of a queue, so many tasks of a key (0: as many as may be
+    needed), and whether every priority."""
 
     room: int
     lines: int
@@ -28,7 +27,7 @@ class Look(NamedTuple):
 
 
 class QueuePosition(NamedTuple):
-    """A ready task, and where. Sorts by priority, then by who has been ready longest."""
+    """A ready task and its partition. Sorts by priority, then longest ready."""
 
     priority: int
     ready: int
@@ -37,18 +36,18 @@ class QueuePosition(NamedTuple):
     part: int
 
 
-class Found:
-    """A line as all partitions together see it."""
+class FairKeyTasks:
+    """The ready tasks of a key in all partitions."""
 
     def __init__(self) -> None:
         self.places: list[QueuePosition] = []
         self.has_more = False
         self.turns: dict[tuple[int, str], int] = {}
-        """How far each partition thinks it is, in each queue."""
+        """The pass that each partition has, per queue."""
 
 
-class Standing(NamedTuple):
-    """How a scope stands: its rules, what they count, and each line that was asked for."""
+class ScopeState(NamedTuple):
+    """The policy of a scope, its counts, and the requested fair keys."""
 
     rules: QueuePolicy | None
     present: int
@@ -60,43 +59,43 @@ class Standing(NamedTuple):
 
     @property
     def policy(self) -> QueuePolicy:
-        """The rules. None are rules that limit nothing."""
+        """The policy; without one, a policy without limits."""
         return self.rules or QueuePolicy(queue="")
 
 
 class View:
-    """What all partitions have shown."""
+    """The merged scans of all partitions."""
 
     def __init__(self, answers: Sequence[Any], queues: Sequence[str]) -> None:
-        self.lines: dict[str, Found] = {"": Found()}
+        self.lines: dict[str, FairKeyTasks] = {"": FairKeyTasks()}
         self.is_ruled = any(is_ruled == b"1" for _, is_ruled, *_ in answers)
         self.returning = [n for n, answer in enumerate(answers) if answer[2] == b"1"]
-        """Partitions that have slots to give back."""
+        """Partitions that have recorded releases of slots."""
         self.has_more_lines = False
-        # Queue by queue, as the script tells how their lines stand.
+        # Queue by queue: the script orders fair keys per queue.
         for n, queue in enumerate(queues):
             for part, answer in enumerate(answers):
                 bare, lines, has_more = answer[3][n]
                 self.has_more_lines |= has_more == b"1"
                 self.lines[""].places += (_place(member, part) for member in bare)
                 for key, turn, places, line_has_more in lines:
-                    line = self.lines.setdefault(key.decode(), Found())
+                    line = self.lines.setdefault(key.decode(), FairKeyTasks())
                     line.places += (_place(member, part) for member in places)
                     line.has_more |= line_has_more == b"1"
                     line.turns[part, queue] = int(turn)
 
     @property
     def is_plain(self) -> bool:
-        """Whether there are only tasks without a key, in queues without rules."""
+        """Whether there are only tasks without a key, in queues without a policy."""
         return not self.is_ruled and len(self.lines) == 1
 
 
-async def look(
-    server: Server, scope: str, queues: Sequence[str], how: Look, *, timeout: float | None
-) -> tuple[View, Standing | None]:
-    """What is ready; in a store of one partition also how the scope stands."""
+async def scan_queues(
+    server: Server, scope: str, queues: Sequence[str], how: ScanOptions, *, timeout: float | None
+) -> tuple[View, ScopeState | None]:
+    """The ready tasks; with a single partition also the state of the scope."""
     parts = server.layout.partitions
-    wish: dict[str, Any] = {
+    request: dict[str, Any] = {
         "scope": scope,
         "queues": list(queues),
         "room": how.room,
@@ -105,27 +104,27 @@ async def look(
         "is_home": parts == 1,
     }
     if how.few:
-        wish["few"] = how.few
+        request["few"] = how.few
     names = POLICY if parts == 1 else TASKS
-    calls = [Call("scan_fair_queue", part, names, [pack(wish)]) for part in range(parts)]
+    calls = [Call("scan_fair_queue", part, names, [pack(request)]) for part in range(parts)]
     answers = await server.each(calls, timeout=timeout, writes=False)
     view = View(answers, queues)
-    return view, _to_standing(answers[0][4], list(view.lines)) if parts == 1 else None
+    return view, _to_scope_state(answers[0][4], list(view.lines)) if parts == 1 else None
 
 
-async def standing(
+async def read_scope_state(
     server: Server, scope: str, keys: Sequence[str], *, timeout: float | None
-) -> Standing:
-    """How a scope stands, and how the lines of these keys do."""
-    wish = {"scope": scope, "is_home": True, "asked": list(keys)}
-    call = Call("scan_fair_queue", server.layout.part_for(scope), POLICY, [pack(wish)])
+) -> ScopeState:
+    """The state of a scope and of these keys."""
+    request = {"scope": scope, "is_home": True, "asked": list(keys)}
+    call = Call("scan_fair_queue", server.layout.part_for(scope), POLICY, [pack(request)])
     answer = await server.call(call, timeout=timeout, writes=False)
-    return _to_standing(answer[4], keys)
+    return _to_scope_state(answer[4], keys)
 
 
-def _to_standing(told: Sequence[Any], keys: Sequence[str]) -> Standing:
-    rules, present, in_flight, started, first, lines = told
-    return Standing(
+def _to_scope_state(packed: Sequence[Any], keys: Sequence[str]) -> ScopeState:
+    rules, present, in_flight, started, first, lines = packed
+    return ScopeState(
         rules=decode_policy(rules) if rules else None,
         present=int(present),
         in_flight=int(in_flight),

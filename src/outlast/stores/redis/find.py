@@ -1,8 +1,8 @@
-"""Finding runs: newest first, filtered before the limit, along the index that narrows most.
+"""Finding runs: newest first, filtered before the limit, by the most selective index.
 
-Each partition has its indexes, sorted by text with the time of creation and the id at the end. A
-search walks the ranges that it needs in all partitions and merges them; so it costs what it shows, not
-what the store holds. The records that it then reads are filtered again: a run may have moved since.
+Each partition has indexes that sort by text, with the time of creation and the id at the end. A search walks the
+needed ranges in all partitions and merges them: its cost depends on the page, not on the size of the store.
+Records are filtered again after they are read, because a run may have changed since.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from outlast.model.query import Order, Page, RunQuery, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
-from outlast.stores.redis.claims import frames_of
+from outlast.stores.redis.claims import distinct_prefixes
 from outlast.stores.redis.delete import hidden_among
 from outlast.stores.redis.keys import framed, of_run, sortable
 from outlast.stores.redis.packing import tag
@@ -102,7 +102,7 @@ async def _read(
     *,
     rises: bool,
 ) -> dict[Walk, list[bytes]]:
-    """The next places of each walk, in their order."""
+    """The next members of each walk, in order."""
     commands = []
     verb = b"ZRANGEBYLEX" if rises else b"ZREVRANGEBYLEX"
     for walk, last in positions.items():
@@ -134,7 +134,8 @@ async def _walks(server: Server, query: RunQuery, timeout: float | None) -> list
         files = [(part, framed(query.workflow)) for part in parts]
     else:
         files = [
-            (part, framed(name)) for part, name, _ in await frames_of(server, "idx:workflow", timeout)
+            (part, framed(name))
+            for part, name, _ in await distinct_prefixes(server, "idx:workflow", timeout)
         ]
     return [
         Walk(part, "idx:workflow", file + framed(status.value))

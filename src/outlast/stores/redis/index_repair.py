@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from outlast.model.run import Status
-from outlast.stores.redis.concurrency_slots import reconcile_slots
+from outlast.stores.redis.concurrency_slots import repair_slots
 from outlast.stores.redis.keys import CLAIM_INDEXES, of_run
 from outlast.stores.redis.packing import blob, pack
 from outlast.stores.redis.session import Call, Server
@@ -41,7 +41,7 @@ async def reconcile(server: Server, *, timeout: float | None) -> int:
                 places = [(member, _id_of(name, member)) for member in members]
                 ids |= {id for _, id in places}
                 mended += await _mend(server, part, [], name, places, timeout)
-        mended += await reconcile_slots(server, part, timeout=timeout)
+        mended += await repair_slots(server, part, timeout=timeout)
         known = sorted(ids)
         for start in range(0, len(known), PAGE):
             mended += await _mend(server, part, known[start : start + PAGE], "", [], timeout)

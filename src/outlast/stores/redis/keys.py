@@ -1,11 +1,11 @@
-"""Names of keys. The layout is told at the heads of the scripts and in docs/reference/redis.md.
+"""Names of keys. The heads of the scripts and docs/reference/redis.md describe the layout.
 
 A key is the prefix of its partition and a name: ``outlast:wf:order-7:state`` in a store of one
 partition, ``outlast:{3}:wf:order-7:state`` in one of several. The braces make the partition the hash
 tag, so that Redis Cluster keeps it in one slot.
 
-A user's text becomes part of a name by an encoding in which nothing separates, tags or ends: two
-texts never give one key, and no text reaches the key of something else.
+User text is encoded without separators, hash tags and control characters: two texts never give the same key, and
+no text gives a key of another kind.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from outlast.model.ids import partition_of
 
 _RESERVED = re.compile(r"[%:{}\x00-\x1f\x7f]")
 _PREFIX = re.compile(r"[A-Za-z0-9_./@+=,-]+(:[A-Za-z0-9_./@+=,-]+)*")
-MAX_PREFIX = 200
+MAX_PREFIX_CHARS = 200
 MAX_PARTITIONS = 1024
 
 OWNED = (
     "state", "seq", "events", "event-ids", "inbox", "items", "timers", "entries", "activities",
     "snapshot", "tasks", "keys", "facts",
 )  # fmt: skip
-"""What belongs to a run under its own name."""
+"""The keys of a run."""
 
 TASKS = (
     "task:data", "task:state", "task:free", "task:keyed", "task:held", "task:order",
@@ -35,21 +35,21 @@ TASKS = (
     "slot:state", "slot:held", "slot:until", "slot:returns",
     "policy:homes", "policy:limits", "policy:global-pass",
 )  # fmt: skip
-"""What a script touches that lets a task come, change hands or go."""
+"""The keys of a script that adds, leases or removes a task."""
 POLICY = (*TASKS, "policy:rules", "policy:declared", "policy:starts", "policy:key-starts")
-"""The same with what the partition of a scope has besides."""
+"""The same, and the keys of the home partition of a scope."""
 CLAIM_INDEXES = ("runnable", "held")
 
 
 def encoded(text: str) -> str:
-    """A user's text as a part of a name. Injective; lib/head.lua does the same."""
+    """User text as a part of a name. Injective; lib/prelude.lua does the same."""
     if not text:
         return "%"
     return _RESERVED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def decoded(part: str) -> str:
-    """The text that `encoded` was given."""
+    """The inverse of `encoded`."""
     if part == "%":
         return ""
     return re.sub("%([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), part)
@@ -89,7 +89,7 @@ def key_of(name: str) -> tuple[str, str]:
 
 
 def sortable(number: int) -> bytes:
-    """A number as text of one width that sorts like it; `sortable` of lib/head.lua."""
+    """A number as text of one width that sorts like it; `sortable` of lib/prelude.lua."""
     if number < 0:
         return b"0" + bytes(105 - digit for digit in b"%020d" % -number)
     return b"1%020d" % number
@@ -103,18 +103,18 @@ def unsorted(text: bytes) -> int:
 
 
 def framed(text: str | bytes) -> bytes:
-    """Text with its length in front; `framed` of lib/head.lua."""
+    """Text with its length in front; `framed` of lib/prelude.lua."""
     raw = text.encode() if isinstance(text, str) else text
     return b"%08x%s" % (len(raw), raw)
 
 
 class Layout:
-    """Where everything is: a prefix and a number of partitions."""
+    """A prefix and a number of partitions."""
 
     def __init__(self, prefix: str, partitions: int, *, tagged: bool) -> None:
-        if not _PREFIX.fullmatch(prefix) or len(prefix) > MAX_PREFIX:
+        if not _PREFIX.fullmatch(prefix) or len(prefix) > MAX_PREFIX_CHARS:
             raise InvalidValue(
-                f"prefix {prefix[:80]!r} is not possible: use 1 to {MAX_PREFIX} letters, digits and "
+                f"prefix {prefix[:80]!r} is not possible: use 1 to {MAX_PREFIX_CHARS} letters, digits and "
                 "_./@+=,- with single colons between them"
             )
         if not 1 <= partitions <= MAX_PARTITIONS:
@@ -134,7 +134,7 @@ class Layout:
         return partition_of(run_id, self.partitions) if self.partitions > 1 else 0
 
     def part_for(self, text: str) -> int:
-        """The partition of something that belongs to no run."""
+        """The partition of what belongs to no run."""
         return zlib.crc32(text.encode()) % self.partitions if self.partitions > 1 else 0
 
     def part_of_task(self, queue: str, run_id: str) -> int:

@@ -1,4 +1,4 @@
-"""The optional part of the Redis store: inbox, tasks, what a run owns, keys, delete, retention."""
+"""The optional part of the store: inbox, tasks, contents of runs, idempotency keys, delete, retention."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DEFAULT = -1.0
 
 
 class RedisOptional(Store):
-    """All that a minimal store may leave out."""
+    """The methods that a minimal store may omit."""
 
     _default_partitions: ClassVar[int] = 1
 
@@ -79,7 +79,7 @@ class RedisOptional(Store):
         await self._session.close()
 
     def describe(self) -> dict[str, object]:
-        """Where it is, how safe, and how it is laid out. No password."""
+        """Location without password, safety, and layout."""
         layout, safety = self._server.layout, self._server.safety
         return {
             "where": self._server.where,
@@ -90,8 +90,8 @@ class RedisOptional(Store):
         }
 
     async def readmit(self, run_id: str, *, timeout: float | None = None) -> bool:
-        """Let a run go on that was quarantined because Redis had lost commits of it; whether it
-        was. Look at its history first: steps may have been done that are not recorded."""
+        """End the quarantine of a run whose commits Redis had lost; whether it was quarantined. Check its history
+        first: steps may have run that are not recorded."""
         check_id(run_id, child=True)
         server = await self._session.server()
         self._watch.forget(run_id)
@@ -100,8 +100,8 @@ class RedisOptional(Store):
         return bool(answer[0] == b"done")
 
     async def reconcile(self, *, timeout: float | None = None) -> int:
-        """ClaimOnCreate all indexes against the records and mend them; how many places were not right. Needed
-        only after somebody has written by hand."""
+        """Repair all indexes from the records; how many members were wrong. Needed only after manual writes to
+        Redis."""
         server = await self._session.server()
         await delete.finish_all(server, timeout=timeout)
         return await index_repair.reconcile(server, timeout=timeout)
@@ -112,14 +112,14 @@ class RedisOptional(Store):
         posted: set[int],
         timeout: float | None,
     ) -> dict[str, Any]:
-        """Relay now. What cannot be carried over now stays in the outbox, and is not lost."""
+        """Carry outbox entries now. What fails stays in the outbox."""
         try:
             return await relay(await self._session.server(), posted, timeout=timeout)
         except (TryAgain, StoreFault):
             return {}
 
-    async def _tidy_up(self, server: Server, timeout: float | None) -> None:
-        """From time to time: carry over what a process that died has left, and drop what is old."""
+    async def _maintain(self, server: Server, timeout: float | None) -> None:
+        """Periodically: carry what a crashed process has left, and apply retention."""
         now = self.clock.monotonic()
         if self._tidied is not None and now - self._tidied < TIDY_SECONDS:
             return

@@ -1,9 +1,9 @@
-"""Relay: what one partition has for another, carried over.
+"""The outbox: messages from one partition to another.
 
-A commit, a send or a deletion that concerns another partition leaves an entry in its own outbox, in the
-same script. Whoever wrote it carries it over at once; if that fails, anybody who looks for work finds
-it later. Entries of one partition for another are carried in their order, and the receiving script
-notes the number of the last: what comes twice is taken once, and nothing is lost.
+A commit, send or deletion that concerns another partition puts an entry into its own outbox, in the same script.
+The writer carries it over at once; if that fails, the next process that looks for work does. Entries from one
+partition to another are carried in order, and the receiving script records the last number: delivery is exactly
+once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from outlast.stores.redis.concurrency_slots import carry_soon
+from outlast.stores.redis.concurrency_slots import carry_releases_soon
 from outlast.stores.redis.keys import CLAIM_INDEXES, of_run
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call, Server
@@ -35,7 +35,7 @@ class _Child(Struct):
 
 
 class Entry(Struct):
-    """As much of an entry of an outbox as is needed to carry it."""
+    """The fields of an outbox entry that a carrier needs."""
 
     to: int
     kind: str
@@ -50,9 +50,9 @@ _entry = msgspec.msgpack.Decoder(Entry)
 async def relay(
     server: Server, sources: Collection[int], *, timeout: float | None
 ) -> dict[str, list[Any]]:
-    """Carry over what these partitions have left; what became of items, by their ids."""
+    """Carry the entries of these partitions; the outcomes of items, by their ids."""
     answers: dict[str, list[Any]] = {}
-    await carry_soon(server, sources, timeout=timeout)
+    await carry_releases_soon(server, sources, timeout=timeout)
     for source in sources:
         key = server.layout.key(source, "outbox")
         (reply,) = await server.commands(
@@ -74,7 +74,7 @@ async def relay(
 
 
 async def waiting(server: Server, *, timeout: float | None) -> list[int]:
-    """The partitions that have something to relay."""
+    """The partitions whose outbox has entries."""
     layout = server.layout
     if layout.partitions == 1:
         return []
@@ -89,8 +89,8 @@ async def waiting(server: Server, *, timeout: float | None) -> list[int]:
 async def _carry(
     server: Server, source: int, number: bytes, packed: bytes, entry: Entry, timeout: float | None
 ) -> list[Any] | None:
-    wish = pack({"source": str(source), "number": number.decode()})
-    call = Call("receive_entry", entry.to, ["relayed", *_names(entry)], [wish, packed])
+    request = pack({"source": str(source), "number": number.decode()})
+    call = Call("receive_entry", entry.to, ["relayed", *_names(entry)], [request, packed])
     (answer,) = await server.calls([call], timeout=timeout)
     if isinstance(answer, Exception):
         return None
@@ -99,7 +99,10 @@ async def _carry(
 
 def _names(entry: Entry) -> list[str]:
     if entry.send is not None:
-        return [*(of_run(entry.send.run, what) for what in ("state", "inbox", "items")), *CLAIM_INDEXES]
+        return [
+            *(of_run(entry.send.run, what) for what in ("state", "inbox", "items")),
+            *CLAIM_INDEXES,
+        ]
     if entry.start is not None:
         return [of_run(entry.start.fresh.id, "state")]
     return [entry.name]

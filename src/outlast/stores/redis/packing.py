@@ -1,9 +1,7 @@
-"""Values as the scripts read them: msgpack maps whose payloads are bytes that nobody looks into.
+"""Values as the scripts read them: msgpack maps with opaque payloads.
 
-Numbers that may have more than 53 bits, and all that are compared for equality, travel as text: Lua
-counts in doubles.
-
-The record of a run on its way into a hash: the few fields that scripts look at, and the cold ones.
+Numbers that may exceed 53 bits, and all numbers that are compared for equality, are sent as text: Lua has only
+doubles. The record of a run is a hash with the fields that scripts use, and the rest.
 """
 
 from __future__ import annotations
@@ -31,8 +29,8 @@ pack = msgspec.msgpack.Encoder().encode
 
 
 def blob(data: bytes) -> Raw:
-    """Bytes in a message to a script. Redis's Lua has an older msgpack, without a type for bytes:
-    they travel as a text that nobody decodes."""
+    """Bytes in a message to a script. The msgpack of Redis's Lua has no type for bytes, so they are sent as text
+    that is never decoded."""
     return Raw(b"\xdb" + len(data).to_bytes(4, "big") + data)
 
 
@@ -42,7 +40,7 @@ def micros(moment: datetime) -> str:
 
 
 def stamp(moment: datetime) -> str:
-    """The same, empty for a time that the store has to set."""
+    """The same, empty for a time that the store sets."""
     return "" if moment == EPOCH else micros(moment)
 
 
@@ -89,11 +87,11 @@ def pack_send(send: Send, layout: Layout, part: int) -> Packed:
     packed: Packed = {"run": send.run_id, "id": item.id, "bytes": blob(pack(body))}
     if send.uid is not None:
         packed["uid"] = send.uid
-    return abroad("send", packed, item.id, to=layout.part_of(send.run_id), part=part)
+    return for_partition("send", packed, item.id, to=layout.part_of(send.run_id), part=part)
 
 
-def abroad(kind: str, packed: Packed, id: str, *, to: int, part: int) -> Packed:
-    """As it is, if it is for this partition; else as an entry of the outbox."""
+def for_partition(kind: str, packed: Packed, id: str, *, to: int, part: int) -> Packed:
+    """The packed item itself for this partition; else an entry of the outbox."""
     if to == part:
         return packed
     return {"id": id, "to": to, "entry": blob(pack({"to": to, "kind": kind, kind: packed}))}
@@ -136,7 +134,7 @@ def pack_task(task: Task) -> Packed:
 
 
 def pack_dead(dead: DeadTask) -> Packed:
-    """A task that died elsewhere."""
+    """A dead task of another store."""
     packed = pack_task(dead.task) | {"reason": dead.reason, "died": micros(dead.died_at)}
     if dead.task.enqueued_at != EPOCH:
         packed["enqueued"] = micros(dead.task.enqueued_at)
@@ -195,21 +193,21 @@ COLD: dict[str, Callable[[Any], bytes | str | None]] = {
     "queue": lambda value: value if value != "default" else None,
     "priority": lambda value: str(value) if value else None,
 }
-"""Fields of the record that no script looks into. A default is no field at all."""
+"""Fields of the record that no script uses. A default is not stored."""
 
 
 def tag(name: str, value: Attribute) -> bytes:
-    """An attribute as it is filed. True is not 1, and 1 is not 1.0."""
+    """An attribute as it is indexed. True is not 1, and 1 is not 1.0."""
     return framed(name) + text(value + 0.0 if type(value) is float else value)
 
 
 def pack_tags(attributes: dict[str, Attribute]) -> bytes:
-    """All attributes as they are filed."""
+    """All attributes as they are indexed."""
     return pack([blob(tag(name, value)) for name, value in attributes.items()])
 
 
 def pack_run(run: Run) -> Packed:
-    """A record that begins a life."""
+    """The record of a new life."""
     cold: list[Raw | str] = []
     for name, encode in COLD.items():
         value = encode(getattr(run, name))
@@ -236,7 +234,7 @@ def pack_run(run: Run) -> Packed:
 
 
 def pack_change(change: Change) -> Packed:
-    """What alters a record."""
+    """The changes of a record."""
     changed: list[Raw | str] = []
     gone: list[str] = []
     packed: Packed = {}

@@ -21,8 +21,8 @@ from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
 from outlast.stores.redis import fair_queue, queue_stats
-from outlast.stores.redis.claims import frames_of
-from outlast.stores.redis.concurrency_slots import carry_soon, extend, to_wanted
+from outlast.stores.redis.claims import distinct_prefixes
+from outlast.stores.redis.concurrency_slots import carry_releases_soon, extend, to_wanted
 from outlast.stores.redis.keys import TASKS, Layout, framed, of_run
 from outlast.stores.redis.location import Location
 from outlast.stores.redis.notifier import PubSubConnection, RedisNotifier
@@ -108,9 +108,9 @@ class RedisQueue(Queue):
     ) -> list[Delivery]:
         check_taking(queues, owner, visibility, limit)
         server = await self._session.server()
-        wish = fair_queue.TakeRequest(list(queues), owner, visibility, self.max_attempts)
+        request = fair_queue.TakeRequest(list(queues), owner, visibility, self.max_attempts)
         at = to_micros(self.clock.now())
-        return await fair_queue.take(server, wish, limit, at=at, timeout=timeout)
+        return await fair_queue.take(server, request, limit, at=at, timeout=timeout)
 
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
         await self._settle(claim, {"verb": "ack"}, timeout)
@@ -126,7 +126,7 @@ class RedisQueue(Queue):
         timeout: float | None = None,
     ) -> None:
         check_delay(delay)
-        wish = {
+        request = {
             "verb": "nack",
             "requeue": requeue,
             "drop": drop,
@@ -134,13 +134,13 @@ class RedisQueue(Queue):
             "reason": reason,
             "attempts": self.max_attempts,
         }
-        await self._settle(claim, wish, timeout)
+        await self._settle(claim, request, timeout)
         self.notifier.wake()
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         check_ttl(seconds)
-        wish = {"verb": "extend", "lease": lease(seconds)}
-        until = await self._settle(claim, wish, timeout, ttl=seconds)
+        request = {"verb": "extend", "lease": lease(seconds)}
+        until = await self._settle(claim, request, timeout, ttl=seconds)
         return msgspec.structs.replace(claim, expires_at=from_micros(int(until)))
 
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
@@ -150,7 +150,7 @@ class RedisQueue(Queue):
     async def names(self, *, timeout: float | None = None) -> list[str]:
         server = await self._session.server()
         sets = ("task:free", "task:keyed", "task:held", "dead:order")
-        found = [await frames_of(server, name, timeout) for name in sets]
+        found = [await distinct_prefixes(server, name, timeout) for name in sets]
         return sorted({queue.decode() for own in found for _, queue, _ in own})
 
     async def dead(
@@ -195,12 +195,14 @@ class RedisQueue(Queue):
         self, queue: str, task_ids: Collection[str] | None, *, revive: bool, timeout: float | None
     ) -> int:
         server = await self._session.server()
-        wish: dict[str, Any] = {"queue": queue, "revive": revive}
+        request: dict[str, Any] = {"queue": queue, "revive": revive}
         if task_ids is not None:
-            wish["ids"] = list(task_ids)
+            request["ids"] = list(task_ids)
         count = 0
         for part in range(server.layout.partitions):
-            answer = await server.call(Call("redrive", part, TASKS, [pack(wish)]), timeout=timeout)
+            answer = await server.call(
+                Call("redrive", part, TASKS, [pack(request)]), timeout=timeout
+            )
             count += int(answer[1])
         return count
 
@@ -252,7 +254,7 @@ class RedisQueue(Queue):
     async def _settle(
         self,
         claim: Claim,
-        wish: dict[str, Any],
+        request: dict[str, Any],
         timeout: float | None,
         *,
         ttl: float | None = None,
@@ -261,19 +263,19 @@ class RedisQueue(Queue):
         part = server.layout.part_of_task(claim.queue or "", claim.run_id)
         packed = pack_claim(claim) | {"id": claim.task_id or "", "queue": claim.queue or ""}
         names = [*TASKS, *([of_run(claim.run_id, "tasks")] if claim.run_id else [])]
-        call = Call("settle_delivery", part, names, [pack({"claim": packed, **wish})])
+        call = Call("settle_delivery", part, names, [pack({"claim": packed, **request})])
         what, *rest = await server.call(call, timeout=timeout)
         if what == b"slot":
             (ends,) = await extend(server, [to_wanted(rest[0])], ttl, timeout=timeout)
             if ends is None:
                 raise Fenced(claim.subject, token=claim.token)
-            return await self._settle(claim, {**wish, "slot_ends": ends}, timeout)
+            return await self._settle(claim, {**request, "slot_ends": ends}, timeout)
         if what == b"notfound":
             raise NotFound("task", claim.task_id or "")
         if what == b"fenced":
             raise Fenced(claim.subject, token=claim.token, current=int(rest[0]))
         if rest[1] == b"1":
-            await carry_soon(server, [part], timeout=timeout)
+            await carry_releases_soon(server, [part], timeout=timeout)
         until: str = rest[0].decode()
         return until
 

@@ -1,5 +1,5 @@
-"""The rules of queues, and how queues stand. Rules live in the partition of their scope, and every
-partition knows that there are some."""
+"""Queue policies and statistics. A policy is stored in the home partition of its scope; each partition records that
+home."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from outlast.model.stats import (
 )
 from outlast.model.times import from_micros
 from outlast.stores.redis.concurrency_slots import new_ticket
-from outlast.stores.redis.fair_queue_scan import standing
+from outlast.stores.redis.fair_queue_scan import read_scope_state
 from outlast.stores.redis.keys import POLICY, TASKS, encoded
 from outlast.stores.redis.packing import blob, lease, pack
 from outlast.stores.redis.session import Call, Server
@@ -55,10 +55,10 @@ async def write_policy(
     by: str,
     timeout: float | None,
 ) -> bool:
-    """Store rules with an audit line: see `Queue._write_policy`.
+    """Store a policy with an audit line: see `Queue._write_policy`.
 
-    Every partition hears first that there are rules. From then on none hands out a task without a slot;
-    what is under way already is counted in the same step in which the rules begin to hold."""
+    Each partition records the home first. From then on it leases no task without a slot; tasks in flight are
+    counted in the same step in which the policy takes effect."""
     home = server.layout.part_for(scope)
     write: dict[str, Any] = {
         "limits": blob(pack(_limits(policy))),
@@ -81,7 +81,8 @@ async def write_policy(
     mark = {"home": home, "nonce": new_ticket()}
     others = [part for part in range(server.layout.partitions) if part != home]
     calls = [
-        Call("write_policy", part, POLICY, [pack({"scope": scope, "mark": mark})]) for part in others
+        Call("write_policy", part, POLICY, [pack({"scope": scope, "mark": mark})])
+        for part in others
     ]
     for _, told in await server.each(calls, timeout=timeout):
         write["slots"] += [[blob(name), blob(slot)] for name, slot in told]
@@ -92,7 +93,7 @@ async def write_policy(
 
 
 def _limits(policy: QueuePolicy | None) -> dict[str, Any]:
-    """What the scripts look at. None is no limit."""
+    """The fields that scripts read. None is no limit."""
     if policy is None:
         return {}
     limits: dict[str, Any] = {
@@ -111,7 +112,7 @@ def _rate(rate: Rate | None) -> dict[str, int] | None:
 
 
 async def load_policies(server: Server, *, timeout: float | None) -> list[QueuePolicy]:
-    """The rules of all queues that have any, by name."""
+    """The policies of all queues, by name."""
     layout = server.layout
     commands = [
         (part, (b"HVALS", layout.key(part, "policy:rules"))) for part in range(layout.partitions)
@@ -125,7 +126,7 @@ async def load_policies(server: Server, *, timeout: float | None) -> list[QueueP
 async def load_changes(
     server: Server, scope: str, limit: int, *, timeout: float | None
 ) -> list[PolicyChange]:
-    """Who changed the rules of a queue, the last change first."""
+    """The changes of a policy, newest first."""
     part = server.layout.part_for(scope)
     key = server.layout.key(part, f"policy:audit:{encoded(scope)}")
     command = (b"LRANGE", key, b"0", b"%d" % (limit - 1))
@@ -143,10 +144,12 @@ async def load_changes(
 async def load_stats(
     server: Server, scope: str, counted: int, *, timeout: float | None
 ) -> QueueStats:
-    """How a queue stands, with all its steps. The server can count; what is not told is what it would
-    have to look at one by one."""
-    wish = pack({"scope": scope, "counted": counted})
-    calls = [Call("queue_stats", part, TASKS, [wish]) for part in range(server.layout.partitions)]
+    """The state of a queue with all its steps. Counts come from sorted sets; what would need a read of each task is
+    left out beyond a limit."""
+    request = pack({"scope": scope, "counted": counted})
+    calls = [
+        Call("queue_stats", part, TASKS, [request]) for part in range(server.layout.partitions)
+    ]
     totals = [0, 0, 0, 0]
     times: list[int] = []
     keys: dict[str, list[int]] = {}
@@ -163,7 +166,7 @@ async def load_stats(
             own[0] += int(ready)
             own[1] += int(in_flight)
     shown = sorted(keys)[:KEYS_SHOWN]
-    stands = await standing(server, scope, shown, timeout=timeout)
+    state = await read_scope_state(server, scope, shown, timeout=timeout)
     ready, delayed, in_flight, dead = totals
     not_all: tuple[str, ...] = ("ready", "delayed", "oldest") if waiting_left else ()
     if waiting_left or held_left or len(keys) > KEYS_SHOWN:
@@ -176,19 +179,19 @@ async def load_stats(
         in_flight=in_flight,
         dead=dead,
         oldest=from_micros(min(times)) if times else None,
-        policy=stands.rules,
-        blocked_by=blocked_by(stands.policy, in_flight=stands.in_flight, started=stands.started),
+        policy=state.rules,
+        blocked_by=blocked_by(state.policy, in_flight=state.in_flight, started=state.started),
         keys=tuple(
             KeyStats(
                 key=line.key,
                 ready=keys[line.key][0],
                 in_flight=keys[line.key][1],
                 blocked_by=key_blocked_by(
-                    stands.policy, line.key, in_flight=line.in_flight, started=line.started
+                    state.policy, line.key, in_flight=line.in_flight, started=line.started
                 ),
                 at_least=of_key,
             )
-            for line in stands.lines
+            for line in state.lines
         ),
         at_least=not_all,
     )
@@ -197,13 +200,15 @@ async def load_stats(
 async def next_ready_at(
     server: Server, queues: Sequence[str], *, timeout: float | None
 ) -> datetime | None:
-    """When something may be ready in these queues by time alone."""
-    wish = pack(list(queues))
-    calls = [Call("next_ready_at", part, TASKS, [wish]) for part in range(server.layout.partitions)]
+    """When a task of these queues may become ready by time alone."""
+    request = pack(list(queues))
+    calls = [
+        Call("next_ready_at", part, TASKS, [request]) for part in range(server.layout.partitions)
+    ]
     answers = await server.each(calls, timeout=timeout, writes=False)
     times = [int(at) for _, found in answers for at in found]
     for scope in scopes(queues):
-        stands = await standing(server, scope, [], timeout=timeout)
-        if stands.policy.rate is not None and stands.first_start is not None:
-            times.append(stands.first_start + lease(stands.policy.rate.per))
+        state = await read_scope_state(server, scope, [], timeout=timeout)
+        if state.policy.rate is not None and state.first_start is not None:
+            times.append(state.first_start + lease(state.policy.rate.per))
     return from_micros(min(times)) if times else None

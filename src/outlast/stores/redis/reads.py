@@ -1,4 +1,4 @@
-"""Reads of what a run has: those that are asked for at the same moment travel as one pipeline."""
+"""Reads of the contents of runs: reads of the same moment share one pipeline."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from outlast.model.ids import SEPARATOR
 from outlast.ports.read_batcher import ReadBatcher
 from outlast.stores.redis.connection import Command
 from outlast.stores.redis.delete import (
-    Marks,
+    Deletions,
+    deletions_command,
     finish_above,
     hidden_by,
-    marks_command,
-    to_marks,
+    to_deletions,
 )
 from outlast.stores.redis.keys import of_run
 from outlast.stores.redis.session import Server, Session
 
 Page = tuple[str, int, int]
-"""Of a run's inbox: the run, the number before the first, and how many at most."""
+"""A page of an inbox: the run, the number before the first item, and the limit."""
 
 
 class Reads:
@@ -33,7 +33,7 @@ class Reads:
     async def one(
         self, run_id: str, what: str, command: bytes, *args: bytes, timeout: float | None
     ) -> Any:
-        """What a run has of something."""
+        """One kind of contents of a run."""
         [reply] = await self._all([(run_id, what, (command, *args))], timeout)
         if isinstance(reply, Exception):
             raise reply
@@ -53,7 +53,7 @@ class Reads:
     async def _all(
         self, asked: Sequence[tuple[str, str, Command]], timeout: float | None
     ) -> list[Any]:
-        """What runs have, each with a command of its own; an error is an answer too."""
+        """Contents of runs, each by its own command; an error is a result."""
         server = await self._session.server()
         layout = server.layout
         commands = [
@@ -63,11 +63,11 @@ class Reads:
         ]
         # Only a descendant can be hidden by the deletion of its tree.
         parts = sorted({layout.part_of(id) for id, _, _ in asked if SEPARATOR in id})
-        marks = [marks_command(server, part) for part in parts]
+        marks = [deletions_command(server, part) for part in parts]
         replies = await server.replies([*marks, *commands], timeout=timeout, writes=False)
         found = [server.fault(one) if isinstance(one, Exception) else one for one in replies]
         if any(found[: len(parts)]):
-            known = dict(zip(parts, map(to_marks, found[: len(parts)]), strict=True))
+            known = dict(zip(parts, map(to_deletions, found[: len(parts)]), strict=True))
             return await self._shown(server, asked, found[len(parts) :], known, timeout)
         return found[len(parts) :]
 
@@ -76,10 +76,10 @@ class Reads:
         server: Server,
         asked: Sequence[tuple[str, str, Command]],
         found: Sequence[Any],
-        known: dict[int, Marks],
+        known: dict[int, Deletions],
         timeout: float | None,
     ) -> list[Any]:
-        """What was found, without what belongs to runs that are deleted."""
+        """The results, without those of deleted runs."""
         marks = [known.get(server.layout.part_of(id), {}) for id, _, _ in asked]
         for (id, _, _), above in zip(asked, marks, strict=True):
             if await finish_above(server, above, id, timeout=timeout):

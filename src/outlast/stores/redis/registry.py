@@ -19,7 +19,7 @@ from outlast.model.task import DeadTask, Task
 from outlast.model.times import from_micros, to_micros
 from outlast.model.validation import check_after, check_worker
 from outlast.model.worker import REMEMBERED, Worker
-from outlast.stores.redis.claims import frames_of
+from outlast.stores.redis.claims import distinct_prefixes
 from outlast.stores.redis.delete import finish_all
 from outlast.stores.redis.keys import framed, key_of, of_run
 from outlast.stores.redis.optional import RedisOptional
@@ -39,7 +39,7 @@ class RedisRegistry(RedisOptional):
         await finish_all(server, timeout=timeout)
         files = [
             (part, workflow, status)
-            for part, workflow, _ in await frames_of(server, "idx:workflow", timeout)
+            for part, workflow, _ in await distinct_prefixes(server, "idx:workflow", timeout)
             for status in Status
         ]
         commands = []
@@ -124,7 +124,7 @@ class RedisRegistry(RedisOptional):
 
     async def skip_tokens(self, above: int, *, timeout: float | None = None) -> None:
         check_after(above)
-        # Told to every script from now on, which writes down what it gave out.
+        # Acknowledged to every script from now on, which writes down what it gave out.
         (await self._session.server()).saw_token(above)
 
 

@@ -1,6 +1,6 @@
-"""What a run owns besides its events: timers, a snapshot, facts, keys.
+"""The contents of runs besides events: timers, snapshots, facts, idempotency keys, and activities.
 
-Activity states: found by their own ids alone, in whatever partition their run is.
+An activity is found by its own id, in the partition of its run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def load_timers(server: Server, run_id: str, *, timeout: float | None) -> 
 async def find_due_timers(
     server: Server, now: datetime, limit: int, *, timeout: float | None
 ) -> list[Timer]:
-    """Unfired timers whose time has come, the oldest first."""
+    """Unfired timers that are due, oldest first."""
     layout = server.layout
     await finish_all(server, timeout=timeout)
     due = []
@@ -77,7 +77,7 @@ async def _timers(
 
 
 async def drop_snapshot(server: Server, run_id: str, *, timeout: float | None) -> bool:
-    """Remove the snapshot of a run; whether there was one."""
+    """Delete the snapshot of a run; whether there was one."""
     names = [of_run(run_id, "snapshot"), "idx:snapshots"]
     call = Call("drop_snapshot", server.layout.part_of(run_id), names, [run_id.encode()])
     return bool((await server.call(call, timeout=timeout))[1] == b"1")
@@ -129,7 +129,7 @@ async def put_fact(server: Server, fact: Fact, *, timeout: float | None) -> None
 
 
 async def drop_fact(server: Server, hash: str, *, timeout: float | None) -> bool:
-    """Remove a fact from the free namespace; whether it was there."""
+    """Delete a fact from the free namespace; whether it existed."""
     part = server.layout.part_for(hash)
     command = (b"DEL", server.layout.key(part, fact_name(hash)))
     (gone,) = await server.commands([(part, command)], timeout=timeout, writes=True)
@@ -160,20 +160,20 @@ async def remember(
     *,
     timeout: float | None,
 ) -> str | None:
-    """Bind a key unless it is bound. If its run lives in another partition, that is told first: a
-    key that nobody owns would never be deleted, an owner without the key does no harm."""
+    """Bind a key unless it is bound. If its run is in another partition, that one records the ownership first: a key
+    without owner would never be deleted, an owner without key does no harm."""
     layout, name = server.layout, key_name(scope, key)
     part = layout.part_for(name)
     home = part if run_id is None else layout.part_of(run_id)
-    wish: dict[str, str | bool] = {"name": name, "value": value, "is_here": home == part}
+    request: dict[str, str | bool] = {"name": name, "value": value, "is_here": home == part}
     names = [name]
     if run_id is not None:
-        wish["run"] = run_id
+        request["run"] = run_id
         if home == part:
             names += (of_run(run_id, "keys"), "idx:keyed")
         else:
             await _own(server, home, run_id, f"{part} {name}", is_owned=True, timeout=timeout)
-    answer = await server.call(Call("remember_key", part, names, [pack(wish)]), timeout=timeout)
+    answer = await server.call(Call("remember_key", part, names, [pack(request)]), timeout=timeout)
     if answer[0] == b"bound":
         return None
     if run_id is not None and home != part and answer[2].decode() != run_id:
@@ -185,9 +185,9 @@ async def remember(
 async def _own(
     server: Server, home: int, run_id: str, member: str, *, is_owned: bool, timeout: float | None
 ) -> None:
-    wish = pack({"run": run_id, "member": member, "is_owned": is_owned})
+    request = pack({"run": run_id, "member": member, "is_owned": is_owned})
     names = [of_run(run_id, "keys"), "idx:keyed"]
-    await server.call(Call("set_key_owner", home, names, [wish]), timeout=timeout)
+    await server.call(Call("set_key_owner", home, names, [request]), timeout=timeout)
 
 
 FIELDS = (b"run", b"at", b"bytes")
@@ -222,14 +222,14 @@ async def load_activities(server: Server, run_id: str, *, timeout: float | None)
 async def forget_elsewhere(
     server: Server, saved: Sequence[tuple[str, str]], *, timeout: float | None
 ) -> None:
-    """An activity was saved for a run: what a run of another partition had under that id goes."""
+    """After an activity was saved for a run: delete the state that a run of another partition had under that id."""
     for activity_id, run_id in saved:
         here = server.layout.part_of(run_id)
         for part, _, owner, _ in await _everywhere(server, activity_id, timeout):
             if part != here:
                 names = [activity_name(activity_id), of_run(owner, "activities")]
-                wish = pack({"id": activity_id, "run": owner})
-                await server.call(Call("drop_activity", part, names, [wish]), timeout=timeout)
+                request = pack({"id": activity_id, "run": owner})
+                await server.call(Call("drop_activity", part, names, [request]), timeout=timeout)
 
 
 async def _everywhere(

@@ -1,4 +1,4 @@
-"""How safe a Redis is: what its acknowledgement survives, and whether it throws keys away."""
+"""The safety of a Redis: what an acknowledged write survives, and whether it evicts keys."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ QUESTIONS: list[Command] = [
     (b"INFO", b"cluster"),
 ]
 
-OLDEST = (6, 2)
-"""The first Redis that has every command of the scripts."""
+MIN_VERSION = (6, 2)
+"""The first Redis version with all commands of the scripts."""
 
 
 class Safety(NamedTuple):
-    """What was found, of the least safe primary."""
+    """The settings of the least safe primary."""
 
     durability: Durability
     append_only: bool
@@ -36,9 +36,9 @@ class Safety(NamedTuple):
     version: str
 
 
-async def look_at(link: Link, where: str, *, allow_eviction: bool) -> Safety:
-    """Ask every primary; `UnsafeStorage` if one may evict keys, unless that is allowed, and
-    `InvalidValue` if the only one that is asked is not alone, `StoreFault` if one is too old."""
+async def inspect(link: Link, where: str, *, allow_eviction: bool) -> Safety:
+    """Inspect each primary: `UnsafeStorage` if one may evict keys, unless allowed; `InvalidValue` if a single server is
+    a node of a cluster; `StoreFault` if one is too old."""
     answers = await link.everywhere(QUESTIONS)
     # The name of the mode differs (Redis: redis_mode, Valkey: server_mode), this one does not.
     if isinstance(link, SingleLink) and _info(answers[0][6]).get("cluster_enabled") == "1":
@@ -87,9 +87,9 @@ def _read(replies: list[Any]) -> Safety:
 
 
 def _is_too_old(version: str) -> bool:
-    """Whether a version that can be read is before the oldest; a hosted service may hide it."""
+    """Whether a version is known and too old; a hosted service may hide it."""
     parts = re.findall(r"\d+", version)[:2]
-    return len(parts) == 2 and (int(parts[0]), int(parts[1])) < OLDEST
+    return len(parts) == 2 and (int(parts[0]), int(parts[1])) < MIN_VERSION
 
 
 def _setting(reply: Any) -> str | None:

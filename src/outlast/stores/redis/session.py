@@ -1,8 +1,8 @@
-"""Server: one Redis, opened and shared; Session: one user's hold on it, from open to close.
+"""Server: a Redis that a store and its queues share. Session: its use by one of them, from open to close.
 
-A call is a script with the names of its keys. Several calls travel as one pipeline, each to the
-partition it is for, and each is atomic. A script that wants more keys is asked again with them; one that
-the server does not know is loaded and asked again. Both say so before they have done anything.
+A call is a script with the names of its keys. Several calls are sent as one pipeline, each to its partition, and each
+is atomic. A script that needs more keys is called again with them; a script that the server does not know is
+loaded and called again. Both happen before the script has written anything.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from outlast.stores.redis.connection import Attempt, Command, Link, Request
 from outlast.stores.redis.driver_errors import translate
 from outlast.stores.redis.keys import Layout
 from outlast.stores.redis.location import Location, link_of
-from outlast.stores.redis.safety import Safety, look_at
+from outlast.stores.redis.safety import Safety, inspect
 from outlast.stores.redis.scripts import Script, all_scripts, script
 
 FORMAT = 1
 DELETING = "deleting:"
-"""Before the root of a tree, in place of a key: the tree is to be gone first."""
-ROUNDS = 50
+"""A wanted key with this prefix names the root of a tree whose deletion has to be finished first."""
+MAX_ROUNDS = 50
 
 pack = msgspec.msgpack.Encoder().encode
 
 
 class Call(NamedTuple):
-    """A script to be run on a partition, with the names of the keys that it is known to touch."""
+    """A call of a script on a partition, with the keys that the caller knows it to touch."""
 
     script: str
     part: int
@@ -46,7 +46,7 @@ class Call(NamedTuple):
 
 
 class Server:
-    """The Redis that a store and its queues share. The last one to leave closes the link."""
+    """Closed by the last session that leaves."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Server:
         self.where = place.where if isinstance(place, Location) else "the given client"
         self.safety: Safety | None = None
         self.offset = timedelta(0)
-        """Added to the server's time. Only tests move it."""
+        """Added to the server's time, by tests only."""
         self._clock = clock
         self._allow_eviction = allow_eviction
         self._link: Link | None = None
@@ -70,36 +70,36 @@ class Server:
         self._users: set[object] = set()
         self._floor = 0
         self._identities: dict[int, str] = {}
-        """Of the partitions, as they were when this was opened first."""
+        """Identities of the partitions at the first open."""
         self.tidy_at: dict[str, float] = {}
-        """When slots are to be looked after next, by scope."""
+        """When to check orphaned slots next, by scope."""
         self._is_known = False
         self.was_open = False
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody uses it."""
+        """Whether a session has it open."""
         return self._link is not None
 
     @property
     def is_inherited(self) -> bool:
-        """Whether it was opened by the process that has forked this one."""
+        """Whether the parent process opened it before a fork."""
         return self._link is not None and self._pid != os.getpid()
 
-    def is_like(self, other: Server) -> None:
-        """It is the same Redis, on other connections: what was found out there holds here."""
+    def copy_state(self, other: Server) -> None:
+        """Take over what `other`, on the same Redis, has found out."""
         self.safety, self.offset, self._allow_eviction = other.safety, other.offset, True
         self._is_known = other.is_open
         self._identities = other._identities
 
     async def open(self, user: object) -> None:
-        """Connect, or join those who have."""
+        """Connect, unless another session has."""
         async with self._opening:
             if self._link is None:
                 place = self.place
                 link = place.connect() if isinstance(place, Location) else link_of(place)
                 try:
-                    await self._begin(link)
+                    await self._prepare(link)
                 except BaseException:
                     await link.close()
                     raise
@@ -108,11 +108,11 @@ class Server:
             self.was_open = True
 
     async def close(self, user: object) -> None:
-        """Leave; the last one closes the link."""
+        """Leave; the last session disconnects."""
         if self.is_inherited:
             self._users.discard(user)
             if not self._users:
-                # A connection that is closed, or finalised, here would leave the parent's event loop.
+                # A connection that is closed or finalised here would leave the parent's event loop.
                 _inherited.append(self._link)
                 self._link = None
             return
@@ -127,8 +127,8 @@ class Server:
         """What an acknowledged commit survives."""
         return Durability.NOTHING if self.safety is None else self.safety.durability
 
-    async def _begin(self, link: Link) -> None:
-        """Load what is missing of the scripts, look how safe it is, and check the partitions."""
+    async def _prepare(self, link: Link) -> None:
+        """Load missing scripts, inspect the server's safety, and check the partitions."""
         layout, attempt = self.layout, Attempt()
         try:
             await link.open()
@@ -147,10 +147,15 @@ class Server:
             ]
             if absent:
                 await link.everywhere([(b"SCRIPT", b"LOAD", one.text) for one in absent])
-            self.safety = await look_at(link, self.where, allow_eviction=self._allow_eviction)
+            self.safety = await inspect(link, self.where, allow_eviction=self._allow_eviction)
             identity = new_id()
-            wish = pack({"format": FORMAT, "partitions": layout.partitions, "identity": identity})
-            calls = [Call("open_partition", part, ["meta"], [wish]) for part in range(layout.partitions)]
+            request = pack(
+                {"format": FORMAT, "partitions": layout.partitions, "identity": identity}
+            )
+            calls = [
+                Call("open_partition", part, ["meta"], [request])
+                for part in range(layout.partitions)
+            ]
             answers = await link.run([self._request(one) for one in calls], attempt)
         except (RedisError, OSError) as error:
             raise self._error(error, unknown=False) from error
@@ -174,19 +179,19 @@ class Server:
     async def replies(
         self, requests: Sequence[tuple[int, Command]], *, timeout: float | None, writes: bool
     ) -> list[Any]:
-        """The same, with what Redis answers with an error as an error there."""
+        """The same, with error replies as values."""
         asked = [Request(self.layout.prefixes[part] + b"meta", one) for part, one in requests]
         return await self._run(asked, timeout, writes=writes)
 
     async def calls(
         self, calls: Sequence[Call], *, timeout: float | None, writes: bool = True
     ) -> list[Any]:
-        """The answers of scripts, in order; what Redis answers with an error is an error there."""
+        """The results of scripts, in order; an error reply is a value."""
         answers: list[Any] = [None] * len(calls)
         left = dict(enumerate(calls))
         clock = asyncio.get_running_loop().time
         deadline = None if timeout is None else clock() + timeout
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             numbers = list(left)
             wait = None if deadline is None else deadline - clock()
             replies = await self._run(
@@ -198,7 +203,7 @@ class Server:
                 if isinstance(reply, NoScriptError):
                     unknown[n] = script(left[n].script)
                 elif isinstance(reply, list) and reply and reply[0] == b"want":
-                    left[n], roots = self._with(left[n], reply[1])
+                    left[n], roots = self._with_keys(left[n], reply[1])
                     going |= {(left[n].part, root) for root in roots}
                 else:
                     answers[n] = reply
@@ -211,10 +216,10 @@ class Server:
                 await self.finish_deletion(part, root, timeout=wait)
             if not left:
                 return answers
-        raise Busy("others change the same runs all the time: nothing was written, try again")
+        raise Busy("other processes keep changing the same runs: nothing was written, retry")
 
     async def call(self, call: Call, *, timeout: float | None, writes: bool = True) -> Any:
-        """The answer of one script. An error is raised."""
+        """The result of one script. Raises an error reply."""
         answer = (await self.calls([call], timeout=timeout, writes=writes))[0]
         if isinstance(answer, Exception):
             raise self._error(answer, unknown=False) from answer
@@ -223,7 +228,7 @@ class Server:
     async def each(
         self, calls: Sequence[Call], *, timeout: float | None, writes: bool = True
     ) -> list[Any]:
-        """The answers of scripts, in order. The first error is raised."""
+        """The results of scripts, in order. Raises the first error reply."""
         answers = await self.calls(calls, timeout=timeout, writes=writes) if calls else []
         for answer in answers:
             if isinstance(answer, Exception):
@@ -231,8 +236,8 @@ class Server:
         return answers
 
     async def finish_deletion(self, part: int, root: str, *, timeout: float | None) -> None:
-        """Remove what is left below the root of a tree that is being deleted, portion by portion: the
-        server answers others in between. It may leave something in the outbox."""
+        """Delete the remaining descendants of a tree in portions, so that the server serves other clients in
+        between. It may put entries into the outbox."""
         call = Call("delete_portion", part, ["idx:ids", "idx:keyed"], [pack({"id": root})])
         clock = asyncio.get_running_loop().time
         deadline = None if timeout is None else clock() + timeout
@@ -242,16 +247,16 @@ class Server:
             (state,) = await self.call(call, timeout=wait)
 
     async def subscribe(self, channel: bytes, heard: Callable[[bytes], None]) -> None:
-        """Call back with each message on a channel, until this is cancelled."""
+        """Call `heard` with each message of a channel, until cancelled."""
         if self._link is not None:
             await self._link.subscribe(channel, heard)
 
     def saw_token(self, token: int) -> None:
-        """Tokens that are given out from now on are greater."""
+        """New tokens are greater from now on."""
         self._floor = max(self._floor, token)
 
     def fault(self, error: Exception) -> Exception:
-        """What an answer that is an error means."""
+        """The outlast error for an error reply."""
         return self._error(error, unknown=False)
 
     async def now(self, *, timeout: float | None) -> datetime:
@@ -276,7 +281,7 @@ class Server:
         except (RedisError, OSError, TimeoutError) as error:
             raise self._error(error, unknown=writes and attempt.sent) from error
         finally:
-            # redis-py loses a cancellation that comes at the wrong moment; its caller must not.
+            # redis-py can swallow a cancellation; its caller must not.
             if task is not None and task.cancelling() > cancels:
                 raise asyncio.CancelledError
 
@@ -305,8 +310,8 @@ class Server:
             }
         )
 
-    def _with(self, call: Call, keys: Sequence[bytes]) -> tuple[Call, list[str]]:
-        """The call with the keys that it wants, and the roots of the trees that must be gone first."""
+    def _with_keys(self, call: Call, keys: Sequence[bytes]) -> tuple[Call, list[str]]:
+        """The call with the wanted keys, and the roots of trees whose deletion has to be finished first."""
         size = len(self.layout.prefixes[call.part])
         more = [key[size:].decode() for key in keys]
         names = [name for name in more if not name.startswith(DELETING)]
@@ -326,14 +331,16 @@ class Server:
 
 
 _inherited: list[object] = []
-"""What forked children have of their parents': kept, and never touched."""
+"""Objects of the parent process in a forked child: never finalised."""
 
 
 def _check_meta(answer: Sequence[bytes | None], layout: Layout, where: str) -> str:
-    """The identity of a partition, if it is one of ours."""
+    """The identity of a partition; raises if it does not belong to this store."""
     format, partitions, identity = answer
     if format is None or partitions is None or identity is None:
-        raise NotAStore(f"{layout.prefix}:meta at {where} is not ours: choose another prefix")
+        raise NotAStore(
+            f"{layout.prefix}:meta at {where} does not belong to an outlast store: choose another prefix"
+        )
     if int(format) > FORMAT:
         raise SchemaTooNew(f"the store at {where} was written by a newer outlast: upgrade")
     if int(partitions) != layout.partitions:
@@ -345,8 +352,7 @@ def _check_meta(answer: Sequence[bytes | None], layout: Layout, where: str) -> s
 
 
 class Session:
-    """One user's hold on a server. Opens at the first call at the latest; a borrowed one lives as
-    long as the server is open for others, unless it is opened on its own."""
+    """Opens at the first call at the latest. A borrowed session works while another session has the server open."""
 
     def __init__(self, server: Server, closed: type[Closed], *, borrowed: bool = False) -> None:
         self._server = server
@@ -356,7 +362,7 @@ class Session:
 
     @property
     def layout(self) -> Layout:
-        """Where everything is."""
+        """Prefix and partitions."""
         return self._server.layout
 
     async def open(self) -> None:
@@ -366,7 +372,7 @@ class Session:
         self._is_open, self._is_closed = True, False
 
     async def close(self) -> None:
-        """Leave; calls after this raise. Closing twice is fine."""
+        """Leave; later calls raise. Idempotent."""
         self._is_open, self._is_closed = False, True
         await self._server.close(self)
 
@@ -376,7 +382,7 @@ class Session:
         if server.is_inherited:
             raise self._error(
                 f"the store at {server.where} was opened before this process was forked, and "
-                "connections do not survive that: open a new store after the fork"
+                "connections do not survive a fork: open a new store in the child"
             )
         if not self._is_open:
             shared = self._borrowed and server.is_open and not self._is_closed

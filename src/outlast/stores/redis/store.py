@@ -32,12 +32,11 @@ PARTITIONS = 16
 
 
 class RedisStore(RedisRegistry):
-    """Everything under one prefix of a Redis: ``RedisStore("redis://localhost:6379/0")``.
+    """A store under one prefix of a Redis: ``RedisStore("redis://localhost:6379/0")``.
 
-    With a client of your own (`redis.asyncio.Redis`, also from Sentinel) it is used and never closed.
-    `retention` (seconds, 7 days by default, None for ever) is how long a run is kept after its end.
-    Time is the server's, unless a `clock` is given. A server that may evict keys is refused unless
-    `allow_eviction`. For one event loop.
+    A client of yours (`redis.asyncio.Redis`, also from Sentinel) is used and never closed. `retention` (seconds,
+    7 days by default, None for no limit) is how long an ended run is kept. The store uses the server's time, unless
+    a `clock` is passed. A server that may evict keys is refused unless `allow_eviction`. For one event loop.
     """
 
     capabilities = ALL_CAPABILITIES - {Capability.OWNER_GONE}
@@ -64,7 +63,7 @@ class RedisStore(RedisRegistry):
             retention=self._retention,
             clock=self._given_clock,
         )
-        sibling._server.is_like(self._server)  # noqa: SLF001
+        sibling._server.copy_state(self._server)  # noqa: SLF001
         sibling.notifier = self.notifier
         return sibling
 
@@ -105,7 +104,7 @@ class RedisStore(RedisRegistry):
         posted: set[int],
         timeout: float | None,
     ) -> list[Outcome]:
-        """Carry items to other partitions, and say which did not arrive."""
+        """Carry items to other partitions; the result tells which were not delivered."""
         answers = await self._carry(relay, posted, timeout)
         told: list[Outcome] = []
         for commit, outcome in zip(commits, outcomes, strict=True):
@@ -181,9 +180,9 @@ class RedisStore(RedisRegistry):
         check_ttl(ttl)
         check_limit(limit)
         server = await self._session.server()
-        wish = claiming.ClaimRequest(owner, ttl, limit, workflows, run_ids, code)
-        claimed = await claiming.claim_runs(server, wish, timeout=timeout)
-        await self._tidy_up(server, timeout)
+        request = claiming.ClaimRequest(owner, ttl, limit, workflows, run_ids, code)
+        claimed = await claiming.claim_runs(server, request, timeout=timeout)
+        await self._maintain(server, timeout)
         return await self._watch.claimed(server, claimed, timeout=timeout)
 
     async def renew(
@@ -203,10 +202,10 @@ class RedisStore(RedisRegistry):
 
 
 class RedisClusterStore(RedisStore):
-    """The same in `partitions` (16 by default, fixed when the store is created), each in a slot of
-    its own: ``RedisClusterStore("redis+cluster://localhost:7000")``, or with a client of your own
-    (`redis.asyncio.RedisCluster`). A run and its children live in one partition. What a commit has
-    for others is carried over right after it, once. Runs are not committed together."""
+    """A store in `partitions` (16 by default, fixed when the store is created), each in its own hash slot:
+    ``RedisClusterStore("redis+cluster://localhost:7000")``, or with a client of yours (`redis.asyncio.RedisCluster`).
+    A run and its children live in one partition. Messages to other partitions are carried right after the commit,
+    exactly once. Commits of several runs are not atomic together."""
 
     capabilities = RedisStore.capabilities - {Capability.ATOMIC_BATCH}
     _default_partitions = PARTITIONS

@@ -1,4 +1,4 @@
-"""Tasks as seen from outside: which are available, who holds them. The scripts do the rest."""
+"""Tasks as the store hands them out: available tasks, and claims on single tasks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 from outlast.model.claim import Claim
 from outlast.model.task import Task
 from outlast.stores.redis.concurrency_slots import (
-    BRIEFLY,
+    PROVISIONAL_LEASE_S,
     Return,
     force,
-    give_back,
     keep,
     new_ticket,
+    release_slots,
     to_wanted,
 )
 from outlast.stores.redis.keys import TASKS, framed, of_run
@@ -27,7 +27,7 @@ LOOK = ("task:data", "task:state", "task:free", "task:keyed", "task:held")
 
 
 class Available(NamedTuple):
-    """A task that can be had. Places sort in the order in which tasks should be done."""
+    """An available task. Sorts by priority and time."""
 
     place: bytes
     part: int
@@ -35,14 +35,14 @@ class Available(NamedTuple):
 
 
 def task_field(claim: Claim) -> bytes:
-    """How the scripts name the task of a claim."""
+    """The name of a claim's task in the scripts."""
     return framed(claim.queue or "") + framed(claim.run_id) + (claim.task_id or "").encode()
 
 
 async def find_available(
     server: Server, queue: str | None, limit: int, *, timeout: float | None
 ) -> list[Available]:
-    """Tasks that are due and unclaimed, in the order in which they should be done."""
+    """Due, unclaimed tasks, by priority and time."""
     found = [
         Available(place, part, to_task(to_state(state), body))
         for part, answer in enumerate(await _look(server, queue, limit, timeout, counts=False))
@@ -60,11 +60,12 @@ async def count_available(server: Server, queue: str, *, timeout: float | None) 
 async def _look(
     server: Server, queue: str | None, limit: int, timeout: float | None, *, counts: bool
 ) -> list[Any]:
-    wish: dict[str, Any] = {"limit": limit, "counts": counts}
+    request: dict[str, Any] = {"limit": limit, "counts": counts}
     if queue is not None:
-        wish["queue"] = queue
+        request["queue"] = queue
     calls = [
-        Call("find_available_tasks", part, LOOK, [pack(wish)]) for part in range(server.layout.partitions)
+        Call("find_available_tasks", part, LOOK, [pack(request)])
+        for part in range(server.layout.partitions)
     ]
     return await server.each(calls, timeout=timeout, writes=False)
 
@@ -78,18 +79,18 @@ async def claim_task(
     *,
     timeout: float | None,
 ) -> Claim | None:
-    """Claim one task of a run, if it is to be had."""
+    """Claim one task of a run, if it is available."""
     ticket = new_ticket()
-    wish: dict[str, Any] = {"run": run_id, "id": task_id, "owner": owner, "ticket": ticket}
+    request: dict[str, Any] = {"run": run_id, "id": task_id, "owner": owner, "ticket": ticket}
     if ttl is not None:
-        wish["lease"] = lease(ttl)
+        request["lease"] = lease(ttl)
     names = ["token", of_run(run_id, "tasks"), *TASKS]
     slot: Return | None = None
     while True:
-        call = Call("claim_task", server.layout.part_of(run_id), names, [pack(wish)])
+        call = Call("claim_task", server.layout.part_of(run_id), names, [pack(request)])
         answer = await server.call(call, timeout=timeout)
         if answer[0] != b"done" and slot is not None:
-            await give_back(server, [slot], timeout=timeout)
+            await release_slots(server, [slot], timeout=timeout)
             slot = None
         if answer[0] == b"none":
             return None
@@ -97,12 +98,12 @@ async def claim_task(
             break
         # Its queue has rules: it counts, wherever that is, before it is claimed.
         wanted = to_wanted(answer[1])
-        ends = await force(server, wanted, ttl or BRIEFLY, timeout=timeout)
+        ends = await force(server, wanted, ttl or PROVISIONAL_LEASE_S, timeout=timeout)
         if ends is None:
             return None
-        wish["lease"] = lease(ttl or BRIEFLY)
+        request["lease"] = lease(ttl or PROVISIONAL_LEASE_S)
         slot = Return(wanted.home, ticket, msgspec.msgpack.decode(wanted.name, type=str).encode())
-        wish |= {"name": wanted.name, "slot_ends": ends}
+        request |= {"name": wanted.name, "slot_ends": ends}
     claim = to_claim(answer[1])
     server.saw_token(claim.token)
     if slot is not None and ttl is None:
@@ -113,7 +114,7 @@ async def claim_task(
 async def find_lost(
     server: Server, claims: Sequence[Claim], *, timeout: float | None
 ) -> Claim | None:
-    """The first of these claims on tasks that was lost."""
+    """The first of these claims on tasks that is lost."""
     layout = server.layout
     commands = []
     for claim in claims:

@@ -1,4 +1,4 @@
-"""Values as the store gives them back, from what the scripts have kept."""
+"""Replies of Redis as values."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def moment(micros: bytes | str | int | None) -> datetime | None:
 
 
 def pairs(reply: Any) -> dict[bytes, bytes]:
-    """A hash as HGETALL gives it, whatever the version of the protocol."""
+    """A hash as HGETALL returns it, in either version of the protocol."""
     if isinstance(reply, Mapping):
         return dict(reply)
     return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def to_run(run_id: str, reply: Any) -> Run | None:
-    """The record of a run; None for a hash that is not there."""
+    """The record of a run; None for a missing hash."""
     fields = pairs(reply)
     if not fields:
         return None
@@ -172,7 +172,7 @@ def to_activity(id: str, body: bytes) -> Activity:
 
 
 def to_snapshot(value: bytes) -> Snapshot:
-    """A snapshot. One that came without a time has the time at which it was stored."""
+    """A snapshot, with the time of storing if the envelope has none."""
     time, envelope = value.split(b" ", 1)
     snapshot = Snapshot.unpack(envelope)
     if snapshot.created_at == EPOCH:
@@ -195,7 +195,7 @@ TaskState = dict[str, Any]
 
 
 def to_state(packed: bytes) -> TaskState:
-    """What the scripts know of a task. Their msgpack has no types but text."""
+    """The state of a task. The msgpack of Lua has only text."""
     state: TaskState = unpack(packed)
     return state
 
@@ -223,7 +223,7 @@ def to_task(state: TaskState, body: bytes) -> Task:
 
 
 def to_dead(state: TaskState, body: bytes) -> DeadTask:
-    """A task that is not tried any more."""
+    """A dead task."""
     return DeadTask(to_task(state, body), state["reason"], from_micros(int(state["died"])))
 
 
