@@ -106,7 +106,7 @@ async def test_a_message_that_nobody_knows_is_dead_at_last(
     clock: ManualClock, calls: Recording, is_fifo: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After it was left to others for days; a person can look at it then."""
-    monkeypatch.setattr(sender, "MOST_PASSES", 3)
+    monkeypatch.setattr(sender, "MAX_RETURNS", 3)
     async with own_queue(clock, client=calls, fifo=is_fifo) as queue:
         await send_newer(queue, calls, "new", is_fifo)
         for _ in range(3):

@@ -15,7 +15,7 @@ import outlast
 from outlast.errors import InvalidId, InvalidValue, NotFound
 from outlast.model import RunQuery, Status
 from outlast.queues.sqs import SqsWakeups
-from outlast.queues.sqs.wakeups import MOST_TURNS
+from outlast.queues.sqs.wakeups import MAX_TURNS
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
 from tests.sqs.apps import process, send, waiting
@@ -159,7 +159,7 @@ async def test_work_that_nobody_can_take_keeps_nobody_busy(tmp_path: Path, queue
         await server.start(other(), id="o", here=False)
         await until(lambda: _longest_hiding(calls) > 1)
     assert calls.since(0).count("send_message") == 1
-    assert calls.since(0).count("receive_message") < MOST_TURNS
+    assert calls.since(0).count("receive_message") < MAX_TURNS
 
 
 @pytest.mark.proves("I30", "I23")

@@ -1,13 +1,9 @@
-"""Calls of SQS in threads: boto3 blocks, the loop must not.
+"""Calls of SQS in threads: boto3 blocks, and the event loop must not.
 
-Each has a thread of its own, which nobody waits for when the process ends; there are only so many short
-calls at a time. A message that comes for somebody who has gone (cancelled, or the queue was closed) is
-given back at once, so that others need not wait until its visibility ends.
-
-Blocking calls in threads that nobody waits for when the process ends.
-
-A call of SQS that hangs may do so for minutes, and Python joins the threads of its own executors before
-it exits: a worker that was told to stop would not.
+Each call has its own thread; the number of concurrent short calls is limited. The threads are daemons: a call that
+hangs may take minutes, and Python joins the threads of its own executors before it exits. A message that arrives for
+a caller that was cancelled, or for a closed queue, is returned at once, so that other processes need not wait for its
+visibility timeout.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ from outlast.errors import OutlastError, QueueClosed, TimedOut, Unavailable, Unk
 from outlast.queues.sqs.client import FOREIGN, Answer, SqsClient, make_client, raise_ours
 from outlast.queues.sqs.message import ATTRIBUTES, NOTE, Message, received
 
-AT_ONCE = 16
+MAX_CALLS = 16
 BATCH = 10
 _READS = ("get_queue_url", "get_queue_attributes", "create_queue")
 
@@ -43,23 +39,23 @@ class SqsAddress(NamedTuple):
 
 
 class Calls:
-    """A client, called in threads. One that was passed in is never closed."""
+    """A client, called in threads. A client that was passed in is never closed."""
 
     def __init__(self, client: SqsClient | None, region: str | None, endpoint: str | None) -> None:
         self._given = client
-        self._make = partial(make_client, region, endpoint, AT_ONCE * 4)
+        self._make = partial(make_client, region, endpoint, MAX_CALLS * 4)
         self._client = client
         self._room: asyncio.Semaphore | None = None
         self._polls: set[asyncio.Future[list[Message]]] = set()
 
     def open(self) -> None:
-        """Make the client, if none was given."""
+        """Create the client, if none was passed in."""
         if self._room is None:
             self._client = self._given or self._make()
-            self._room = asyncio.Semaphore(AT_ONCE)
+            self._room = asyncio.Semaphore(MAX_CALLS)
 
     def close(self) -> None:
-        """Calls under way end by themselves; who waits for a message is told."""
+        """Calls in flight end by themselves; callers that wait for a message get `QueueClosed`."""
         room, self._room = self._room, None
         for poll in list(self._polls):
             if not poll.done():
@@ -79,7 +75,7 @@ class Calls:
     async def call(
         self, operation: str, queue: str, *, timeout: float | None = None, **parameters: Any
     ) -> Answer:
-        """Call an operation and return its answer; errors as ours."""
+        """Call an operation and return its response; errors as outlast's."""
         room = self._open_room()
         try:
             async with asyncio.timeout(timeout), room:
@@ -149,7 +145,7 @@ class Calls:
             answer.cancel()
 
     def do(self, operation: str, queue: str, parameters: dict[str, Any]) -> Answer:
-        """Call an operation in this thread, which it blocks; errors as ours."""
+        """Call an operation in this thread, blocking; errors as outlast's."""
         try:
             answer: Answer = getattr(self._client, operation)(**parameters)
         except FOREIGN as error:
@@ -212,7 +208,7 @@ T = TypeVar("T")
 
 
 def begin(work: Callable[[], object]) -> None:
-    """Do something in a thread of its own, and forget it. `Unavailable` if there is no room for one."""
+    """Run a function in a daemon thread. `Unavailable` if no thread can be started."""
     try:
         threading.Thread(target=work, name="outlast-sqs", daemon=True).start()
     except RuntimeError as error:
@@ -222,7 +218,7 @@ def begin(work: Callable[[], object]) -> None:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """What a function returns that blocks. Who is cancelled leaves it alone there."""
+    """The result of a blocking function. After a cancellation the thread continues alone."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
@@ -240,7 +236,7 @@ async def in_thread(work: Callable[[], T]) -> T:
             value = work()
         except BaseException as failure:  # noqa: BLE001 - whoever waits must not wait for ever
             error = failure
-        with suppress(RuntimeError):  # the loop has ended: nobody waits
+        with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(hand_over, value, error)
 
     begin(run)

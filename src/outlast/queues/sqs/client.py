@@ -1,8 +1,8 @@
-"""boto3's client as we use it: a protocol, how one is made, and what its errors mean here.
+"""boto3's client: the protocol that is used, how one is made, and its errors as outlast's.
 
-What AWS says may hold parts of credentials (a signature's canonical text, a key's id), and so may a
-URL in an error of botocore's. So our messages are made of operation, queue and error code alone, and
-an error that could carry a secret is not kept as ``__cause__``.
+Messages of AWS may contain parts of credentials (a canonical request, a key id), and so may a URL in an error of
+botocore. So outlast's messages have operation, queue and error code only, and an error that could contain a secret
+is not kept as ``__cause__``.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from outlast.errors import (
 Answer = dict[str, Any]
 
 FOREIGN = (BotoCoreError, ClientError)
-"""What a call of a client raises."""
+"""The exceptions of a client's call."""
 
 _READS = {"get_queue_url", "get_queue_attributes", "receive_message", "create_queue"}
-"""Calls that may be made again without harm: for them a lost answer means nothing was done."""
+"""Idempotent calls: for them a lost response means that nothing was done."""
 
 _MISSING = {"NonExistentQueue", "QueueDoesNotExist"}
 _LATER = {
@@ -76,7 +76,7 @@ _FORBIDDEN = {
 
 
 class Rejected(StoreFault):
-    """SQS did not want the call, for a reason that the caller may know how to deal with."""
+    """SQS rejected the call, with a code that the caller may handle."""
 
     def __init__(self, text: str, error: ClientError) -> None:
         super().__init__(text)
@@ -87,8 +87,7 @@ class Rejected(StoreFault):
 
 
 class SqsClient(Protocol):
-    """The part of ``boto3.client("sqs")`` that is used. It has to be safe from several threads, as
-    clients of boto3 are."""
+    """The part of ``boto3.client("sqs")`` that is used. It must be thread-safe, as clients of boto3 are."""
 
     def get_queue_url(self, **kwargs: Any) -> Answer: ...
     def create_queue(self, **kwargs: Any) -> Answer: ...
@@ -129,7 +128,7 @@ def make_client(region: str | None, endpoint: str | None, connections: int) -> S
 
 
 def check_url(url: str, what: str) -> str:
-    """Refuse what is no URL, and one with a password in it. The URL is not shown if it has one."""
+    """Reject text that is not a URL, and a URL with a password, which is not shown."""
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -155,7 +154,7 @@ def code_of(error: Exception) -> str:
 
 
 def raise_ours(error: Exception, operation: str, queue: str) -> NoReturn:
-    """Raise what an error of botocore means for the caller."""
+    """Raise the outlast error for an error of botocore."""
     ours = _ours(error, operation, queue)
     raise ours from (None if _may_hold_secrets(error) else error)
 

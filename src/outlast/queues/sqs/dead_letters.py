@@ -1,8 +1,8 @@
-"""Dead letters: a second SQS queue, where each message stays as it was and says why it is there.
+"""Dead letters: a second SQS queue with the same messages and a note of the reason.
 
-SQS cannot look into a queue. To list the dead they are received, which hides them for a moment, and
-shown again; who lists at the same time sees the others. Letters that SQS itself has moved here by a
-redrive policy are of the same form, without a note.
+SQS cannot read a queue without receiving. To list dead letters they are received, which hides them for a moment, and
+made visible again; a concurrent list sees the others. Messages that SQS itself has moved here by a redrive policy
+have the same form, without a note.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from outlast.queues.sqs.message import (
     task_of,
 )
 
-LOOKING = 60
-"""Seconds for which the dead are hidden while somebody goes through them."""
+LIST_HIDDEN_S = 60
+"""Seconds for which dead letters are hidden while they are listed."""
 
 
 class Note(Struct, frozen=True, omit_defaults=True):
@@ -44,7 +44,7 @@ class Note(Struct, frozen=True, omit_defaults=True):
 
 
 class DeadLetter(Struct, frozen=True):
-    """A dead letter as it was received, and what it holds. Without `letter` it is not ours."""
+    """A dead letter as it was received, and its content. Without `letter` it is not a message of outlast."""
 
     message: Message
     letter: TaskMessage | None
@@ -74,12 +74,12 @@ def in_fifo(entry: Entry, message: Message) -> Entry:
 async def collect(
     calls: Calls, place: SqsAddress, *, queue: str, limit: int | None, timeout: float | None
 ) -> list[DeadLetter]:
-    """Receive the dead, all or up to `limit`, the longest dead first. They are hidden for a while:
-    what is not removed has to be shown again."""
+    """Receive dead letters, all or up to `limit`, longest dead first. They are hidden for a while: those that are not
+    deleted have to be made visible again."""
     found: dict[str, DeadLetter] = {}
     while limit is None or len(found) < limit:
         count = BATCH if limit is None else min(BATCH, limit - len(found))
-        messages = await calls.receive(place, seconds=LOOKING, count=count, timeout=timeout)
+        messages = await calls.receive(place, seconds=LIST_HIDDEN_S, count=count, timeout=timeout)
         fresh = {one.id: _read(one, queue) for one in messages if one.id not in found}
         if not fresh:
             break
@@ -90,7 +90,7 @@ async def collect(
 async def show_again(
     calls: Calls, place: SqsAddress, letters: Collection[DeadLetter], *, timeout: float | None
 ) -> None:
-    """Make letters that were looked at visible again."""
+    """Make listed letters visible again."""
     entries = [{"ReceiptHandle": one.message.handle, "VisibilityTimeout": 0} for one in letters]
     await calls.batch("change_message_visibility_batch", place, entries, timeout=timeout)
 

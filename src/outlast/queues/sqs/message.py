@@ -1,13 +1,11 @@
-"""A task as the text of a message, and what a received message turns out to be.
+"""A task as the text of a message, and the reading of received messages.
 
-The text is plain ASCII JSON: SQS refuses some characters and would change others. The input of a task
-is kept byte for byte: as text if it is printable ASCII, else in base64. What is not of this form is
-not ours.
+The text is ASCII JSON: SQS rejects some characters and changes others. The input of a task is kept byte for byte: as
+text if it is printable ASCII, else in base64. Other text is not a message of outlast.
 
-SQS counts how often it has handed out a message, and a message cannot be changed. What we have to
-remember about it stands in the text of the copy that takes its place: how many attempts there were
-(`before`), when it is due if SQS cannot hold it back for so long (`due`, `held_back`), and who still
-works on it (`holder`).
+SQS counts deliveries, and a message cannot be changed. State is kept in the text of a copy that replaces the message:
+how many attempts there were (`before`), when it is due if SQS cannot delay it for so long (`due`, `held_back`), and
+which claim still holds it (`holder`).
 """
 
 from __future__ import annotations
@@ -27,27 +25,27 @@ from outlast.model.task import Task
 
 VERSION = 1
 MAX_MESSAGE = 262_144
-"""Bytes. Newer queues may take more; this is what all take."""
+"""Bytes: the limit of all queues; newer ones may accept more."""
 
 ROOM_FOR_REASON = 2_048
 MAX_BODY = MAX_MESSAGE - ROOM_FOR_REASON
-"""What stands among the dead letters carries the reason with it."""
+"""A dead letter also has the reason."""
 
 MAX_SENT = MAX_BODY - 256
-"""A copy that takes a message's place says more than the first one: there has to be room for it."""
+"""A copy that replaces a message has more fields: reserve room for them."""
 
 _plain = re.compile(r"[ -~]*").fullmatch
 _group = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}").fullmatch
 
 
 class Form(Struct, frozen=True):
-    """What the text of every message of ours says, whatever its form."""
+    """The form number, in every message of outlast."""
 
     outlast: int
 
 
 class TaskMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What the text of a message says."""
+    """The content of a message."""
 
     outlast: int
     task: Task
@@ -71,27 +69,27 @@ class Message(Struct, frozen=True):
     note: str | None
 
     def attempt(self, letter: TaskMessage) -> int:
-        """The number of this delivery. One that came before the task was due is not counted."""
+        """The number of this delivery. A delivery before the task was due does not count."""
         due_ms = self.sent_ms + letter.held_back * 1000
         was_early = letter.held_back > 0 and self.first_received_ms < due_ms
         return letter.before + self.received - was_early
 
 
 class NotOurs(Exception):
-    """A message whose text is not a letter of ours; it says why."""
+    """The text is not a message of outlast; says why."""
 
 
 class Newer(NotOurs):
-    """A message of a newer form of ours: not for us, but for a newer worker."""
+    """A message of a newer form, for a newer worker."""
 
 
 ATTRIBUTES = ["ApproximateReceiveCount", "SentTimestamp", "ApproximateFirstReceiveTimestamp"]
 NOTE = "outlast"
-"""The message attribute that says why a dead letter is dead."""
+"""The message attribute with the reason of a dead letter."""
 
 
 def letter_of(task: Task) -> TaskMessage:
-    """The letter that carries a task."""
+    """The message of a task."""
     letter = TaskMessage(outlast=VERSION, task=replace(task, input=None, attempt=0))
     if task.input is None:
         return letter
@@ -103,12 +101,12 @@ def letter_of(task: Task) -> TaskMessage:
 
 
 def body_of(letter: TaskMessage) -> str:
-    """The letter as the text of a message."""
+    """The text of a message."""
     return json.dumps(msgspec.to_builtins(letter), separators=(",", ":"))
 
 
 def check_size(letter: TaskMessage) -> None:
-    """Refuse a letter that SQS would not take, or of which it would not take a copy."""
+    """Reject a message that SQS would reject, itself or as a copy."""
     size = len(body_of(letter))
     if size > MAX_SENT:
         raise PayloadTooLarge(
@@ -119,7 +117,7 @@ def check_size(letter: TaskMessage) -> None:
 
 
 def read(body: str) -> TaskMessage:
-    """The letter in the text of a message; `NotOurs` if there is none."""
+    """The content of a text; `NotOurs` if it is not a message of outlast."""
     try:
         form = msgspec.json.decode(body, type=Form).outlast
         if form > VERSION:
@@ -133,7 +131,7 @@ def read(body: str) -> TaskMessage:
 
 
 def task_of(letter: TaskMessage, *, queue: str, attempt: int) -> Task:
-    """The task that a letter carries; `NotOurs` if its input is damaged."""
+    """The task of a message; `NotOurs` if its input is damaged."""
     input = None if letter.input is None else Raw(letter.input.encode())
     if letter.input64 is not None:
         try:
@@ -144,7 +142,7 @@ def task_of(letter: TaskMessage, *, queue: str, attempt: int) -> Task:
 
 
 def received(answer: dict[str, Any]) -> list[Message]:
-    """The messages in the answer to ReceiveMessage."""
+    """The messages in the response of ReceiveMessage."""
     return [_message(found) for found in answer.get("Messages", ())]
 
 
@@ -156,13 +154,13 @@ def _message(found: dict[str, Any]) -> Message:
 
 
 def group_of(task: Task) -> str:
-    """The group of a task in a FIFO queue: its run, or itself if it has none."""
+    """The group of a task in a FIFO queue: its run, or itself without one."""
     name = task.run_id or task.id
     return name if _group(name) else _hash(name)
 
 
 def once(*parts: str) -> str:
-    """An id by which a FIFO queue knows a message that is sent again."""
+    """A deduplication id for a FIFO queue."""
     return _hash("\0".join(parts))
 
 

@@ -1,4 +1,4 @@
-"""SqsQueue: the queue port on Amazon SQS, and what of it SQS can keep.
+"""SqsQueue: the queue port on Amazon SQS, as far as SQS supports it.
 
 ::
 
@@ -7,10 +7,10 @@
     dequeue       the same, long polling      nack for good   to the dead letters, or deleted
     len           ApproximateNumberOfMessages extend          ChangeMessageVisibility(seconds)
 
-Delivery is at least once: whoever works on a task must be able to take it twice. There are no
-priorities; a standard queue keeps no order, a FIFO queue that of the tasks of one run. SQS holds a
-message back for 15 minutes at most and hides it for 12 hours at most; what has to wait longer is
-hidden when it comes too early, or sent again. A claim is good in the process that got it.
+Delivery is at least once: tasks must be idempotent. There are no priorities; a standard queue has no order, a FIFO
+queue keeps that of the tasks of one run. SQS delays a message for at most 15 minutes and hides it for at most
+12 hours; longer delays hide it again when it arrives early, or send it again. A claim is valid in the process that
+got it.
 """
 
 from __future__ import annotations
@@ -50,12 +50,11 @@ LONGEST_POLL = 20
 class SqsQueue(Queue):
     """Named queues in SQS.
 
-    A `client` of boto3 that you pass in is used and never closed; else one is made, with `region` and
-    `endpoint` if given and credentials as AWS tools find them. Queue ``mail`` is the SQS queue
-    ``{prefix}mail`` (with `fifo`: ``{prefix}mail.fifo``), or the one that `urls` names. `create` makes
-    queues that are missing. Dead letters go to ``{prefix}mail-dead``; with ``dead_suffix=None`` they
-    are left to the redrive policy of the queue. `long_poll` (seconds, 0 to 20) is how long one
-    request waits for a task.
+    A boto3 `client` that you pass in is used and never closed; else one is created, with `region` and `endpoint` if
+    given and credentials as AWS tools find them. Queue ``mail`` is the SQS queue ``{prefix}mail`` (with `fifo`:
+    ``{prefix}mail.fifo``), or the one in `urls`. `create` creates missing queues. Dead letters go to
+    ``{prefix}mail-dead``; with ``dead_suffix=None`` they are left to the redrive policy of the queue. `long_poll`
+    (seconds, 0 to 20) is how long one request waits for a task.
     """
 
     def __init__(
@@ -107,9 +106,9 @@ class SqsQueue(Queue):
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:
-        """Send tasks, in batches of ten, and return how many were sent: SQS does not say which a
-        FIFO queue knew already. All are checked before one is sent; if SQS fails half way, it is
-        `UnknownOutcome`, and enqueueing them again is right: delivery is at least once anyway."""
+        """Send tasks in batches of ten; how many were sent (SQS does not tell which of them a FIFO queue knew). All are
+        validated before one is sent. A failure in between is `UnknownOutcome`: enqueue them again, since delivery is
+        at least once."""
         now = self.clock.now()
         stamped = addressed(queue, tasks, delay, now)
         waits = [
@@ -132,7 +131,7 @@ class SqsQueue(Queue):
         limit: int,
         timeout: float | None = None,
     ) -> list[Delivery]:
-        """As the port has it, but one queue after the other, and each by requests for ten at most."""
+        """As in the port, but queue by queue, with at most ten tasks per request."""
         check_taking(queues, owner, visibility, limit)
         taken: list[Delivery] = []
         for queue in queues:
@@ -159,7 +158,7 @@ class SqsQueue(Queue):
         wait: float = 0.0,
         timeout: float | None = None,
     ) -> Delivery | None:
-        """`take`, waiting up to `wait` seconds: at SQS while whole seconds are left, else here."""
+        """`take`, waiting up to `wait` seconds: by long polling for whole seconds, else locally."""
         if not wait >= 0:  # not a number is neither
             raise InvalidValue(f"wait={wait} is not possible: use 0 to look once, or more")
         check_taking([queue], owner, visibility, 1)
@@ -198,9 +197,8 @@ class SqsQueue(Queue):
         reason: str = "rejected",
         timeout: float | None = None,
     ) -> None:
-        """As the port has it: back after `delay` by its visibility, among the dead letters, or with
-        `drop` deleted. Where dead letters are left to SQS, it is shown at once instead, so that the
-        redrive policy can act."""
+        """As in the port: visible again after `delay`, moved to the dead letters, or with `drop` deleted. With dead
+        letters left to SQS the message becomes visible at once, so that the redrive policy can act."""
         check_delay(delay)
         self._calls.check_open()
         async with self._keeper.holding(claim) as held:
@@ -225,8 +223,8 @@ class SqsQueue(Queue):
         self.notifier.wake()
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
-        """Hide the task for `seconds` from now. SQS hides a message for 12 hours; then a copy takes
-        its place (see docs/reference/sqs.md for what that costs)."""
+        """Hide the task for `seconds` from now. SQS hides a message for 12 hours; after that a copy replaces it (see
+        docs/reference/sqs.md for the cost)."""
         check_ttl(seconds)
         self._calls.check_open()
         async with self._keeper.holding(claim) as held:
@@ -235,7 +233,7 @@ class SqsQueue(Queue):
         return msgspec.structs.replace(claim, expires_at=until)
 
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
-        """About how many tasks are ready: SQS estimates."""
+        """The approximate number of ready tasks, as estimated by SQS."""
         place = await self._places.of(queue, timeout=timeout)
         about = "ApproximateNumberOfMessages"
         answer = await self._calls.call(
@@ -252,8 +250,8 @@ class SqsQueue(Queue):
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[DeadTask]:
-        """Dead tasks, the longest dead of those that SQS gave first. Looking hides them from others
-        who look, for a moment."""
+        """Dead tasks, longest dead first among those that SQS returned. They are hidden from a concurrent list for a
+        moment."""
         check_limit(limit)
         place = await self._places.dead(queue, timeout=timeout)
         found = await letters.collect(self._calls, place, queue=queue, limit=limit, timeout=timeout)

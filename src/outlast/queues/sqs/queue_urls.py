@@ -1,10 +1,9 @@
-"""Which SQS queue a name of ours stands for, and where its dead letters go.
+"""SQS queues by name and by URL.
 
-An SQS queue as a URL: by name, ``sqs://wakeups?region=eu-central-1``, or by its own URL,
-``sqs+https://sqs.eu-central-1.amazonaws.com/1234/wakeups``.
-
-Options: `region`, `endpoint` (of another SQS than Amazon's) and ``create=true``. Credentials never
-stand in it: AWS tools find them elsewhere.
+`QueueUrls` finds the SQS queue and the dead-letter queue of a name. `Location` parses the URL of a queue: by name,
+``sqs://wakeups?region=eu-central-1``, or its own URL, ``sqs+https://sqs.eu-central-1.amazonaws.com/1234/wakeups``.
+Options are `region`, `endpoint` (for another SQS than Amazon's) and ``create=true``. A URL has no credentials: AWS
+tools find them elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ FOURTEEN_DAYS = "1209600"
 
 
 class QueueUrls:
-    """Finds the URLs of queues, and creates those that are missing if that is wanted."""
+    """Finds the URLs of queues; creates missing ones if `create`."""
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class QueueUrls:
         return known
 
     async def dead(self, queue: str, *, timeout: float | None = None) -> SqsAddress:
-        """The SQS queue of the dead letters of a queue: of the same kind, as SQS wants it."""
+        """The dead-letter queue of a queue: of the same kind, as SQS requires."""
         if self.dead_suffix is None:
             raise Unsupported(
                 "this queue leaves its dead letters to SQS (dead_suffix=None): look at them there"
@@ -85,7 +84,7 @@ class QueueUrls:
 
 
 def sqs_name(name: str, fifo: bool) -> str:
-    """The name that SQS knows a queue by; `InvalidId` if SQS does not allow it."""
+    """The name of a queue in SQS; `InvalidId` if SQS does not allow it."""
     plain = name.removesuffix(FIFO) if fifo else name
     full = plain + FIFO if fifo else plain
     if not _name(plain) or len(full) > 80:
@@ -108,7 +107,7 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Location(NamedTuple):
-    """Where a queue is."""
+    """The location of a queue."""
 
     queue: str
     url: str | None
@@ -118,7 +117,7 @@ class Location(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Location:
-        """What a URL says; `InvalidValue` or `InvalidId` if it is none of ours."""
+        """Parse a URL; `InvalidValue` or `InvalidId` if it is not an SQS location."""
         scheme, _, rest = text.partition("://")
         try:
             parts = urlsplit(text)

@@ -1,5 +1,4 @@
-"""From messages to deliveries: who receives a message holds its task, unless that is for another time,
-for other processes, or for nobody any more."""
+"""Received messages as deliveries: receiving claims the task, unless it is not due, not for this process, or dead."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from outlast.queues.sqs.calls import Calls, SqsAddress
 from outlast.queues.sqs.message import Message, Newer, NotOurs, TaskMessage, read, task_of
 from outlast.queues.sqs.queue_urls import QueueUrls
 from outlast.queues.sqs.sender import Sender
-from outlast.queues.sqs.visibility import LONGEST_HIDING, Held, Holdings, VisibilityKeeper
+from outlast.queues.sqs.visibility import MAX_HIDDEN_S, Held, Holdings, VisibilityKeeper
 
 
 class Receiver:
-    """Takes what is there to be done."""
+    """Receives tasks."""
 
     def __init__(
         self,
@@ -49,8 +48,8 @@ class Receiver:
         wait: int = 0,
         timeout: float | None,
     ) -> list[Delivery]:
-        """What one request gives, or the next one if all that it gave is none for us."""
-        lease = min(visibility, LONGEST_HIDING)
+        """The deliveries of one request, or of the next one if the first had none for this process."""
+        lease = min(visibility, MAX_HIDDEN_S)
         place = await self._places.of(queue, timeout=timeout)
         while True:
             since, now = self._clock.monotonic(), self._clock.now()
@@ -82,7 +81,7 @@ class Receiver:
                         queue=queue,
                     )
                     held = Held(claim, message, letter, place, task.attempt, since, message.handle)
-                    self._holdings.add(held, now=since, longest=LONGEST_HIDING)
+                    self._holdings.add(held, now=since, longest=MAX_HIDDEN_S)
                     taken.append(Delivery(task, claim))
             if taken:
                 return taken
@@ -97,7 +96,7 @@ class Receiver:
         max_attempts: int,
         timeout: float | None,
     ) -> tuple[TaskMessage, Task] | None:
-        """What a message says, or None if it is not to be done now, or by nobody."""
+        """The content of a message, or None if it is not to be delivered now."""
         try:
             letter = read(message.body)
             attempt = message.attempt(letter)

@@ -1,5 +1,5 @@
-"""Sending, hiding and removing messages. SQS holds a message back for 15 minutes at most, and a FIFO
-queue not at all: what is due later says so, and is dealt with by whoever receives it early."""
+"""Sending, hiding and deleting messages. SQS delays a message for at most 15 minutes, and a FIFO queue cannot delay
+single messages: a later due time is in the message, and the process that receives it early handles it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from outlast.queues.sqs.queue_urls import QueueUrls
 
 LONGEST_DELAY = 900
 PASSED_ON = "passed on "
-MOST_PASSES = 200
-"""How often a message is left to others, which takes two days: then there is nobody whom it is for."""
+MAX_RETURNS = 200
+"""How often a message is returned for other processes, over two days, before it is buried."""
 
 LONG_REST = 6
 _log = logging.getLogger("outlast.sqs")
@@ -42,7 +42,7 @@ class TooLong(Exception):
 
 
 class Sender:
-    """What happens to messages."""
+    """Sends, hides, moves and deletes messages."""
 
     def __init__(self, calls: Calls, places: QueueUrls, clock: Clock) -> None:
         self._calls = calls
@@ -55,7 +55,7 @@ class Sender:
     async def send(
         self, queue: str, tasks: list[tuple[TaskMessage, float]], *, timeout: float | None
     ) -> None:
-        """Send letters, each with the seconds that it has to be held back."""
+        """Send messages, each with its delay in seconds."""
         place = await self._places.of(queue, timeout=timeout)
         entries = [
             self.entry(place, letter, wait, known_as=once(letter.task.run_id, letter.task.id))
@@ -75,8 +75,8 @@ class Sender:
             )
 
     def entry(self, place: SqsAddress, letter: TaskMessage, wait: float, *, known_as: str) -> Entry:
-        """The message for a letter that has to be held back for `wait` seconds. A FIFO queue drops
-        what is `known_as` something that it was sent in the last five minutes."""
+        """The entry of a message with a delay of `wait` seconds. A FIFO queue drops what is `known_as` an id that it got in
+        the last five minutes."""
         delay = 0 if place.is_fifo else min(ceil(max(wait, 0)), LONGEST_DELAY)
         if wait > delay:
             due = self._clock.now() + timedelta(seconds=wait)
@@ -97,7 +97,7 @@ class Sender:
         *,
         timeout: float | None,
     ) -> None:
-        """Send a copy, then delete the message: a crash in between doubles it and loses nothing."""
+        """Send a copy, then delete the message: a crash in between duplicates it and loses nothing."""
         again = self.entry(place, letter, wait, known_as=once(message.id, handle))
         await self.post(place, [again], timeout=timeout)
         await self.delete(place, handle, timeout=timeout)
@@ -133,11 +133,10 @@ class Sender:
         )
 
     async def pass_on(self, place: SqsAddress, message: Message, *, timeout: float | None) -> bool:
-        """Leave a message to others, sooner the first times; not if that was in vain too often. A
-        copy takes its place, so that this costs none of its attempts; in a FIFO queue, where that
-        would cost it its turn, it is hidden."""
+        """Return a message for other processes, with growing delays, up to a limit. A copy replaces it, so that no attempt
+        is counted; in a FIFO queue, where a copy would lose its position, it is hidden."""
         times = message.received if place.is_fifo else _passed_on(message) + 1
-        if times > MOST_PASSES:
+        if times > MAX_RETURNS:
             return False
         if place.is_fifo:
             await self.hide(place, message.handle, _rest(times), timeout=timeout)
@@ -157,8 +156,8 @@ class Sender:
     async def put_away(
         self, queue: str, message: Message, *, attempt: int, reason: str, timeout: float | None
     ) -> None:
-        """Bury what nobody here can work on. Where there is no queue for dead letters it is hidden,
-        for longer each time: it must hold up nobody, and is not ours to throw away."""
+        """Bury a message that no process here can handle. Without a dead-letter queue it is hidden, longer each time: it
+        must not block other messages, and may not be deleted."""
         try:
             await self.bury(queue, message, attempt=attempt, reason=reason, timeout=timeout)
         except NotFound as missing:
@@ -179,8 +178,8 @@ class Sender:
     async def bury(
         self, queue: str, message: Message, *, attempt: int, reason: str, timeout: float | None
     ) -> None:
-        """Move a message to the dead letters. Where those are left to SQS it stays hidden for now:
-        shown again, it would only come back at once."""
+        """Move a message to the dead letters. If those are left to SQS it stays hidden: made visible it would return at
+        once."""
         if self._places.dead_suffix is None:
             return
         source = await self._places.of(queue, timeout=timeout)
@@ -199,7 +198,7 @@ class Sender:
         first: Callable[[list[DeadLetter]], Awaitable[None]] | None,
         timeout: float | None,
     ) -> int:
-        """Remove dead letters (all, or of those tasks), after `first` has been done with them."""
+        """Delete dead letters, all or those of some tasks, after `first` has handled them."""
         if task_ids is not None and not task_ids:
             return 0
         found = await collect(self._calls, place, queue=queue, limit=None, timeout=timeout)
@@ -216,13 +215,13 @@ class Sender:
 
 
 def _passed_on(message: Message) -> int:
-    """How often a message was left to others."""
+    """How often a message was returned for other processes."""
     times = (message.note or "").removeprefix(PASSED_ON)
     return int(times) if times.isdecimal() else 0
 
 
 def _rest(times: int) -> int:
-    """Seconds: 1, 2, 4 …"""
+    """A delay in seconds: 1, 2, 4 …"""
     return min(1 << min(times - 1, 20), LONGEST_DELAY)
 
 

@@ -1,20 +1,16 @@
-"""Messages that are held, or not to be handed out yet, against the limit of SQS: it hides a message
-for 12 hours at most.
+"""Messages that are held or delayed beyond the limit of SQS, which hides a message for at most 12 hours.
 
 ::
 
-    due later than SQS can hold back   who receives it early hides it until then, and sends a copy in
-                                       its place when SQS will not hide it any longer
-    held for  ≤ 12 h                   ChangeMessageVisibility
-              longer                   a copy with the token of its holder takes its place. The process
-                                       that holds it looks for it at once; to all others it is due
-                                       in 12 hours
+    due later than SQS can delay it   the receiver hides it until then, and sends a copy in its place when SQS does
+                                      not hide it any longer
+    held for  ≤ 12 h                  ChangeMessageVisibility
+              longer                  a copy with the token of its holder replaces it. The holding process receives
+                                      it at once; for other processes it is due in 12 hours
 
-Which messages this process holds, and by which claim.
-
-SQS knows a message in flight by a receipt handle, which changes with every delivery; a claim of ours
-has a token. Here the two meet. It is this process's own memory: another process cannot finish what
-this one has taken, and SQS itself fences loosely (an old handle may still delete the message).
+`Holdings` has the messages that this process holds. SQS identifies a message in flight by a receipt handle, which
+changes with each delivery; outlast's claim has a token. The mapping is local: another process cannot finish a task of
+this one, and SQS fences loosely (an old handle may still delete the message).
 """
 
 from __future__ import annotations
@@ -37,8 +33,8 @@ from outlast.queues.sqs.client import Rejected
 from outlast.queues.sqs.message import Message, NotOurs, TaskMessage, once, read
 from outlast.queues.sqs.sender import Sender, TooLong
 
-LONGEST_HIDING = 43_200 - 60
-"""Seconds from a message's reception, by the rule of SQS; the minute is for clocks that differ."""
+MAX_HIDDEN_S = 43_200 - 60
+"""Seconds after the reception of a message, as SQS counts; a minute is left for clock differences."""
 
 ROUNDS = 3
 LOST = {
@@ -47,11 +43,11 @@ LOST = {
     "MessageNotInflight",
     "ReceiptHandleIsInvalid",
 }
-"""By these codes SQS says that a message is not hidden any more, or not by this receipt."""
+"""Codes for a message that is not hidden any more, or not by this receipt."""
 
 
 class VisibilityKeeper:
-    """Keeps messages hidden for as long as they have to be."""
+    """Keeps messages hidden as long as needed."""
 
     def __init__(self, calls: Calls, mail: Sender, holdings: Holdings, clock: Clock) -> None:
         self._calls = calls
@@ -64,20 +60,20 @@ class VisibilityKeeper:
     async def settle(
         self, place: SqsAddress, message: Message, letter: TaskMessage, *, timeout: float | None
     ) -> bool:
-        """Deal with a message that is not to be handed out now; whether it was one."""
+        """Handle a message that is not to be delivered now; whether it was one."""
         if letter.holder and await self._recognise(place, message, letter, timeout=timeout):
             return True
         if not letter.due or (letter.holder and message.received > 1):
-            return False  # its holder had it, and has let it go
+            return False  # its holder has released it
         wait = (from_micros(letter.due) - self._clock.now()).total_seconds()
         if wait <= 0:
             return False
         if message.received == 1:
             with suppress(TooLong):
-                hiding = min(wait, LONGEST_HIDING)
+                hiding = min(wait, MAX_HIDDEN_S)
                 await self._mail.hide(place, message.handle, hiding, timeout=timeout)
                 return True
-        # It was hidden for as long as SQS does: a fresh message can be hidden anew.
+        # SQS does not hide it any longer: a new message can be hidden again.
         fresh = replace(letter, due=0, held_back=0.0)
         await self._mail.replace_by(place, message, message.handle, fresh, wait, timeout=timeout)
         return True
@@ -85,7 +81,7 @@ class VisibilityKeeper:
     async def _recognise(
         self, place: SqsAddress, message: Message, letter: TaskMessage, *, timeout: float | None
     ) -> bool:
-        """A copy whose holder is in this process: keep it for the holder, or delete it if done."""
+        """A copy whose holder is in this process: keep it for the holder, or delete it if finished."""
         if self._holdings.was_finished(letter.holder):
             await self._mail.delete(place, message.handle, timeout=timeout)
             return True
@@ -102,7 +98,7 @@ class VisibilityKeeper:
 
     @asynccontextmanager
     async def holding(self, claim: Claim) -> AsyncIterator[Held]:
-        """What a claim holds, for one caller at a time. If SQS says that it is lost, `Fenced`."""
+        """The message of a claim, for one caller at a time; `Fenced` if SQS reports it as lost."""
         async with self._holdings.of(claim).lock:
             held = self._holdings.of(claim)
             try:
@@ -114,14 +110,14 @@ class VisibilityKeeper:
                 raise Fenced(claim.subject, token=claim.token) from why
 
     async def delete(self, held: Held, *, timeout: float | None) -> None:
-        """Delete what is held. A copy not seen yet is deleted when this process sees it."""
+        """Delete a held message. A copy that was not received yet is deleted on arrival."""
         if held.handle is not None:
             await self._mail.delete(held.place, held.handle, timeout=timeout)
 
     async def hold_back(self, held: Held, seconds: float, *, timeout: float | None) -> None:
-        """Show a message again after `seconds`."""
+        """Make a message visible after `seconds`."""
         if held.handle is None:
-            return  # it shows itself when its time is over
+            return  # it becomes visible by itself
         if self._fits(held, seconds):
             with suppress(TooLong):
                 await self._mail.hide(held.place, held.handle, seconds, timeout=timeout)
@@ -132,11 +128,11 @@ class VisibilityKeeper:
         )
 
     async def keep(self, held: Held, seconds: float, *, timeout: float | None) -> None:
-        """Hide what is held for `seconds` from now, by a copy if SQS will not do it any longer."""
+        """Hide a held message for `seconds` from now, by a copy if SQS does not hide it any longer."""
         if self._fits(held, seconds):
             if held.handle is None:
                 return  # the copy is hidden for longer than that
-            with suppress(TooLong):  # SQS may count from another moment than we do
+            with suppress(TooLong):  # SQS may count from another moment
                 await self._mail.hide(held.place, held.handle, seconds, timeout=timeout)
                 return
         await self._copy(held, timeout=timeout)
@@ -146,10 +142,10 @@ class VisibilityKeeper:
 
     async def _copy(self, held: Held, *, timeout: float | None) -> None:
         token, now = held.claim.token, self._clock.now()
-        # No delay by SQS: its holder shall find it, everybody else sees that it is not due.
-        due = to_micros(now + timedelta(seconds=LONGEST_HIDING))
+        # No delay by SQS: its holder has to receive it; other processes see that it is not due.
+        due = to_micros(now + timedelta(seconds=MAX_HIDDEN_S))
         letter = replace(
-            held.letter, before=held.attempt, due=due, held_back=LONGEST_HIDING, holder=token
+            held.letter, before=held.attempt, due=due, held_back=MAX_HIDDEN_S, holder=token
         )
         entry = self._mail.entry(
             held.place, letter, 0, known_as=once(held.message.id, str(self._clock.monotonic()))
@@ -161,8 +157,8 @@ class VisibilityKeeper:
             await self._mail.delete(held.place, handle, timeout=timeout)
 
     async def _look_for_copy(self, held: Held, *, timeout: float | None) -> None:
-        """Receive a few messages and give back those that are not the copy. That costs each of them
-        one of its attempts, once in 12 hours; else a copy could be held only until its time is up."""
+        """Receive a few messages and return those that are not the copy. That costs each of them one attempt, once in 12
+        hours; otherwise the copy could not be held longer than its delay."""
         for _ in range(ROUNDS):
             found = await self._calls.receive(held.place, seconds=30, count=BATCH, timeout=timeout)
             if not found:
@@ -182,11 +178,11 @@ class VisibilityKeeper:
                 return
 
     def _fits(self, held: Held, seconds: float) -> bool:
-        return self._clock.monotonic() + seconds <= held.since + LONGEST_HIDING
+        return self._clock.monotonic() + seconds <= held.since + MAX_HIDDEN_S
 
 
 def _copy_in(message: Message) -> TaskMessage | None:
-    """The letter in a message, if it is a copy that somebody holds."""
+    """The content of a message, if it is a copy with a holder."""
     try:
         letter = read(message.body)
     except NotOurs:
@@ -199,8 +195,8 @@ REMEMBERED = 10_000
 
 @dataclass(eq=False)
 class Held:
-    """A message in flight, and who has it. Without a `handle` it is a copy that was sent when SQS
-    would not hide the first one any longer, and that has not been seen yet."""
+    """A message in flight and its claim. Without `handle` it is a copy that was sent when SQS did not hide the original
+    any longer, and that was not received yet."""
 
     claim: Claim
     message: Message
@@ -208,13 +204,13 @@ class Held:
     place: SqsAddress
     attempt: int
     since: float
-    """When it was received, on the monotonic clock: SQS hides it for 12 hours from then."""
+    """When it was received, by the monotonic clock: SQS hides it for 12 hours from then."""
     handle: str | None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Holdings:
-    """All that is held here, and what became of what was."""
+    """All messages that this process holds, and the tokens of finished ones."""
 
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
@@ -223,12 +219,12 @@ class Holdings:
         self._last = 0
 
     def next_token(self, now: int) -> int:
-        """A token greater than any before."""
+        """A token greater than all before."""
         self._last = max(self._last + 1, now)
         return self._last
 
     def add(self, held: Held, *, now: float, longest: float) -> None:
-        """Take note of a delivery; an older claim on the same message is superseded."""
+        """Record a delivery; an older claim on the same message is superseded."""
         self._supersede(held.message.id)
         self._held[held.claim.token] = held
         self._current[held.message.id] = held.claim.token
@@ -237,7 +233,7 @@ class Holdings:
                 self.lose(old)
 
     def moved(self, held: Held, message: Message | None, *, since: float) -> None:
-        """The task of a claim now stands in another message, or in one not seen yet."""
+        """The task of a claim is in another message now, or in one that was not received yet."""
         self._current.pop(held.message.id, None)
         held.handle, held.since = (None if message is None else message.handle), since
         if message is not None:
@@ -245,7 +241,7 @@ class Holdings:
             self._current[message.id] = held.claim.token
 
     def of(self, claim: Claim) -> Held:
-        """What a claim holds: `Fenced` if that was lost, `NotFound` if it is finished."""
+        """The message of a claim: `Fenced` if it is lost, `NotFound` if it is finished."""
         held = self._held.get(claim.token)
         if held is not None and _names(held.claim) == _names(claim):
             return held
@@ -254,21 +250,21 @@ class Holdings:
         raise Fenced(claim.subject, token=claim.token)
 
     def by_token(self, token: int) -> Held | None:
-        """What the claim with this token holds, if it holds anything."""
+        """The message of the claim with this token, or None."""
         return self._held.get(token)
 
     def was_finished(self, token: int) -> bool:
-        """Whether the claim with this token has ended its task here."""
+        """Whether the claim with this token has finished its task here."""
         return token in self._finished
 
     def lose(self, held: Held) -> None:
-        """The claim holds nothing any more: somebody else may."""
+        """The claim is lost: another process may have the message."""
         self._held.pop(held.claim.token, None)
         if self._current.get(held.message.id) == held.claim.token:
             del self._current[held.message.id]
 
     def finish(self, held: Held) -> None:
-        """The task is gone."""
+        """The task is finished."""
         self.lose(held)
         self._finished[held.claim.token] = None
         if len(self._finished) > REMEMBERED:

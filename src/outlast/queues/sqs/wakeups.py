@@ -1,16 +1,16 @@
-"""A wake-up channel over SQS: it says "look", and the store says what there is.
+"""A wake-up channel over SQS: a message says that work may be available, the store has the work.
 
 ::
 
-    send a wake-up ──▶ SendMessage ──▶ SQS ──▶ long poll, of whichever process gets it
-                                        │ heard: those who look there are woken
-                                        ▼
-             nothing is left            DeleteMessage
-             something is left          shown again, at once or soon: another process gets it
-             never settled (it died)    shown again when its visibility ends
+    send a wake-up ──▶ SendMessage ──▶ SQS ──▶ long poll of one of the processes
+                                                  │ it wakes its waiters, which read the store
+                                                  ▼
+                   no work is left            DeleteMessage
+                   work is left               visible again, at once or soon: another process gets it
+                   never settled (a crash)    visible again after its visibility timeout
 
-A message names its sender and nothing else. One that is not ours is no wake-up: it is left alone, for
-its owner or the redrive policy of the queue, and told of once.
+A message has its sender and nothing else. Other messages are not wake-ups: they are left to their owner or to the
+redrive policy of the queue, and logged once.
 """
 
 from __future__ import annotations
@@ -32,42 +32,41 @@ from outlast.queues.sqs.message import Message
 from outlast.queues.sqs.queue_urls import Location, QueueUrls
 
 LONG_POLL = 20
-HEARING = 30
-"""Seconds for which a message is hidden while the store is looked at."""
+HIDDEN_S = 30
+"""Seconds for which a message is hidden while the store is read."""
 
-AT_ONCE, MOST_TURNS, LONGEST_REST = 3, 10, 30
-"""A message that goes on is shown at once the first times, then after 1, 2, 4 … seconds, so that
-work which nobody can take does not keep everybody busy; at last it is dropped. Whoever sweeps the
-store sends it again if there is still reason to."""
+IMMEDIATE_TURNS, MAX_TURNS, MAX_DELAY_S = 3, 10, 30
+"""A message that is passed on becomes visible at once the first times, then after 1, 2, 4 … seconds, so that work which
+no process can take does not keep all busy; finally it is dropped. The wake-up relay sends it again if work is still
+waiting."""
 
 REST = 0.2
-"""Seconds for which a process does not listen after it has passed something on: another one should
-get it."""
+"""Seconds for which a process does not listen after it has passed a message on: another one should get it."""
 
 FIRST_RETRY, LONGEST_RETRY = 0.5, 30.0
 LONGEST_CALL = 10.0
-FIRST_CALL, LAST_CALL = 5.0, 2.0
-"""Seconds that SQS has to answer when a process begins, and when it ends: it waits for neither."""
+OPEN_TIMEOUT_S, CLOSE_TIMEOUT_S = 5.0, 2.0
+"""Seconds that SQS has to respond when a process starts, and when it ends."""
 
 MINUTE = {"MessageRetentionPeriod": "60"}
-"""A wake-up that is older tells nothing: everybody has looked since."""
+"""An older wake-up is useless: all processes have polled since."""
 
 _log = logging.getLogger("outlast.sqs")
 
 
 class WakeupMessage(Struct, frozen=True):
-    """What the text of a message says: which form it has, and who sent it."""
+    """The content of a message: its form and its sender."""
 
     outlast: int
     wakeup: str
 
 
 class SqsWakeups(WakeupChannel):
-    """Sends wake-ups in one of the other processes that have a wake-up channel on the same SQS queue.
+    """Sends wake-ups to one of the other processes on the same SQS queue.
 
-    Give it to an app: ``App(store, wakeup_channel=SqsWakeups("wakeups"))``. `client`, `region` and
-    `endpoint` are as for `SqsQueue`. The queue is named, or given by its `url`; it must be a
-    standard one, for wake-ups alone. `create` makes it if it is missing.
+    Pass it to an app: ``App(store, wakeup_channel=SqsWakeups("wakeups"))``. `client`, `region` and `endpoint` are as
+    for `SqsQueue`. The queue is named, or given by its `url`; it must be a standard queue, for wake-ups only. `create`
+    creates it if it is missing.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class SqsWakeups(WakeupChannel):
             return
         self._calls.open()
         try:
-            place = await self._places.of(self._queue, timeout=FIRST_CALL)
+            place = await self._places.of(self._queue, timeout=OPEN_TIMEOUT_S)
             if place.is_fifo:
                 raise InvalidValue(
                     "a wake-up channel needs a standard queue: FIFO would hold wake-ups back"
@@ -134,11 +133,11 @@ class SqsWakeups(WakeupChannel):
             await asyncio.gather(listening, return_exceptions=True)
             self.is_listening = False
             held, self._held = self._held, []
-            await self._show(held, 0, timeout=LAST_CALL)
+            await self._show(held, 0, timeout=CLOSE_TIMEOUT_S)
             self._calls.close()
 
     async def describe(self) -> dict[str, str]:
-        """The attributes of the queue, as SQS tells them, for whoever checks its settings."""
+        """The attributes of the queue, as SQS returns them, for checks of its settings."""
         is_open = self._listening is not None
         if not is_open:
             self._calls.open()
@@ -171,12 +170,12 @@ class SqsWakeups(WakeupChannel):
         messages, self._held = self._held[: max(count, 0)], self._held[max(count, 0) :]
         if not messages:
             return 0
-        on = [one for one in messages if left and one.received < MOST_TURNS]
+        on = [one for one in messages if left and one.received < MAX_TURNS]
         over = [{"ReceiptHandle": one.handle} for one in messages if one not in on]
         await self._batch("delete_message_batch", over)
         for message in on:
-            later = message.received - AT_ONCE
-            await self._show([message], 0 if later <= 0 else min(2 ** (later - 1), LONGEST_REST))
+            later = message.received - IMMEDIATE_TURNS
+            await self._show([message], 0 if later <= 0 else min(2 ** (later - 1), MAX_DELAY_S))
         self._rest = REST if on else 0.0
         self._settled.set()
         return len(on)
@@ -201,8 +200,8 @@ class SqsWakeups(WakeupChannel):
                 retry = min(2 * retry, LONGEST_RETRY)
 
     async def _hear(self, place: SqsAddress, wake: Callable[[], None]) -> None:
-        """One long poll. What it brings is looked into before there is another."""
-        found = await self._calls.receive(place, seconds=HEARING, wait=LONG_POLL, count=BATCH)
+        """One long poll, and the handling of its messages."""
+        found = await self._calls.receive(place, seconds=HIDDEN_S, wait=LONG_POLL, count=BATCH)
         self.is_listening = True
         wakeups = [one for one in found if _is_wakeup(one.body)]
         if len(wakeups) < len(found):
@@ -214,7 +213,7 @@ class SqsWakeups(WakeupChannel):
         self.received += len(wakeups)
         wake()
         try:
-            async with asyncio.timeout(HEARING):
+            async with asyncio.timeout(HIDDEN_S):
                 await self._settled.wait()
         except TimeoutError:
             self._held = []  # they are shown to others by now
