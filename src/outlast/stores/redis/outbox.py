@@ -26,12 +26,12 @@ class _Item(Struct):
     id: str
 
 
-class _Fresh(Struct):
+class _NewRun(Struct):
     id: str
 
 
 class _Child(Struct):
-    fresh: _Fresh
+    new_run: _NewRun
 
 
 class Entry(Struct):
@@ -104,5 +104,5 @@ def _names(entry: Entry) -> list[str]:
             *CLAIM_INDEXES,
         ]
     if entry.start is not None:
-        return [of_run(entry.start.fresh.id, "state")]
+        return [of_run(entry.start.new_run.id, "state")]
     return [entry.name]
