@@ -145,7 +145,9 @@ class App(Client):
             named=bool(self._policies),
         )
         self._engine.claimer.on_ticket = self._doorman.want
-        self._presence = Heartbeat(opened, self._word, listed=self._engine.claimer.look_for_parked)
+        self._presence = Heartbeat(
+            opened, self._word, on_listed=self._engine.claimer.look_for_parked
+        )
         self._relay = None if channel is None else WakeupRelay(opened, channel, timeout_s=lease / 3)
         super().__init__(
             opened,

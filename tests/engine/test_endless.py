@@ -150,7 +150,7 @@ def test_a_retry_that_would_never_come() -> None:
         {"backoff": math.inf, "delay": 0},
     ]
     for options in bad:
-        with pytest.raises(InvalidValue, match="would never come"):
+        with pytest.raises(InvalidValue, match="would never happen"):
             outlast.Retry(attempts=3, **options)
     patient = outlast.Retry(attempts=2000, max_delay=math.inf, jitter=1)
     assert patient.wait(1999, OSError()) is not None

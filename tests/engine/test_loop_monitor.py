@@ -114,7 +114,7 @@ async def test_code_that_blocks_the_loop_is_named(
     assert told.startswith(who)
     line = stand_still.__code__.co_firstlineno + 2
     assert f"the event loop at test_loop_monitor.py:{line} in stand_still" in told
-    assert "Put what takes long into a step that is a plain function" in told
+    assert "Put what takes long into a step that is a plain `def`" in told
 
 
 async def test_a_plain_step_may_block(listener: Listener) -> None:

@@ -116,7 +116,7 @@ MUTANTS = [
     Mutant(
         "a retry takes what failed beside the failure for a death",
         REPLANTING,
-        "    return [*done, *((key, report) for key, report in ended.items() if key not in told)]",
+        "    return [*done, *((key, report) for key, report in ended.items() if key not in reported)]",
         "    return done",
         story("ended_after_the_failure"),
     ),

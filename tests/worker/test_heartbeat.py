@@ -11,7 +11,7 @@ from outlast.errors import Unavailable
 from outlast.model import Worker
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import ManualClock
-from outlast.worker.heartbeat import PATIENCE, PERIOD
+from outlast.worker.heartbeat import EXPIRES_AFTER_S, INTERVAL_S
 
 
 @outlast.step(queue="far")
@@ -58,11 +58,11 @@ async def test_it_speaks_again_in_time() -> None:
         first = await until_listed(store)
         await app.start(job(), id="a")
         while (await store.workers())[0].seen_at == first.seen_at:
-            clock.advance(PERIOD)
+            clock.advance(INTERVAL_S)
             await asyncio.sleep(0.001)
         second = await until_listed(store)
         assert second.started_at == first.started_at
-        assert PERIOD * 2 < PATIENCE
+        assert INTERVAL_S * 2 < EXPIRES_AFTER_S
         await app.signal("a", "go", "on")
 
 

@@ -1,8 +1,7 @@
-"""Heartbeat: a process says that it lives, so that people can see who works on a store.
+"""Heartbeat: a process records that it is alive, so that people can see which workers a store has.
 
-No claim depends on it: those have leases of their own. What a worker's code cannot go on with is left to
-workers that are listed with other code. A worker that stops takes itself off the
-list; one that is killed falls silent, and is shown as dead.
+No claim depends on it: claims have leases. A run that one worker's code rejects is left to listed workers with other
+code. A worker that stops removes itself from the list; one that crashed is shown as dead when its record expires.
 """
 
 from __future__ import annotations
@@ -21,63 +20,66 @@ from outlast.ports.capabilities import Capability
 from outlast.ports.clock import LeapingClock
 from outlast.ports.store import Store
 
-PERIOD = 15.0
-PATIENCE = 3 * PERIOD
-"""Seconds between two words, and after the last one until it counts as dead."""
-CALL_SECONDS = 5.0
-LAST_SECONDS = 2.0
-"""How long one who stops tries to say goodbye."""
+INTERVAL_S = 15.0
+EXPIRES_AFTER_S = 3 * INTERVAL_S
+"""How long after its last heartbeat a worker counts as dead."""
+CALL_TIMEOUT_S = 5.0
+LAST_TIMEOUT_S = 2.0
+"""How long a worker that stops tries to remove itself from the list."""
 
 log = logging.getLogger("outlast.worker")
 
 
 class Heartbeat:
-    """The word of this process, between `open` and `close`."""
+    """Writes the record of this process between `open` and `close`. `on_listed` is called after the first time."""
 
     def __init__(
-        self, store: Store, word: Callable[[], Worker], listed: Callable[[], None] = lambda: None
+        self,
+        store: Store,
+        record: Callable[[], Worker],
+        on_listed: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
-        self._word = word
-        self._listed = listed
-        self._speaking: asyncio.Task[None] | None = None
+        self._record = record
+        self._on_listed = on_listed
+        self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Begin to say so, if the store lists workers."""
-        # Where time is virtual nobody looks, and every write would be a step of the simulation.
+        """Start, if the store lists workers."""
+        # Not with virtual time: every write would be a step of the simulation.
         virtual = isinstance(self._store.clock, LeapingClock)
-        if self._speaking is None and Capability.WORKERS in self._store.capabilities:
+        if self._task is None and Capability.WORKERS in self._store.capabilities:
             if not virtual:
-                self._speaking = asyncio.create_task(self._speak(), name="outlast is present")
+                self._task = asyncio.create_task(self._run(), name="outlast: heartbeat")
 
     async def close(self) -> None:
-        """Say goodbye. Closing twice is fine."""
-        if self._speaking is None:
+        """Stop, and remove this process from the list. Closing twice is fine."""
+        if self._task is None:
             return
-        self._speaking.cancel()
-        await asyncio.gather(self._speaking, return_exceptions=True)
-        self._speaking = None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
         try:
-            await self._store.leave(self._word().owner, timeout=LAST_SECONDS)
+            await self._store.leave(self._record().owner, timeout=LAST_TIMEOUT_S)
         except OutlastError as error:
-            log.debug("nobody could be told that this process stops: %s", error)
+            log.debug("this worker could not be removed from the list: %s", error)
 
-    async def _speak(self) -> None:
+    async def _run(self) -> None:
         first = True
         while True:
-            word = msgspec.structs.replace(
-                self._word(), host=socket.gethostname(), pid=os.getpid(), version=_version()
+            worker = msgspec.structs.replace(
+                self._record(), host=socket.gethostname(), pid=os.getpid(), version=_version()
             )
             try:
-                await self._store.heartbeat(word, PATIENCE, timeout=CALL_SECONDS)
+                await self._store.heartbeat(worker, EXPIRES_AFTER_S, timeout=CALL_TIMEOUT_S)
                 if first:
                     first = False
-                    self._listed()
+                    self._on_listed()
             except Closed:
                 return
             except OutlastError as error:
-                log.debug("nobody could be told that this process lives: %s", error)
-            await self._store.clock.sleep(PERIOD)
+                log.debug("the heartbeat could not be written: %s", error)
+            await self._store.clock.sleep(INTERVAL_S)
 
 
 def _version() -> str:

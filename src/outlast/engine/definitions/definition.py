@@ -28,7 +28,7 @@ PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 def check_function(function: Any) -> None:
-    """Refuse what cannot be a step or a workflow, and say how to write it."""
+    """Reject what cannot be a step or a workflow, and say how to write it."""
     if isinstance(getattr(function, "definition", None), Definition):
         raise WorkflowMisuse(
             f"{function.__name__} is a step or a workflow already: decorate the function once"
@@ -36,7 +36,7 @@ def check_function(function: Any) -> None:
     if isinstance(function, staticmethod | classmethod):
         raise WorkflowMisuse(
             f"{function.__func__.__qualname__}: put @staticmethod above the decorator of outlast, "
-            "not below it; a class method cannot be one, because a class is not data"
+            "not below it; a class method cannot be used, because its class cannot be recorded"
         )
     if not callable(function) or isinstance(function, type) or not hasattr(function, "__name__"):
         raise WorkflowMisuse(
@@ -46,21 +46,21 @@ def check_function(function: Any) -> None:
     code = getattr(function, "__code__", None)
     if code is not None and code.co_argcount and code.co_varnames[0] in ("self", "cls"):
         raise WorkflowMisuse(
-            f"{function.__qualname__} is a method: what it works on would have to be recorded with "
-            "every call. Use a function, or a @staticmethod, and pass it the data that it needs"
+            f"{function.__qualname__} is a method: its object would have to be recorded with every "
+            "call. Use a function, or a @staticmethod, and pass it the data that it needs"
         )
 
 
 def _name_of(function: Callable[..., Any]) -> str:
     if function.__name__ == "<lambda>":
         raise WorkflowMisuse(
-            "a lambda has no name, and history would know it by that: use a `def`, or name=…"
+            "a lambda has no name under which it can be recorded: use a `def`, or name=…"
         )
     return function.__name__
 
 
 class Definition:
-    """A user's function under the name by which history knows it."""
+    """A user's function and the name under which it is recorded."""
 
     def __init__(self, function: Callable[..., Any], *, name: str | None = None) -> None:
         check_function(function)
@@ -76,7 +76,7 @@ class Definition:
 
 
 class StepDefinition(Definition):
-    """A step, and how it is tried."""
+    """A step and its options."""
 
     def __init__(
         self,
@@ -106,21 +106,21 @@ class StepDefinition(Definition):
         self.at_most_once = at_most_once
         if process and module_of(function) is None:
             raise WorkflowMisuse(
-                f"step {self.name!r} runs in a process of its own, where it is imported by its name, and "
-                f"{function.__qualname__} cannot be: define it at the top of a module, or of a script"
+                f"step {self.name!r} runs in a process of its own, which imports it by its name, and "
+                f"{function.__qualname__} cannot be imported: define it at the top of a module, or of a script"
             )
         self.process = process
         if transactional and (process or queue is not None):
             raise WorkflowMisuse(
-                f"step {self.name!r} is transactional, so it has to run where its run is: without "
-                "process and queue"
+                f"step {self.name!r} is transactional, so it runs in the process that drives its run: omit process "
+                "and queue"
             )
         self.transactional = transactional
         self.queue = None if queue is None else check_queue(queue)
         if queue is None and (key is not None or priority != 0):
             raise WorkflowMisuse(
-                f"step {self.name!r} has a key or a priority but no queue: they say whose turn it is "
-                "in a queue, so give it one: step(queue=…)"
+                f"step {self.name!r} has a key or a priority but no queue: they order the tasks of a "
+                "queue, so give it one: step(queue=…)"
             )
         if isinstance(key, str) and key not in self.signature.names:
             raise WorkflowMisuse(
@@ -132,7 +132,7 @@ class StepDefinition(Definition):
         self.in_thread = not self.is_async and not process
         self.compensation: StepDefinition | None = None
         self.unknown_compensation: StepDefinition | None = None
-        """What undoes a call of which it is not known whether it was done."""
+        """The step that undoes a call whose outcome is unknown."""
 
     @property
     def is_undoable(self) -> bool:
@@ -149,21 +149,21 @@ class StepDefinition(Definition):
         priority = self._priority(*args, **kwargs) if callable(self._priority) else self._priority
         if not isinstance(key, str):
             raise InvalidValue(
-                f"the key of step {self.name!r} is {key!r}: it has to be a text, so that calls with "
-                "the same key stand in one line. Use key=lambda …: str(…)"
+                f"the key of step {self.name!r} is {key!r}: it has to be a str, so that calls with the "
+                "same key share a queue. Use key=lambda …: str(…)"
             )
         return check_key(key), priority
 
 
 class WorkflowDefinition(Definition):
-    """A workflow, its version, and a hash of what it says."""
+    """A workflow, its version, and a hash of its code."""
 
     def __init__(
         self, function: Callable[..., Any], *, name: str | None = None, version: int | str = 1
     ) -> None:
         super().__init__(function, name=name)
         if any(character in self.name for character in "{}~"):
-            # It becomes part of the ids of its runs when it is somebody's child.
+            # It is part of the ids of its runs when they are children.
             raise WorkflowMisuse(
                 f"workflow name {self.name!r} contains '{{', '}}' or '~': leave it out"
             )
@@ -173,7 +173,7 @@ class WorkflowDefinition(Definition):
 
     @cached_property
     def hash(self) -> str:
-        """A hash of the function's structure: layout, comments and decorators do not count."""
+        """A hash of the function's syntax tree: layout, comments and decorators do not count."""
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(self.function))).body[0]
         except (OSError, TypeError, SyntaxError):
@@ -186,7 +186,7 @@ class WorkflowDefinition(Definition):
     def main(
         self, execution: Execution, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Coroutine[Any, Any, Any]:
-        """The coroutine that is the run."""
+        """The coroutine of a run."""
         if self.is_async:
             coroutine: Coroutine[Any, Any, Any] = self.function(*args, **kwargs)
             return coroutine
@@ -194,26 +194,28 @@ class WorkflowDefinition(Definition):
 
 
 def code_hash(workflows: Iterable[WorkflowDefinition]) -> str:
-    """One hash of all workflows that a worker has."""
+    """A hash of all workflows of a worker, by which workers with the same code recognise each other. It covers what a
+    replay executes: the bytecode of each workflow, the plain constants that it reads from its module, and its file.
+    Two processes with the same hash fail on the same run in the same way; a different hash costs one more try."""
     found = hashlib.sha256()
     for one in sorted(workflows, key=lambda each: each.name):
         if not one.name.startswith(SCHEDULE_OF):  # those are outlast's own
             function: Any = one.function
             code = getattr(function, "__code__", None)  # what is written in C has none
             values = getattr(function, "__globals__", {})
-            told = "" if code is None else _told(code, values)
+            text = "" if code is None else _text_of(code, values)
             found.update(
-                f"{one.name} {one.version!r} {_file(function.__module__)} {told}\n".encode()
+                f"{one.name} {one.version!r} {_file(function.__module__)} {text}\n".encode()
             )
     return found.hexdigest()[:16]
 
 
-def _told(code: CodeType, values: dict[str, Any]) -> str:
+def _text_of(code: CodeType, values: dict[str, Any]) -> str:
     parts = [code.co_code.hex(), repr((code.co_argcount, code.co_kwonlyargcount, code.co_varnames))]
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            parts.append(_told(constant, values))
-        elif isinstance(constant, PLAIN):  # the order of a set is another one in each process
+            parts.append(_text_of(constant, values))
+        elif isinstance(constant, PLAIN):  # the order of a set differs between processes
             parts.append(repr(constant))
     for name in code.co_names:
         value = values.get(name)
@@ -223,7 +225,7 @@ def _told(code: CodeType, values: dict[str, Any]) -> str:
 
 @cache
 def _file(module: str) -> str:
-    """The file of a module, as it was when it was first asked for."""
+    """The hash of a module's file, as it was at the first call."""
     path = getattr(sys.modules.get(module), "__file__", None)
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
@@ -232,8 +234,8 @@ def _file(module: str) -> str:
 
 
 def module_of(function: Callable[..., Any]) -> str | None:
-    """Where another process finds a function: its module or, if the main program is a script, the path of
-    that. None if it cannot be found: in a function, in a notebook, on the command line."""
+    """What another process imports to find a function: its module, or the path of the main program if that is a script.
+    None if it cannot be imported: in a function, in a notebook, on the command line."""
     if "<" in function.__qualname__:  # of <locals>, or a <lambda>
         return None
     if function.__module__ != "__main__":

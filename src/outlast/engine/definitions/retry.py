@@ -1,4 +1,4 @@
-"""Retry: when a failed attempt is worth another one, and after how long. Pure decisions."""
+"""Retry: whether a failed attempt is retried, and after how long. Pure decisions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Retry:
-    """How often and how read_with_retry a step is tried.
+    """How many attempts a step gets, and how far apart they are.
 
-    The n-th retry waits ``delay * backoff ** (n - 1)`` seconds, at most `max_delay` (an hour, or
-    `delay` if that is longer), and up to `jitter` (a share of it) more or less, so that many
-    failures do not come back at once.
-    `give_up_on` wins over `retry_on`. A value that cannot be stored is never worth a retry.
+    The n-th retry waits ``delay * backoff ** (n - 1)`` seconds, at most `max_delay` (an hour, or `delay` if that is
+    longer), plus or minus up to `jitter` (a share of it), so that many failures are not retried at the same moment.
+    `give_up_on` wins over `retry_on`. A value that cannot be stored is never retried.
     """
 
     attempts: int = 3
@@ -34,13 +33,11 @@ class Retry:
     def __post_init__(self) -> None:
         attempts: object = self.attempts
         if not isinstance(attempts, int) or attempts < 1:
-            raise InvalidValue(
-                f"attempts={self.attempts!r}: a step needs at least one attempt, and a whole number"
-            )
+            raise InvalidValue(f"attempts={self.attempts!r}: use a whole number of at least 1")
         for name in ("delay", "backoff", "max_delay", "jitter"):
             value = getattr(self, name)
             if not is_number(value) and (name, value) != ("max_delay", None):
-                raise InvalidValue(f"{name}={value!r}: a retry needs a number here")
+                raise InvalidValue(f"{name}={value!r}: use a number")
         for name in ("retry_on", "give_up_on"):
             kinds = getattr(self, name)
             if not isinstance(kinds, tuple) or not all(_is_kind(kind) for kind in kinds):
@@ -53,8 +50,8 @@ class Retry:
             )
         if self.delay > MAX_DELAY or self.backoff == math.inf:
             raise InvalidValue(
-                f"a retry with delay={self.delay!r} and backoff={self.backoff!r} would never come: use at "
-                "most 100 years, and attempts=1 for none"
+                f"a retry with delay={self.delay!r} and backoff={self.backoff!r} would never happen: use at "
+                "most 100 years, or attempts=1 for no retry"
             )
 
     @property
@@ -76,7 +73,7 @@ class Retry:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number that can be calculated with."""
+    """Whether it is an int or a float, and not NaN."""
     return isinstance(value, int | float) and not math.isnan(value)
 
 
@@ -85,7 +82,7 @@ def _is_kind(kind: object) -> bool:
 
 
 def _is(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
-    """Whether an error is of one of these kinds; one from another process has only their names."""
+    """Whether an error is of one of these classes; an error from another process has only their names."""
     elsewhere = getattr(error, "kinds", ())
     return isinstance(error, kinds) or any(name_of(kind) in elsewhere for kind in kinds)
 
@@ -96,18 +93,17 @@ def name_of(kind: type) -> str:
 
 
 ONCE = Retry(attempts=1)
-"""The policy of a step that declares none: an error is the outcome."""
+"""The policy of a step that declares none: no retry."""
 
 MAX_INTERRUPTIONS = 3
-"""How often a step may be cut off by the end of its process before it counts as the cause."""
+"""How many crashes of its process interrupt a step before it counts as the cause."""
 
 MAX_SHARED = 10
-"""The same for one that was never alone when its process ended: every death together with others
-makes the next group smaller, so that this is a bound and not the rule."""
+"""The same for a step that never ran alone: each crash makes its next group smaller, so this is rarely reached."""
 
 MAX_LOST = 10
-"""How often its process may lose its lease and live before that counts, too: a step that holds the
-interpreter for longer than a lease would be tried for ever."""
+"""How often its process may lose its lease and live before that counts, too: a step that holds the interpreter lock for
+longer than a lease would be retried for ever."""
 
 SUSPECT_AFTER = 2
-"""How often it may be cut off before it has to begin in a small group, so that it takes few others along."""
+"""After how many interruptions a step has to start in a small group, so that a crash interrupts few others."""

@@ -1,7 +1,7 @@
-"""Signature: how the values of a user's function are recorded.
+"""Signature: how the arguments and the result of a user's function are recorded.
 
-Arguments are recorded as one JSON object by parameter name, so that a person can read them and a
-form can be made of them; each is encoded by its own annotation, and so is the result.
+Arguments are recorded as one JSON object by parameter name, which people can read and forms can be built from. Each is
+encoded by its annotation, and so is the result.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Signature:
     def encode_call(
         self, codec: Codec, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Raw, tuple[Any, ...], dict[str, Any]]:
-        """The recorded form of a call, and its arguments as a replay would see them."""
+        """The recorded form of a call, and its arguments as a replay would decode them."""
         plain = self._plain
         if plain is not None and not kwargs and len(args) == len(plain):
-            # Most calls are like this, and binding is the dearest part of them.
+            # The fast path of most calls: binding is the most expensive part.
             texts, values = {}, []
             for (name, hint, where), value in zip(plain, args, strict=True):
                 texts[name], decoded = codec.roundtrip(value, hint, where=where)
@@ -75,7 +75,9 @@ class Signature:
         try:
             bound = self._parameters.bind(*args, **kwargs)
         except TypeError as error:
-            raise WorkflowMisuse(f"{self._name}() was called wrongly: {error}") from None
+            raise WorkflowMisuse(
+                f"{self._name}() was called with wrong arguments: {error}"
+            ) from None
         encoded: dict[str, Raw] = {}
         for name, value in bound.arguments.items():
             where = f"argument {name!r} of {self._name}"
@@ -85,11 +87,11 @@ class Signature:
         return self._whole(_encode(encoded)), bound.args, bound.kwargs
 
     def _whole(self, call: bytes) -> Raw:
-        """Each argument may be as large as the codec allows; all together they are one record."""
+        """Check the size of all arguments together: they are one record."""
         if len(call) > MAX_PAYLOAD_BYTES:
             raise PayloadTooLarge(
                 f"the arguments of {self._name} have {len(call):,} bytes of JSON together, the limit "
-                f"is {MAX_PAYLOAD_BYTES:,}: store the data elsewhere and pass its name"
+                f"is {MAX_PAYLOAD_BYTES:,}: store the data outside outlast and pass its name"
             )
         return Raw(call)
 
@@ -149,7 +151,7 @@ class Signature:
         return codec.encode(value, self._hints["return"], where=self._result)
 
     def roundtrip_result(self, codec: Codec, value: Any) -> tuple[Raw, Any]:
-        """The recorded form of a result, and the result as a replay would see it."""
+        """The recorded form of a result, and the result as a replay would decode it."""
         return codec.roundtrip(value, self._hints["return"], where=self._result)
 
     def decode_result(self, codec: Codec, output: Raw) -> Any:
@@ -157,7 +159,7 @@ class Signature:
         return codec.decode(output, self._hints["return"], where=self._result)
 
     def roundtrip_first(self, codec: Codec, value: Any) -> tuple[Raw, Any]:
-        """A value for the first parameter, recorded, and as a replay would see it."""
+        """The recorded form of a value for the first parameter, and the value as a replay would decode it."""
         return codec.roundtrip(value, self._first, where=f"argument of {self._name}")
 
     def decode_first(self, codec: Codec, data: Raw) -> Any:
@@ -166,7 +168,7 @@ class Signature:
 
     @property
     def takes_any(self) -> bool:
-        """Whether the function takes an argument at all."""
+        """Whether the function has a parameter."""
         return bool(self._parameters.parameters)
 
     @cached_property
@@ -185,8 +187,7 @@ class Signature:
 
     @cached_property
     def _plain(self) -> tuple[tuple[str, Any, str], ...] | None:
-        """The parameters, if each can be given by position and by name: name, annotation, and
-        what it is called in an error."""
+        """The parameters if each can be given by position and by name: name, annotation, and its name in errors."""
         parameters = self._parameters.parameters.values()
         if any(parameter.kind is not parameter.POSITIONAL_OR_KEYWORD for parameter in parameters):
             return None
@@ -201,7 +202,7 @@ class Signature:
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
-        # Resolved at the first call, not at decoration, so that types defined further down count.
+        # Resolved at the first call, not at decoration, so that types defined further down are found.
         try:
             hints = typing.get_type_hints(self._function, include_extras=True)
         except Exception as error:  # whatever evaluating an annotation raises
@@ -222,9 +223,8 @@ class Signature:
 
 
 def type_of_value(value: object) -> Any:
-    """The annotation for a value at a place that has none, because who reads it says what it is: a
-    signal, an answer, something published, a report. An object with fields is its own type; all
-    else has to be plain JSON, so that it comes back the same wherever it is read."""
+    """The type for a value without an annotation, whose reader chooses the type: a signal, an answer, a published value,
+    a report. An object with fields is encoded as its class; everything else has to be plain JSON."""
     kind = type(value)
     fields = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "model_fields")
     return kind if any(hasattr(kind, name) for name in fields) else Any

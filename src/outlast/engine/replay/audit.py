@@ -1,7 +1,7 @@
-"""Audit: who did what, how long it took and with what, computed from history.
+"""Audit: the entries and activities of a run, computed from its history.
 
-Nothing here is stored: entries and activity states are a view of the events, so they cannot
-disagree with them. Rows of their own exist only for what an engine of your own records explicitly.
+Nothing here is stored: they are a view of the events and cannot disagree with them. Only engines of your own store
+rows for them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ _AUDITED = frozenset(
 
 
 def entries_of(history: Iterable[Event]) -> list[Entry]:
-    """One audit line per attempt that ended, signal taken, halt and child, in the order of
-    history."""
+    """One entry for each attempt that ended, signal received, halt and child, in the order of history."""
     inputs: dict[str, Raw | None] = {}
     entries = []
     for event in history:
@@ -78,7 +77,7 @@ def entries_of(history: Iterable[Event]) -> list[Entry]:
 
 
 def activities_of(history: Iterable[Event]) -> list[Activity]:
-    """The state of each step, by the order in which they were first asked for."""
+    """The state of each step, in the order in which they were first requested."""
     states: dict[str, Activity] = {}
     for event in history:
         if event.type not in _AUDITED:

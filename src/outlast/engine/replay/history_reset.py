@@ -1,7 +1,7 @@
-"""Replanting: part of a history as the beginning of another life, for retry and fork.
+"""History reset: starts a new life from a part of a history, for retry and fork. Pure functions.
 
-A replay asks for everything again in the same order, so what is kept is always the beginning of a
-history; only what belongs to the failure itself is taken out of it. All of it is pure.
+A replay requests everything again in the same order, so the part that is kept is always the beginning of a history;
+only the events of the failure itself are taken out of it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _CHILD_OVER = frozenset(
 
 
 def before_step(history: Sequence[Event], step: str | None) -> list[Event]:
-    """The part of a history before `step` was asked for, and never its end. What was asked for in
-    the same breath goes too, because a replay asks for all of it again."""
+    """The part of a history before `step` was requested, without the end of the run. Requests of the same turn are cut
+    too, because a replay makes all of them again."""
     kept: list[Event] = []
     for event in history:
         if event.type in _ENDINGS or event.type == EventType.COMPENSATION_STARTED:
@@ -62,8 +62,8 @@ def before_step(history: Sequence[Event], step: str | None) -> list[Event]:
 
 
 def before_failure(history: Sequence[Event], failed: str | None) -> list[Event]:
-    """What was done before the step, map, child or scope `failed` ended a run. What was undone
-    was not done: a compensated run begins before the first step that it has undone."""
+    """The part of a history before the step, map, child or scope `failed` ended the run. A compensated run starts
+    before the first step that was undone."""
     undone = _undone(history)
     if undone:
         first = next(event.step_name for event in history if event.step_name in undone)
@@ -86,9 +86,8 @@ def before_failure(history: Sequence[Event], failed: str | None) -> list[Event]:
 def outcomes_after(
     kept: Sequence[Event], cut: Sequence[Event], failed: str | None, *, life: str
 ) -> list[tuple[str, StepReport]]:
-    """What became, after the cut, of the steps and maps that are open there, by key, for the `life` that
-    begins there; of what `failed` nothing is told. Besides, the results of steps that branches have asked for
-    after the cut which had nothing to do with the failure."""
+    """The outcomes, after the cut, of the steps and maps that are open there, by key, for the `life` that starts there;
+    without that of `failed`. Also the results of steps that other branches requested after the cut."""
     open = {event.step_name for event in kept if event.type in _BEGUN} - {
         event.step_name
         for event in kept
@@ -120,20 +119,20 @@ def outcomes_after(
                 progress = MapProgress(completed=items, results=results)
                 done.append((key, StepReport(items=progress, life=life)))
             case OperationAbandoned(awaited=False) if key in open and key not in ended:
-                # Cut off by the code: that is no death, either.
+                # Cut off by the code: that is no interruption, either.
                 cut_off = StepReport(
                     failed=stop_failure(1, event.timestamp), items=MapProgress(), life=life
                 )
                 ended[key] = cut_off
-    told = {key for key, _ in done}
-    return [*done, *((key, report) for key, report in ended.items() if key not in told)]
+    reported = {key for key, _ in done}
+    return [*done, *((key, report) for key, report in ended.items() if key not in reported)]
 
 
 def asked_without_result(
     kept: Sequence[Event], cut: Sequence[Event], failed: str | None, *, life: str
 ) -> dict[str, tuple[str, Raw]]:
-    """The steps that branches have asked for in `life` after the cut and that have no result, with their
-    inputs: what they did is not known, so the same calls keep their idempotency keys."""
+    """The steps that other branches requested in `life` after the cut and that have no result, with their inputs: their
+    effects are unknown, so the same calls keep their idempotency keys."""
     done = {event.step_name for event in cut if event.type in _DONE}
     inputs = _asked_beside(kept, cut, failed)
     return {key: (life, input) for key, input in inputs.items() if key not in done}
@@ -142,8 +141,8 @@ def asked_without_result(
 def _asked_beside(
     kept: Sequence[Event], cut: Sequence[Event], failed: str | None
 ) -> dict[str, Raw]:
-    """The inputs of the steps that were asked for after the cut in branches that had begun before, in which
-    nothing failed and nothing was given up. If something was undone, what came after it may rest on that."""
+    """The inputs of the steps that were requested after the cut in branches that had started before, in which nothing
+    failed or was abandoned. Empty if steps were undone: later results may depend on them."""
     if failed is None or _undone(cut):
         return {}
     begun = {_branch(event.step_name, failed) for event in kept}
@@ -170,15 +169,15 @@ def _branch(key: str, failed: str) -> str:
 
 
 def failed_within(history: Sequence[Event], failed: str | None) -> str | None:
-    """The key of what made `failed` fail: itself or, if it is a scope, a step or a map inside of it.
-    That has ended, so a retry begins it without counting an interruption."""
+    """The key of what made `failed` fail: itself or, if it is a scope, a step or a map inside it. That has ended, so a
+    retry starts it without counting an interruption."""
     kept = before_step(history, None)
     position = None if failed is None else _failure_of(kept, failed)
     return failed if position is None else kept[position].step_name
 
 
 def _failure_of(kept: Sequence[Event], failed: str) -> int | None:
-    """Where the step, map or child failed that made `failed` fail: itself, or inside of that scope."""
+    """The position of the event that made `failed` fail: of itself, or inside that scope."""
     inside = f"{failed}/" if _opened_by(kept, failed) == EventType.SCOPE_STARTED else None
     for position in reversed(range(len(kept))):
         event = kept[position]
@@ -189,8 +188,8 @@ def _failure_of(kept: Sequence[Event], failed: str) -> int | None:
 
 
 def _failure_of_code(kept: Sequence[Event], failed: str) -> int | None:
-    """Where the code of the scope `failed` raised, or that of a scope inside of it whose error it passed
-    on: what was done in them before that is kept."""
+    """The position at which the code of the scope `failed` raised, or of an inner scope whose error it passed on: what
+    they did before is kept."""
     found = None
     for position in reversed(range(len(kept))):
         event = kept[position]
@@ -211,10 +210,9 @@ def seeded(
     children: Mapping[str, str],
     handed_on: WorkflowStarted | None = None,
 ) -> list[Event]:
-    """The same events as the beginning of another run, with the luck of `run`. `children` are the ids
-    of those that begin once more, by key. With `handed_on` it is the same run once more: steps that
-    were asked for in an earlier life keep the idempotency keys that they had there, because their
-    effects are not known."""
+    """The same events as the start of another run, with the random seed of `run`. `children` are the ids of the
+    children that are started again, by key. With `handed_on` it is the next life of the same run: steps that were
+    requested in an earlier life keep their idempotency keys, because their effects are unknown."""
     started = payload_of(events[0])
     assert isinstance(started, WorkflowStarted)
     fresh = msgspec.structs.replace(
@@ -246,8 +244,8 @@ def _renamed(event: Event, children: Mapping[str, str]) -> Event:
 
 
 def _kept_until(events: Sequence[Event], last: int) -> int:
-    """The sequence that the event `last` of a history has, or the one before it, when only `events`
-    of it are kept: what is left out moves all that came after it."""
+    """The sequence of the event `last`, or of the one before it, when only `events` of its history are kept: each event
+    that is left out moves the later ones."""
     return sum(event.sequence <= last for event in events)
 
 
@@ -261,7 +259,7 @@ def open_children(history: Sequence[Event]) -> dict[str, ChildSpawned]:
 
 
 def spawned_children(history: Sequence[Event]) -> dict[str, ChildSpawned]:
-    """The children that a history has asked for, by key."""
+    """The children that a history has requested, by key."""
     found: dict[str, ChildSpawned] = {}
     for event in history:
         if event.type == EventType.CHILD_SPAWNED:
@@ -277,7 +275,7 @@ def restarted(
     workflow: WorkflowDefinition | None,
     parent: Run,
 ) -> Start:
-    """The start of a child that a replanted history of `parent` waits for: nothing else begins it."""
+    """The start of a child that a reset history of `parent` waits for: nothing else starts it."""
     run = Run(
         id=child_run_id,
         workflow=spawned.workflow_name,
@@ -302,7 +300,7 @@ def _undone(history: Sequence[Event]) -> set[str]:
         if event.type == EventType.COMPENSATION_STARTED:
             payload = payload_of(event)
             assert isinstance(payload, CompensationStarted)
-            # The items of a map are undone one by one, but begin together.
+            # The items of a map are undone one by one, but start together.
             return {key.partition("[")[0] for key in payload.steps_to_undo}
     return set()
 
@@ -313,7 +311,7 @@ def _is_closing(event: Event) -> bool:
 
 
 def _is_given_up(event: Event) -> bool:
-    """Whether nothing becomes of it any more. What was left and is awaited goes on."""
+    """Whether the event abandons an operation that has no outcome. One that is awaited runs to its end."""
     if event.type != EventType.OPERATION_ABANDONED:
         return False
     payload = payload_of(event)
@@ -332,7 +330,7 @@ def _fails(event: Event) -> bool:
 
 
 def _without_attempts(event: Event, failed: str) -> Event | None:
-    """An event as if what failed had just been asked for: with fresh attempts for all of it."""
+    """An event as if what failed had just been requested: without its attempts."""
     if event.step_name != failed:
         return event
     match payload_of(event):
