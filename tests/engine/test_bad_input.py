@@ -63,15 +63,8 @@ async def test_an_argument_of_the_wrong_type_names_the_argument() -> None:
             await testing.start(doubles("two"), id="it")  # type: ignore[arg-type]
         with pytest.raises(NotFound):
             await testing.get("it")
-<<<<<<< HEAD
         with pytest.raises(TypeError, match=r"doubles\(number: .*missing a required argument"):
             await testing.start(doubles(), id="it")  # type: ignore[call-arg]
-=======
-        with pytest.raises(
-            WorkflowMisuse, match=r"doubles\(\) was called with wrong arguments: missing"
-        ):
-            await testing.start(doubles, id="it")
->>>>>>> 1d42c79 (docs: definitions, history reset and the heartbeat in plain English)
 
 
 @pytest.mark.proves("I28")
