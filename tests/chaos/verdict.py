@@ -19,10 +19,10 @@ import msgspec
 
 from outlast.model import Commit, Committed, Status
 from outlast.model.claim import Claim
-from outlast.testing.effect_ledger import Execution, Ledger
+from outlast.testing.effect_ledger import EffectLedger, StepExecution
 from outlast.testkit import checker
 from outlast.testkit.checker.engine import check_engine
-from outlast.testkit.run_checks import Losses
+from outlast.testkit.run_checks import LeaseLosses
 from tests.chaos.ledgers import Fault
 from tests.chaos.round import Left
 from tests.chaos.workflows import FAR, GRIPPING, LEASE, ONCE, name_of
@@ -66,14 +66,14 @@ def judge(left: Left) -> list[str]:
     return [*found, *map(str, (*checker.check(promises), *check_engine(promises)))]
 
 
-def bodies(left: Left, excuses: Excuses) -> list[tuple[Execution, checker.Effect]]:
+def bodies(left: Left, excuses: Excuses) -> list[tuple[StepExecution, checker.Effect]]:
     """Each body that began, and how the checkers are told of it: one is stale if it was begun by a
     process that had lost its run, or its task, and did not know it yet."""
-    ledger = Ledger()
+    ledger = EffectLedger()
     ledger.log.ops = left.ops
     ledger.executions = executions(left.evidence.effects)
     ledger.zombies = {str(fault.life) for fault in left.faults if fault.life is not None}
-    lost, recorded = Losses(ledger), _recorded(left.ops)
+    lost, recorded = LeaseLosses(ledger), _recorded(left.ops)
     found = []
     for line in ledger.executions:
         # When exactly a run was lost nobody knows; it matters only for what was recorded before.
@@ -88,7 +88,7 @@ def bodies(left: Left, excuses: Excuses) -> list[tuple[Execution, checker.Effect
     return found
 
 
-def _name(one: Execution) -> tuple[object, ...]:
+def _name(one: StepExecution) -> tuple[object, ...]:
     return one.run_id, one.uid, one.key, one.attempt, one.process
 
 
@@ -107,14 +107,14 @@ def _recorded(ops: Iterable[checker.Op]) -> dict[tuple[str, str], int]:
     return found
 
 
-def executions(effects: Iterable[Effect]) -> list[Execution]:
+def executions(effects: Iterable[Effect]) -> list[StepExecution]:
     """Each body that began, with the time when it ended, if it came to its end."""
-    found: list[Execution] = []
-    open: dict[tuple[object, ...], Execution] = {}
+    found: list[StepExecution] = []
+    open: dict[tuple[object, ...], StepExecution] = {}
     for one in effects:
         key = (one.run_id, one.uid, one.key, one.attempt, one.life)
         if one.what == "begun":
-            open[key] = Execution(
+            open[key] = StepExecution(
                 process=str(one.life),
                 run_id=one.run_id,
                 uid=one.uid,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import outlast
 from outlast.ports import Store
-from outlast.testing.residency import in_turn
+from outlast.testing.residency import residency_for
 from outlast.testkit.checker import RecordingStore
 from outlast.urls import resolve
 from tests.chaos.ledgers import OpLog, Pulse
@@ -35,7 +35,7 @@ class Worker(outlast.App):
             lease=LEASE,
             name=f"worker-{life}",
             wakeup_channel=channel,
-            residency=in_turn(life),
+            residency=residency_for(life),
         )
 
     async def open(self) -> None:

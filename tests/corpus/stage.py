@@ -6,7 +6,7 @@
     process  an App ──╳ at the n-th call of the store     and another one takes its place
     store    memory, SQLite                               holds what was written
 
-Time is virtual: it leaps when nothing is left to do. What steps would do in threads they do in
+Time is virtual: it jumps when nothing is left to do. What steps would do in threads they do in
 place, so that a case goes the same way every time.
 """
 
@@ -26,8 +26,8 @@ from outlast.errors import NotFound, RunCancelled, RunFailed
 from outlast.model import Event, Run
 from outlast.model.query import RunQuery
 from outlast.ports.store import Store
-from outlast.testing.crashable_process import Crash, Process
-from outlast.testing.effect_ledger import Execution, Ledger
+from outlast.testing.crashable_process import Crash, CrashableProcess
+from outlast.testing.effect_ledger import EffectLedger, StepExecution
 from outlast.testing.virtual_clock import VirtualClock
 from outlast.testkit.checker import RecordingStore
 from outlast.testkit.dump import dump
@@ -58,10 +58,10 @@ class Ending:
     outcome: Any
     runs: dict[str, Run]
     histories: dict[str, list[Event]]
-    executions: list[Execution]
-    sites: list[str]
+    executions: list[StepExecution]
+    store_calls: list[str]
     """The calls of the store that the first process made."""
-    struck: str | None
+    crashed_at: str | None
     violations: list[str]
     notes: list[Any]
 
@@ -69,7 +69,7 @@ class Ending:
 class Stage:
     """What a case's world may use: a client beside the processes, and time."""
 
-    def __init__(self, case: Case, store: Store, clock: VirtualClock, ledger: Ledger) -> None:
+    def __init__(self, case: Case, store: Store, clock: VirtualClock, ledger: EffectLedger) -> None:
         self.case = case
         self.clock = clock
         self.ledger = ledger
@@ -197,7 +197,7 @@ async def takes(seconds: float) -> None:
 async def play(
     case: Case,
     make_store: Callable[[VirtualClock], Store],
-    doom: CrashPoint | None = None,
+    crash_point: CrashPoint | None = None,
     *,
     faults: Plan | None = None,
     freeze: int = 0,
@@ -207,36 +207,38 @@ async def play(
     the first process stands still from that call on, as if its machine had gone to sleep, and goes
     on when another one has done its work."""
     global _stage
-    asyncio.get_running_loop().set_default_executor(InPlace())
+    asyncio.get_running_loop().set_default_executor(InlineExecutor())
     clock = VirtualClock()
     async with make_store(clock) as store:
-        playing = _stage = Stage(case, store, clock, Ledger())
+        playing = _stage = Stage(case, store, clock, EffectLedger())
         world = asyncio.create_task(_world(playing))
-        processes: list[Process] = []
+        processes: list[CrashableProcess] = []
         try:
             async with asyncio.timeout(REAL_SECONDS):
                 await _processes(
-                    playing, world, processes, doom, faults or Never(), freeze, residency
+                    playing, world, processes, crash_point, faults or Never(), freeze, residency
                 )
                 return await _ending(playing, processes)
         except TimeoutError:
             stand = [
                 (run.id, run.status, run.wait_kind) async for run in store.find_all(RunQuery())
             ]
-            raise AssertionError(f"{case.id} hangs at {clock.now()}: {stand}, {doom}") from None
+            raise AssertionError(
+                f"{case.id} hangs at {clock.now()}: {stand}, {crash_point}"
+            ) from None
         finally:
             world.cancel()
             await asyncio.wait((world,))
             for process in processes:
                 process.die()
-                await process.bury()
+                await process.discard()
 
 
 async def _processes(
     stage: Stage,
     world: asyncio.Task[None],
-    processes: list[Process],
-    doom: CrashPoint | None,
+    processes: list[CrashableProcess],
+    crash_point: CrashPoint | None,
     faults: Plan,
     freeze: int,
     residency: ResidencyPolicy,
@@ -246,13 +248,13 @@ async def _processes(
     asleep: list[tuple[outlast.App, FreezingStore]] = []
     while not world.done():
         name = f"process {len(processes) + 1}"
-        process = _Process(store, stage.clock, stage.ledger, name=name, doom=doom)
+        process = _Process(store, stage.clock, stage.ledger, name=name, crash_point=crash_point)
         processes.append(process)
         freezing = FreezingStore(process.store, freeze)
-        doom, freeze = None, 0
+        crash_point, freeze = None, 0
         app = outlast.App(freezing, workflows=stage.case.workflows, residency=residency)
         working = asyncio.create_task(_works(app, stage.case))
-        process.runs(app, working)
+        process.attach(app, working)
         ends = (world, working, process.death, freezing.frozen)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -268,7 +270,7 @@ async def _processes(
     world.result()
 
 
-class _Process(Process):
+class _Process(CrashableProcess):
     """A process whose death can be waited for."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -296,7 +298,7 @@ async def _world(stage: Stage) -> None:
     await stage.until_all_have_ended()
 
 
-async def _ending(stage: Stage, processes: list[Process]) -> Ending:
+async def _ending(stage: Stage, processes: list[CrashableProcess]) -> Ending:
     held = await dump(stage.store.inner, listed=False)
     ledger = stage.ledger
     try:
@@ -313,14 +315,14 @@ async def _ending(stage: Stage, processes: list[Process]) -> Ending:
         runs={id: found.run for id, found in held.runs.items()},
         histories=histories,
         executions=ledger.executions,
-        sites=processes[0].sites,
-        struck=processes[0].struck,
+        store_calls=processes[0].store_calls,
+        crashed_at=processes[0].crashed_at,
         violations=violations(held, ledger),
         notes=stage.notes,
     )
 
 
-class InPlace(ThreadPoolExecutor):
+class InlineExecutor(ThreadPoolExecutor):
     """Runs what it is given at once, on the spot."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:

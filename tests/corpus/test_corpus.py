@@ -100,7 +100,7 @@ async def test_a_large_map_writes_few_events() -> None:
 async def test_many_steps_cost_one_commit_each() -> None:
     """n steps one after the other are n + 1 commits: a result travels with the next intent."""
     ending = await play(BY_ID["one_after_the_other"], in_memory)
-    assert sum(site.startswith("commit") for site in ending.sites) == 3 + 1
+    assert sum(site.startswith("commit") for site in ending.store_calls) == 3 + 1
 
 
 def done(ending: Ending) -> int:

@@ -38,7 +38,7 @@ def places(calm: Ending, sample: int | None = None) -> list[CrashPoint]:
     has read makes no difference to anybody."""
     found = [
         CrashPoint(number, crash)
-        for number, site in enumerate(calm.sites, 1)
+        for number, site in enumerate(calm.store_calls, 1)
         for crash in Crash
         if crash is not Crash.AFTER or site.startswith(WRITES)
     ]
@@ -53,12 +53,12 @@ async def check(
     case: Case,
     calm: Ending,
     make_store: MakeStore,
-    doom: CrashPoint,
+    crash_point: CrashPoint,
     residency: ResidencyPolicy = DEFAULT_RESIDENCY,
 ) -> None:
     """Crash once, and compare."""
-    crashed = await play(case, make_store, doom, residency=residency)
-    place = f"{crashed.struck or doom}"
+    crashed = await play(case, make_store, crash_point, residency=residency)
+    place = f"{crashed.crashed_at or crash_point}"
     assert crashed.violations == [], place
     if crashed.outcome in case.after_crash:
         return
@@ -86,8 +86,8 @@ async def test_a_crash_changes_nothing(case: Case) -> None:
     """Wherever the process dies, the outcome is the same, the history is the same up to attempts,
     and no step that is recorded runs again."""
     calm = await play(case, in_memory)
-    for doom in places(calm):
-        await check(case, calm, in_memory, doom)
+    for crash_point in places(calm):
+        await check(case, calm, in_memory, crash_point)
 
 
 @pytest.mark.proves("I7", "I8", "I12", "I14", "R-22", "S-16")
@@ -96,8 +96,8 @@ async def test_a_crash_changes_nothing_on_sqlite(case: Case, tmp_path: Path) -> 
     """The same in a file: a few cases at many places, all others at two."""
     make_store = in_files(tmp_path)
     calm = await play(case, make_store)
-    for doom in places(calm, sample=24 if case.id in SWEPT_IN_FILES else 2):
-        await check(case, calm, make_store, doom)
+    for crash_point in places(calm, sample=24 if case.id in SWEPT_IN_FILES else 2):
+        await check(case, calm, make_store, crash_point)
 
 
 @pytest.mark.proves("I5", "I7", "I12", "I18", "I29", "C-28")
@@ -106,7 +106,7 @@ async def test_a_process_that_slept_past_its_lease_changes_nothing(case: Case) -
     """It wakes up with a commit in its hand when another process has done the work: whatever it
     writes then is refused."""
     calm = await play(case, in_memory)
-    commits = [n for n, site in enumerate(calm.sites, 1) if site.startswith("commit")]
+    commits = [n for n, site in enumerate(calm.store_calls, 1) if site.startswith("commit")]
     for freeze in random.Random(7).sample(commits, min(len(commits), SAMPLE)):
         frozen = await play(case, in_memory, freeze=freeze)
         assert frozen.violations == [], freeze
@@ -122,7 +122,7 @@ async def test_a_fault_changes_nothing(case: Case) -> None:
     that made it goes on."""
     calm = await play(case, in_memory)
     for fault in Fault:
-        number = random.Random(f"{case.id} {fault}").randint(1, len(calm.sites))
+        number = random.Random(f"{case.id} {fault}").randint(1, len(calm.store_calls))
         shaken = await play(case, in_memory, faults=Nth(number, fault))
         assert shaken.violations == [], (number, fault)
         if shaken.outcome not in case.after_crash:
@@ -137,8 +137,8 @@ async def test_a_delicate_step_is_not_repeated() -> None:
     case = BY_ID["launches_once"]
     calm = await play(case, in_memory)
     outcomes = set()
-    for doom in places(calm):
-        crashed = await play(case, in_memory, doom)
-        assert len(crashed.executions) <= 1, doom
+    for crash_point in places(calm):
+        crashed = await play(case, in_memory, crash_point)
+        assert len(crashed.executions) <= 1, crash_point
         outcomes.add(crashed.outcome)
     assert outcomes == {case.outcome, "Interrupted"}

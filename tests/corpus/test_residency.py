@@ -56,5 +56,5 @@ async def test_a_crash_changes_nothing_in_any_residency(
     """Neither does a crash at a sample of the calls."""
     usual = await play(case, in_memory)
     calm = await play(case, in_memory, residency=residency)
-    for doom in places(calm, sample=SAMPLE):
-        await check(case, usual, in_memory, doom, residency)
+    for crash_point in places(calm, sample=SAMPLE):
+        await check(case, usual, in_memory, crash_point, residency)

@@ -22,8 +22,8 @@ from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.crashable_process import Process
-from outlast.testing.effect_ledger import Ledger
+from outlast.testing.crashable_process import CrashableProcess
+from outlast.testing.effect_ledger import EffectLedger
 
 LEASE = 30.0
 tries: list[int] = []
@@ -256,13 +256,13 @@ async def _dies(store: Store, clock: VirtualClock, workflow: Any, *, steps: int)
     """Two processes begin all steps of a run, and die."""
     tries.clear()
     for deaths in (1, 2):
-        process = Process(store, clock, Ledger())
+        process = CrashableProcess(store, clock, EffectLedger())
         dying = outlast.App(process.store, workflows=[workflow], lease=LEASE)
-        process.runs(dying, asyncio.create_task(_lives(dying, workflow)))
+        process.attach(dying, asyncio.create_task(_lives(dying, workflow)))
         while len(tries) < steps * deaths:
             await clock.sleep(1)
         process.die()
-        await process.bury()
+        await process.discard()
 
 
 async def _lives(dying: outlast.App, workflow: Any) -> None:

@@ -23,7 +23,7 @@ from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
 from outlast.testkit.fault_schedule import OUTAGES
 from outlast.testkit.faults import Fault, FaultyStore, Outage
-from outlast.testkit.simulation import Subject, simulate
+from outlast.testkit.simulation import SimulatedRun, simulate
 
 LEASE = 30.0
 WRITES = {"commit", "send"}
@@ -390,4 +390,4 @@ async def shops() -> list[str]:
 @pytest.mark.parametrize("seed", range(40))
 def test_runs_end_as_they_should_through_outages(seed: int) -> None:
     """Outages of 1 s to two leases, of all calls, of all but renewals, or of writes alone."""
-    simulate(seed, Subject(shops), climate=OUTAGES).check()
+    simulate(seed, SimulatedRun(shops), rates=OUTAGES).check()

@@ -18,8 +18,8 @@ from outlast.model.commit import Outcome
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.crashable_process import Process
-from outlast.testing.effect_ledger import Ledger
+from outlast.testing.crashable_process import CrashableProcess
+from outlast.testing.effect_ledger import EffectLedger
 from outlast.testing.virtual_clock import VirtualClock as Clock
 
 ran: list[str] = []
@@ -372,19 +372,19 @@ async def test_time_beside_a_scope_is_the_same_again() -> None:
 
 async def dies_with(workflow: Workflow[..., Any], store: MemoryStore, clock: Clock) -> None:
     """A process that runs the workflow for a second and is killed."""
-    process = Process(store, clock, Ledger())
+    process = CrashableProcess(store, clock, EffectLedger())
     app = outlast.App(process.store, workflows=[workflow])
 
     async def live() -> None:
         await app.open()
         await app.start(workflow(), id="it")
 
-    process.runs(app, asyncio.create_task(live()))
+    process.attach(app, asyncio.create_task(live()))
     while (run := await store.find_one("it")) is None or run.owner is None:
         await clock.sleep(1)
     await clock.sleep(100)  # longer than a suspect waits for its turn
     process.die()
-    await process.bury()
+    await process.discard()
 
 
 @pytest.mark.proves("I10", "I24")

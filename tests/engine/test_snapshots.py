@@ -23,8 +23,8 @@ from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.crashable_process import Process
-from outlast.testing.effect_ledger import Ledger
+from outlast.testing.crashable_process import CrashableProcess
+from outlast.testing.effect_ledger import EffectLedger
 from outlast.testing.residency import SNAPSHOTS, ResidencyPolicy
 
 PATIENCE = 7200
@@ -46,15 +46,15 @@ async def dying(
     store: Store, clock: VirtualClock, *workflows: Any, residency: ResidencyPolicy = SNAPSHOTS
 ) -> AsyncIterator[outlast.App]:
     """A process that dies, as by ``kill -9``, where the block ends."""
-    process = Process(store, clock, Ledger())
+    process = CrashableProcess(store, clock, EffectLedger())
     doomed = outlast.App(process.store, workflows=workflows, residency=residency)
-    process.runs(doomed, asyncio.create_task(doomed.open()))
+    process.attach(doomed, asyncio.create_task(doomed.open()))
     try:
         await clock.settle()
         yield doomed
     finally:
         process.die()
-        await process.bury()
+        await process.discard()
 
 
 @outlast.step

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import outlast
 from outlast.errors import RunClosed, RunFailed
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.residency import in_turn
+from outlast.testing.residency import residency_for
 from outlast.testkit.checker import Dump, dump
 from tests.engine_kills.ledgers import Effect, Ledger, Told, keep_effects, read
 from tests.engine_kills.workflows import KINDS, SIGNALS, Kind, id_of, kind_of, listens
@@ -111,7 +111,7 @@ class _Life:
         workflows = [kind.workflow for kind in KINDS.values()]
         url = f"sqlite:///{self._folder}/store.db"
         async with outlast.App(
-            url, workflows=workflows, lease=LEASE, residency=in_turn(self._life)
+            url, workflows=workflows, lease=LEASE, residency=residency_for(self._life)
         ) as self._app:
             pipe.send("open")
             over = {run_id for what, run_id, _ in self._past if what in ("result", "failed")}

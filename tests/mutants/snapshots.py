@@ -96,7 +96,7 @@ MUTANTS = [
     Mutant(
         "every process of a sweep draws the same random numbers",
         "testing/scenario_runner.py",
-        'random.seed(f"{self._luck}, {name}" if len(self._processes) > 1 else 0)',
+        'random.seed(f"{self._seed}, {name}" if len(self._processes) > 1 else 0)',
         "random.seed(0)",
         (
             "tests/testing/test_crash_everywhere.py::test_what_was_found_by_chance_is_found_again[usual]",

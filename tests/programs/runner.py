@@ -35,10 +35,10 @@ from outlast.model.query import RunQuery
 from outlast.ports.clock import Clock, SteadyClock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
-from outlast.testing.crashable_process import Crash, CrashingClock, Process
-from outlast.testing.effect_ledger import Ledger as Executions
+from outlast.testing.crashable_process import Crash, CrashableProcess, CrashingClock
+from outlast.testing.effect_ledger import EffectLedger as Executions
 from outlast.testing.virtual_clock import VirtualClock
-from outlast.testkit.simulation import InPlace
+from outlast.testkit.simulation import InlineExecutor
 from outlast.testkit.wrapped_store import WrappedStore
 from tests.programs.interpreter import NOTHING, OTHER, ROOT, Stage, enter, program, queued_steps
 from tests.programs.ledger import Begun, FinalRun, Ledger, Recorded, Told
@@ -172,7 +172,7 @@ class _World:
         self._needs_other = any(isinstance(n, Child) and n.taken for n in every_node(case))
 
     async def run(self) -> Evidence:
-        asyncio.get_running_loop().set_default_executor(InPlace())
+        asyncio.get_running_loop().set_default_executor(InlineExecutor())
         enter(Stage(self.case, self.ledger))
         async with self.store:
             with self.clock.hold():
@@ -187,7 +187,7 @@ class _World:
                         task.cancel()
                     for worker in self._workers:
                         worker.die()
-                        await worker.bury()
+                        await worker.discard()
         return Evidence(self.case, self.ledger, runs, tuple(stuck))
 
     # -- time ---------------------------------------------------------------------------------
@@ -223,10 +223,10 @@ class _World:
                     await self._supply()
                 self.changed_at = self.now()
                 continue
-            quiet = 0 if self.clock.leap() else quiet + 1
+            quiet = 0 if self.clock.jump() else quiet + 1
             if quiet > 1:  # and no worker has begun just now
                 self.changed_at = -math.inf
-        return [f"no end after {MOST_LEAPS} leaps", *await self._open_runs()]
+        return [f"no end after {MOST_LEAPS} jumps", *await self._open_runs()]
 
     async def _open_runs(self) -> list[str]:
         return [
@@ -255,7 +255,7 @@ class _World:
         worker.app = app
         working = asyncio.create_task(self._work(worker, app))
         working.add_done_callback(self._worked)
-        worker.runs(app, working)
+        worker.attach(app, working)
 
     async def _work(self, worker: Worker, app: outlast.App) -> None:
         await _again(worker.clock.sleep, app.open)
@@ -269,7 +269,7 @@ class _World:
                 continue
             except Closed:
                 return  # it was stopped before it could begin: the next worker does
-            await worker.alive()
+            await worker.ensure_alive()
             self._started = True
 
     def _worked(self, task: asyncio.Task[None]) -> None:
@@ -491,12 +491,12 @@ class Witness(WrappedStore):
 class _Clock(CrashingClock):
     """The clock of a worker: the present is that of its store, whatever the machine says."""
 
-    def __init__(self, process: Process, clock: VirtualClock, present: Clock) -> None:
+    def __init__(self, process: CrashableProcess, clock: VirtualClock, present: Clock) -> None:
         super().__init__(process, clock)
         self.now = present.now  # type: ignore[method-assign]
 
 
-class Worker(Process):
+class Worker(CrashableProcess):
     """A worker: its calls of the store go wrong as the case says."""
 
     def __init__(self, world: _World, name: str, executions: Executions) -> None:
@@ -509,10 +509,10 @@ class Worker(Process):
         super().__init__(world.store, world.clock, executions, name=name)
         self.clock = self.store.clock = _Clock(self, world.clock, world.store.clock)
 
-    def reach(self, store: Store) -> Store:
+    def connect(self, store: Store) -> Store:
         return Reach(self, self._world)
 
-    def fate(self, what: str) -> Crash | None:
+    def next_crash(self, what: str) -> Crash | None:
         world, clock = self._world, self._world.clock
         is_commit = what.startswith("commit")
         world.calls += 1
@@ -538,12 +538,12 @@ class Worker(Process):
                     clock.set(clock.now() - CLOCK_BACK)
         return None
 
-    async def alive(self) -> None:
-        await super().alive()
+    async def ensure_alive(self) -> None:
+        await super().ensure_alive()
         clock = self._world.clock
         while not self.dead and self._still_until - clock.monotonic() > MICROSECOND:
             await clock.sleep(self._still_until - clock.monotonic())
-            await super().alive()
+            await super().ensure_alive()
 
     async def stand_still(self) -> None:
         """Make a call later. One that dies meanwhile never makes it, and holds up no clock."""

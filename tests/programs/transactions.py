@@ -94,8 +94,8 @@ async def of_worker(
     worker: Worker, store: Store, *, is_away: Callable[[], bool], is_busy: Callable[[], bool]
 ) -> AsyncIterator[tuple[Any, Store]]:
     """A transaction of a process that may die before its COMMIT, after it, or not be answered."""
-    worker.joined()
-    await worker.alive()
+    worker.adopt_current_task()
+    await worker.ensure_alive()
     if is_away():
         raise Unavailable("transaction: the store is away")
     async with AsyncExitStack() as ends:
@@ -107,7 +107,7 @@ async def of_worker(
             await ends.aclose()
     if ending.crash is Crash.AFTER:
         worker.die()
-    await worker.alive()
+    await worker.ensure_alive()
     if ending.crash is Crash.LOST_ANSWER:
         raise UnknownOutcome("COMMIT may or may not have happened")
 
@@ -137,12 +137,12 @@ class _Ending(WrappedStore):
         self, commits: Sequence[Commit], patience: float, timeout: float | None
     ) -> list[Outcome]:
         worker = self._worker
-        await worker.alive()
-        self.crash = worker.fate("commit in a transaction")
-        await worker.alive()
+        await worker.ensure_alive()
+        self.crash = worker.next_crash("commit in a transaction")
+        await worker.ensure_alive()
         if self.crash is Crash.BEFORE:
             worker.die()
-            await worker.alive()
+            await worker.ensure_alive()
         if self._is_away():
             raise Unavailable("commit in a transaction: the store is away")
         if self._is_busy():

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from outlast.testkit.simulation import Simulated
+from outlast.testkit.simulation import SimulationResult
 from tests.testing.storm import case_of, cases, residency_of, storm
 
 STATE = Path(__file__).parents[2] / ".cache" / "prove" / "simulation.json"
@@ -102,7 +102,7 @@ def run_chunk(start: int, size: int, case: str) -> Chunk:
     return Chunk(start, size, case, crashes, pauses, faults, seconds, failures)
 
 
-def run_seed(seed: int, case: str = "") -> Simulated:
+def run_seed(seed: int, case: str = "") -> SimulationResult:
     """Simulate one seed: the case is the one asked for, or each in turn."""
     return storm(case or case_of(seed), seed, residency=residency_of(seed))
 

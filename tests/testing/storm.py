@@ -1,4 +1,4 @@
-"""The corpus in bad weather: each of its tiny workflows, as a subject of simulations."""
+"""The corpus in bad weather: each of its tiny workflows, as a simulated run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, sleep
-from outlast.testing.effect_ledger import Ledger
-from outlast.testing.residency import DEFAULT_RESIDENCY, ResidencyPolicy, in_turn
+from outlast.testing.effect_ledger import EffectLedger
+from outlast.testing.residency import DEFAULT_RESIDENCY, ResidencyPolicy, residency_for
 from outlast.testing.scenario_result import Ending
 from outlast.testkit.checker import RecordingStore
 from outlast.testkit.fault_schedule import CALM, STORM, FaultRates
-from outlast.testkit.simulation import Outside, Simulated, Subject, simulate
+from outlast.testkit.simulation import OutsideWorld, SimulatedRun, SimulationResult, simulate
 from tests.corpus import stage as staging
 from tests.corpus.case import RUN, Case, Failed
 
@@ -71,20 +71,17 @@ def case_of(seed: int) -> str:
 
 def residency_of(seed: int) -> ResidencyPolicy:
     """Each residency in turn, for each case."""
-    return in_turn(seed // (len(cases()) - len(TOO_LONG)))
+    return residency_for(seed // (len(cases()) - len(TOO_LONG)))
 
 
 def storm(
-    name: str,
-    seed: int,
-    climate: FaultRates = STORM,
-    residency: ResidencyPolicy = DEFAULT_RESIDENCY,
-) -> Simulated:
+    name: str, seed: int, rates: FaultRates = STORM, residency: ResidencyPolicy = DEFAULT_RESIDENCY
+) -> SimulationResult:
     """One case in the weather of one seed, compared with how it ends when it is calm."""
     simulated = simulate(
         seed,
-        subject(name),
-        climate=climate,
+        simulated_run(name),
+        rates=rates,
         store=_store(name),
         expected=calm(name),
         residency=residency,
@@ -104,15 +101,15 @@ def _said(outcome: object) -> str:
 @cache
 def calm(name: str) -> Ending:
     """How a case ends when nothing goes wrong."""
-    plain = simulate(0, subject(name), climate=CALM, store=_store(name))
+    plain = simulate(0, simulated_run(name), rates=CALM, store=_store(name))
     plain.check()
     return plain.ending
 
 
-def subject(name: str) -> Subject:
+def simulated_run(name: str) -> SimulatedRun:
     case = cases()[name]
 
-    async def world(outside: Outside) -> None:
+    async def world(outside: OutsideWorld) -> None:
         stage = staging.stage()
         stage.ledger = outside.ledger
         seen = RecordingStore(stage.store, outside.ledger.log, "world")
@@ -121,13 +118,13 @@ def subject(name: str) -> Subject:
         if case.world is not None:
             await case.world(stage)
 
-    return Subject(case.workflow, case.args, id=RUN, workflows=case.others, world=world)
+    return SimulatedRun(case.workflow, case.args, id=RUN, workflows=case.others, world=world)
 
 
 def _store(name: str) -> Any:
     def make(clock: Clock) -> Store:
         assert isinstance(clock, VirtualClock)
-        stage = staging.Stage(cases()[name], MemoryStore(clock=clock), clock, Ledger())
+        stage = staging.Stage(cases()[name], MemoryStore(clock=clock), clock, EffectLedger())
         stage.clock = _StepClock(clock)  # type: ignore[assignment]
         staging._stage = stage
         return stage.store

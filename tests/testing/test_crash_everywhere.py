@@ -100,7 +100,7 @@ async def test_a_sound_workflow_survives_every_crash(workflow: Any) -> None:
         observe=observed,
         strict=True,
     )
-    assert sweep.crashes == 3 * len(sweep.sites) > 60
+    assert sweep.crashes == 3 * len(sweep.store_calls) > 60
     assert sweep.unstable == set()
     assert sweep.ending.runs["run"].result.endswith('approved: True"')
     assert sweep.ending.runs.keys() == {"run", "run~child.invoice"}
@@ -293,7 +293,7 @@ async def test_a_person_can_answer_a_halt() -> None:
 async def test_only_some_kinds_of_crash() -> None:
     """The kinds of crash can be chosen."""
     sweep = await crash_everywhere(careless, 7, crashes=[Crash.AFTER])
-    assert sweep.crashes == len(sweep.sites)
+    assert sweep.crashes == len(sweep.store_calls)
 
 
 async def test_a_workflow_that_fails_must_fail_the_same_way() -> None:
@@ -344,5 +344,5 @@ async def test_a_step_that_never_ends_is_named() -> None:
     async def hanging() -> None:
         await hangs()
 
-    with pytest.raises(AssertionError, match=r"these steps do not end.*'hangs' of 'run'"):
+    with pytest.raises(AssertionError, match=r"these steps do not return.*'hangs' of 'run'"):
         await crash_everywhere(hanging)

@@ -23,7 +23,7 @@ from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing.residency import RESIDENCIES
 from outlast.testkit.fault_schedule import CALM
-from outlast.testkit.simulation import Outside, Simulated, Subject, simulate
+from outlast.testkit.simulation import OutsideWorld, SimulatedRun, SimulationResult, simulate
 from tests.prove import simulation as campaign
 from tests.testing.storm import case_of, storm
 
@@ -57,12 +57,12 @@ async def busy(number: int) -> int:
     return number + sum(await asyncio.gather(*(long_work(n) for n in range(3))))
 
 
-async def send_more(outside: Outside) -> None:
+async def send_more(outside: OutsideWorld) -> None:
     await outside.clock.sleep(30)
     await outside.client.signal("run", "more", 100)
 
 
-SUBJECT = Subject(busy, (1,), workflows=(helper,), world=send_more)
+SUBJECT = SimulatedRun(busy, (1,), workflows=(helper,), world=send_more)
 
 
 @pytest.mark.proves("I1", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I11", "I12", "I13", "I14")
@@ -85,7 +85,7 @@ def test_the_corpus_comes_to_its_end_in_any_residency(chunk: int, residency: str
 
 @pytest.mark.proves("I7", "I8", "I12", "I24")
 def test_a_workflow_of_ones_own_in_any_weather() -> None:
-    """A subject is compared with itself in calm weather; over a few seeds everything happens."""
+    """A run is compared with itself in calm weather; over a few seeds everything happens."""
     weather = [simulate(seed, SUBJECT) for seed in range(25)]
     for simulated in weather:
         simulated.check()
@@ -190,8 +190,8 @@ def test_a_broken_store_is_found(
     store: Callable[[Clock], Store], promise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that breaks a promise is found in a few seeds, and the promise is named."""
-    monkeypatch.setattr("outlast.testkit.simulation.MAX_LEAPS", 2_000)
-    expected = simulate(0, SUBJECT, climate=CALM).ending
+    monkeypatch.setattr("outlast.testkit.simulation.MAX_JUMPS", 2_000)
+    expected = simulate(0, SUBJECT, rates=CALM).ending
     told: list[str] = []
     for seed in range(60):
         told += found(lambda: simulate(seed, SUBJECT, store=store, expected=expected))  # noqa: B023
@@ -200,14 +200,14 @@ def test_a_broken_store_is_found(
     raise AssertionError(f"{promise} was not missed: {told[:5]}")
 
 
-def found(play: Callable[[], Simulated]) -> list[str]:
+def found(play: Callable[[], SimulationResult]) -> list[str]:
     return play().violations
 
 
 def test_a_run_that_waits_for_ever_is_told() -> None:
     """If nothing more will happen and a run has not ended, it is named, with what it waits for."""
-    simulated = simulate(0, Subject(busy, (1,), workflows=(helper,)), climate=CALM)
-    assert simulated.violations == ["I24: nothing more happens: ['run is waiting, signal']"]
+    simulated = simulate(0, SimulatedRun(busy, (1,), workflows=(helper,)), rates=CALM)
+    assert simulated.violations == ["I24: these runs do not advance: ['run is waiting, signal']"]
 
 
 def test_the_campaign_can_be_interrupted(

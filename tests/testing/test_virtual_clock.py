@@ -1,4 +1,4 @@
-"""The virtual clock: it leaps when all is idle, and only then."""
+"""The virtual clock: it jumps when all is idle, and only then."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_thirty_days_pass_in_a_few_leaps(url: str, workflow: Any) -> None:
         run = await testing.start(workflow(41))
         assert await run.result() == 42
         history = await testing.history(run.id)
-        assert testing.clock.leaps < 10
+        assert testing.clock.jumps < 10
     fired = next(event for event in history if event.type == "timer.fired")
     assert fired.timestamp == START + timedelta(days=30)
 
@@ -92,7 +92,7 @@ async def test_time_stands_still_while_a_thread_works() -> None:
         return clock.now().isoformat()
 
     async def later() -> None:
-        for _ in range(1000):  # far more rounds than an idle loop takes to leap
+        for _ in range(1000):  # far more rounds than an idle loop takes to jump
             await asyncio.sleep(0)
         go_on.set()
 
@@ -208,7 +208,7 @@ async def test_nothing_leaps_when_nobody_waits_for_time() -> None:
     async with app(waiting) as testing:
         run = await testing.start(waiting())
         await testing.clock.settle()
-        assert (testing.clock.leaps, testing.clock.now()) == (0, START)
+        assert (testing.clock.jumps, testing.clock.now()) == (0, START)
         await run.signal("word", "now")
         assert await run.result() == "now"
 

@@ -14,8 +14,8 @@ from outlast.model import Event, Status
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualApp, VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.crashable_process import Process
-from outlast.testing.effect_ledger import Ledger
+from outlast.testing.crashable_process import CrashableProcess
+from outlast.testing.effect_ledger import EffectLedger
 
 ran: list[str] = []
 
@@ -75,12 +75,12 @@ class Machines:
 
     async def dies(self, *steps: Step[..., Any], after: float) -> None:
         """A worker that is killed after so many seconds."""
-        process = Process(self.store, self.clock, Ledger())
+        process = CrashableProcess(self.store, self.clock, EffectLedger())
         worker = outlast.App(process.store, name="mortal", steps=steps)
-        process.runs(worker, asyncio.create_task(worker.open()))
+        process.attach(worker, asyncio.create_task(worker.open()))
         await self.clock.sleep(after)
         process.die()
-        await process.bury()
+        await process.discard()
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
-"""What tests need: an app in memory on a clock that leaps, crashes everywhere, replay of stored
-histories; and for authors of stores and queues a clock that stands still, faults, a checker and the
-conformance kit."""
+"""For tests of workflows: an app in memory on a virtual clock, a crash sweep, replay of stored
+histories, fixtures for pytest. Authors of stores and queues find their tools in `outlast.testkit`."""
 
 from outlast.testing.clock import ManualClock
-from outlast.testing.crash_sweep import CrashesDiffer, Sweep, crash_everywhere
+from outlast.testing.crash_sweep import CrashesDiffer, CrashSweep, crash_everywhere
 from outlast.testing.crashable_process import Crash
-from outlast.testing.history_replay import Replayed, assert_replays, replay
+from outlast.testing.history_replay import ReplayResult, assert_replays, replay
 from outlast.testing.residency import RESIDENCIES, ResidencyPolicy
 from outlast.testing.scenario_runner import At
 from outlast.testing.virtual_app import Stuck, VirtualApp, app
@@ -15,12 +14,12 @@ __all__ = [
     "RESIDENCIES",
     "At",
     "Crash",
+    "CrashSweep",
     "CrashesDiffer",
     "ManualClock",
-    "Replayed",
+    "ReplayResult",
     "ResidencyPolicy",
     "Stuck",
-    "Sweep",
     "VirtualApp",
     "VirtualClock",
     "app",

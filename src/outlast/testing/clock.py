@@ -14,8 +14,8 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 class ManualClock:
     """A clock for tests. `advance` moves it and wakes the sleepers whose time has come.
 
-    `set` moves the wall clock alone, as an administrator or a faulty clock would: who measures
-    with `monotonic`, sleepers included, does not notice. It may be used from several threads.
+    `set` moves only the wall clock, as an administrator or a faulty clock would; `monotonic` and
+    the sleepers are not affected. The clock is thread-safe.
     """
 
     def __init__(self, start: datetime = START) -> None:
@@ -34,7 +34,7 @@ class ManualClock:
 
     @property
     def sleepers(self) -> int:
-        """How many wait for this clock to move."""
+        """How many coroutines sleep on this clock."""
         return sum(not future.done() for _, _, _, future in self._sleepers)
 
     async def sleep(self, seconds: float) -> None:
@@ -44,14 +44,14 @@ class ManualClock:
         loop = asyncio.get_running_loop()
         awake: asyncio.Future[None] = loop.create_future()
         with self._lock:
-            wake_at = self._passed + max(_micros(seconds), 1)  # less would never pass
+            wake_at = self._passed + max(_micros(seconds), 1)  # 0 would never be due
             heapq.heappush(self._sleepers, (wake_at, next(self._order), loop, awake))
         await awake
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` pass. Sleepers are woken in the order of their times."""
         if seconds < 0:
-            raise ValueError("time passes in one direction: use set() to turn the wall clock back")
+            raise ValueError("seconds must not be negative: use set() to turn the wall clock back")
         with self._lock:
             self._now += timedelta(microseconds=_micros(seconds))
             self._passed += _micros(seconds)
@@ -75,6 +75,6 @@ def _micros(seconds: float) -> int:
 
 
 def wake(future: asyncio.Future[None]) -> None:
-    """Let whoever awaits it go on, if somebody still does."""
+    """Wake the coroutine that awaits the future, unless it is done or cancelled."""
     if not future.done():
         future.set_result(None)

@@ -1,18 +1,17 @@
-"""crash_everywhere: a workflow that ends the same way wherever its process dies.
+"""crash_everywhere: checks that a workflow ends the same way wherever its process crashes.
 
 ::
 
     async def test_checkout_survives() -> None:
         await crash_everywhere(checkout, order, actions=[lambda run: run.signal("approve")])
 
-The workflow first runs undisturbed, in memory and in virtual time, and every call of the store is
-counted. Then it runs again for each call and each way in which a crash can meet it: the process
-dies before the call, or after it, or is told an error although the call was carried out. A fresh
-process takes over when the lease of the dead one has ended. Whatever the crash, the outcome must be
-the same: results, histories up to the number of attempts, and what you `observe` of the world; and
-no step that has been recorded may run again. All of it is done twice: as it is in production, and
-with a snapshot and an eviction at every commit, so that a short workflow shows what a long one would
-do. Each process draws random numbers of its own, the same in each sweep.
+The workflow first runs without a crash, in memory and in virtual time, and the sweep counts every store
+call. Then it runs again for each call and each kind of crash: the process dies before the call, dies
+after it, or gets an error although the call was carried out. A new process takes over when the lease
+of the dead one has expired. The outcome must always be the same: results, histories up to the number
+of attempts, and what `observe` returns; and no recorded step may run again. The sweep runs twice: as in
+production, and with a snapshot and an eviction at every commit, so that a short workflow covers what
+happens to a long one. Each process has its own random seed, the same in each sweep.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from outlast.testing.clock import START
 from outlast.testing.crashable_process import Crash
 from outlast.testing.residency import DEFAULT_RESIDENCY, HARSH, ResidencyPolicy
 from outlast.testing.scenario_result import Ending, differences, unstable
-from outlast.testing.scenario_runner import Action, Conducted, Scenario, conduct
+from outlast.testing.scenario_runner import Action, Scenario, ScenarioResult, run_scenario
 
 SWEPT = (DEFAULT_RESIDENCY, HARSH)
 EVERY_CRASH = tuple(Crash)
@@ -39,7 +38,7 @@ SHOWN = 3
 
 
 class CrashesDiffer(AssertionError):
-    """Some crash changed the outcome. `findings` are the crashes with what each changed."""
+    """A crash changed the outcome. `findings` lists each such crash with its differences."""
 
     def __init__(self, name: str, crashes: int, findings: Sequence[tuple[str, list[str]]]) -> None:
         lines = [f"{len(findings)} of {crashes} crashes change the outcome of {name!r}"]
@@ -52,14 +51,14 @@ class CrashesDiffer(AssertionError):
 
 
 @dataclass
-class Sweep:
-    """What a sweep did: the undisturbed ending and its history, the calls of the store in all
-    residencies, and how many crashes were survived. `unstable` names what no two undisturbed runs had in common, or was
-    to be ignored: it was not compared."""
+class CrashSweep:
+    """The result of a sweep: how the workflow ends without a crash, its history, the store calls in
+    all residencies, and the number of crashes. `unstable` names what was not compared, because it
+    differs between two runs without a crash or was ignored."""
 
     ending: Ending
     history: list[Event]
-    sites: list[str]
+    store_calls: list[str]
     crashes: int = 0
     unstable: set[str] = field(default_factory=set)
 
@@ -81,19 +80,18 @@ async def crash_everywhere(
     ignore: Collection[str] = (),
     residencies: Iterable[ResidencyPolicy] = SWEPT,
     **options: Any,
-) -> Sweep:
-    """Crash a workflow at every call of the store and compare; `CrashesDiffer` if one matters.
+) -> CrashSweep:
+    """Crash a workflow at every store call and compare the outcomes; raise `CrashesDiffer` on a difference.
 
-    `actions` are called one after the other with a handle of the run, each as soon as the run
-    waits for somebody; `At` gives one a time instead. `workflows` are those that it starts as
-    children. `setup` is called before each run, to make the world new; `observe` after it, for
-    what the steps have done to the world. `store` makes a fresh store for each run. `sample` tries
-    only so many crashes, chosen by `seed`. With `strict` the histories must agree in the order of
-    all their events, which a race of timers against the wait for a lease does not always keep.
-    `ignore` names what may differ, as `Sweep.unstable` does: ``run.result``, ``observed``.
+    `actions` are called one after the other with a handle of the run, each when the run waits for a
+    signal or a halt; `At` calls one at a time instead. `workflows` are those that it starts as
+    children. `setup` is called before each run, to reset external state; `observe` after it, to
+    return external state for the comparison. `store` makes a new store for each run. `sample` limits
+    the number of crashes, chosen by `seed`. With `strict` the histories must agree in the order of
+    all events; a timer that races with a lease expiry may change that order.
+    `ignore` names what may differ, as `CrashSweep.unstable` does: ``run.result``, ``observed``.
     `residencies` are swept one after the other: when snapshots are written, and whether runs stay
-    in memory; each tries `sample` crashes.
-    `options` are those of `outlast.App`.
+    in memory; each tries `sample` crashes. `options` are those of `outlast.App`.
     """
     scenario = Scenario(
         workflow=workflow,
@@ -107,45 +105,47 @@ async def crash_everywhere(
         store=store,
         options=options,
     )
-    plain = await conduct(scenario)
+    plain = await run_scenario(scenario)
     _raise_if_broken(workflow.name, plain)
-    # Another day, another uid: what differs now says nothing about crashes.
-    other = await conduct(scenario, start=START + timedelta(days=1, seconds=31))
-    sweep = Sweep(
+    # A second run without a crash, at another time and with another uid, shows what is unstable.
+    other = await run_scenario(scenario, start=START + timedelta(days=1, seconds=31))
+    sweep = CrashSweep(
         ending=plain.ending,
         history=plain.histories.get(id, []),
-        sites=[],
+        store_calls=[],
         unstable=unstable(plain.ending, other.ending) | set(ignore),
     )
     findings: list[tuple[str, list[str]]] = []
     for residency in residencies:
         resident = replace(scenario, options={"residency": residency, **options})
-        calm = plain if residency == DEFAULT_RESIDENCY else await conduct(resident)
+        calm = plain if residency == DEFAULT_RESIDENCY else await run_scenario(resident)
         changes = differences(plain, calm, ignore=sweep.unstable, strict=strict)
         if changes:
-            findings.append((f"without any crash, {_told(residency)}", changes))
-        sweep.sites += calm.sites
-        places = [(number, crash) for number in range(1, len(calm.sites) + 1) for crash in crashes]
+            findings.append((f"without any crash, {_suffix(residency)}", changes))
+        sweep.store_calls += calm.store_calls
+        places = [
+            (number, crash) for number in range(1, len(calm.store_calls) + 1) for crash in crashes
+        ]
         if sample is not None and sample < len(places):
             places = sorted(random.Random(seed).sample(places, sample))
         for place in places:
-            conducted = await conduct(resident, doom=_At(*place), luck=place)
-            if conducted.struck is not None:
+            result = await run_scenario(resident, crash_point=_At(*place), seed=place)
+            if result.crashed_at is not None:
                 sweep.crashes += 1
-                changes = differences(plain, conducted, ignore=sweep.unstable, strict=strict)
+                changes = differences(plain, result, ignore=sweep.unstable, strict=strict)
                 if changes:
-                    findings.append((f"{conducted.struck}{_told(residency, ', ')}", changes))
+                    findings.append((f"{result.crashed_at}{_suffix(residency, ', ')}", changes))
     if findings:
         raise CrashesDiffer(workflow.name, sweep.crashes, findings)
     return sweep
 
 
-def _told(residency: ResidencyPolicy, before: str = "") -> str:
+def _suffix(residency: ResidencyPolicy, before: str = "") -> str:
     return "" if residency == DEFAULT_RESIDENCY else f"{before}with {residency}"
 
 
 class _At:
-    """Dooms the call with one number."""
+    """Crashes at the store call with one number."""
 
     def __init__(self, number: int, crash: Crash) -> None:
         self._number = number
@@ -155,6 +155,6 @@ class _At:
         return self._crash if number == self._number else None
 
 
-def _raise_if_broken(name: str, plain: Conducted) -> None:
+def _raise_if_broken(name: str, plain: ScenarioResult) -> None:
     if plain.violations:
         raise CrashesDiffer(name, 0, [("without any crash", plain.violations)])

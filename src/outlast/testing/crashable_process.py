@@ -1,8 +1,8 @@
-"""A process that can die, and what it did until then.
+"""CrashableProcess: a simulated process that a test can crash.
 
-It shares the event loop with the test, but sees store and clock only through itself. When it dies,
-none of its calls ever returns and no time passes for it: its tasks stay where they are, as after
-``kill -9``, and nothing of theirs is finished, unwound or cleaned up before `bury`.
+It shares the event loop with the test, but reaches store and clock only through wrappers. After a
+crash none of its calls returns and its clock stands still: its tasks stay suspended, as after
+``kill -9``, and run no cleanup before `discard`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from outlast.model.commit import Commit
 from outlast.ports.clock import Clock
 from outlast.ports.queue import Queue
 from outlast.ports.store import Store
-from outlast.testing.effect_ledger import Ledger
+from outlast.testing.effect_ledger import EffectLedger
 from outlast.testing.virtual_clock import VirtualClock, Work, clock_of_step
 from outlast.testkit.checker import RecordingStore
 from outlast.testkit.wrapped_store import WrappedQueue, WrappedStore
@@ -30,63 +30,64 @@ T = TypeVar("T")
 
 
 class Crash(StrEnum):
-    """What becomes of a call of the store, and of who made it."""
+    """What happens to a store call and to the process that made it."""
 
-    BEFORE = "died before"  # nothing was done
-    AFTER = "died after"  # it was done
-    LOST_ANSWER = "was told an error after"  # it was done, and the caller lives on in doubt
+    BEFORE = "died before"  # the call was not carried out
+    AFTER = "died after"  # the call was carried out
+    LOST_ANSWER = (
+        "got an error after"  # it was carried out; the process lives on with `UnknownOutcome`
+    )
 
 
 class CrashPoint(Protocol):
-    """Decides at each call of the store."""
+    """Decides at each store call whether the process crashes."""
 
     def __call__(self, number: int, what: str) -> Crash | None:
-        """The crash for the call with this number, or None to let it be."""
+        """The crash at the call with this number, or None."""
         ...
 
 
-class Process:
-    """One life: the store and the clock as it sees them. `sites` are the calls it has made."""
+class CrashableProcess:
+    """One process, with its own view of store and clock. `store_calls` are the calls it has made."""
 
     def __init__(
         self,
         store: Store,
         clock: VirtualClock,
-        ledger: Ledger,
+        ledger: EffectLedger,
         *,
         name: str = "process",
-        doom: CrashPoint | None = None,
+        crash_point: CrashPoint | None = None,
     ) -> None:
         self.name = name
         self.clock = CrashingClock(self, clock)
         self.ledger = ledger
-        self.sites: list[str] = []
-        self.struck: str | None = None
+        self.store_calls: list[str] = []
+        self.crashed_at: str | None = None
         self.dead = False
-        self.store = CrashingStore(self, self.reach(RecordingStore(store, ledger.log, name)))
-        self._doom = doom
+        self.store = CrashingStore(self, self.connect(RecordingStore(store, ledger.log, name)))
+        self._crash_point = crash_point
         self._works: set[Work] = set()
-        # Held for as long as the process is not buried: a task that waits for nothing is garbage,
-        # and collecting it would run its ``finally`` blocks.
+        # Referenced until `discard`: a suspended task without references is garbage-collected, and
+        # that would run its ``finally`` blocks.
         self._tasks: set[asyncio.Task[Any]] = set()
         self._app: App | None = None
         self._buried = False
         self._virtual = clock
 
-    def reach(self, store: Store) -> Store:
-        """What lies between it and the store: here, nothing."""
+    def connect(self, store: Store) -> Store:
+        """The connection to the store; a subclass may wrap it."""
         return store
 
     def die(self) -> None:
-        """Nothing of it moves from now on, but for what is in threads: nobody can stop those, and
-        the clock waits for them."""
+        """Crash. Threads cannot be stopped, so the clock still waits for those."""
         self.dead = True
         for work in list(self._works):
             if not work.elsewhere:
                 self._virtual.drop(work)
 
-    async def bury(self) -> None:
-        """Take what is left of it out of memory; its ``finally`` blocks run now, in vain."""
+    async def discard(self) -> None:
+        """Remove its tasks from memory. Their ``finally`` blocks run now, without a store."""
         self._buried = True
         tasks = [task for task in self._tasks if not task.done()]
         for task in tasks:
@@ -96,36 +97,40 @@ class Process:
             with suppress(StoreClosed):
                 await asyncio.create_task(self._app.close())
 
-    def runs(self, app: App, *tasks: asyncio.Task[Any]) -> None:
-        """This is what it does."""
+    def attach(self, app: App, *tasks: asyncio.Task[Any]) -> None:
+        """Register the app and the tasks that this process runs."""
         self._app = app
         self._tasks.update(tasks)
 
-    def joined(self) -> None:
-        """The task that is running belongs to it."""
+    def adopt_current_task(self) -> None:
+        """Register the current task as one of this process."""
         task = asyncio.current_task()
         if task is not None and task not in self._tasks:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def alive(self) -> None:
-        """Return if it is. Where a dead process is, nothing ever happens again."""
+    async def ensure_alive(self) -> None:
+        """Return if the process is alive; otherwise never return, or raise after `discard`."""
         if self._buried:
             raise StoreClosed(f"{self.name} is dead")
         if self.dead:
             await asyncio.get_running_loop().create_future()
 
-    def fate(self, what: str) -> Crash | None:
-        """What becomes of its next call."""
-        self.sites.append(what)
-        crash = self._doom(len(self.sites), what) if self._doom is not None else None
+    def next_crash(self, what: str) -> Crash | None:
+        """Count the next store call and decide whether it crashes."""
+        self.store_calls.append(what)
+        crash = (
+            self._crash_point(len(self.store_calls), what)
+            if self._crash_point is not None
+            else None
+        )
         if crash is not None:
-            self.struck = f"{self.name} {crash} store call {len(self.sites)}, {what}"
+            self.crashed_at = f"{self.name} {crash} store call {len(self.store_calls)}, {what}"
         return crash
 
     @contextmanager
     def working(self, *, elsewhere: bool = True, patience: float | None = None) -> Iterator[None]:
-        """ClaimOnCreate the clock as long as it lives."""
+        """Hold the virtual clock while the block runs and the process is alive."""
         limit = {} if patience is None else {"patience": patience}
         with self._virtual.working(elsewhere=elsewhere, **limit) as work:
             self._works.add(work)
@@ -136,9 +141,9 @@ class Process:
 
 
 class CrashingClock:
-    """The clock of a process that can die; it also writes down the bodies that run."""
+    """The clock of a crashable process. It also records step executions in the effect ledger."""
 
-    def __init__(self, process: Process, clock: VirtualClock) -> None:
+    def __init__(self, process: CrashableProcess, clock: VirtualClock) -> None:
         self._process = process
         self._clock = clock
         self.look_again_after = clock.look_again_after
@@ -150,17 +155,17 @@ class CrashingClock:
         return self._clock.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        self._process.joined()
-        await self._process.alive()
+        self._process.adopt_current_task()
+        await self._process.ensure_alive()
         await self._clock.sleep(seconds)
-        await self._process.alive()
+        await self._process.ensure_alive()
 
     @asynccontextmanager
     async def attempt(self, body: object, *, elsewhere: bool) -> AsyncIterator[None]:
         assert isinstance(body, StepContext)
         process = self._process
-        process.joined()
-        await process.alive()
+        process.adopt_current_task()
+        await process.ensure_alive()
         patience = self._clock.patience
         with (
             process.working(elsewhere=elsewhere, patience=patience),
@@ -168,16 +173,16 @@ class CrashingClock:
             clock_of_step(self),
         ):
             yield
-        await process.alive()
+        await process.ensure_alive()
 
     def watched(self, store: Store) -> Store:
         return store
 
 
 class CrashingStore(WrappedStore):
-    """The store of a process that can die."""
+    """The store of a crashable process."""
 
-    def __init__(self, process: Process, inner: Store) -> None:
+    def __init__(self, process: CrashableProcess, inner: Store) -> None:
         super().__init__(inner)
         self.clock: Clock = process.clock
         self._process = process
@@ -193,27 +198,27 @@ class CrashingStore(WrappedStore):
         kwargs: dict[str, Any],
     ) -> T:
         process = self._process
-        process.joined()
-        await process.alive()
-        crash = process.fate(describe(name, args, kwargs))
+        process.adopt_current_task()
+        await process.ensure_alive()
+        crash = process.next_crash(describe(name, args, kwargs))
         if crash is Crash.BEFORE:
             process.die()
-            await process.alive()
+            await process.ensure_alive()
         with process.working():
             answer = await call()
         if crash is Crash.AFTER:
             process.die()
-        await process.alive()
+        await process.ensure_alive()
         if crash is Crash.LOST_ANSWER:
             raise UnknownOutcome(f"{name} may or may not have happened")
         return answer
 
 
 class CrashingQueue(WrappedQueue):
-    """The queue of a process that can die. Its calls are no crashes of their own: what matters in
-    them is one transaction, as in a call of the store."""
+    """The queue of a crashable process. Queue calls are not crash points: each is one transaction,
+    like a store call."""
 
-    def __init__(self, process: Process, inner: Queue) -> None:
+    def __init__(self, process: CrashableProcess, inner: Queue) -> None:
         super().__init__(inner)
         self.clock = process.clock
         self._process = process
@@ -226,16 +231,16 @@ class CrashingQueue(WrappedQueue):
         kwargs: dict[str, Any],
     ) -> T:
         process = self._process
-        process.joined()
-        await process.alive()
+        process.adopt_current_task()
+        await process.ensure_alive()
         with process.working():
             answer = await call()
-        await process.alive()
+        await process.ensure_alive()
         return answer
 
 
 def describe(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """A call, for people: its name and, if it writes, what."""
+    """A call as text: its name, and the events of a commit."""
     if name != "commit":
         return name
     commits: list[Commit] = list(args[0] if args else kwargs["commits"])

@@ -1,5 +1,5 @@
-"""The ledger: which bodies of steps ran, in which process, and when. Kept outside the store, so
-that the two can be compared."""
+"""EffectLedger: which step functions ran, in which process and when. It is kept outside the store, so
+that a checker can compare the two."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from outlast.engine.steps.step_executor import StepContext
 from outlast.testkit.checker import Effect, Log
 
 
-class Execution(Struct, kw_only=True):
-    """One time that a body ran. `ended` is None if its process died meanwhile."""
+class StepExecution(Struct, kw_only=True):
+    """One call of a step function. `ended` is None if its process crashed during the call."""
 
     process: str
     run_id: str
@@ -24,7 +24,7 @@ class Execution(Struct, kw_only=True):
     ended: int | None = None
 
     def effect(self, *, stale: bool = False) -> Effect:
-        """The line as the checker reads it."""
+        """The execution in the form that the checker reads."""
         return Effect(
             run_id=self.run_id,
             step=self.key,
@@ -36,20 +36,19 @@ class Execution(Struct, kw_only=True):
         )
 
 
-class Ledger:
-    """All executions, in ticks of the clock that `log`, what the processes asked of the store,
-    is written in."""
+class EffectLedger:
+    """All step executions. Their times are ticks of `log`, which records the store calls."""
 
     def __init__(self) -> None:
         self.log = Log()
-        self.executions: list[Execution] = []
+        self.executions: list[StepExecution] = []
         self.zombies: set[str] = set()
-        """Processes that stood still for a while, and may not know what happened meanwhile."""
+        """Processes that were suspended past their lease."""
 
     @contextmanager
     def body(self, process: str, context: StepContext) -> Iterator[None]:
-        """Around a body: a line that it runs. An error is an end too."""
-        line = Execution(
+        """Record the execution of a step function in this block. An error counts as an end."""
+        line = StepExecution(
             process=process,
             run_id=context.run_id,
             uid=context.uid,
@@ -63,14 +62,14 @@ class Ledger:
         finally:
             line.ended = self.log.tick()
 
-    def repeated(self) -> dict[tuple[str, str], list[Execution]]:
-        """What ran more than once, by run and key."""
-        found: dict[tuple[str, str], list[Execution]] = {}
+    def repeated(self) -> dict[tuple[str, str], list[StepExecution]]:
+        """The steps that were executed more than once, by run and key."""
+        found: dict[tuple[str, str], list[StepExecution]] = {}
         for line in self.executions:
             found.setdefault((line.run_id, line.key), []).append(line)
         return {key: lines for key, lines in found.items() if len(lines) > 1}
 
     def hanging(self) -> str:
-        """What to say of bodies that do not end."""
+        """The message for step functions that do not return."""
         open = [f"{line.key!r} of {line.run_id!r}" for line in self.executions if not line.ended]
-        return f"these steps do not end, and nothing else happens: {', '.join(open)}"
+        return f"these steps do not return, and nothing else is in flight: {', '.join(open)}"

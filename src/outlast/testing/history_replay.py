@@ -1,4 +1,4 @@
-"""Replay: does the present code still agree with histories that older code has written?
+"""replay: checks the current code against histories that older code has written.
 
 ::
 
@@ -8,8 +8,8 @@
     async def test_nothing_in_production_breaks() -> None:
         assert await assert_replays(copy_of_production, checkout, invoice) > 0
 
-The workflow's code runs on its history as it does when an engine takes a run over. No step runs,
-nothing is written. Code that asks for something else raises `Mismatch`, which shows both sides.
+The workflow code is replayed as when an engine takes over a run. No step runs and nothing is
+written. Code that asks for another operation than history has raises `Mismatch`, which shows both.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from outlast.urls import resolve
 
 
 @dataclass(frozen=True)
-class Replayed:
-    """Where the code is after its history. `ended` is how it ended, or None; `waits_for` the keys
-    that it waits for; `asks` what it asks for that history has not got: with the code that wrote
-    the history, nothing."""
+class ReplayResult:
+    """The state of the code after its history. `ended` is how it ended, or None; `waits_for` has the
+    keys of open operations; `asks` has operations beyond the history: none with the code that wrote
+    it."""
 
     ended: Payload | None
     waits_for: list[str]
@@ -50,14 +50,16 @@ def replay(
     *,
     uid: str = "",
     codec: Codec | None = None,
-) -> Replayed:
+) -> ReplayResult:
     """Run a workflow's code on a recorded history; `Mismatch` if they disagree.
 
-    `uid` is that of the run: code that uses `outlast.random` or `outlast.uuid4` needs it. A history that has not ended may be followed by new requests: that is how changed code goes on
-    with old runs. One that has ended must end in the same way.
+    `uid` is the run's; code that uses `outlast.random` or `outlast.uuid4` needs it. Code may ask for
+    new operations after a history that has not ended. A history that has ended must end the same way.
     """
     if not history or history[0].type != EventType.WORKFLOW_STARTED:
-        raise InvalidValue("a history begins with workflow.started: pass all of its events")
+        raise InvalidValue(
+            "the history must begin with workflow.started: pass all events of the run"
+        )
     run_id = history[0].run_id
     last = history[-1] if history[-1].type in ENDINGS else None
     execution = Execution(workflow.definition, run_id=run_id, uid=uid, codec=codec or JsonCodec())
@@ -67,7 +69,7 @@ def replay(
         ended = end_of(execution)
         if last is not None:
             _check_end(last, ended, asks)
-        return Replayed(ended=ended, waits_for=sorted(execution.open), asks=asks)
+        return ReplayResult(ended=ended, waits_for=sorted(execution.open), asks=asks)
     finally:
         execution.evict()
 
@@ -78,8 +80,8 @@ async def assert_replays(
     run_ids: Collection[str] | None = None,
     codec: Codec | None = None,
 ) -> int:
-    """Replay the runs of these workflows in a store, all or those named; how many there were. The
-    first that disagrees is raised."""
+    """Replay the runs of these workflows in a store, all or `run_ids`, and return their number. Raise
+    the first `Mismatch`."""
     opened = resolve(store) if isinstance(store, str) else store
     by_name = {workflow.name: workflow for workflow in workflows}
     if isinstance(store, str):
@@ -109,7 +111,7 @@ def _check_end(last: Event, ended: Payload | None, asks: list[str]) -> None:
     if ended is not None and not asks and type_of(ended) == last.type:
         return
     if last.type == EventType.WORKFLOW_CANCELLED and ended is None:
-        return  # terminated: the code was not asked
+        return  # terminated without its code
     does = [*asks, *([] if ended is None else [f"{type_of(ended)} {ended!r}"])]
     raise Mismatch(
         last.run_id,

@@ -1,4 +1,4 @@
-"""Fixtures for pytest. They come with the package; ``-p no:outlast`` leaves them out.
+"""Fixtures for pytest, loaded with the package; ``-p no:outlast`` disables them.
 
 `virtual_clock` is a `VirtualClock`; `outlast_app` makes apps in memory on it::
 
@@ -34,7 +34,7 @@ class AppFactory(Protocol):
 
 @pytest.fixture
 def virtual_clock() -> VirtualClock:
-    """A clock that leaps to the next sleeper when all is idle."""
+    """A clock that jumps to the next sleeper when nothing is in flight."""
     # Imported late: the plugin is loaded in every pytest run on a machine that has outlast.
     from outlast.testing.virtual_clock import VirtualClock
 

@@ -1,4 +1,4 @@
-"""Residencies for tests: what is rare in production, a snapshot and a replay, at every commit."""
+"""Residency policies for tests: a snapshot, an eviction, or both at every commit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ RESIDENCIES = {
 }
 
 
-def in_turn(number: int) -> ResidencyPolicy:
-    """Each of them in turn."""
+def residency_for(number: int) -> ResidencyPolicy:
+    """One of the policies, by number."""
     kinds = list(RESIDENCIES.values())
     return kinds[number % len(kinds)]
 
@@ -29,5 +29,5 @@ __all__ = [
     "RESIDENCIES",
     "SNAPSHOTS",
     "ResidencyPolicy",
-    "in_turn",
+    "residency_for",
 ]

@@ -1,4 +1,4 @@
-"""Endings: how a scenario ended, and what differs between two of them, told for people."""
+"""ScenarioResult: how a scenario ended, and the differences between two endings as text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from outlast.model.payloads import StepFailedEvent
 from outlast.testkit.dump import Dump, RunDump
 
 if TYPE_CHECKING:
-    from outlast.testing.scenario_runner import Conducted
+    from outlast.testing.scenario_runner import ScenarioResult
 
-# What a crash may add to a history: attempts, and how a map was cut into flushes.
+# What a crash may add to a history: attempts, and other batches of map results.
 ATTEMPTS = {
     EventType.STEP_STARTED,
     EventType.STEP_PROGRESS,
@@ -41,7 +41,7 @@ class RunEnding(Struct, frozen=True, kw_only=True):
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """How a scenario ended: its runs by id, what was observed of the world, and which actions
+    """How a scenario ended: its runs by id, the value of `observe`, and which actions
     were refused."""
 
     runs: dict[str, RunEnding]
@@ -50,25 +50,25 @@ class Ending(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, final: Dump, *, observed: object, failed_actions: Sequence[str]) -> Ending:
-        """Read it off a dump."""
+        """The ending in a dump."""
         runs = {id: _run_ending(dumped) for id, dumped in final.runs.items()}
         return cls(runs=runs, observed=observed, refused=list(failed_actions))
 
 
 def shape(history: Sequence[Event]) -> list[tuple[str, str]]:
-    """A history up to attempts: (type, key) of all that is no attempt."""
+    """A history without attempts, as (type, key)."""
     return [(str(event.type), event.step_name) for event in history if not _is_attempt(event)]
 
 
 def unstable(one: Ending, other: Ending) -> set[str]:
-    """The names of what differs between two undisturbed endings."""
+    """The names of what differs between two endings without a crash."""
     return {name for name, _ in changes(one, other, strict=False)}
 
 
 def differences(
-    plain: Conducted, crashed: Conducted, *, ignore: set[str], strict: bool
+    plain: ScenarioResult, crashed: ScenarioResult, *, ignore: set[str], strict: bool
 ) -> list[str]:
-    """What a crash has changed, in sentences."""
+    """What a crash changed, as text."""
     found = list(crashed.violations)
     changed = changes(plain.ending, crashed.ending, strict=strict)
     found += [text for name, text in changed if name not in ignore]
@@ -99,21 +99,21 @@ def _is_attempt(event: Event) -> bool:
 
 
 def changes(plain: Ending, other: Ending, *, strict: bool) -> Iterator[tuple[str, str]]:
-    """(name, sentence) of each difference."""
+    """The name and the text of each difference."""
     for id in sorted(plain.runs.keys() | other.runs.keys()):
         before, after = plain.runs.get(id), other.runs.get(id)
         if before is None or after is None:
-            what = "is there now and was not" if before is None else "is not there"
+            what = "exists only after the crash" if before is None else "is missing"
             yield f"{id}", f"run {id!r} {what}"
         else:
-            yield from _runchanges(id, before, after, strict=strict)
+            yield from _run_changes(id, before, after, strict=strict)
     if plain.observed != other.observed:
         yield "observed", f"observed: {plain.observed!r} became {other.observed!r}"
     if plain.refused != other.refused:
         yield "refused", f"refused actions: {plain.refused!r} became {other.refused!r}"
 
 
-def _runchanges(
+def _run_changes(
     id: str, before: RunEnding, after: RunEnding, *, strict: bool
 ) -> Iterator[tuple[str, str]]:
     for name in ("status", "result", "error", "published", "attributes", "unread"):
@@ -152,16 +152,16 @@ def _first_difference(
     return f"history of {id!r} differs at its event {index + 1}: {was} became {now}"
 
 
-def _suspects(plain: Conducted, crashed: Conducted) -> list[str]:
-    """The steps that ran more often than they did undisturbed: a crash may repeat them."""
+def _suspects(plain: ScenarioResult, crashed: ScenarioResult) -> list[str]:
+    """The steps that ran more often than without a crash."""
     found = []
     for (run_id, key), lines in crashed.repeated.items():
         often = len(plain.repeated.get((run_id, key), [None]))
         if len(lines) > often:
             found.append(
                 f"step {key!r} of {run_id!r} ran {len(lines)} times, not {often}: the crash came "
-                "before its result was recorded. If that is what differs, make the step "
-                "idempotent: pass outlast.step_info().idempotency_key on to what it calls"
+                "before its result was recorded. If this explains the difference, make the step "
+                "idempotent: pass outlast.step_info().idempotency_key to the service it calls"
             )
     return found
 

@@ -1,4 +1,4 @@
-"""Conducting: one run of a scenario in virtual time, with at most one crash, from start to rest."""
+"""run_scenario: runs a scenario in virtual time with at most one crash, until it cannot advance."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing.clock import START
-from outlast.testing.crashable_process import CrashPoint, Process
-from outlast.testing.effect_ledger import Execution, Ledger
+from outlast.testing.crashable_process import CrashableProcess, CrashPoint
+from outlast.testing.effect_ledger import EffectLedger, StepExecution
 from outlast.testing.scenario_result import Ending
 from outlast.testing.virtual_clock import VirtualClock
 from outlast.testkit.checker import RecordingStore, dump
 from outlast.testkit.run_checks import violations
 
-MAX_LEAPS = 100_000
-MAX_BUSY_LEAPS = 100
+MAX_JUMPS = 100_000
+MAX_BUSY_JUMPS = 100
 MAX_PROCESSES = 20
 
-Acting = Callable[[RunHandle[Any]], Awaitable[object] | object]
+ActionFunction = Callable[[RunHandle[Any]], Awaitable[object] | object]
 
 
 @dataclass(frozen=True)
 class At:
-    """An action at a time: so many seconds after the start."""
+    """An action `seconds` after the start."""
 
     seconds: float
-    act: Acting
+    act: ActionFunction
 
 
-Action = Acting | At
+Action = ActionFunction | At
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is run, and what happens to it from outside."""
+    """A workflow with its arguments, and the actions on its run."""
 
     workflow: Workflow[..., Any]
     args: tuple[Any, ...] = ()
@@ -64,28 +64,28 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Conducted:
-    """What became of it."""
+class ScenarioResult:
+    """How a scenario ended, and the evidence for the checker."""
 
     ending: Ending
     histories: dict[str, list[Event]]
-    sites: list[str]
-    struck: str | None
-    executions: list[Execution]
-    repeated: dict[tuple[str, str], list[Execution]]
+    store_calls: list[str]
+    crashed_at: str | None
+    executions: list[StepExecution]
+    repeated: dict[tuple[str, str], list[StepExecution]]
     violations: list[str]
 
 
-async def conduct(
+async def run_scenario(
     scenario: Scenario,
     *,
-    doom: CrashPoint | None = None,
+    crash_point: CrashPoint | None = None,
     start: datetime = START,
-    luck: object = None,
-) -> Conducted:
-    """Run a scenario until nothing more will happen by itself. The first process always draws the
-    same random numbers, so that all runs make the same calls until a crash; the next one draws
-    others, which follow from `luck`: code that tosses a coin takes another way in it."""
+    seed: object = None,
+) -> ScenarioResult:
+    """Run a scenario until it cannot advance. The first process always has the same random seed, so
+    that all runs make the same calls until the crash; the next one gets another, derived from `seed`,
+    so that nondeterministic code takes another path."""
     if scenario.setup is not None:
         await _maybe_await(scenario.setup())
     clock = VirtualClock(start)
@@ -93,28 +93,28 @@ async def conduct(
     chance = random.getstate()
     try:
         async with store:
-            return await _Conductor(scenario, store, clock, doom, luck).conduct()
+            return await _ScenarioRunner(scenario, store, clock, crash_point, seed).run_scenario()
     finally:
         random.setstate(chance)
 
 
-class _Conductor:
+class _ScenarioRunner:
     def __init__(
         self,
         scenario: Scenario,
         store: Store,
         clock: VirtualClock,
-        doom: CrashPoint | None,
-        luck: object,
+        crash_point: CrashPoint | None,
+        seed: object,
     ) -> None:
         self._scenario = scenario
         self._store = store
         self._clock = clock
-        self._doom = doom
-        self._luck = luck
-        self._ledger = Ledger()
-        self._processes: list[Process] = []
-        # Whoever acts on the run is another process, which does not die.
+        self._crash_point = crash_point
+        self._seed = seed
+        self._ledger = EffectLedger()
+        self._processes: list[CrashableProcess] = []
+        # The actions come from another process, which does not crash.
         outside = RecordingStore(store, self._ledger.log, "outside")
         codec = scenario.options.get("codec") or JsonCodec()
         self._client = Client(clock.watched(outside), codec=codec)
@@ -123,35 +123,37 @@ class _Conductor:
         self._acting: asyncio.Task[None] | None = None
         self._failed_actions: list[str] = []
 
-    async def conduct(self) -> Conducted:
+    async def run_scenario(self) -> ScenarioResult:
         with self._clock.hold():
             timed = [asyncio.create_task(self._at(one)) for one in self._timed]
             try:
                 app = await self._until_rest()
                 await asyncio.create_task(app.close())
-                return await self._conducted()
+                return await self._result()
             finally:
                 for task in [*timed, *filter(None, [self._acting])]:
                     task.cancel()
                 for process in self._processes:
                     process.die()
-                    await process.bury()
+                    await process.discard()
 
     async def _until_rest(self) -> App:
-        """Process after process, until one lives to see that nothing more happens."""
+        """Start process after process, until one reaches the end of the scenario."""
         while len(self._processes) < MAX_PROCESSES:
-            doom, self._doom = self._doom, None
+            crash_point, self._crash_point = self._crash_point, None
             name = f"process {len(self._processes) + 1}"
-            process = Process(self._store, self._clock, self._ledger, name=name, doom=doom)
+            process = CrashableProcess(
+                self._store, self._clock, self._ledger, name=name, crash_point=crash_point
+            )
             self._processes.append(process)
             # The jitter of retries is drawn from here too.
-            random.seed(f"{self._luck}, {name}" if len(self._processes) > 1 else 0)
+            random.seed(f"{self._seed}, {name}" if len(self._processes) > 1 else 0)
             app = App(process.store, workflows=self._scenario.workflows, **self._scenario.options)
             starting = asyncio.create_task(self._start(app))
-            process.runs(app, starting)
+            process.attach(app, starting)
             if await self._rests(process, starting):
                 return app
-        raise AssertionError("one process after the other died")
+        raise AssertionError(f"{MAX_PROCESSES} processes crashed, one after the other")
 
     async def _start(self, app: App) -> None:
         await app.open()
@@ -159,14 +161,14 @@ class _Conductor:
         if await self._store.find_one(scenario.id) is None:
             await app.start(scenario.workflow(*scenario.args, **scenario.kwargs), id=scenario.id)
 
-    async def _rests(self, process: Process, starting: asyncio.Task[None]) -> bool:
-        """Go on until nothing more happens; False if the process dies before."""
-        patience = MAX_BUSY_LEAPS
-        for _ in range(MAX_LEAPS):
+    async def _rests(self, process: CrashableProcess, starting: asyncio.Task[None]) -> bool:
+        """Advance until nothing is left to do; False if the process crashes before."""
+        patience = MAX_BUSY_JUMPS
+        for _ in range(MAX_JUMPS):
             await self._clock.settle()
             if process.dead:
                 return False
-            patience = patience - 1 if self._clock.busy else MAX_BUSY_LEAPS
+            patience = patience - 1 if self._clock.busy else MAX_BUSY_JUMPS
             if not patience:
                 raise AssertionError(self._ledger.hanging())
             if starting.done():
@@ -176,18 +178,20 @@ class _Conductor:
                 self._acting = None
             if self._acting is None and self._waiting and await self._wants_action():
                 self._act_next()
-            elif not self._clock.leap():
+            elif not self._clock.jump():
                 if self._acting is not None:
-                    raise AssertionError("an action waits for what will never be")
+                    raise AssertionError("an action waits, and nothing is left to happen")
                 if not self._waiting:
                     return True
                 self._act_next()
-        raise AssertionError(f"{self._scenario.id!r} goes on for more than {MAX_LEAPS} leaps")
+        raise AssertionError(
+            f"{self._scenario.id!r} does not end within {MAX_JUMPS} jumps of the clock"
+        )
 
     # -- from outside -------------------------------------------------------------------------
 
     async def _wants_action(self) -> bool:
-        """Whether the run rests, with nothing unread that would wake it, and waits for somebody."""
+        """Whether the run is parked with an empty inbox and waits for a signal, a halt or a resume."""
         run = await self._store.find_one(self._scenario.id)
         if run is None or run.status.terminal or run.owner is not None:
             return False
@@ -195,17 +199,17 @@ class _Conductor:
             return False
         if run.status is Status.PAUSED:
             return True
-        return waits_for_somebody(await self._store.history(run.id))
+        return waits_for_message(await self._store.history(run.id))
 
     def _act_next(self) -> None:
-        # Time goes on meanwhile: what it does may wait for an answer.
+        # As a task, because an action may wait for an answer while time passes.
         self._acting = asyncio.create_task(self._act(self._waiting.popleft()))
 
     async def _at(self, timed: At) -> None:
         await self._clock.sleep(timed.seconds)
         await self._act(timed.act)
 
-    async def _act(self, act: Acting) -> None:
+    async def _act(self, act: ActionFunction) -> None:
         try:
             await _maybe_await(act(RunHandle(self._client, self._scenario.id)))
         except OutlastError as error:
@@ -213,26 +217,28 @@ class _Conductor:
 
     # -- the end ------------------------------------------------------------------------------
 
-    async def _conducted(self) -> Conducted:
+    async def _result(self) -> ScenarioResult:
         final = await dump(self._store)
         observed = None
         if self._scenario.observe is not None:
             observed = await _maybe_await(self._scenario.observe())
         histories = {id: run.events for id, run in final.runs.items()}
-        struck = [process.struck for process in self._processes if process.struck is not None]
-        return Conducted(
+        crashed_at = [
+            process.crashed_at for process in self._processes if process.crashed_at is not None
+        ]
+        return ScenarioResult(
             ending=Ending.of(final, observed=observed, failed_actions=self._failed_actions),
             histories=histories,
-            sites=self._processes[0].sites,
-            struck=struck[0] if struck else None,
+            store_calls=self._processes[0].store_calls,
+            crashed_at=crashed_at[0] if crashed_at else None,
             executions=self._ledger.executions,
             repeated=self._ledger.repeated(),
             violations=violations(final, self._ledger),
         )
 
 
-def waits_for_somebody(history: list[Event]) -> bool:
-    """Whether a signal or a person is being waited for."""
+def waits_for_message(history: list[Event]) -> bool:
+    """Whether the run waits for a signal or in a halt."""
     waiting: set[str] = set()
     for event in history:
         if event.type in {EventType.SIGNAL_WAITING, EventType.HALT_STARTED}:

@@ -1,4 +1,4 @@
-"""An app for a test: fresh, in memory, on a clock that leaps."""
+"""VirtualApp: an app for tests, on a virtual clock and by default on a new memory store."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from outlast.ports.store import Store
 from outlast.testing.virtual_clock import VirtualClock
 from outlast.urls import resolve
 
-STUCK_AFTER = 5
-"""Seconds of real time: somebody may still be about to do something that we do not know of."""
+STUCK_AFTER_S = 5
+"""Seconds of real time: a thread or a server may still be about to act."""
 
 
 class Stuck(AssertionError):
-    """Nothing will ever happen to the run whose result is awaited."""
+    """The awaited run cannot advance: no timer is set and no step is in flight."""
 
 
 class VirtualApp(App):
-    """An app whose clock leaps: `clock` is the one."""
+    """An app on a virtual clock, `clock`."""
 
     def __init__(self, store: Store, clock: VirtualClock, **options: Any) -> None:
         super().__init__(store, **options)
         self.clock = clock
-        self.stuck_after = STUCK_AFTER
+        self.stuck_after = STUCK_AFTER_S
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> Any:
-        """Wait for a run's result; `Stuck` if it waits for what does not come."""
+        """Wait for a run's result; raise `Stuck` if the run cannot advance."""
         waiting = asyncio.ensure_future(super().result(run_id, timeout=timeout))
         patience = self.stuck_after
         try:
@@ -43,8 +43,8 @@ class VirtualApp(App):
             waiting.cancel()
         run = await self.get(run_id)
         raise Stuck(
-            f"run {run_id!r} is {run.status} ({run.wait_kind}) and will be for ever: no timer is "
-            "set and no step runs. Send what it waits for, or give result() a timeout"
+            f"run {run_id!r} is {run.status} ({run.wait_kind}) and cannot advance: no timer is "
+            "set and no step is in flight. Send the message that it waits for, or pass a timeout to result()"
         )
 
 
@@ -55,10 +55,10 @@ async def app(
     clock: VirtualClock | None = None,
     **options: Any,
 ) -> AsyncIterator[VirtualApp]:
-    """An app with these workflows, open for the time of an ``async with``.
+    """An app with these workflows, open within an ``async with``.
 
-    On a fresh memory store, unless `store` is a URL or a store of yours: made by you, with the
-    same `clock`, and left open. `options` are those of `outlast.App`.
+    It uses a new memory store, unless `store` is a URL or a store. A store that you pass must use the
+    same `clock`, and stays open. `options` are those of `outlast.App`.
     """
     virtual = clock or VirtualClock()
     opened = resolve(store, clock=virtual) if isinstance(store, str) else store

@@ -1,4 +1,4 @@
-"""VirtualClock: when nothing is left to do, it leaps to the next moment at which something is.
+"""VirtualClock: jumps to the next sleeper when nothing is in flight.
 
 ::
 
@@ -6,23 +6,23 @@
         run = await app.start(checkout(order))
         await run.result()                                # thirty days, in milliseconds
 
-Idle means: no callback is ready on the event loop, and nothing that the clock was told of is under
-way. It is told of a store's calls and of the bodies of steps. Who sleeps on the clock itself, be it
-a body or a store that is slow on purpose, waits for the leap and does not hold it up.
+Idle means: no callback is ready on the event loop, and no store call and no step function is in
+flight. A coroutine that sleeps on the clock itself, in a step or in a slow store, does not hold the
+clock.
 
 ======================= ==================================================================
-under way               holds the clock
+in flight               holds the clock
 ======================= ==================================================================
-a call of a store       until it returns
-a body in a thread or a until it ends, for `patience` seconds of real time at most: a step
-process                 that hangs shall meet its timeout
-an async body           the same, if the loop has a socket or a pipe open; if not, for
-                        `grace` seconds of real time before each leap, because what it
-                        awaits may never come
+a store call            until it returns
+a step in a thread or a until it returns, for at most `patience` seconds of real time, so that
+process                 a step that hangs runs into its timeout
+an async step           the same, if the loop has an open socket or pipe; otherwise for
+                        `grace` seconds of real time before each jump, because what it
+                        awaits may never happen
 ======================= ==================================================================
 
-With nothing of that under way, as on the memory store with steps that do not wait, no real time
-passes and the order of all that happens is always the same.
+On the memory store with steps that do not wait, no real time passes and the order of events is
+deterministic.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ T = TypeVar("T")
 
 GRACE = 0.02
 PATIENCE = 10.0
-# asyncio's own loops can be asked whether a callback is ready. Of others we only know that nobody
-# had anything to do if it stays quiet for so many rounds.
+# asyncio's own loops show whether a callback is ready. Other loops count as idle after so many quiet
+# rounds.
 ROUNDS, BLIND_ROUNDS = 2, 100
 LONGEST_PAUSE = 0.1
 
 
 class Work:
-    """Something that is under way."""
+    """A store call or step function in flight."""
 
-    __slots__ = ("begun", "elsewhere", "patience", "sleeping")
+    __slots__ = ("elsewhere", "patience", "sleeping", "started_at")
 
     def __init__(self, *, elsewhere: bool, patience: float) -> None:
-        self.begun = time.monotonic()
+        self.started_at = time.monotonic()
         self.elsewhere = elsewhere
         self.patience = patience
         self.sleeping = 0
@@ -73,7 +73,7 @@ _clock: ContextVar[Clock] = ContextVar("outlast_virtual_clock")
 
 
 async def sleep(seconds: float) -> None:
-    """Take so long, in a step under test, on the clock of the app that runs it."""
+    """Sleep in a step under test, on the virtual clock of its app."""
     try:
         clock = _clock.get()
     except LookupError:
@@ -83,7 +83,7 @@ async def sleep(seconds: float) -> None:
 
 @contextmanager
 def clock_of_step(clock: Clock) -> Iterator[None]:
-    """Around the body of a step: the clock that `sleep` means."""
+    """Set the clock that `sleep` uses in a step function."""
     token = _clock.set(clock)
     try:
         yield
@@ -93,7 +93,7 @@ def clock_of_step(clock: Clock) -> Iterator[None]:
 
 
 class VirtualClock(ManualClock):
-    """A clock that leaps when all is idle. For the one event loop that a test runs on.
+    """A clock that jumps when nothing is in flight, for the one event loop of a test.
 
     `look_again_after` is how long engines and clients on this clock trust their wake-up channel. In one
     process it never fails; with two stores on one file, which cannot send a wake-up for each other, say
@@ -110,10 +110,10 @@ class VirtualClock(ManualClock):
     ) -> None:
         super().__init__(start)
         self.look_again_after = look_again_after
-        self.leaps = 0
+        self.jumps = 0
         self._grace = grace
         self.patience = patience
-        self._under_way: set[Work] = set()
+        self._in_flight: set[Work] = set()
         self._holds = 0
         self._settling: list[asyncio.Future[None]] = []
         self._watch: asyncio.Handle | None = None
@@ -131,66 +131,66 @@ class VirtualClock(ManualClock):
             if seconds == math.inf:
                 await asyncio.get_running_loop().create_future()
             else:
-                self._look_out()
+                self._schedule_check()
                 await super().sleep(seconds)
         finally:
             for work in works:
                 work.sleeping -= 1
 
     async def settle(self) -> None:
-        """Return when everything that can happen now has happened. No time passes."""
+        """Return when nothing more can happen at the current time. No time passes."""
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settling.append(settled)
-        self._look_out()
+        self._schedule_check()
         await settled
 
-    def leap(self) -> bool:
-        """Go to the next sleeper now, whatever is under way; False if nobody sleeps."""
+    def jump(self) -> bool:
+        """Jump to the next sleeper now, whatever is in flight; False if there is none."""
         next_at = self._next()
         if next_at is None:
             return False
-        self.leaps += 1
+        self.jumps += 1
         self.advance((next_at - self._passed) / 1_000_000)
         return True
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Let no time pass by itself in this block."""
+        """Prevent jumps in this block."""
         self._holds += 1
         try:
             yield
         finally:
             self._holds -= 1
-            self._look_out()
+            self._schedule_check()
 
-    # -- what is under way --------------------------------------------------------------------
+    # -- what is in flight --------------------------------------------------------------------
 
     @contextmanager
     def working(self, *, elsewhere: bool = True, patience: float = math.inf) -> Iterator[Work]:
-        """ClaimOnCreate the clock in this block, for `patience` seconds of real time at most."""
+        """Hold the clock in this block, for at most `patience` seconds of real time."""
         work = Work(elsewhere=elsewhere, patience=patience)
         token = _work.set((*_work.get(), work))
-        self._under_way.add(work)
+        self._in_flight.add(work)
         try:
             yield work
         finally:
-            with suppress(ValueError):  # a coroutine that is thrown away ends in another context
+            with suppress(ValueError):  # a discarded coroutine ends in another context
                 _work.reset(token)
             self.drop(work)
 
     def drop(self, work: Work) -> None:
-        """It is over, or nobody will ever hear of it again."""
-        self._under_way.discard(work)
-        self._look_out()
+        """End work that has finished or was abandoned."""
+        self._in_flight.discard(work)
+        self._schedule_check()
 
     @property
     def busy(self) -> bool:
-        """Whether something is under way that does not sleep on this clock."""
-        return any(not work.sleeping for work in self._under_way)
+        """Whether anything in flight does not sleep on this clock."""
+        return any(not work.sleeping for work in self._in_flight)
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nobody waits for time to pass, and nothing is under way."""
+        """Whether nothing sleeps on this clock and nothing is in flight."""
         return self._next() is None and not self.busy
 
     @asynccontextmanager
@@ -201,10 +201,10 @@ class VirtualClock(ManualClock):
     def watched(self, store: Store) -> Store:
         return store if isinstance(store, WatchedStore) else WatchedStore(store, self)
 
-    # -- leaping ------------------------------------------------------------------------------
+    # -- jumping ------------------------------------------------------------------------------
 
-    def _look_out(self) -> None:
-        """Something has changed: see to it that somebody looks whether all is idle."""
+    def _schedule_check(self) -> None:
+        """Schedule a check whether the loop is idle."""
         self._quiet_rounds = 0
         try:
             loop = asyncio.get_running_loop()
@@ -216,22 +216,22 @@ class VirtualClock(ManualClock):
             self._watch = None
         if self._watch is None:
             self._loop = loop
-            self._watch = loop.call_soon(self._look)
+            self._watch = loop.call_soon(self._check_idle)
 
-    def _look(self) -> None:
+    def _check_idle(self) -> None:
         assert self._loop is not None
         loop, self._watch = self._loop, None
         next_at = self._next()
         if not self._settling and (next_at is None or self._holds):
-            return  # nobody waits for a leap; whoever comes calls _look_out
+            return  # no sleeper; the next one calls _schedule_check
         ready = getattr(loop, "_ready", None)
         self._quiet_rounds = 0 if ready else self._quiet_rounds + 1
         if self._quiet_rounds < (BLIND_ROUNDS if ready is None else ROUNDS):
-            self._watch = loop.call_soon(self._look)
+            self._watch = loop.call_soon(self._check_idle)
             return
         pause = self._pause(loop)
         if pause > 0:
-            self._watch = loop.call_later(pause, self._look)
+            self._watch = loop.call_later(pause, self._check_idle)
             return
         self._quiet_since = None
         if self._settling:
@@ -239,8 +239,8 @@ class VirtualClock(ManualClock):
             for settled in settling:
                 wake(settled)
         else:
-            self.leap()
-        self._look_out()
+            self.jump()
+        self._schedule_check()
 
     def _next(self) -> int | None:
         """The moment of the next sleeper, in microseconds of this clock."""
@@ -250,26 +250,29 @@ class VirtualClock(ManualClock):
             return self._sleepers[0][0] if self._sleepers else None
 
     def _pause(self, loop: asyncio.AbstractEventLoop) -> float:
-        """How long, in real seconds, to wait for what is under way before the next leap."""
-        awake = [work for work in self._under_way if not work.sleeping]
+        """How long, in real seconds, to wait for work in flight before the next jump."""
+        awake = [work for work in self._in_flight if not work.sleeping]
         if not awake:
             return 0.0
         now = time.monotonic()
         if self._quiet_since is None:
             self._quiet_since = now
         patient = [work for work in awake if work.elsewhere or _has_files(loop)]
-        ends = [self._quiet_since + self._grace, *(work.begun + work.patience for work in patient)]
+        ends = [
+            self._quiet_since + self._grace,
+            *(work.started_at + work.patience for work in patient),
+        ]
         return min(max(ends) - now, LONGEST_PAUSE)
 
 
 def _has_files(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether a loop waits for sockets or pipes, beside the pipe by which it is woken."""
+    """Whether a loop waits for sockets or pipes other than its own self-pipe."""
     selector = getattr(loop, "_selector", None)
     return selector is not None and len(selector.get_map() or ()) > 1
 
 
 class _Watched:
-    """Its calls hold a virtual clock."""
+    """Holds the virtual clock during each call."""
 
     _virtual: VirtualClock
 
@@ -292,7 +295,7 @@ class WatchedStore(_Watched, WrappedStore):
         self._virtual = clock
 
     def __getattr__(self, name: str) -> Any:
-        """What this store has beyond the port."""
+        """Attributes of the store beyond the port."""
         return getattr(self.inner, name)
 
     def queue(self) -> Queue:

@@ -1,8 +1,8 @@
-"""FaultSchedule: what a simulation's processes have to live through, drawn from a seed.
+"""FaultSchedule: the faults of a simulation, drawn from a seed.
 
-Delays reorder everything that may be reordered. Faults lose requests and answers on the way to the
-store; an outage keeps all calls, or all but renewals, or all writes from it for a time. A crash ends a process; a pause stops one for longer than its lease, so that it goes on as a
-zombie: others have taken over what it still believes to own.
+Delays reorder concurrent calls. Faults lose requests and answers on the way to the store. An outage
+fails all calls, all but renewals, or all writes for a time. A crash ends a process. A pause suspends
+one for longer than its lease, so that it continues as a zombie.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from outlast.ports.store import Store
-from outlast.testing.crashable_process import Crash, Process
-from outlast.testing.effect_ledger import Ledger
+from outlast.testing.crashable_process import Crash, CrashableProcess
+from outlast.testing.effect_ledger import EffectLedger
 from outlast.testing.virtual_clock import VirtualClock
 from outlast.testkit.faults import Fault, FaultyStore, Outage, Site
 
@@ -29,11 +29,10 @@ MICROSECOND = 1e-6
 
 @dataclass(frozen=True)
 class FaultRates:
-    """How rough it is. Rates are for each call of the store, and `mishap` is for each process: that
-    something befalls it in its first `soon` seconds, whatever it is doing. `crashes` and `pauses`
-    are how many there are at most, so that steps are seldom cut off more often than the engine
-    puts up with. `outage` is the rate of outages of 1 s to two leases, and `outages` how many there are
-    at most. After `calls` calls it is calm, and everything has to come to its end."""
+    """How often each fault occurs. Rates are per store call; `mishap` is per process: the probability
+    of a crash or a pause in its first `soon` seconds. `crashes` and `pauses` limit their number, so
+    that the engine seldom gives up a step because of crashes. `outage` is the rate of outages of
+    1 s to two leases, `outages` their limit. After `calls` calls the faults stop."""
 
     processes: int = 2
     delays: float = 0.2
@@ -57,181 +56,182 @@ WRITES = frozenset({"commit", "send"})
 
 
 class FaultSchedule:
-    """What happens next. One for all processes of a simulation, which ask in turn."""
+    """Decides the next fault, for all processes of a simulation."""
 
     def __init__(
         self,
         seed: int,
-        climate: FaultRates,
+        rates: FaultRates,
         clock: VirtualClock,
         lease: float,
-        struck: Callable[[], None],
+        on_fault: Callable[[], None],
     ) -> None:
         self.clock = clock
-        self.climate = climate
-        self.struck = struck
+        self.rates = rates
+        self.on_fault = on_fault
         self.trace: list[str] = []
         self.crashes = 0
         self.pauses = 0
         self.faults = 0
         self._random = random.Random(seed)
         self._lease = lease
-        self._calls = climate.calls
+        self._calls = rates.calls
         self._outage = Outage(clock)
         self.outages = 0
 
     @property
     def is_calm(self) -> bool:
-        """Whether nothing bad happens any more."""
+        """Whether the faults have stopped."""
         return self._calls <= 0
 
     def clear_up(self) -> None:
-        """Be calm from now on."""
+        """Stop the faults."""
         self._calls = 0
 
     def note(self, who: str, what: str) -> None:
-        """Write a line of the trace. It has no ids and no addresses, so that two traces of one
-        seed are the same to the letter."""
+        """Write a line of the trace, without random ids and addresses, so that two traces of one seed
+        are equal."""
         self.trace.append(f"{self.clock.monotonic():.6f} {who}: {what}")
 
     def delay(self) -> float:
-        """How long to wait before going on, in seconds."""
-        if self.is_calm or self._random.random() >= self.climate.delays:
+        """The delay of a call, in seconds."""
+        if self.is_calm or self._random.random() >= self.rates.delays:
             return 0.0
         # Mostly short, sometimes long.
-        return float(self._random.random() ** 4 * self.climate.longest_delay)
+        return float(self._random.random() ** 4 * self.rates.longest_delay)
 
     def crash(self) -> Crash | None:
-        """Whether the process dies at this call, and on which side of it."""
+        """Whether the process crashes before or after this call, or not at all."""
         self._calls -= 1
-        if not self._befalls(self.climate.crash, self.crashes < self.climate.crashes):
+        if not self._occurs(self.rates.crash, self.crashes < self.rates.crashes):
             return None
         self.crashes += 1
         return self._random.choice((Crash.BEFORE, Crash.AFTER))
 
     def pause(self) -> float:
-        """How long the process stands still at this call, in seconds."""
-        if not self._befalls(self.climate.pause, self.pauses < self.climate.pauses):
+        """How long the process is suspended at this call, in seconds."""
+        if not self._occurs(self.rates.pause, self.pauses < self.rates.pauses):
             return 0.0
-        return self._stillness()
+        return self._pause_seconds()
 
     def mishap(self) -> tuple[float, float] | None:
-        """What will befall a process that begins: when, and for how long it stands still, or 0
-        if it dies."""
-        if not self._befalls(self.climate.mishap, True):
+        """The mishap of a new process: when, and for how long it is suspended, or 0 for a crash."""
+        if not self._occurs(self.rates.mishap, True):
             return None
-        when = self._random.random() * self.climate.soon
-        if self.pauses < self.climate.pauses and self._random.random() < 0.5:
-            return when, self._stillness()
-        if self.crashes < self.climate.crashes:
+        when = self._random.random() * self.rates.soon
+        if self.pauses < self.rates.pauses and self._random.random() < 0.5:
+            return when, self._pause_seconds()
+        if self.crashes < self.rates.crashes:
             self.crashes += 1
             return when, 0.0
         return None
 
-    def _befalls(self, rate: float, allowed: bool) -> bool:
+    def _occurs(self, rate: float, allowed: bool) -> bool:
         return allowed and not self.is_calm and self._random.random() < rate
 
-    def _stillness(self) -> float:
+    def _pause_seconds(self) -> float:
         self.pauses += 1
         return self._lease * self._random.uniform(0.5, 4.0)
 
     def fault(self, site: Site) -> Fault | None:
-        """What goes wrong with a call (the plan of a `FaultyStore`)."""
+        """The fault of a call (the plan of a `FaultyStore`)."""
         if self.is_calm:
             return None
-        if self._befalls(self.climate.outage, self.outages < self.climate.outages):
-            self._begin_outage()
+        if self._occurs(self.rates.outage, self.outages < self.rates.outages):
+            self._start_outage()
         if (missed := self._outage.fault(site)) is not None:
             return missed
         dice = self._random.random()
-        for fault, rate in self.climate.faults.items():
+        for fault, rate in self.rates.faults.items():
             if dice < rate:
                 self.faults += 1
                 return fault
             dice -= rate
         return None
 
-    def _begin_outage(self) -> None:
+    def _start_outage(self) -> None:
         self.outages += 1
         seconds = self._random.uniform(1.0, 2 * self._lease)
         kind = self._random.choice(("all", "all but renewals", "locked"))
-        self.note("the store", f"is away, {kind}, for {seconds:.3f} s")
+        self.note("the store", f"has an outage, {kind}, for {seconds:.3f} s")
         if kind == "locked":
             self._outage.begin(seconds, Fault.REFUSED, only=WRITES)
         else:
             self._outage.begin(seconds, but=() if kind == "all" else {"renew"})
-        self.struck()
+        self.on_fault()
 
     def replacement(self) -> float:
-        """How long it takes until somebody starts another process."""
+        """How long until a crashed process is replaced."""
         return self._random.uniform(0.0, self._lease)
 
 
-class FaultyProcess(Process):
-    """A process out in the weather."""
+class FaultyProcess(CrashableProcess):
+    """A process whose calls follow a fault schedule."""
 
     def __init__(
         self,
         store: Store,
         clock: VirtualClock,
-        ledger: Ledger,
-        weather: FaultSchedule,
+        ledger: EffectLedger,
+        schedule: FaultSchedule,
         *,
         name: str,
     ) -> None:
-        self._weather = weather
-        self._still_until = 0.0
-        super().__init__(store, clock, ledger, name=name, doom=lambda number, what: weather.crash())
+        self._schedule = schedule
+        self._suspended_until = 0.0
+        super().__init__(
+            store, clock, ledger, name=name, crash_point=lambda number, what: schedule.crash()
+        )
 
-    def reach(self, store: Store) -> Store:
+    def connect(self, store: Store) -> Store:
         async def pause() -> None:
-            await self._weather.clock.sleep(self._weather.delay())
+            await self._schedule.clock.sleep(self._schedule.delay())
 
-        return FaultyStore(store, self._weather, pause=pause)
+        return FaultyStore(store, self._schedule, pause=pause)
 
     @property
     def is_paused(self) -> bool:
-        """Whether it stands still."""
-        left = self._still_until - self._weather.clock.monotonic()
+        """Whether the process is suspended."""
+        left = self._suspended_until - self._schedule.clock.monotonic()
         return not self.dead and left > MICROSECOND
 
     def die(self) -> None:
         if not self.dead:
-            self._weather.struck()
+            self._schedule.on_fault()
         super().die()
 
-    def stand_still(self, seconds: float) -> None:
-        """Make no call and see no time pass for so long."""
-        self._weather.struck()
+    def suspend(self, seconds: float) -> None:
+        """Make no call and see no time pass for `seconds`."""
+        self._schedule.on_fault()
         self.ledger.zombies.add(self.name)
-        self._still_until = self._weather.clock.monotonic() + seconds
+        self._suspended_until = self._schedule.clock.monotonic() + seconds
 
     async def meet(self, when: float, still: float) -> None:
-        """Meet a mishap, wherever it is then."""
-        await self._weather.clock.sleep(when)
-        if self.dead or self._weather.is_calm:
+        """Crash or be suspended at a time, whatever the process does then."""
+        await self._schedule.clock.sleep(when)
+        if self.dead or self._schedule.is_calm:
             return
         if still:
-            self._weather.note(self.name, f"stands still for {still:.3f} s")
-            self.stand_still(still)
+            self._schedule.note(self.name, f"is suspended for {still:.3f} s")
+            self.suspend(still)
         else:
-            self._weather.note(self.name, "dies")
+            self._schedule.note(self.name, "crashes")
             self.die()
 
-    def fate(self, what: str) -> Crash | None:
-        pause = self._weather.pause()
+    def next_crash(self, what: str) -> Crash | None:
+        pause = self._schedule.pause()
         if pause:
-            self.stand_still(pause)
-        crash = super().fate(what)
-        told = f"{what}, {crash}" if crash else f"{what}, then still for {pause:.3f} s"
-        self._weather.note(self.name, told if crash or pause else what)
+            self.suspend(pause)
+        crash = super().next_crash(what)
+        fault = f", {crash}" if crash else f", suspended for {pause:.3f} s" if pause else ""
+        self._schedule.note(self.name, f"{what}{fault}")
         return crash
 
-    async def alive(self) -> None:
-        await super().alive()
-        clock = self._weather.clock
-        delay = self._weather.delay()
+    async def ensure_alive(self) -> None:
+        await super().ensure_alive()
+        clock = self._schedule.clock
+        delay = self._schedule.delay()
         while delay > 0 or self.is_paused:
-            await clock.sleep(max(delay, self._still_until - clock.monotonic()))
-            await super().alive()
+            await clock.sleep(max(delay, self._suspended_until - clock.monotonic()))
+            await super().ensure_alive()
             delay = 0.0

@@ -1,5 +1,4 @@
-"""Verdicts: what the checkers say of a store's final state, a ledger of bodies, and a log of calls,
-when some processes may have been zombies."""
+"""Runs the checkers on the final state of a store, an effect ledger and a log of store calls."""
 
 from __future__ import annotations
 
@@ -7,24 +6,24 @@ from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
 from outlast.model.event_data import payload_of
 from outlast.model.payloads import StepStarted
-from outlast.testing.effect_ledger import Execution, Ledger
+from outlast.testing.effect_ledger import EffectLedger, StepExecution
 from outlast.testkit.checker import Evidence, check
 from outlast.testkit.checker.engine import check_engine
 from outlast.testkit.dump import Dump
 
 
-def violations(final: Dump, ledger: Ledger, *, settled: bool = True) -> list[str]:
-    """Every promise that was not kept, in sentences. `settled`: nothing more will happen."""
-    lost = Losses(ledger)
+def violations(final: Dump, ledger: EffectLedger, *, settled: bool = True) -> list[str]:
+    """Every broken promise, as text. `settled`: nothing is in flight and nothing is due."""
+    lost = LeaseLosses(ledger)
     effects = [line.effect(stale=lost.before(line)) for line in ledger.executions]
     evidence = Evidence(dumps=[final], ops=ledger.log.ops, effects=effects, settled=settled)
     return [str(violation) for violation in (*check(evidence), *check_engine(evidence))]
 
 
-class Losses:
-    """Who lost which run to whom, and when."""
+class LeaseLosses:
+    """Which process lost which run, and when."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: EffectLedger) -> None:
         self._zombies = ledger.zombies
         self._claims: dict[str, list[tuple[int, int, str]]] = {}
         self._starts: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -38,11 +37,10 @@ class Losses:
                         key = (op.value.run_id, event.step_name)
                         self._starts.setdefault(key, []).append((op.begun, payload.attempt))
 
-    def before(self, line: Execution) -> bool:
-        """Whether the run had been taken over when this body began: a process that lost its lease
-        cannot know at once, and what it does then is not recorded. One that stood still may even
-        have claimed the run anew while an answer that it had waited for before was still on its
-        way."""
+    def before(self, line: StepExecution) -> bool:
+        """Whether another process had taken over the run when this step started. A process that lost
+        its lease may not know it yet, and its result is refused. A zombie may even have claimed the run
+        again while the answer to an earlier call was still in flight."""
         if line.process in self._zombies:
             starts = self._starts.get((line.run_id, line.key), ())
             if any(begun <= line.begun and attempt > line.attempt for begun, attempt in starts):
@@ -55,7 +53,7 @@ class Losses:
 
 
 def _granted(value: object, result: object) -> tuple[str, int]:
-    """The run and the token of a claim that a call has given, or 0."""
+    """The run and the token of a claim that a call has granted, or 0."""
     if isinstance(result, Claim):
         return result.run_id, result.token
     if isinstance(value, Commit) and isinstance(result, Committed) and value.hold is not None:

@@ -1,23 +1,18 @@
-"""What is simulated, and what became of it.
-
-InPlace: threads that are none, for simulations.
-
-simulate: workflows in bad weather, repeatable to the letter.
+"""simulate: runs workflows under faults that are drawn from a seed, deterministically.
 
 ::
 
     @pytest.mark.parametrize("seed", range(300))
-    def test_checkout_in_bad_weather(seed):
-        simulate(seed, Subject(checkout, (order,), world=approve)).check()
+    def test_checkout_under_faults(seed):
+        simulate(seed, SimulatedRun(checkout, (order,), world=approve)).check()
 
-Two processes share a store. In virtual time, all drawn from the seed, calls are delayed, lost,
-doubled; a process dies and another is started; one stands still until others have taken over, and
-goes on as if nothing had happened. Then it is calm. In the end every run must have come to the end
-that it has without any of this, and history, ledger and what the processes saw must agree.
+Two processes share a store, in virtual time. The seed decides which calls are delayed, lost or
+duplicated, when a process crashes and is replaced, and when one is suspended past its lease and
+continues as a zombie. Then the faults stop. Every run must end as it does without faults, and
+history, effect ledger and the log of store calls must agree.
 
-Steps that are plain functions run in place, one after the other, so that nothing depends on how
-the operating system schedules threads. A simulation has an event loop of its own: call it from a
-plain test, not from an async one.
+Plain step functions run inline, so that the result does not depend on thread scheduling. A simulation
+has its own event loop: call it from a plain test, not from an async one.
 """
 
 from __future__ import annotations
@@ -43,7 +38,7 @@ from outlast.model.query import RunQuery
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
-from outlast.testing.effect_ledger import Ledger
+from outlast.testing.effect_ledger import EffectLedger
 from outlast.testing.scenario_result import Ending, changes, unstable
 from outlast.testing.virtual_clock import VirtualClock
 from outlast.testkit.checker import RecordingStore, dump
@@ -52,17 +47,17 @@ from outlast.testkit.run_checks import violations
 
 
 @dataclass(frozen=True)
-class Outside:
-    """What acts on runs from outside has: a client whose calls do not fail, the store, time."""
+class OutsideWorld:
+    """What the world of a simulated run can use: a client whose calls do not fail, the store, the clock."""
 
     client: Client
     store: Store
     clock: VirtualClock
-    ledger: Ledger
+    ledger: EffectLedger
 
 
 @dataclass(frozen=True)
-class Subject:
+class SimulatedRun:
     """One run: its workflow and arguments, other workflows that it starts, and what the `world`
     does to it, from its beginning on."""
 
@@ -71,14 +66,13 @@ class Subject:
     kwargs: dict[str, Any] = field(default_factory=dict)
     id: str = "run"
     workflows: tuple[Workflow[..., Any], ...] = ()
-    world: Callable[[Outside], Awaitable[object]] | None = None
+    world: Callable[[OutsideWorld], Awaitable[object]] | None = None
 
 
 @dataclass
-class Simulated:
-    """What became of it. `violations` are promises that were not kept, `differences` what ended
-    otherwise than in calm weather. `digest` is of the trace: the same for two simulations of one
-    seed."""
+class SimulationResult:
+    """How a simulation ended. `violations` are broken promises, `differences` what differs from a
+    simulation without faults. `digest` is the hash of the trace: equal for equal seeds."""
 
     seed: int
     ending: Ending
@@ -92,13 +86,13 @@ class Simulated:
 
     @property
     def digest(self) -> str:
-        """A hash of all that happened."""
+        """A hash of the trace."""
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()[:16]
 
     @property
     def was_given_up(self) -> bool:
-        """Whether a step or a map was given up because its process died too often: then the
-        outcome may be another, and rightly so."""
+        """Whether a step or a map failed because its process crashed too often: then another outcome
+        is correct."""
         return any(
             event.type in {EventType.STEP_FAILED, EventType.MAP_FAILED}
             and b"the process died" in bytes(event.data)
@@ -107,7 +101,7 @@ class Simulated:
         )
 
     def check(self) -> None:
-        """Raise if anything is not as it should be."""
+        """Raise on a violation or a difference."""
         found = self.violations + self.differences
         if found:
             raise AssertionError("\n".join([f"seed {self.seed}, trace {self.digest}:", *found]))
@@ -117,48 +111,47 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class InPlace(ThreadPoolExecutor):
-    """Runs what it is given at once, on the spot."""
+class InlineExecutor(ThreadPoolExecutor):
+    """Runs each function inline instead of in a thread."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - the future tells it
+        except Exception as error:  # noqa: BLE001 - the future holds it
             future.set_exception(error)
         return future
 
 
-MAX_LEAPS = 20_000
+MAX_JUMPS = 20_000
 
-__all__ = ["Outside", "Simulated", "Subject", "simulate"]
+__all__ = ["OutsideWorld", "SimulatedRun", "SimulationResult", "simulate"]
 
 
 def simulate(
     seed: int,
-    *subjects: Subject,
-    climate: FaultRates = STORM,
+    *runs: SimulatedRun,
+    rates: FaultRates = STORM,
     store: Callable[[Clock], Store] | None = None,
     expected: Ending | None = None,
     **options: Any,
-) -> Simulated:
-    """Simulate runs in the weather that a seed makes.
+) -> SimulationResult:
+    """Simulate runs under the faults of a seed.
 
-    `expected` is the ending to compare with; without it, what two simulations in calm weather have
-    in common. `store` makes a fresh store. `options` are those of `outlast.App`.
+    `expected` is the ending to compare with; the default is what two simulations without faults have
+    in common. `store` makes a new store. `options` are those of `outlast.App`.
     """
     ignore: set[str] = set()
-    if expected is None and climate is not CALM:
+    if expected is None and rates is not CALM:
         plain, other = (
-            simulate(calm, *subjects, climate=CALM, store=store, **options)
-            for calm in (seed, seed + 1)
+            simulate(calm, *runs, rates=CALM, store=store, **options) for calm in (seed, seed + 1)
         )
         expected, ignore = plain.ending, unstable(plain.ending, other.ending)
     chance = random.getstate()
     random.seed(seed)  # the jitter of retries
     try:
         with asyncio.Runner() as runner, seeded(seed):
-            simulation = _Simulation(seed, subjects, climate, store, options)
+            simulation = _Simulation(seed, runs, rates, store, options)
             simulated = runner.run(simulation.run())
     finally:
         random.setstate(chance)
@@ -176,36 +169,36 @@ class _Simulation:
     def __init__(
         self,
         seed: int,
-        subjects: tuple[Subject, ...],
-        climate: FaultRates,
+        runs: tuple[SimulatedRun, ...],
+        rates: FaultRates,
         make: Callable[[Clock], Store] | None,
         options: dict[str, Any],
     ) -> None:
         self._seed = seed
-        self._subjects = subjects
+        self._runs = runs
         self._clock = VirtualClock()
         self._store = MemoryStore(clock=self._clock) if make is None else make(self._clock)
         lease = options.get("lease", LEASE_S)
-        self._weather = FaultSchedule(seed, climate, self._clock, lease, self._mishap)
+        self._schedule = FaultSchedule(seed, rates, self._clock, lease, self._mishap)
         self._lease = lease
-        self._ledger = Ledger()
+        self._ledger = EffectLedger()
         self._options = options
         self._processes: list[FaultyProcess] = []
         self._living: dict[FaultyProcess, App] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._begun: set[str] = set()
+        self._started: set[str] = set()
         self._problems: list[str] = []
         self._differences: list[str] = []
 
-    async def run(self) -> Simulated:
-        asyncio.get_running_loop().set_default_executor(InPlace())
+    async def run(self) -> SimulationResult:
+        asyncio.get_running_loop().set_default_executor(InlineExecutor())
         async with self._store:
             with self._clock.hold():
-                worlds = [asyncio.create_task(self._world(one)) for one in self._subjects]
-                for _ in range(self._weather.climate.processes):
+                worlds = [asyncio.create_task(self._world(one)) for one in self._runs]
+                for _ in range(self._schedule.rates.processes):
                     await self._begin()
                 await self._until_over(worlds)
-            self._weather.clear_up()
+            self._schedule.clear_up()
             for task in self._tasks:
                 task.cancel()
             for app in self._living.values():
@@ -213,11 +206,11 @@ class _Simulation:
             simulated = await self._simulated()
             for process in self._processes:
                 process.die()
-                await process.bury()
+                await process.discard()
         return simulated
 
     async def _until_over(self, worlds: list[asyncio.Task[None]]) -> None:
-        for _ in range(MAX_LEAPS):
+        for _ in range(MAX_JUMPS):
             await self._clock.settle()
             for process in [one for one in self._living if one.dead]:
                 del self._living[process]
@@ -230,17 +223,19 @@ class _Simulation:
             # A zombie that is left may try to change what has ended: it shall.
             if not (left or waiting or any(one.is_paused for one in self._living)):
                 return
-            if not self._clock.leap():
+            if not self._clock.jump():
                 if left:
-                    self._problems.append(f"I24: nothing more happens: {left}")
+                    self._problems.append(f"I24: these runs do not advance: {left}")
                 elif waiting:
-                    self._differences.append("the world waits for what does not come")
+                    self._differences.append(
+                        "the world of a run waits, and nothing is left to happen"
+                    )
                 return
-        self._problems.append(f"I24: no end after {MAX_LEAPS} leaps: {await self._unfinished()}")
+        self._problems.append(f"I24: no end after {MAX_JUMPS} jumps: {await self._unfinished()}")
 
     async def _unfinished(self) -> list[str]:
-        ids = (one.id for one in self._subjects)
-        missing = [f"{id} has not begun" for id in ids if id not in self._begun]
+        ids = (one.id for one in self._runs)
+        missing = [f"{id} has not started" for id in ids if id not in self._started]
         return missing + [
             f"{run.id} is {run.status}, {run.wait_kind}"
             async for run in self._store.find_all(RunQuery())
@@ -251,27 +246,25 @@ class _Simulation:
 
     async def _begin(self) -> None:
         name = f"process {len(self._processes) + 1}"
-        process = FaultyProcess(self._store, self._clock, self._ledger, self._weather, name=name)
-        workflows = {one.name: one for s in self._subjects for one in (s.workflow, *s.workflows)}
+        process = FaultyProcess(self._store, self._clock, self._ledger, self._schedule, name=name)
+        workflows = {one.name: one for s in self._runs for one in (s.workflow, *s.workflows)}
         app = App(process.store, workflows=workflows.values(), **self._options)
-        process.runs(app, asyncio.create_task(self._live(process, app)))
+        process.attach(app, asyncio.create_task(self._live(process, app)))
         self._processes.append(process)
         self._living[process] = app
-        self._weather.note(name, "begins")
-        mishap = self._weather.mishap()
+        self._schedule.note(name, "starts")
+        mishap = self._schedule.mishap()
         if mishap is not None:
             self._background(process.meet(*mishap))
 
     async def _live(self, process: FaultyProcess, app: App) -> None:
-        """What each process does: it starts the runs, as one before it may have done, and works."""
+        """Open the app and start the runs, unless an earlier process has."""
         await app.open()
-        for subject in self._subjects:
-            while subject.id not in self._begun:
+        for run in self._runs:
+            while run.id not in self._started:
                 try:
-                    await process.alive()
-                    await app.start(
-                        subject.workflow(*subject.args, **subject.kwargs), id=subject.id
-                    )
+                    await process.ensure_alive()
+                    await app.start(run.workflow(*run.args, **run.kwargs), id=run.id)
                 except TryAgain:
                     await process.clock.sleep(1)
                     continue
@@ -287,42 +280,42 @@ class _Simulation:
         self._background(self._wake())
 
     async def _wake(self) -> None:
-        """Engines look again all the same after a while, told or not. Here they do it when it
-        matters, because looking every second for a simulated month takes too long."""
+        """Wake the engines after a fault. In production they poll; polling through a simulated month
+        would take too long."""
         await self._clock.sleep(self._lease + 1)
         self._store.notifier.wake()
 
     async def _replace(self) -> None:
-        await self._clock.sleep(self._weather.replacement())
+        await self._clock.sleep(self._schedule.replacement())
         await self._begin()
 
-    async def _world(self, subject: Subject) -> None:
-        """The world acts once the run is there."""
-        while await self._store.find_one(subject.id) is None:
+    async def _world(self, run: SimulatedRun) -> None:
+        """Call the world of a run once the run exists."""
+        while await self._store.find_one(run.id) is None:
             await self._clock.sleep(1)
-        self._begun.add(subject.id)
-        if subject.world is not None:
+        self._started.add(run.id)
+        if run.world is not None:
             seen = RecordingStore(self._store, self._ledger.log, "world")
             client = Client(seen, codec=self._options.get("codec") or JsonCodec())
-            await subject.world(Outside(client, self._store, self._clock, self._ledger))
+            await run.world(OutsideWorld(client, self._store, self._clock, self._ledger))
 
     # -- the end ------------------------------------------------------------------------------
 
-    async def _simulated(self) -> Simulated:
+    async def _simulated(self) -> SimulationResult:
         final = await dump(self._store)
         for line in self._ledger.executions:
-            self._weather.note(line.process, f"{line.run_id} {line.key} {line.attempt}")
+            self._schedule.note(line.process, f"{line.run_id} {line.key} {line.attempt}")
         for id, dumped in final.runs.items():
             for event in dumped.events:
-                self._weather.note(id, f"{event.timestamp} {event.type} {event.step_name}")
-        return Simulated(
+                self._schedule.note(id, f"{event.timestamp} {event.type} {event.step_name}")
+        return SimulationResult(
             seed=self._seed,
             ending=Ending.of(final, observed=None, failed_actions=()),
             histories={id: dumped.events for id, dumped in final.runs.items()},
-            trace=self._weather.trace,
+            trace=self._schedule.trace,
             violations=self._problems + violations(final, self._ledger),
-            crashes=self._weather.crashes,
-            pauses=self._weather.pauses,
-            faults=self._weather.faults,
+            crashes=self._schedule.crashes,
+            pauses=self._schedule.pauses,
+            faults=self._schedule.faults,
             differences=self._differences,
         )
