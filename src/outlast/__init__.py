@@ -5,6 +5,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from outlast import errors
+from outlast._version import __version__ as __version__
 from outlast.app import App
 from outlast.call import Call
 from outlast.client import Client, RunHandle
@@ -41,8 +42,6 @@ from outlast.schedules import Schedule
 
 if TYPE_CHECKING:
     from outlast.transfer import move
-
-__version__ = "0.1.0.dev0"
 
 __all__ = [
     "App",

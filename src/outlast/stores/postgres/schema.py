@@ -33,6 +33,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from outlast._version import __version__
 from outlast.errors import InvalidValue
 from outlast.stores._sql.sql_files import (
     Migration,
@@ -113,8 +114,6 @@ class Functions(NamedTuple):
 @cache
 def functions() -> Functions:
     """The functions of this release."""
-    from outlast import __version__  # it imports stores
-
     folder = files(PACKAGE).joinpath("functions")
     texts = sorted((file.name, file.read_text(encoding="utf-8")) for file in folder.iterdir())
     script = "\n".join(text for _, text in texts)
