@@ -31,6 +31,7 @@ def main(argv: list[str]) -> int:
     if options.fix:
         run(["ruff", "check", "--fix-only", "--quiet"])
         run(["ruff", "format", "--quiet"])
+        run(["python", "tools/words.py", "--fix"])
     names = options.names or list(steps)
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as pool:
         outcomes = pool.map(lambda name: run(steps[name]), names)

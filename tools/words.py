@@ -5,7 +5,8 @@ Three rules:
 - every file that the glossary names exists;
 - no module and no class has a name on the list `names` of tools/words.toml;
 - no word on the list `prose` occurs more often in the package than its limit says. A limit only ever
-  becomes smaller: a word that is used less often than it may be is an error too, with the new limit.
+  becomes smaller: a word that is used less often than it may be is an error too. `./dev check --fix`
+  lowers it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,8 +25,10 @@ LIMITS = ROOT / "tools" / "words.toml"
 SOURCES = (".py", ".sql", ".lua")
 
 
-def main() -> int:
-    """Print what breaks a rule; 1 if anything does."""
+def main(argv: list[str]) -> int:
+    """Print what breaks a rule; 1 if anything does. With ``--fix``, lower the limits first."""
+    if "--fix" in argv:
+        lower_limits()
     listed = tomllib.loads(LIMITS.read_text())
     problems = [
         *missing_files(GLOSSARY.read_text()),
@@ -60,18 +63,34 @@ def unwanted_names(names: frozenset[str]) -> Iterator[str]:
 
 def beyond_limits(limits: dict[str, int]) -> Iterator[str]:
     """Words that occur more or less often in the package than their limit says."""
-    texts = [path.read_text() for path in PACKAGE.rglob("*") if path.suffix in SOURCES]
-    for word, limit in limits.items():
-        pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
-        found = sum(len(pattern.findall(text)) for text in texts)
+    for word, found in occurrences(limits):
+        limit = limits[word]
         if found > limit:
             yield (
                 f"{word!r} occurs {found} times in src/outlast, at most {limit} are allowed: name the "
                 "component that acts, or use the technical word (docs/glossary.md)"
             )
         elif found < limit:
-            yield f"{word!r} occurs {found} times: lower its limit of {limit} in tools/words.toml"
+            yield f"{word!r} occurs {found} times, its limit is {limit}: ./dev check --fix lowers it"
+
+
+def lower_limits() -> None:
+    """Write the counts of words that occur less often than their limit into tools/words.toml."""
+    text = LIMITS.read_text()
+    limits: dict[str, int] = tomllib.loads(text)["prose"]
+    for word, found in occurrences(limits):
+        if found < limits[word]:
+            text = text.replace(f'"{word}" = {limits[word]}\n', f'"{word}" = {found}\n')
+    LIMITS.write_text(text)
+
+
+def occurrences(words: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """How often each word occurs in the package."""
+    texts = [path.read_text() for path in PACKAGE.rglob("*") if path.suffix in SOURCES]
+    for word in words:
+        pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
+        yield word, sum(len(pattern.findall(text)) for text in texts)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
