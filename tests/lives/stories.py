@@ -302,7 +302,7 @@ async def shaky_kid() -> str:
 
 @outlast.workflow
 async def has_a_named_child() -> str:
-    return await outlast.child(shaky_kid, id="named")
+    return await outlast.child(shaky_kid(), id="named")
 
 
 async def retry_starts_a_deleted_child_again(store: Store, clock: VirtualClock) -> None:
