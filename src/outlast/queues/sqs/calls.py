@@ -167,7 +167,7 @@ class Calls:
             messages = received(self.do("receive_message", place.name, parameters))
         except OutlastError as error:
             failure = error
-        except Exception as error:  # noqa: BLE001 - whoever waits must not wait for ever
+        except Exception as error:  # noqa: BLE001 - the waiter must be released
             failure = Unavailable(f"SQS queue {place.name!r}: {type(error).__name__}")
 
         def hand_over() -> None:
@@ -212,9 +212,7 @@ def begin(work: Callable[[], object]) -> None:
     try:
         threading.Thread(target=work, name="outlast-sqs", daemon=True).start()
     except RuntimeError as error:
-        raise Unavailable(
-            f"there is no room for another thread, nothing was begun: {error}"
-        ) from None
+        raise Unavailable(f"no thread could be started, so nothing was done: {error}") from None
 
 
 async def in_thread(work: Callable[[], T]) -> T:
@@ -234,7 +232,7 @@ async def in_thread(work: Callable[[], T]) -> T:
         value, error = None, None
         try:
             value = work()
-        except BaseException as failure:  # noqa: BLE001 - whoever waits must not wait for ever
+        except BaseException as failure:  # noqa: BLE001 - the waiter must be released
             error = failure
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(hand_over, value, error)

@@ -66,7 +66,7 @@ class Receiver:
                 try:
                     opened = await self._open(queue, place, message, max_attempts, timeout)
                 except (TryAgain, StoreFault) as error:
-                    failure = error  # it comes again, and the others are for somebody now
+                    failure = error  # it is delivered again; the others are delivered now
                     continue
                 if opened is not None:
                     letter, task = opened

@@ -1,16 +1,15 @@
-"""Wake-ups between processes: one connection that listens, and wake-ups that are gathered.
+"""Wake-ups between processes by LISTEN and NOTIFY.
 
 ::
 
-    commit ── send a wake-up ──▶ waiters here, at once
-                └────▶ flag ── at most one NOTIFY in 50 ms, by a task of its own ──▶ the others
-    others' NOTIFY ──▶ the listening connection ──▶ waiters here
+    commit ── wake ──▶ waiters of this process, at once
+                └────▶ coalesced: at most one NOTIFY in 50 ms, by a task ──▶ other processes
+    NOTIFY of another process ──▶ the listening connection ──▶ waiters of this process
 
-NOTIFY takes a lock over the whole database while it commits, so it is no part of a commit: it goes
-on its own, once for however many commits there were, and without waiting for the disk. A wake-up may be
-lost; whoever waits looks again after a while all the same. A process that only sends something and
-ends still sends a wake-up: what it owes is passed on as it closes. Behind a pooler nobody can listen: then processes
-find each other's work by looking.
+NOTIFY takes a lock on the whole database while it commits, so it is not part of a commit: one NOTIFY serves many
+commits, and does not wait for the disk. A wake-up may be lost; waiters also poll. `stop` sends a pending wake-up, so
+that a process that only starts a run and exits wakes the workers. Behind a pooler LISTEN is not possible, and
+processes poll.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ _logger = logging.getLogger("outlast.postgres")
 Notify = Callable[[str], Awaitable[object]]
 
 NOTIFY_INTERVAL_S = 0.05
-"""Seconds between two NOTIFYs: more wake-ups in between are one."""
+"""Between two NOTIFYs: wake-ups in between are coalesced."""
 
 MIN_RETRY_S, MAX_RETRY_S = 0.05, 5.0
 """The first retry is fast: a process that is not connected soon counts as crashed (liveness.py)."""
 
 
 class PostgresNotifier(LocalNotifier):
-    """Sends wake-ups here and, between `start` and `stop`, in the other processes on the same tables."""
+    """Wakes this process and, between `start` and `stop`, other processes on the same tables."""
 
     def __init__(self, schema: str, prefix: str) -> None:
         super().__init__()
@@ -70,8 +69,8 @@ class PostgresNotifier(LocalNotifier):
         self._wanted.set()
 
     def start(self, url: str, notify: Notify, liveness: Liveness) -> None:
-        """Begin to listen at `url` and to pass wake-ups on by `notify`. The session that listens holds
-        the locks of `liveness` too."""
+        """Listen at `url`, and send wake-ups by `notify`. The listening session also holds the locks of
+        `liveness`."""
         if not self._tasks:
             self._loop = asyncio.get_running_loop()
             self._notify = notify
@@ -81,7 +80,7 @@ class PostgresNotifier(LocalNotifier):
             ]
 
     def pass_on(self, notify: Notify) -> None:
-        """Begin to pass wake-ups on, and listen to nobody: there is no connection to listen on."""
+        """Send wake-ups by `notify` without listening: there is no connection to listen on."""
         if not self._tasks:
             self._loop = asyncio.get_running_loop()
             self._notify = notify
@@ -92,30 +91,30 @@ class PostgresNotifier(LocalNotifier):
         self._tasks, self._loop, self._notify, self.is_listening = [], None, None, False
 
     async def stop(self) -> None:
-        """End both, and pass on what is owed. Stopping twice is fine."""
+        """Stop both tasks, and send a pending wake-up. Idempotent."""
         tasks, self._tasks, self._loop = self._tasks, [], None
         notify, self._notify = self._notify, None
         await cancel_all(*tasks)
         if notify is not None and self._kind:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                    await self._tell(notify)
+                    await self._send(notify)
 
     async def _pass_on(self, notify: Notify) -> None:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            await self._tell(notify)
+            await self._send(notify)
             await asyncio.sleep(NOTIFY_INTERVAL_S)
 
-    async def _tell(self, notify: Notify) -> None:
-        """Pass on what is owed. If that is cut off, it is owed still: twice does no harm."""
+    async def _send(self, notify: Notify) -> None:
+        """Send the pending wake-up. After a cancellation it stays pending: a duplicate is harmless."""
         kind, runs = self._kind, self._runs
         self._kind, self._runs = WakeupKind(0), set()
         try:
             await notify(to_message(self.name, kind, runs))
         except Exception as error:  # noqa: BLE001 - `wake` never fails, and the next one sends it again
-            # Nobody is told, and nothing is lost: they look again after a while.
+            # Nothing is lost: other processes also poll.
             _logger.debug("a wake-up was not passed on: %s", error)
         except asyncio.CancelledError:
             self._want(kind, runs)
@@ -132,7 +131,7 @@ class PostgresNotifier(LocalNotifier):
                 await liveness.attach(connection)
                 await connection.add_listener(self.channel, self._heard)
                 self.is_listening, retry = True, MIN_RETRY_S
-                self.wake_local()  # for all that came while nobody listened
+                self.wake_local()  # for wake-ups that were missed
                 self._call_listeners(None)
                 await ended.wait()
                 _logger.info("the listening connection ended: reconnecting")

@@ -23,12 +23,12 @@ from outlast.stores.postgres.rows import Row
 
 T = TypeVar("T")
 
-CANCEL_SECONDS = 5.0
-STOP_SECONDS = 1.0
+CANCEL_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 1.0
 
 
 class PsycopgConnection:
-    """On a `psycopg.AsyncConnection`."""
+    """Adapts a `psycopg.AsyncConnection`."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self._connection = connection
@@ -46,12 +46,12 @@ class PsycopgConnection:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Commit at the end of the context, roll back if that is an error."""
+        """Commit at the end of the context, roll back on an error."""
         async with self._connection.transaction():
             yield
 
     def is_in_transaction(self) -> bool:
-        """Whether what is done next waits for a COMMIT."""
+        """Whether a transaction is open."""
         return _is_in_transaction(self._connection)
 
     def get_server_pid(self) -> int:
@@ -60,12 +60,12 @@ class PsycopgConnection:
 
 
 Lend = Callable[[], AbstractContextManager["psycopg.Connection[Any]"]]
-"""Gives a connection and takes it back; called in a thread."""
+"""Lends a connection; called in a thread."""
 
 
 class ThreadedPsycopgConnection:
-    """On a `psycopg.Connection`, which is borrowed for a statement and used in one of `threads`: one
-    hop there and back, however much there is to do."""
+    """Adapts a `psycopg.Connection`, which is borrowed for a statement and used in a thread of `threads`: one hop to
+    the thread and back per statement."""
 
     def __init__(self, lend: Lend, threads: Executor) -> None:
         self._lend = lend
@@ -83,7 +83,7 @@ class ThreadedPsycopgConnection:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Commit at the end of the context, roll back if that is an error."""
+        """Commit at the end of the context, roll back on an error."""
         loop = asyncio.get_running_loop()
         lent = self._lend()
         connection = await loop.run_in_executor(self._threads, lent.__enter__)
@@ -102,7 +102,7 @@ class ThreadedPsycopgConnection:
             await loop.run_in_executor(self._threads, lent.__exit__, *ended)
 
     def is_in_transaction(self) -> bool:
-        """Whether what is done next waits for a COMMIT."""
+        """Whether a transaction is open."""
         with self._lend() as connection:
             return _is_in_transaction(connection)
 
@@ -127,17 +127,17 @@ class ThreadedPsycopgConnection:
             async with asyncio.timeout(timeout):
                 return await asyncio.shield(hop)
         except (asyncio.CancelledError, TimeoutError):
-            # Nobody waits for the answer: the thread and its connection are wanted back. For a moment
-            # it is waited for, so that whoever asks next does not find the run locked by us.
+            # Cancel the statement, to free the thread and its connection. Wait for that briefly, so that the
+            # next call does not find the run locked.
             hop.add_done_callback(_forget)
             if not job.cancel():
                 asyncio.get_running_loop().run_in_executor(None, stop)
-                await asyncio.wait((hop,), timeout=STOP_SECONDS)
+                await asyncio.wait((hop,), timeout=STOP_TIMEOUT_S)
             raise
 
 
 class _Stop:
-    """Ends a statement that nobody waits for any more, and never the next one on its connection."""
+    """Cancels the statement of an abandoned call, and never the next one on its connection."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -145,7 +145,7 @@ class _Stop:
 
     @contextmanager
     def of(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """While the connection is at work."""
+        """While the connection runs a statement."""
         self._busy = connection
         try:
             yield
@@ -156,18 +156,18 @@ class _Stop:
     def __call__(self) -> None:
         with self._lock, suppress(psycopg.Error):
             if self._busy is not None:
-                self._busy.cancel_safe(timeout=CANCEL_SECONDS)
+                self._busy.cancel_safe(timeout=CANCEL_TIMEOUT_S)
 
 
 def rows_of(connection: psycopg.Connection[Any], *, query: str, args: tuple[Any, ...]) -> list[Row]:
-    """The rows of one statement, here and now."""
+    """The rows of one statement, blocking."""
     cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
     cursor.execute(query.encode(), _plain(args), binary=True)
     return [] if cursor.description is None else list(cursor.fetchall())
 
 
 def run_script(connection: psycopg.Connection[Any], *, query: str) -> None:
-    """Run a script of several statements, here and now."""
+    """Run a script of several statements, blocking."""
     psycopg.RawCursor(connection).execute(query.encode())
 
 

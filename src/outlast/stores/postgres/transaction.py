@@ -2,8 +2,8 @@
 
 All statements use the one connection. A refusal is a value and leaves the transaction intact. A run that is
 written stays locked until the transaction ends; batches of other processes return `Busy` for it and
-write the rest. Whoever waits for work gets a wake-up by the
-database when the transaction commits.
+write the rest. The database sends a wake-up when the
+transaction commits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TransactionStore(PostgresStore):
         database.open_in_transaction(outer)
         super().__init__(database, clock=store.clock)
         self.durability = store.durability
-        # Nobody may look before the commit: the database sends a wake-up then.
+        # No wake-up before the commit: the database sends it then.
         self.notifier = LocalNotifier()
 
     async def open(self) -> None:

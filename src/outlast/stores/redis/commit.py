@@ -147,7 +147,7 @@ async def commit_all(
         # Redis refuses a script as a whole, but one that meets a key of a wrong type ends there.
         is_cut_off = type(error) in (Undecodable, StoreFault) and len(groups[failed[0]]) > 1
         if is_cut_off or len(failed) < len(answers):
-            # Some are written, some are not: whoever asked settles each by its id.
+            # Some may be written: the caller resolves each by its id.
             raise UnknownOutcome(f"a part of a batch was not written: {error}") from error
         raise error from cause
     outcomes: dict[int, Outcome] = {}

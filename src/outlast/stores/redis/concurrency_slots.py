@@ -100,10 +100,10 @@ class Return(NamedTuple):
 
     def packed(self) -> dict[str, Any]:
         """As update_slots.lua reads it."""
-        told = {"name": blob(self.name), "ticket": self.ticket}
+        fields = {"name": blob(self.name), "ticket": self.ticket}
         if self.began is not None:
-            return {"verb": "began", "at": str(self.began), **told}
-        return {"verb": "drop", "undo": self.undo, **told}
+            return {"verb": "began", "at": str(self.began), **fields}
+        return {"verb": "drop", "undo": self.undo, **fields}
 
 
 async def release_slots(

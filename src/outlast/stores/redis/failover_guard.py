@@ -42,7 +42,7 @@ class FailoverGuard:
     """The last acknowledged revisions of runs that this process has written recently."""
 
     def __init__(self) -> None:
-        self._told: OrderedDict[str, Acknowledged] = OrderedDict()
+        self._acknowledged: OrderedDict[str, Acknowledged] = OrderedDict()
 
     async def checked(
         self,
@@ -58,8 +58,8 @@ class FailoverGuard:
                 self._remember(
                     commit.run_id, Acknowledged(outcome.uid, outcome.revision, outcome.token)
                 )
-            elif isinstance(outcome, (Conflict, Fenced)) and commit.run_id in self._told:
-                # What was written stays so, and was answered: whoever claims it next looks again.
+            elif isinstance(outcome, (Conflict, Fenced)) and commit.run_id in self._acknowledged:
+                # The commits are written and acknowledged: the next claim checks again.
                 with suppress(TryAgain, StoreFault):
                     await self._check(server, commit.run_id, timeout)
         return outcomes
@@ -70,62 +70,76 @@ class FailoverGuard:
         """The runs that have not gone back."""
         good = []
         for one in claimed:
-            run, told = one.run, self._told.get(one.run.id)
-            if told is None or told.uid != run.uid or told.revision <= run.revision:
+            run, acknowledged = one.run, self._acknowledged.get(one.run.id)
+            if (
+                acknowledged is None
+                or acknowledged.uid != run.uid
+                or acknowledged.revision <= run.revision
+            ):
                 good.append(one)
-            elif await self._has_come(server, run.id, told, timeout):
-                self._told[run.id] = Acknowledged(run.uid, run.revision, run.token)
+            elif await self._was_restored(server, run.id, acknowledged, timeout):
+                self._acknowledged[run.id] = Acknowledged(run.uid, run.revision, run.token)
                 good.append(one)
             else:
-                await self._quarantine(server, run.id, told, timeout)
+                await self._quarantine(server, run.id, acknowledged, timeout)
         return good
 
     async def _check(self, server: Server, run_id: str, timeout: float | None) -> None:
-        layout, told = server.layout, self._told[run_id]
+        layout, acknowledged = server.layout, self._acknowledged[run_id]
         part = layout.part_of(run_id)
         command = (b"HMGET", layout.key(part, of_run(run_id, "state")), b"uid", b"revision")
         ((uid, revision),) = await server.commands([(part, command)], timeout=timeout, writes=False)
-        if uid is not None and uid.decode() == told.uid and int(revision) < told.revision:
-            if await self._has_come(server, run_id, told, timeout):
+        if (
+            uid is not None
+            and uid.decode() == acknowledged.uid
+            and int(revision) < acknowledged.revision
+        ):
+            if await self._was_restored(server, run_id, acknowledged, timeout):
                 self.forget(run_id)
             else:
-                await self._quarantine(server, run_id, told, timeout)
+                await self._quarantine(server, run_id, acknowledged, timeout)
 
-    async def _has_come(
-        self, server: Server, run_id: str, told: Acknowledged, timeout: float | None
+    async def _was_restored(
+        self, server: Server, run_id: str, acknowledged: Acknowledged, timeout: float | None
     ) -> bool:
         """Whether its first event is newer than all acknowledged ones."""
         layout = server.layout
         part = layout.part_of(run_id)
         command = (b"ZRANGE", layout.key(part, of_run(run_id, "events")), b"0", b"0")
         (first,) = await server.commands([(part, command)], timeout=timeout, writes=False)
-        return bool(first) and token_of(first[0]) > told.token
+        return bool(first) and token_of(first[0]) > acknowledged.token
 
     async def _quarantine(
-        self, server: Server, run_id: str, told: Acknowledged, timeout: float | None
+        self, server: Server, run_id: str, acknowledged: Acknowledged, timeout: float | None
     ) -> None:
         reason = (
-            f"quarantined: Redis has gone back behind revision {told.revision}, which it had "
+            f"quarantined: Redis has gone back behind revision {acknowledged.revision}, which it had "
             "acknowledged; steps may have been done that are no longer recorded"
         )
         call = quarantine_call(
-            server, run_id, {"uid": told.uid, "revision": str(told.revision), "reason": reason}
+            server,
+            run_id,
+            {"uid": acknowledged.uid, "revision": str(acknowledged.revision), "reason": reason},
         )
         if (await server.call(call, timeout=timeout))[0] == b"done":
             _logger.error("run %r is %s", run_id, reason)
 
     def forget(self, run_id: str) -> None:
         """The run was deleted, or an operator has readmitted it."""
-        self._told.pop(run_id, None)
+        self._acknowledged.pop(run_id, None)
 
-    def _remember(self, run_id: str, told: Acknowledged) -> None:
-        known = self._told.get(run_id)
-        if known is not None and known.uid == told.uid and known.revision > told.revision:
+    def _remember(self, run_id: str, acknowledged: Acknowledged) -> None:
+        known = self._acknowledged.get(run_id)
+        if (
+            known is not None
+            and known.uid == acknowledged.uid
+            and known.revision > acknowledged.revision
+        ):
             return  # answers may come in another order than they were given
-        self._told[run_id] = told
-        self._told.move_to_end(run_id)
-        if len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
+        self._acknowledged[run_id] = acknowledged
+        self._acknowledged.move_to_end(run_id)
+        if len(self._acknowledged) > REMEMBERED:
+            self._acknowledged.popitem(last=False)
 
 
 def quarantine_call(server: Server, run_id: str, request: dict[str, str]) -> Call:

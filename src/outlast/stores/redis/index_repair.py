@@ -1,6 +1,6 @@
 """Reconciling: the indexes held against the records.
 
-Every script keeps both in one step, so they agree. They may not after somebody has written by hand, or
+Each script updates both atomically, so that they agree, except after manual writes to Redis, or
 a backup was put together from parts; then a run cannot be found, or is claimed in vain.
 """
 

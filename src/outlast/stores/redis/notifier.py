@@ -117,7 +117,7 @@ class RedisNotifier(LocalNotifier):
         try:
             await self._publish(to_message(self._name, kind, runs).encode())
         except Exception as error:  # noqa: BLE001 - `wake` never fails, and the next one sends it again
-            _logger.debug("nobody was told: %s", error)
+            _logger.debug("a wake-up was not sent: %s", error)
         except asyncio.CancelledError:
             self._owed, self._runs = self._owed | kind, self._runs | runs
             raise
@@ -126,7 +126,7 @@ class RedisNotifier(LocalNotifier):
         try:
             await self._listen(self._heard)
         except (OutlastError, RedisError, OSError) as error:
-            # Whoever waits looks again after a while all the same.
+            # Waiters also poll.
             _logger.debug("nothing is heard: %s", error)
         finally:
             # The next one who waits listens again, and looks more often until then.
@@ -135,7 +135,7 @@ class RedisNotifier(LocalNotifier):
     def _heard(self, message: bytes) -> None:
         if not message:
             self.is_listening = True
-            self.wake_local()  # for all that came while nobody listened
+            self.wake_local()  # for wake-ups that were missed
             return
         name, kind, runs = from_message(message.decode())
         if name != self._name:

@@ -84,8 +84,8 @@ async def write_policy(
         Call("write_policy", part, POLICY, [pack({"scope": scope, "mark": mark})])
         for part in others
     ]
-    for _, told in await server.each(calls, timeout=timeout):
-        write["slots"] += [[blob(name), blob(slot)] for name, slot in told]
+    for _, found in await server.each(calls, timeout=timeout):
+        write["slots"] += [[blob(name), blob(slot)] for name, slot in found]
     names = [*POLICY, f"policy:audit:{encoded(scope)}"]
     packed = pack({"scope": scope, "mark": mark, "write": write})
     answer = await server.call(Call("write_policy", home, names, [packed]), timeout=timeout)

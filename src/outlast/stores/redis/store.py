@@ -26,12 +26,13 @@ from outlast.stores.redis.outbox import relay
 from outlast.stores.redis.queue import RedisQueue
 from outlast.stores.redis.registry import RedisRegistry
 from outlast.stores.redis.run_details import forget_elsewhere
+from outlast.stores.redis.transfer import RedisTransfer
 from outlast.stores.redis.unpacking import to_event, to_run
 
 PARTITIONS = 16
 
 
-class RedisStore(RedisRegistry):
+class RedisStore(RedisRegistry, RedisTransfer):
     """A store under one prefix of a Redis: ``RedisStore("redis://localhost:6379/0")``.
 
     A client of yours (`redis.asyncio.Redis`, also from Sentinel) is used and never closed. `retention` (seconds,
@@ -106,16 +107,16 @@ class RedisStore(RedisRegistry):
     ) -> list[Outcome]:
         """Carry items to other partitions; the result tells which were not delivered."""
         answers = await self._carry(relay, posted, timeout)
-        told: list[Outcome] = []
+        completed: list[Outcome] = []
         for commit, outcome in zip(commits, outcomes, strict=True):
             if isinstance(outcome, Committed) and not outcome.again and commit.sends:
                 lost = set(outcome.undelivered)
                 lost |= {id for id, answer in answers.items() if answer[0] not in (b"ok", b"again")}
                 ids = tuple(send.item.id for send in commit.sends if send.item.id in lost)
-                told.append(msgspec.structs.replace(outcome, undelivered=ids))
+                completed.append(msgspec.structs.replace(outcome, undelivered=ids))
             else:
-                told.append(outcome)
-        return told
+                completed.append(outcome)
+        return completed
 
     # -- reads --------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 -- Runs and audit lines in the shape of the seed's tables, written in the commit that changes them,
--- whoever commits. `<executions>` and `<entries>` stand for the tables. What cannot be JSON is shown as
--- text: a projection never stands in the way of a commit. In plpgsql, whose plans are kept: a function in
--- plain SQL is planned anew with every row.
+-- by any process. `<executions>` and `<entries>` stand for the tables. What is not JSON is shown as text: a
+-- projection never fails a commit. In plpgsql, whose plans are cached: a function in plain SQL is planned for every
+-- row.
 
 CREATE OR REPLACE FUNCTION @project_json(data bytea) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$

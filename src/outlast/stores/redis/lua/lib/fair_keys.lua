@@ -15,7 +15,7 @@
 -- policy:global-pass  HASH  scope → the pass of the key that was served last
 
 local END_OF_TIME = '9000000000000000'  -- a score that a double can hold
-local REMEMBERED = 10000  -- passes of a scope; beyond that who is least ahead begins anew
+local REMEMBERED = 10000  -- passes of a scope; beyond that the smallest is dropped
 
 local function scope_of(queue)
     return queue:match('^[^/]*')
