@@ -236,14 +236,14 @@ MUTANTS = [
     Mutant(
         "redis: nobody notices that Redis went back",
         f"{FOLDER}/failover_guard.py",
-        "told.uid != run.uid or told.revision <= run.revision:",
-        "told.uid != run.uid or told.revision >= 0:",
+        "                or acknowledged.revision <= run.revision\n",
+        "                or acknowledged.revision >= 0\n",
         UPKEEP,
     ),
     Mutant(
         "redis: a run that comes back is taken for one that was set back",
         f"{FOLDER}/failover_guard.py",
-        "            elif await self._has_come(server, run.id, told, timeout):",
+        "            elif await self._was_restored(server, run.id, acknowledged, timeout):",
         "            elif False:",
         UPKEEP,
     ),
