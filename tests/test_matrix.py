@@ -129,6 +129,16 @@ def test_the_dependencies_are_those_of_the_project() -> None:
     )
 
 
+def test_dev_is_called_as_from_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python of our own environment has no pip: `./dev` would find none to install another with."""
+    own = str(Path(sys.executable).parent)
+    monkeypatch.setenv("PATH", f"{own}:/usr/bin")
+    monkeypatch.setenv("UV_CACHE_DIR", "x")
+    found = matrix._outside()
+    assert found["PATH"] == "/usr/bin"
+    assert "UV_CACHE_DIR" not in found
+
+
 def test_every_row_tests_something_that_is_there() -> None:
     """No folder or file of tests that a row names has moved."""
     named = [*matrix.DEPENDENT, *(test for one in matrix.SERVERS.values() for test in one.tests)]

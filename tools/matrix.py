@@ -88,7 +88,7 @@ DEPENDENT = [
     ),
     *(
         f"tests/redis/test_{name}.py"
-        for name in ("clients", "faults", "policy", "keys", "partitions", "secured", "waking")
+        for name in ("clients", "faults", "keys", "partitions", "secured", "waking")
     ),
 ]
 
@@ -158,7 +158,7 @@ def _on_python(version: str, *, fast: bool) -> _Cell:
     servers = "" if fast else f", {_of_system(POSTGRES, row)}, {_of_system(REDIS, row)}"
     command = [str(ROOT / "dev"), "--python", version, "test", *(["--fast"] if fast else [])]
     row = replace(row, versions=f"Python {exact}{servers}")
-    return row, [*command, *PATIENT], [], _environment()
+    return row, [*command, *PATIENT], [], _outside()
 
 
 def _on_server(name: str) -> _Cell:
@@ -236,11 +236,18 @@ def _environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("UV_")}
 
 
+def _outside() -> dict[str, str]:
+    """For `./dev`: without our own Python first in PATH, which has no pip."""
+    own = str(Path(sys.executable).parent)
+    path = [folder for folder in os.environ["PATH"].split(os.pathsep) if folder != own]
+    return {**_environment(), "PATH": os.pathsep.join(path)}
+
+
 def _python(version: str, row: Row) -> tuple[str, str]:
     """The path and the exact version of the project's Python of this version, made if need be."""
     ask = "import platform, sys; print(sys.executable, platform.python_version())"
     command = [str(ROOT / "dev"), "--python", version, "python", "-c", ask]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=_outside(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise _NotHere(row, done.stderr)
     path, exact = done.stdout.split()

@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import signal
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,10 @@ async def _import(path: Path, file: bytes, life: int) -> None:
 
 
 def _killed(path: Path, file: bytes, life: int) -> bool:
-    child = os.fork()
+    with warnings.catch_warnings():
+        # From 3.12 on Python warns where there are threads; the child uses none of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         code = 1
         try:

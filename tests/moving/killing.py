@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -62,7 +63,10 @@ async def move_mortally(source: str, target: str, query: str = "", *, life: int 
 
 def killed(source: str, target: str, life: int) -> bool:
     """The same in a process of its own; whether it was killed before it was done."""
-    child = os.fork()
+    with warnings.catch_warnings():
+        # From 3.12 on Python warns where there are threads; the child uses none of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         code = 1
         try:

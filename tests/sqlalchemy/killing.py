@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,10 @@ def looks(kind: str, folder: Path, schema: str, *, anew: bool) -> Callable[[], A
 def in_child(work: Callable[[], Awaitable[Any]]) -> Any:
     """What it gives, done by a process of its own; None if that was killed."""
     reading, writing = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        # From 3.12 on Python warns where there are threads; the child uses none of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         os.close(reading)
         code = 1
