@@ -80,7 +80,7 @@ DEPENDENT = [
     *("tests/django", "tests/sqlalchemy", "tests/sqs"),
     *(
         f"tests/postgres/test_{name}.py"
-        for name in ("batches", "busy", "connections", "cuts", "faults", "opening", "owners")
+        for name in ("batches", "busy", "connections", "cuts", "faults", "liveness", "opening")
     ),
     *(
         f"tests/postgres/test_{name}.py"
