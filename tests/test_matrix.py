@@ -64,15 +64,15 @@ def test_what_failed_and_what_was_skipped_is_named() -> None:
     said = (
         "SKIPPED [1] tests/test_a.py:7: no wheel of zstandard\n"
         "SKIPPED [1] tests/test_a.py:9: no wheel of zstandard\n"
-        "FAILED tests/test_b.py::test_c[x] - AssertionError: no\n"
+        "FAILED tests/test_b.py::test_c[x y] - AssertionError: no\n"
         "ERROR tests/test_d.py::test_e\n1 failed, 4 passed, 2 skipped, 1 error in 1.00s"
     )
     row = matrix_report.run_tests(Row("Python 3.15", "all"), printing(said, 1), {})
     assert row.skips == ["2 × no wheel of zstandard"]
-    assert row.failures == ["tests/test_b.py::test_c[x]", "tests/test_d.py::test_e"]
+    assert row.failures == ["tests/test_b.py::test_c[x y]", "tests/test_d.py::test_e"]
     text = matrix_report.page([row])
     assert "- Python 3.15, all: 2 × no wheel of zstandard" in text
-    assert "- Python 3.15, all: `tests/test_b.py::test_c[x]`" in text
+    assert "- Python 3.15, all: `tests/test_b.py::test_c[x y]`" in text
 
 
 def test_rows_that_were_not_run_stay(report: Path) -> None:
