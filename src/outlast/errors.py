@@ -1,12 +1,12 @@
-"""Every error that outlast raises on purpose, split by what the caller should do next.
+"""Every error that outlast raises on purpose, grouped by what the caller should do next.
 
 ::
 
     OutlastError
     ├── UsageError                 fix the call; nothing was written
-    │   ├── InvalidId                 an id that no store may hold
+    │   ├── InvalidId                 an id that no store accepts
     │   ├── InvalidValue              an argument out of range, a bad cursor, a bad URL
-    │   │   └── InvalidQuery             a question about runs that cannot be understood
+    │   │   └── InvalidQuery             a query that cannot be parsed
     │   ├── InvalidCommit             a commit that contradicts itself
     │   ├── PayloadError              a value that cannot be stored exactly
     │   │   ├── NotSerializable          no exact form: annotate it, or convert it
@@ -19,21 +19,21 @@
     │   │   └── QueueClosed
     │   └── WorkflowMisuse            workflow code did what only a step may do
     ├── Refused                    read again and decide; nothing was written
-    │   ├── NotFound                  there is no such thing (never a backend fault)
+    │   ├── NotFound                  it does not exist (never a backend fault)
     │   ├── RunExists                 the id is taken by another run
-    │   ├── Conflict                  somebody wrote first: expected and actual
+    │   ├── Conflict                  another writer was first: expected and actual
     │   ├── DuplicateEvent            that event id is recorded already: its sequence
     │   ├── Fenced                    a newer claim owns the run or the task
     │   ├── RunClosed                 the run has ended
     │   ├── CodeMissing               no live worker has the code of the run
     │   ├── RunsOpen                  the tree has runs that have not ended: not deleted
-    │   └── Moved                     the run goes on in another store: ask there
+    │   └── Moved                     the run continues in another store: ask there
     ├── TryAgain                   the same call may succeed later
     │   ├── Busy                      a lock is held; nothing was written
     │   ├── TimedOut                  the deadline passed; nothing was written
     │   ├── Unavailable               the database cannot be reached; nothing was written
-    │   └── UnknownOutcome            it may have happened: settle by `Commit.id`, then retry
-    ├── RunError                   what became of a run or a step, told to whoever awaits it
+    │   └── UnknownOutcome            it may have happened: compare `Commit.id`, then retry
+    ├── RunError                   how a run or a step failed, raised where it is awaited
     │   ├── StepFailed                a step failed for good
     │   ├── ScopeFailed               a scope ended in an error
     │   ├── ChildFailed               a child ended in an error
@@ -44,16 +44,16 @@
     │   ├── RunFailed                 the run ended in an error
     │   │   └── RunCancelled             the run was cancelled
     │   └── Mismatch                  history and code disagree: the run is parked
-    └── StoreFault                 retrying does not help; an operator has to look
-        ├── Undecodable               stored bytes that are not what they should be
+    └── StoreFault                 a retry does not help; an operator must act
+        ├── Undecodable               stored bytes that are damaged
         ├── NotAStore                 the file or database is not an outlast store
         ├── SchemaTooNew              written by a newer outlast
-        ├── UnsafeStorage             a place where durability cannot be promised
+        ├── UnsafeStorage             storage on which durability is not guaranteed
         ├── ReadOnlyStore             the database cannot be written
         └── StoreFull                 no space left
 
-Foreign errors (of a driver, of the operating system) are mapped to this tree in one place at
-each adapter's edge and kept as ``__cause__``.
+Errors of drivers and of the operating system are mapped to this tree in one file of each adapter
+(`driver_errors.py`) and kept as ``__cause__``.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class OutlastError(Exception):
     """The root of the tree: ``except OutlastError`` catches all that outlast raises on purpose."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Python would call the class with the message alone, and most need more: an error that
-        # cannot be unpickled breaks the whole pool of processes that it is raised in.
+        # By default unpickling calls the class with the message alone, and most classes need more.
+        # An error that cannot be unpickled breaks a whole process pool.
         return _again, (type(self), self.args, self.__dict__)
 
 
@@ -79,11 +79,11 @@ def _again(kind: type[OutlastError], args: tuple[object, ...], state: dict[str, 
 
 
 class UsageError(OutlastError):
-    """The call itself is wrong. Nothing was written; the message says how to mend it."""
+    """The call itself is wrong. Nothing was written; the message says how to correct it."""
 
 
 class InvalidId(UsageError, ValueError):
-    """An id that no store may hold: empty, too long, or with characters that are reserved."""
+    """An id that is empty, too long, or contains reserved characters."""
 
 
 class InvalidValue(UsageError, ValueError):
@@ -91,7 +91,7 @@ class InvalidValue(UsageError, ValueError):
 
 
 class InvalidQuery(InvalidValue):
-    """A question about runs cannot be understood, from `position` on."""
+    """A query cannot be parsed, from `position` on."""
 
     def __init__(self, query: str, position: int, problem: str) -> None:
         super().__init__(f"{problem}\n  {query}\n  {' ' * position}^")
@@ -105,11 +105,11 @@ class InvalidCommit(UsageError, ValueError):
 
 
 class PayloadError(UsageError, ValueError):
-    """A value cannot be stored so that it comes back exactly."""
+    """A value cannot be stored exactly."""
 
 
 class NotSerializable(PayloadError):
-    """The value has no exact JSON form. The message names the place and how to annotate it."""
+    """The value has no exact JSON form. The message says which part, and how to annotate it."""
 
 
 class PayloadTooLarge(PayloadError):
@@ -133,7 +133,7 @@ class Closed(UsageError):
 
 
 class StoreClosed(Closed):
-    """The store is closed. Open it again, or do not close it before its users are done."""
+    """The store is closed. Open it again, or close it later."""
 
 
 class QueueClosed(Closed):
@@ -141,7 +141,7 @@ class QueueClosed(Closed):
 
 
 class WorkflowMisuse(UsageError, RuntimeError):
-    """Workflow code did what only a step may do. The message says how to put it into one."""
+    """Workflow code did what only a step may do. The message says how to move it into a step."""
 
 
 class TryAgain(OutlastError):
@@ -149,7 +149,7 @@ class TryAgain(OutlastError):
 
 
 class Busy(TryAgain):
-    """Another writer holds a lock. Nothing was written."""
+    """Another transaction holds a lock. Nothing was written."""
 
 
 class TimedOut(TryAgain, TimeoutError):
@@ -161,7 +161,8 @@ class Unavailable(TryAgain):
 
 
 class UnknownOutcome(TryAgain):
-    """The answer was lost: the write may have happened. Read `Commit.id` back before you retry."""
+    """The response was lost: the write may have happened. Compare `Run.commit_id` with `Commit.id`
+    before you retry."""
 
 
 NAMED = 5
@@ -171,11 +172,11 @@ MAX_OPEN_NAMED = 100
 
 
 class Refused(OutlastError):
-    """The store looked and said no. Nothing was written; read again before you decide."""
+    """The store refused the write. Nothing was written; read again before you decide."""
 
 
 class NotFound(Refused, LookupError):
-    """There is no such run, task, activity, snapshot or fact. Never stands for a backend fault."""
+    """There is no such run, task, activity, snapshot or fact. Never raised for a backend fault."""
 
     def __init__(self, kind: str, id: str) -> None:
         super().__init__(f"there is no {kind} {id!r}")
@@ -184,7 +185,7 @@ class NotFound(Refused, LookupError):
 
 
 class RunExists(Refused):
-    """The id belongs to another run. Attach to that one, replace it, or choose another id."""
+    """The id is taken by another run. Attach to that run, replace it, or choose another id."""
 
     def __init__(self, run_id: str, uid: str) -> None:
         super().__init__(
@@ -196,12 +197,12 @@ class RunExists(Refused):
 
 
 class Conflict(Refused):
-    """Somebody else wrote first. Load the history after `expected` and decide again."""
+    """Another writer was first. Load the history after `expected` and decide again."""
 
     def __init__(self, run_id: str, *, expected: int, actual: int, what: str = "sequence") -> None:
         super().__init__(
             f"run {run_id!r} is at {what} {actual}, not {expected}: "
-            "somebody wrote first. Read it again and decide again"
+            "another writer was first. Read it again and decide again"
         )
         self.run_id = run_id
         self.expected = expected
@@ -229,7 +230,7 @@ class Fenced(Refused):
         owned = "no longer owned by this claim" if not current else f"owned by claim {current}"
         super().__init__(
             f"{what} is {owned}; this call has {held}. "
-            "Stop working on it: whoever holds the newer claim goes on"
+            "Stop working on it: the owner of the newer claim continues"
         )
         self.token = token
         self.current = current
@@ -245,10 +246,12 @@ class RunClosed(Refused):
 
 
 class CodeMissing(Refused):
-    """No live worker has the code of the run, and without it this cannot be done."""
+    """The operation needs the code of the run, and no live worker has it."""
 
     def __init__(self, run_id: str, workflow: str, workers: int) -> None:
-        live = "1 worker lives and does" if workers == 1 else f"{workers} workers live and do"
+        live = (
+            "1 worker is alive and does" if workers == 1 else f"{workers} workers are alive and do"
+        )
         super().__init__(
             f"run {run_id!r} can be cancelled only with the code of its workflow {workflow!r}, which may "
             f"have something to undo: {live} not have it. Start a worker that has it and cancel again, or "
@@ -259,25 +262,25 @@ class CodeMissing(Refused):
 
 
 class RunsOpen(Refused):
-    """A tree of runs is not deleted while some of them have not ended: `open` names up to 100."""
+    """The tree has runs that have not ended, so it is not deleted. `open` names up to 100."""
 
     def __init__(self, run_id: str, open: Sequence[str]) -> None:
         named = ", ".join(map(repr, open[:NAMED]))
         more = " and more" if len(open) > NAMED else ""
         super().__init__(
-            f"run {run_id!r} is not deleted: of its tree {named}{more} did not end yet. Cancel what "
-            "runs and wait, or delete with force=True (`outlast rm --force`), which terminates it"
+            f"run {run_id!r} is not deleted: {named}{more} of its tree have not ended. Cancel them and "
+            "wait, or delete with force=True (`outlast rm --force`), which terminates them"
         )
         self.run_id = run_id
         self.open = tuple(open[:MAX_OPEN_NAMED])
 
 
 class Moved(Refused):
-    """The run was moved to another store. Ask there: nothing can be added to it here."""
+    """The run was moved to another store and continues there."""
 
     def __init__(self, run_id: str, moved_to: str) -> None:
         super().__init__(
-            f"run {run_id!r} was moved to {moved_to}: it goes on there. Use an app or "
+            f"run {run_id!r} was moved to {moved_to} and continues there. Use an app or "
             f"`outlast --store` with that store"
         )
         self.run_id = run_id
@@ -285,11 +288,11 @@ class Moved(Refused):
 
 
 class StoreFault(OutlastError):
-    """The database or its data is not as it should be; an operator has to look."""
+    """The database or its data is faulty; an operator must act."""
 
 
 class Undecodable(StoreFault):
-    """Stored bytes are not what they should be: damaged, tampered with, or of an unknown form."""
+    """Stored bytes are damaged, tampered with, or of an unknown format."""
 
 
 class NotAStore(StoreFault):
@@ -301,7 +304,7 @@ class SchemaTooNew(StoreFault):
 
 
 class UnsafeStorage(StoreFault):
-    """Durability cannot be promised here, for instance on a network filesystem."""
+    """Durability is not guaranteed here, for instance on a network filesystem."""
 
 
 class ReadOnlyStore(StoreFault):
@@ -309,16 +312,16 @@ class ReadOnlyStore(StoreFault):
 
 
 class StoreFull(StoreFault):
-    """No space is left. Nothing of the refused write remains; free some space and go on."""
+    """No space is left. Nothing of the write remains; free some space and retry."""
 
 
 class RunError(OutlastError):
-    """Something of a run went wrong, as its history records it."""
+    """A failure of a run, as its history records it."""
 
 
 class StepFailed(RunError):
-    """A step failed and is not tried again. Raised where the workflow awaits the step. The error
-    is plain data: `error_type` is the name of what was raised, never an object built from it."""
+    """A step failed and is not retried. Raised where the workflow awaits the step. `error_type` is
+    the name of the exception that the step raised."""
 
     def __init__(self, step: str, error: str, attempts: int, error_type: str = "") -> None:
         tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
@@ -331,7 +334,7 @@ class StepFailed(RunError):
 
 
 class ScopeFailed(RunError):
-    """The code in a scope raised. Recorded, so that a replay raises the same."""
+    """The code in a scope raised. Recorded, so that a replay raises the same error."""
 
     def __init__(self, scope: str, error: str, error_type: str = "") -> None:
         super().__init__(f"{scope!r} failed: {error_type}: {error}")
@@ -369,7 +372,7 @@ class SignalTimeout(RunError, TimeoutError):
 
 
 class UpdateFailed(RunError):
-    """The run answered an update with an error, or ended without an answer."""
+    """An update failed, or the run ended without a response."""
 
     def __init__(self, run_id: str, update: str, error: str) -> None:
         super().__init__(f"update {update!r} of run {run_id!r} failed: {error}")
@@ -397,7 +400,7 @@ class RunCancelled(RunFailed):
 
 
 class Mismatch(RunError):
-    """History and code disagree. The run is parked and goes on once the code is mended."""
+    """History and code disagree. The run is parked until the code is corrected and it is resumed."""
 
     def __init__(self, run_id: str, *, recorded: str, asked: str, at: str = "") -> None:
         super().__init__(
@@ -405,7 +408,7 @@ class Mismatch(RunError):
             f"  history: {recorded}\n"
             f"  code:    {asked}\n"
             + (f"  at:      {at}\n" if at else "")
-            + "Bring back what was there, or let runs that are under way go the old way with "
+            + "Restore the code that recorded this history, or keep it for older runs with "
             "`if outlast.patched(…):`; then resume the run"
         )
         self.run_id = run_id
@@ -415,21 +418,21 @@ class Mismatch(RunError):
 
 
 class RunEnding(asyncio.CancelledError):
-    """Raised by outlast calls in code of a run that has failed or was cancelled, once what it did is
-    being undone, or if it goes on for too long before that. A cancellation, so that code which
-    catches an `Exception` ends all the same; there is nothing to do about it but to return."""
+    """Raised by calls of outlast in a run that has failed or was cancelled, once its compensation has
+    started, or if its code does not end in time. A `CancelledError`, so that code which catches
+    `Exception` ends too: let it pass."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(
-            f"run {run_id!r} has failed or was cancelled: its code can begin nothing more. Call "
-            "what is to be done on the way out from a `finally` block, and let CancelledError pass"
+            f"run {run_id!r} has failed or was cancelled: its code cannot start anything more. Clean "
+            "up in a `finally` block, and let CancelledError pass"
         )
         self.run_id = run_id
 
 
 class ContinueAsNew(BaseException):
-    """Ends this life of a run and begins the next with new input: `outlast.continue_as_new`.
-    Not an error, and not an `Exception`, so that a workflow's ``except`` does not stop it."""
+    """Ends this life of a run and starts the next with new input: `outlast.continue_as_new`. Not an
+    `Exception`, so that a workflow's ``except Exception`` does not catch it."""
 
     def __init__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         super().__init__("continue as new")
@@ -491,5 +494,5 @@ __all__ = [
     "WorkflowMisuse",
 ]
 
-for _name in __all__:  # their place in tracebacks, in pickles, and in what is recorded of them
+for _name in __all__:  # the module that tracebacks, pickles and histories show
     globals()[_name].__module__ = __name__

@@ -57,7 +57,7 @@ async def test_a_cancel_that_no_live_worker_can_obey_is_refused(store: Store) ->
     """The workflow was renamed or removed: whoever cancels is told, and may terminate."""
     async with outlast.App(store, workflows=[kept]) as app:
         await listed(store)
-        with pytest.raises(CodeMissing, match="1 worker lives and does not have it"):
+        with pytest.raises(CodeMissing, match="1 worker is alive and does not have it"):
             await app.cancel("r")
         assert await store.inbox("r") == []
         await app.terminate("r")

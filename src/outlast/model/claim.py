@@ -1,8 +1,8 @@
 """Claim: the exclusive, expiring right to advance a run or to do a task.
 
-The lease (`expires_at`) only says when others may take over; it is the `token`, which grows with
-every claim and never goes back, that keeps a superseded owner from writing. An owner whose lease
-has run out may still write as long as nobody has taken over.
+The lease (`expires_at`) says when another owner may take over. The `token`, which grows with every
+claim, fences a superseded owner. An owner whose lease has expired may still write until another owner
+claims.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_LEASE = timedelta(days=1)
 
 
 class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who owns what until when. A claim on a run has no `task_id`."""
+    """Owner, subject and expiry. A claim on a run has no `task_id`."""
 
     owner: str
     token: int
@@ -30,7 +30,7 @@ class Claim(Struct, frozen=True, kw_only=True, omit_defaults=True):
     queue: str | None = None
 
     def is_expired(self, now: datetime) -> bool:
-        """Whether others may take over. A claim without a lease never expires."""
+        """Whether another owner may take over. A claim without a lease never expires."""
         return self.expires_at is not None and now >= self.expires_at
 
     def is_owned_by(self, owner: str) -> bool:
@@ -51,14 +51,14 @@ class ClaimedRun(Struct, frozen=True):
 
 
 class ClaimOnCreate(Struct, frozen=True):
-    """A wish to hold the run that a commit creates: owner, and lease in seconds."""
+    """A claim made atomically with the creation of a run: owner, and lease in seconds."""
 
     owner: str
     ttl: float
 
 
 def check_ttl(ttl: float | None) -> None:
-    """Refuse a lease that is not positive, or longer than a dead owner should block others."""
+    """Raise for a lease that is not positive, or longer than a crashed owner may block a run."""
     if ttl is None:
         return
     given: object = ttl

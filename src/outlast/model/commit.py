@@ -1,7 +1,7 @@
-"""Commit: everything that must become durable together, as one value. The only way to write a run.
+"""Commit: everything that becomes durable together, as one value. The only way to write a run.
 
-What a store may answer is decided in `outlast.model.commit_rules`, what it must refuse unseen in
-`outlast.model.validation`.
+`outlast.model.commit_rules` decides whether a store writes it, `outlast.model.validation` what is
+invalid in itself.
 """
 
 from __future__ import annotations
@@ -23,52 +23,51 @@ from outlast.model.task import DeadTask, Task
 
 
 class Creation(StrEnum):
-    """What a commit that brings a record does when the id is taken."""
+    """What a commit that creates a run does when the id is taken."""
 
-    NEW = "new"  # it is refused: RunExists
-    UPSERT = "upsert"  # the record is ignored and the commit goes to the run that is there
+    NEW = "new"  # refused: RunExists
+    UPSERT = "upsert"  # the record is ignored, and the commit applies to the existing run
     REPLACE = (
-        "replace"  # the old life is deleted with all it owns, and a new one begins; see `Commit`
+        "replace"  # the old life is deleted with its contents, and a new one starts; see `Commit`
     )
 
 
 class Start(Struct, frozen=True):
-    """A child to begin with the commit of its parent. If it exists already, nothing happens, so
-    that a parent may be replayed."""
+    """A child to start with the commit of its parent. Idempotent: an existing child is left as it
+    is."""
 
     run: Run
     events: tuple[Event, ...] = ()
 
 
 class Commit(Struct, frozen=True, kw_only=True, gc=False):
-    """One atomic write. Made once, with an id of its own, and reused as it is on every retry.
+    """One atomic write. Made once, with an id, and reused as it is on every retry.
 
     Which run, and under which conditions:
 
-    - `run_id`; `uid` names the life it is meant for (None: whichever is there).
-    - `expected` is the last sequence the writer knows; None lets the store number the events.
+    - `run_id`; `uid` is the life that it is meant for (None: the current one).
+    - `expected` is the last sequence that the writer knows; None lets the store number the events.
       `revision` is the same for the record: it grows with every commit.
     - `token` is the writer's claim. After the first claim of a run, a commit without the current
-      token is refused; `force` takes the claim away instead (terminate, replace).
+      token is refused; with `force` it revokes the claim instead (terminate, replace).
 
     What becomes durable:
 
-    - `create` and `creation` begin a life; `hold` claims it in the same commit, which
-      also works with `force` on a run that is there. A life that replaces
-      another leaves descendants that have not ended, or are being moved, as they are, with the facts of
-      the tree; those that have ended go, unless there is `carry_tree`. One that begins ended stands for
-      the whole tree. With `carry_inbox` it has the inbox of the other one, and the receipts of its last
-      items (`RECEIPTS_CARRIED`) and of all that wait.
-    - `events` are appended; `change` alters the record. A terminal status ends the run: its claim
-      is released, its tasks and unfired timers are dropped, and nothing can be added any more.
+    - `create` and `creation` start a life; `hold` claims it in the same commit, also an existing run
+      with `force`. A life that replaces another keeps descendants that have not ended, or are being
+      moved, and the facts of the tree; with `carry_tree` also those that have ended. A life that is
+      created with a terminal status replaces the whole tree. With `carry_inbox` it takes over the
+      inbox, the receipts of the last items (`RECEIPTS_CARRIED`) and of all that wait.
+    - `events` are appended; `change` changes the record. A terminal status ends the run: its claim is
+      released, its tasks and unfired timers are deleted, and later commits cannot add to it.
     - `consumes` are the numbers of inbox items that this commit consumes. `seen` is the last number
-      the owner has looked at: if a newer item waits, a commit that parks the run leaves it
-      runnable and says `still_runnable`. `release` gives the claim back, unless still runnable.
-    - `starts` are children, `sends` go to other runs' inboxes, those of new children included (one that
-      is gone or ended is reported, not an error), `tasks` go to queues. `finishes` removes tasks under their claims: a
-      stale one fences the whole commit. `drops` removes tasks by id, whoever holds them. `dead` are
-      tasks that died elsewhere: nobody is handed them unless they are brought back.
-    - `timers` are scheduled (an id that exists is left alone), `fired` are marked as fired.
+      that the owner has read: if a newer item waits, a commit that parks the run leaves it runnable
+      and reports `still_runnable`. `release` releases the claim, unless the run is still runnable.
+    - `starts` are children, `sends` go to inboxes of other runs, new children included (a run that has
+      ended or does not exist is reported as undelivered), `tasks` go to queues. `finishes` removes
+      tasks under their claims: a lost claim fences the whole commit. `drops` removes tasks by id, also
+      while they are claimed. `dead` adds dead tasks of a run that is moved here.
+    - `timers` are scheduled (an existing id is left as it is), `fired` are marked as fired.
     - `facts`, `entries`, `activities` and one `snapshot` are stored.
     """
 
@@ -105,8 +104,8 @@ class Commit(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def reopens(self) -> bool:
-        """Whether it would add to a run, so that an ended run refuses it. Audit lines, activity
-        states, facts and snapshots may still come after the end."""
+        """Whether it adds to a run, so that an ended run refuses it. Audit lines, activities, facts and
+        snapshots are accepted after the end."""
         return bool(
             self.events
             or self.change is not None
@@ -122,8 +121,8 @@ class Commit(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Committed(Struct, frozen=True, kw_only=True, gc=False):
-    """The commit is durable. `again` says that it had been durable before this call; then
-    `still_runnable`, `fired` and `undelivered`, which were told the first time, are not known."""
+    """The commit is durable. `again`: it was durable before this call; then `still_runnable`, `fired`
+    and `undelivered` are not known."""
 
     run_id: str
     uid: str
@@ -140,4 +139,4 @@ Refusal = Refused | Busy
 """Why a commit was not written: an error as a value, ready to be raised."""
 
 Outcome = Committed | Refusal
-"""What became of one commit of a batch."""
+"""The result of one commit of a batch."""

@@ -2,15 +2,15 @@
 
 ::
 
-    already here?  its id is the run's last commit      → Committed(again=True)
-    there?         no such run / the id is taken        → NotFound / RunExists
+    already done?  its id is the run's last commit      → Committed(again=True)
+    exists?        no such run / the id is taken        → NotFound / RunExists
     same life?     another uid                          → Fenced
     still open?    the run has ended                    → RunClosed
     the owner?     a newer claim, or no token at all    → Fenced
-    in turn?       another sequence or revision         → Conflict
-    begun before?  it replaces the life that it began   → RunExists
+    in order?      another sequence or revision         → Conflict
+    repeated?      it replaces the life that it created → RunExists
     new?           an event id that is recorded         → DuplicateEvent
-    still held?    a task finished under a stale claim  → Fenced
+    still held?    a task finished under a lost claim   → Fenced
 
 `refusal` is that decision as a pure function; stores that decide in Python call it, stores that
 decide in SQL or Lua implement it, and the conformance kit holds all of them to it.
@@ -29,7 +29,7 @@ from outlast.model.run import TERMINAL, Change, Status
 
 
 class Head(Struct, frozen=True, gc=False):
-    """What a decision needs to know of a run: the columns that fence."""
+    """The columns of a run that the rules read."""
 
     uid: str
     status: Status
@@ -42,15 +42,15 @@ class Head(Struct, frozen=True, gc=False):
 def refusal(commit: Commit, head: Head | None) -> Refusal | None:
     """Why `commit` cannot be written on top of `head` (None: there is no such run), or None.
 
-    Duplicate event ids and stale `finishes` need a look at other rows and are checked by the
+    Duplicate event ids and lost `finishes` concern other rows and are checked by the
     store after this, still before it writes. The caller has already handled a commit whose id is
     ``head.commit_id``.
     """
     if head is None:
         if commit.create is None:
             return NotFound("run", commit.run_id)
-        # A run that is not there is at 0 and nobody's: a commit that expects more of it, or has
-        # the claim of a life that is gone, must not bring it into being.
+        # A missing run is at 0 and unclaimed: a commit that expects more, or has the claim of a
+        # deleted life, must not create it.
         head = Head(commit.create.uid, Status.PENDING, 0, 0, 0, "")
     elif commit.create is not None and commit.creation is Creation.NEW:
         return RunExists(commit.run_id, head.uid)
@@ -69,8 +69,8 @@ def refusal(commit: Commit, head: Head | None) -> Refusal | None:
             commit.run_id, expected=commit.revision, actual=head.revision, what="revision"
         )
     if replaces and commit.create is not None and commit.create.uid == head.uid and head.revision:
-        # A life begins once: a replacement that finds its own life there has happened before, and
-        # others may have written since. To do it again would destroy what they wrote.
+        # A life is created once: a replacement that finds its own life has happened before. To
+        # repeat it would destroy what was written since.
         return RunExists(commit.run_id, head.uid)
     return None
 
@@ -80,7 +80,7 @@ def _fenced(commit: Commit, head: Head) -> Fenced:
 
 
 def again(commit: Commit, head: Head | None) -> Committed | None:
-    """The answer for a commit that is the run's last already: a retry after a lost answer."""
+    """The outcome of a commit that is the run's last already: a retry after a lost response."""
     if head is None or head.commit_id != commit.id:
         return None
     return Committed(
@@ -99,11 +99,11 @@ def parks(change: Change | None) -> bool:
 
 
 class WakeupKind(IntFlag):
-    """What those who wait may have reason to look for."""
+    """What a wake-up is about."""
 
-    RUNS = 1  # a run can be claimed, or will be
-    TASKS = 2  # a task can be taken, or will be
-    ENDS = 4  # a run has ended, or waits for somebody
+    RUNS = 1  # a run can be claimed, now or later
+    TASKS = 2  # a task can be taken, now or later
+    ENDS = 4  # a run has ended or is parked
     ANY = RUNS | TASKS | ENDS
 
 
@@ -114,7 +114,7 @@ _RUNS, _TASKS, _ENDS = int(WakeupKind.RUNS), int(WakeupKind.TASKS), int(WakeupKi
 
 
 def wakeup_kind_of(commits: Iterable[Commit]) -> WakeupKind:
-    """What others may find after these; nothing if they only carry their runs on."""
+    """Which wake-ups these commits cause; none if they only advance claimed runs."""
     kind = 0
     for commit in commits:
         kind |= _wakeup_kind_of(commit)

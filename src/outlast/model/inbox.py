@@ -1,7 +1,7 @@
-"""Inbox: what others have sent to a run and its owner has not yet recorded in its history.
+"""Inbox: messages to a run that its owner has not yet recorded in its history.
 
-Everybody but the owner writes here. The store numbers the items of a run 1, 2, 3 … in the order
-of arrival; the commit that consumes an item removes it, so nothing is lost and nothing is doubled.
+Every process but the owner writes here. The store numbers the items of a run 1, 2, 3 … in the order
+of arrival. The commit that records an item also consumes it, so it takes effect exactly once.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from outlast.model.ids import new_id
 from outlast.model.times import EPOCH
 
 RECEIPTS_CARRIED = 1000
-"""How many of its last items a run remembers, when it begins another life with its inbox: one of them
-that is sent again is taken for what it is. The receipts of items that wait are always kept."""
+"""How many receipts a new life takes over with the inbox: an item that is sent again is recognised.
+The receipts of items that wait are always kept."""
 
 
 class Item(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing sent to a run. `kind` says what it is (signal, result, cancel …); `id` is the
-    deduplication key: the same id is taken once in a life of the run."""
+    """One message to a run. `kind` says what it is (signal, result, cancel …); `id` is the idempotency
+    key: an id is received once in a life of the run."""
 
     kind: str
     name: str = ""
@@ -34,7 +34,7 @@ class Item(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Send(Struct, frozen=True, kw_only=True):
-    """An item and the run it is for. With `uid` it reaches that life of the run or nobody."""
+    """An item and its receiver. With `uid` only that life of the run receives it."""
 
     run_id: str
     item: Item
@@ -42,7 +42,7 @@ class Send(Struct, frozen=True, kw_only=True):
 
 
 class Receipt(Struct, frozen=True):
-    """The store's word that an item is in the inbox. `again` means that it had been there."""
+    """An item is in the inbox. `again`: it was received before."""
 
     number: int
     again: bool = False

@@ -1,8 +1,12 @@
-"""What each type of event says: the shape of `Event.data`, read and written by `event_data`.
+"""Payloads: the shape of `Event.data` for each type of event, read and written by `event_data`.
 
-The names are the recorded form and never change meaning. A field marked optional is left out when
-it is empty. User values inside are raw JSON, encoded by a codec at the edge; nothing here needs a
-user's type to be read, so that fold, cancel and delete work on any run.
+A payload class has the name of its event type (`StepStarted` for ``step.started``). Those that would
+share the name of an exception in `outlast.errors` have the suffix `Event` (`StepFailedEvent` is recorded,
+`StepFailed` is raised); the others go without, because they are unambiguous and used everywhere.
+
+Field names are the recorded format and never change meaning. A field with a default is left out when it
+has it. User values inside are raw JSON, encoded by a codec at the edge: replay of the record, cancel and
+delete need no user type.
 """
 
 from __future__ import annotations
@@ -25,14 +29,13 @@ class WorkflowStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     # An int in the first seed, a text later: both are read, and kept as they came.
     version: int | str
     input: Raw = NULL
-    # What random numbers derive from, if not from the run's own uid: a run that was planted from
-    # the history of another one has the luck of that one.
+    # The seed of random numbers, if not the run's own uid: a fork has that of its origin.
     seed: str = ""
-    # The input of the first life, if this one goes on from another: so that a start stays the same.
+    # The input of the first life, if this one continues another: a repeated start compares with it.
     origin: Raw | None = None
     # Of a run that is retried: the uids of its earlier lives, each with the last event from there.
     lineage: list[tuple[str, int]] = []
-    # Where the run waits for its turn before it begins, if it was started in a queue.
+    # In which queue the run waits before it starts.
     place: QueueOptions | None = None
     # Whether an earlier life had this id: then the ids of its children name the life.
     later: bool = False
@@ -62,7 +65,7 @@ class WorkflowCancelled(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StepStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """An attempt may begin. `alone`: after deaths of its process, and no other suspect runs beside it."""
+    """An attempt may start. `alone`: after crashes of its process, with no other suspect beside it."""
 
     attempt: int = 0
     input: Raw | None = None
@@ -74,9 +77,8 @@ class StepCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StepFailedEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """An attempt has failed. With `stopped` it was cut off in good order, because its process was
-    to end: that is nobody's fault, and does not count. `frames` are the lines of the user's that the
-    error came through, the innermost last."""
+    """An attempt has failed. `stopped`: it was interrupted by the shutdown of its process, and does not
+    count. `frames` are the lines of user code in the traceback, the innermost last."""
 
     error: str
     attempt: int
@@ -133,9 +135,9 @@ class MapStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MapProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """What one flush of a map adds: up to which item the bodies may have begun, which are done
-    and with what, which have failed. `interrupted` says that the process before this one died.
-    `running`, once nothing more begins, are the items that are awaited."""
+    """What one flush of a map adds: up to which item attempts may have started, which are completed with
+    which results, which have failed. `interrupted`: the previous process crashed. `running`: the items
+    that are awaited, once no more are started."""
 
     started: int = 0
     completed: list[int] = []
@@ -156,8 +158,8 @@ class MapFailedEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CompensationStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """What was done is undone, in this order. `unknown` are the steps of which it is not known
-    whether they were done: they are undone only by a compensation for that."""
+    """Steps are undone in this order. `unknown` are steps with an unknown outcome: they are undone only
+    by a compensation that accepts that."""
 
     trigger_step: str
     steps_to_undo: list[str]
@@ -190,7 +192,7 @@ class SnapshotTaken(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WorkflowContinued(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """This life ends and the next begins, with new input."""
+    """This life ends and the next starts, with new input."""
 
     input: Raw
 
@@ -200,9 +202,9 @@ class CancelRequested(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OperationAbandoned(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """The code no longer wants the answer: a timer that was cancelled, a step that timed out. With
-    `awaited` it goes on to its end all the same, which is recorded, because it may have to be undone.
-    With `closing` the run has failed before: a retry begins before that."""
+    """The code no longer awaits the operation: a cancelled timer, a step that timed out. `awaited`: it
+    runs to its end, which is recorded, because it may have to be undone. `closing`: the run has failed
+    before; a retry starts before that point."""
 
     awaited: bool = False
     closing: bool = False
@@ -216,9 +218,9 @@ class StepProgress(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StepLost(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """An attempt was cut off because its process lost its lease, and that process lives: it says so
-    itself. So the attempt has killed nobody. With `survived` it runs on, and has outlived the time in which a
-    step that kills its process does so: should that process die, it was not of this attempt."""
+    """An attempt was interrupted because its process lost its lease. The process is alive and reports it,
+    so the attempt does not count as a crash. `survived`: the attempt continues, and has run long enough
+    not to be the cause if its process crashes later."""
 
     attempt: int
     survived: bool = False
@@ -237,8 +239,7 @@ class ScopeStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ScopeCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """`undoable` says that something inside could still be undone, or still runs: a replay then runs
-    it again."""
+    """`undoable`: something inside could still be undone, or still runs; a replay then runs it again."""
 
     output: Raw
     undoable: bool = False
@@ -251,8 +252,8 @@ class ScopeFailedEvent(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LoopIterated(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """The state after a finished iteration: a replay begins from the last one before which nothing
-    is `undoable`."""
+    """The state after an iteration: a replay starts from the last one before which nothing is
+    `undoable`."""
 
     iteration: int
     state: Raw
@@ -272,8 +273,8 @@ class UpdateCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WorkflowMoved(Payload, frozen=True, kw_only=True, omit_defaults=True):
-    """The run goes on in another store, and is closed here. `state` is the hash of a fact: what has
-    to be known of it besides what is kept. In the record that is left of it, `life` is its uid."""
+    """The run continues in another store, and is closed here. `state` is the hash of a fact with the rest
+    of its state. In the tombstone, `life` is its uid."""
 
     moved_to: str
     state: str = ""

@@ -1,4 +1,4 @@
-"""QueueOptions: where a run waits for its turn before it begins."""
+"""QueueOptions: in which queue a run waits before it starts, and until when."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ STARTS = "starts"
 
 
 class QueueOptions(Struct, frozen=True, omit_defaults=True):
-    """A place in a named queue. The queue's rules say when the run begins; from then on it counts as
-    under way until it ends.
+    """How a run waits in a named queue. The queue's policy decides when the run starts; from then on it
+    is in flight until it ends.
 
-    Runs with the same `key` stand in one line, and lines take turns; a smaller `priority` goes first
-    within its line. With `delay` (seconds) or `at` it does not begin before that time.
+    Runs with the same `key` form a line, and lines take turns; the smallest `priority` of a line is
+    first. With `delay` (seconds) or `at` it does not start before that time.
     """
 
     queue: str = STARTS
@@ -29,7 +29,7 @@ class QueueOptions(Struct, frozen=True, omit_defaults=True):
     delay: float | timedelta = 0.0
 
     def resolved(self, now: datetime) -> QueueOptions:
-        """The same place with a time instead of a delay, checked."""
+        """The same options, checked, with a time instead of a delay."""
         check_queue(self.queue)
         check_key(self.key)
         if type(self.priority) is not int or abs(self.priority) >= 2**31:

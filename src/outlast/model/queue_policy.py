@@ -1,17 +1,17 @@
-"""QueuePolicy: how much of a queue may be under way at once, how often, and in whose turn.
+"""QueuePolicy: how many tasks of a queue run at once, how often they start, and which key is next.
 
-A queue's tasks stand in lines, one for each key (a tenant, a customer, a device). Lines take turns::
+The tasks of a queue form lines, one for each key (a tenant, a customer, a device). Lines take turns by
+stride scheduling::
 
     line "acme"  ▯▯▯▯▯▯▯▯▯  ╲
-    line "bolt"  ▯           ─▶ the line that has had least for its weight, if its limits allow ─▶ worker
+    line "bolt"  ▯           ─▶ the line with the smallest pass, if its limits allow ─▶ worker
     line ""      ▯▯▯        ╱
 
-Each line has a `pass`, the share it has had so far: a task moves it on by `STRIDE` divided by the
-line's weight, and the line with the smallest pass is next. A line that was empty begins at the
-queue's present (the pass of whom was served last), so that nobody saves up turns, and a newcomer waits
-for at most one round.
+Each line has a `pass`: a task that is handed out adds `STRIDE` divided by the line's weight, and the
+line with the smallest pass is next. A line that was empty starts at the queue's `present` (the pass of
+the line served last), so that no line saves up turns, and a new line waits for at most one round.
 
-What is decided here is the same on every store; the stores differ in how they look and lease.
+These decisions are the same on every store; stores differ in how they find and lease tasks.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ MAX_KEY_BYTES = 512
 MAX_LIMIT = 1_000_000
 MAX_PERIOD = 366 * 86_400.0
 FINEST = 1_000_000
-"""Starts a second: the store's clock counts microseconds, and cannot tell more apart."""
+"""Starts a second: the store's clock has microseconds."""
 HEAVIEST, LIGHTEST = 1000.0, 0.001
 MAX_WEIGHTS = 10_000
 KEPT_CHANGES = 250
-"""Of each queue: an audit of rules need not be as long as a queue is old."""
+"""Audit lines kept for each queue."""
 
 
 class Rate(Struct, frozen=True, omit_defaults=True):
-    """At most `limit` begin in any `per` seconds."""
+    """At most `limit` starts in any `per` seconds."""
 
     limit: int
     per: float = 1.0
 
 
 class QueuePolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The rules of a named queue. What is left out is not limited.
+    """The policy of a named queue. What is left out is not limited.
 
-    - `concurrency`: how many may be under way at once, over all workers.
+    - `concurrency`: how many may be in flight at once, over all workers.
     - `key_concurrency`: how many of one key.
-    - `rate` and `key_rate`: how often one may begin.
-    - `weights`: how large the share of a key is, next to 1 for the others.
-    - `ageing`: after so many seconds of waiting, a task counts as one priority more urgent, so that
-      the least urgent one is not passed over for ever.
-    - `paused`: nothing begins; what is under way goes on.
+    - `rate` and `key_rate`: how often one may start.
+    - `weights`: the share of a key; the default is 1.
+    - `ageing`: after so many seconds of waiting, a task counts as one priority more urgent, which
+      prevents starvation.
+    - `paused`: nothing starts; what is in flight continues.
     """
 
     queue: str
@@ -76,7 +76,7 @@ class QueuePolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PolicyChange(Struct, frozen=True, kw_only=True):
-    """An audit line: who changed the rules of a queue, when, and to what. None: no rules."""
+    """An audit line: who changed the policy of a queue, when, and to what. None: removed."""
 
     queue: str
     at: datetime
@@ -85,15 +85,13 @@ class PolicyChange(Struct, frozen=True, kw_only=True):
 
 
 class ExpectedPolicy(Struct, frozen=True):
-    """The rules that somebody has looked at, None for no rules, and wants to replace unless they have
-    changed since."""
+    """The policy that a writer has read (None: none) and replaces only if it is still the same."""
 
     policy: QueuePolicy | None
 
 
 class Line(Struct, kw_only=True):
-    """The tasks of one key in a queue, with all its steps, as an adapter sees them before it hands
-    some out."""
+    """The tasks of one key in a queue, with all its steps, before some are handed out."""
 
     key: str
     passed: int
@@ -103,12 +101,12 @@ class Line(Struct, kw_only=True):
     """Whether there may be more: an adapter need not count further than it thinks is needed."""
     in_flight: int = 0
     started: int = 0
-    """How many have begun within the period of `QueuePolicy.key_rate`."""
+    """How many have started within the period of `QueuePolicy.key_rate`."""
 
 
 class Shares(Struct, frozen=True):
-    """How many tasks each line hands out, by key, where the queue's present is then, and which keys
-    got all that was counted and might have got more."""
+    """How many tasks each line hands out, by key; the queue's `present` after that; and which keys got
+    all tasks that were counted, so that more should be counted."""
 
     given: dict[str, int]
     present: int
@@ -185,8 +183,8 @@ def urgency(policy: QueuePolicy, priority: int, ready_at: int) -> tuple[float, i
 
 
 def counts_places(policy: QueuePolicy | None) -> bool:
-    """Whether a lease that has run out may have given its place to somebody else: then it cannot be
-    revived, though nobody has taken the task yet."""
+    """Whether an expired lease may have lost its place to another task: then it cannot be renewed,
+    even if the task was not claimed again."""
     return policy is not None and (
         policy.concurrency is not None or policy.key_concurrency is not None
     )
@@ -207,7 +205,7 @@ decode_policy = msgspec.json.Decoder(QueuePolicy).decode
 
 
 def check_policy(policy: QueuePolicy) -> QueuePolicy:
-    """Refuse rules that no queue could keep."""
+    """Raise for a policy that no queue can apply."""
     try:
         msgspec.convert(msgspec.to_builtins(policy), QueuePolicy, strict=True)
     except (msgspec.ValidationError, TypeError) as error:
@@ -272,7 +270,7 @@ def _check_count(count: int | None, name: str) -> None:
     if count is not None and not 1 <= count <= MAX_LIMIT:
         raise InvalidValue(
             f"{name}={count} is not possible: use 1 to {MAX_LIMIT:,}, leave it out for no limit, "
-            "or paused=True to let nothing begin"
+            "or paused=True to start nothing"
         )
 
 

@@ -1,15 +1,7 @@
-"""RunContents: what a run owns that nothing but a move has to read as a whole.
+"""RunContents: what a run owns besides its record, its events and its inbox.
 
-Activity: the state of one step execution, addressed by its own id alone.
-
-Entry: an audit line that says who did what step, how long it took, with what input and output.
-
-Fact: a value stored once by the hash of its content.
-
-Timer: a durable wake-up kept by the store for engines that ask it which are due.
-
-outlast's own engine does not need these rows: its timers are events, and `runnable_at` wakes the
-run. They are here for those who bring an engine of their own.
+`Activity`, `Entry`, `Fact` and `Timer` are rows for engines of your own; the engine of outlast records
+events instead. `RunContents` is what only a transfer reads as a whole.
 """
 
 from __future__ import annotations
@@ -36,7 +28,7 @@ class BoundKey(NamedTuple):
 
 
 class HeldTask(NamedTuple):
-    """Who was handed a task, and until when it is theirs alone; None is for good."""
+    """The owner of a task, and until when; None: the claim never expires."""
 
     task_id: str
     queue: str
@@ -45,9 +37,9 @@ class HeldTask(NamedTuple):
 
 
 class RunContents(Struct, frozen=True, kw_only=True):
-    """`receipts` are the ids of all items that this life has taken, in the order of their numbers;
-    `tasks` those not yet done, in flight or not, and `holdings` who has which of them or had it last;
-    `facts` the hashes of the tree whose root it is."""
+    """`receipts` are the ids of all items that this life has received, in the order of their numbers;
+    `tasks` those that are not finished, and `holdings` their owners; `facts` the hashes of the tree
+    whose root the run is."""
 
     receipts: tuple[str, ...] = ()
     tasks: tuple[Task, ...] = ()
@@ -58,7 +50,7 @@ class RunContents(Struct, frozen=True, kw_only=True):
 
 
 class Activity(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one activity. The last state saved wins."""
+    """The state of one step execution, found by its own id alone. The last writer wins."""
 
     id: str
     run_id: str
@@ -73,7 +65,8 @@ class Activity(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One audit line of a run. `action` is completed, halted, failed, or a word of your own."""
+    """An audit line: which step, how long, input and output. `action` is completed, halted, failed, or a
+    word of your own."""
 
     run_id: str
     step_id: str
@@ -88,8 +81,8 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Fact(Struct, frozen=True):
-    """Bytes under their SHA-256. `root` is the tree that owns it; empty for the namespace of
-    facts that are saved and deleted on their own."""
+    """Bytes stored under their SHA-256. `root` is the tree that owns it; empty for the namespace of facts
+    that are saved and deleted on their own."""
 
     hash: str
     data: bytes
@@ -107,7 +100,7 @@ def hash_of(data: bytes) -> str:
 
 
 class Timer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A wake-up of a run. Scheduling an id again changes nothing; firing happens once."""
+    """A durable wake-up of a run. Scheduling is idempotent by id; a timer fires once."""
 
     run_id: str
     id: str

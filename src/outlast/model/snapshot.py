@@ -1,7 +1,7 @@
 """Snapshot: a fold of the history at a sequence, to shorten replay. A cache, never the truth.
 
 The store keeps it as one blob in an envelope that says how to read it; a snapshot that cannot be
-read, or that belongs to another definition, is thrown away and the history folded again.
+read, or that belongs to another definition, is discarded and the history replayed.
 
 ::
 
@@ -46,7 +46,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if envelope[:4] != MAGIC:
             raise Undecodable(
                 f"a snapshot starts with {envelope[:4]!r}, not {MAGIC!r}: it is damaged or of a "
-                "newer format; delete it and the history will be folded again"
+                "newer format; delete it, and the history is replayed"
             )
         end = 8 + int.from_bytes(envelope[4:8], "big")
         try:

@@ -1,4 +1,4 @@
-"""Task: a message in a queue, saying that something needs a worker. Leased, never popped."""
+"""Task: a message in a queue: a worker is needed. Leased, never popped."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from outlast.model.times import EPOCH
 
 
 class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Work for a worker elsewhere. A task of a run has `run_id`, `uid` and the step's key.
+    """Work for a worker. A task of a run has `run_id`, `uid` and the step's key.
 
-    A smaller `priority` number is served first. Tasks with the same `key` (a tenant, a customer) stand
-    in one line, and lines take turns. `run_at` delays it. `attempt` counts deliveries
-    and is raised before the work starts, so that a task that kills its worker is counted too.
+    The smallest `priority` is served first. Tasks with the same `key` (a tenant, a customer) form a
+    line, and lines take turns. `run_at` delays the task. `attempt` counts deliveries and is increased
+    before the work starts, so that a task that crashes its worker is counted too.
     """
 
     id: str = msgspec.field(default_factory=new_id)
@@ -38,14 +38,14 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Delivery(Struct, frozen=True):
-    """A task handed out, and the claim that allows to finish, extend or return it."""
+    """A task handed out, and the claim to finish, extend or return it."""
 
     task: Task
     claim: Claim
 
 
 class DeadTask(Struct, frozen=True):
-    """A task that is not tried any more, why, and since when."""
+    """A task that is not retried any more, why, and since when."""
 
     task: Task
     reason: str

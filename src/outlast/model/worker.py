@@ -1,4 +1,4 @@
-"""Worker: a process that drives runs or does tasks, as it tells of itself while it lives."""
+"""Worker: a process that drives runs or does tasks, as its heartbeats describe it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from msgspec import Struct
 from outlast.model.times import EPOCH
 
 REMEMBERED = timedelta(days=1)
-"""How long a worker that fell silent is listed."""
+"""How long a worker without heartbeats is listed."""
 
 
 class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker says of itself. `owner` is what stands in its claims: its name and something
-    that makes each of its lives different. `code` is the hash of its workflows' code. `runs` and `tasks` are how many it holds, `troubles` the runs
-    that are stuck there, and why.
+    """The content of a heartbeat. `owner` is the owner of its claims: its name and a part that is unique
+    to the process. `code` is the hash of its workflows' code. `runs` and `tasks` are how many it
+    holds, `troubles` the runs that are stuck there, and why.
 
-    The store keeps the times: `started_at` is the first word, `seen_at` the last one, and `until`
-    when the next one is due. Whoever has not spoken by then is dead, or cut off.
+    The store sets the times: `started_at` of the first heartbeat, `seen_at` of the last, and `until`
+    when the next is due. A worker past that time has crashed, or cannot reach the store.
     """
 
     owner: str
@@ -37,5 +37,5 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
     until: datetime = EPOCH
 
     def is_alive(self, now: datetime) -> bool:
-        """Whether its next word is not yet overdue."""
+        """Whether its next heartbeat is not overdue."""
         return now < self.until

@@ -22,9 +22,9 @@ class Capability(StrEnum):
     DELETE = "delete"  # delete, and a commit that replaces a life
     RETENTION = "retention"  # expire: remove what ended long ago
     ATOMIC_BATCH = "atomic_batch"  # commit(atomic=True) over several runs
-    OWNER_GONE = "owner_gone"  # tell that an owner has died before its lease ends
+    OWNER_GONE = "owner_gone"  # detect a crashed owner before its lease expires
     WORKERS = "workers"  # heartbeat, leave, workers: which processes are alive
-    MOVE = "move"  # contents, skip_tokens: what transfer runs to another store needs
+    MOVE = "move"  # contents, skip_tokens: what a transfer needs
 
 
 ALL_CAPABILITIES = frozenset(Capability)

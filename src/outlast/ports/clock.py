@@ -32,12 +32,12 @@ class Clock(Protocol):
 
 @runtime_checkable
 class LeapingClock(Clock, Protocol):
-    """A clock for tests that leaps to the next sleeper when nothing is under way, and so has to
-    be told what is: time must not pass while a step or a database is at work."""
+    """A clock for tests that jumps to the next sleeper when nothing is in flight. It is told about steps
+    and store calls: time must not pass while one runs."""
 
     look_again_after: float
-    """How long to rely on a wake-up channel before looking all the same. A month of looking every second
-    would cost minutes even if no second takes any time."""
+    """How long to rely on wake-ups between two polls. A virtual month with a poll every second would take
+    minutes."""
 
     def attempt(self, body: object, *, elsewhere: bool) -> AbstractAsyncContextManager[None]:
         """Around an attempt of a step (`body` says which): on the loop, or elsewhere, in a thread
@@ -50,7 +50,7 @@ class LeapingClock(Clock, Protocol):
 
 
 def look_again_after(clock: Clock, seconds: float) -> float:
-    """How long to rely on a wake-up channel: `seconds`, unless the clock has its own idea."""
+    """How long to rely on wake-ups between two polls: `seconds`, unless the clock sets it."""
     own: float = getattr(clock, "look_again_after", seconds)
     return own
 
@@ -69,21 +69,21 @@ class SystemClock:
 
 
 class SteadyClock(SystemClock):
-    """The clock of the machine for a store that has no server: it does not go back when the machine's
-    clock is set back, so that timers and leases go on.
+    """The clock of the machine for a store without a server. It does not go back when the machine's clock
+    is set back, so that timers and leases continue.
 
     ::
 
         set forward, or the machine slept   → the present is what the machine says
-        set back by up to a day             → time goes on from where it was, 5 % slower, until the
+        set back by up to a day             → time continues from where it was, 5 % slower, until the
                                               machine's clock has caught up
         set back by more than a day         → the clock was wrong before: back to what it says now
 
-    Slower, and not for ever: a clock that was an hour ahead once must not keep a schedule an hour
-    early for good, and a lease that lasts a little longer than its owner believes is safe. Beyond a
-    day nothing could be caught up within a reasonable time; no lease is longer than that.
+    It runs slower, so that a clock that was an hour ahead once does not keep schedules early for ever; a
+    lease that lasts a little longer than its owner believes is safe. More than a day cannot be caught up
+    in a reasonable time, and no lease is longer.
 
-    Other processes may have seen a time that this one has not (`heard`).
+    Other processes may have recorded a later time (`heard`).
     """
 
     CATCH_UP = 0.95
@@ -91,7 +91,7 @@ class SteadyClock(SystemClock):
 
     def __init__(self, machine: Clock | None = None) -> None:
         self._machine = machine = machine or SystemClock()
-        # Of the plain machine without a call in between, and in seconds since 1970: each step asks.
+        # For a plain machine clock without a call in between: every step reads it.
         is_plain = type(machine) is SystemClock
         self._wall = time.time if is_plain else lambda: machine.now().timestamp()
         self.monotonic = time.monotonic if is_plain else machine.monotonic  # type: ignore[method-assign]
@@ -111,8 +111,8 @@ class SteadyClock(SystemClock):
         await self._machine.sleep(seconds)
 
     def heard(self, moment: datetime) -> bool:
-        """A store has recorded that it was `moment`: it is no earlier now. False if that is so far
-        ahead that the clock must have been wrong then."""
+        """A store has recorded the time `moment`: it is not earlier now. False if that is so far ahead
+        that the clock must have been wrong then."""
         if moment.timestamp() - self._wall() > self.MAX_AHEAD:
             return False
         if self.now() < moment:
@@ -130,18 +130,17 @@ def steady(clock: Clock | None) -> Clock:
 
 
 class ServerClock(SystemClock):
-    """The clock of a database that many machines share: what it last said, and the time that has
-    passed here since, which nobody can set. Whatever the clock of the machine says, timers that
-    one process sets are due for another when they should be, and leases are judged alike.
+    """The clock of a database server: its last known time, plus the monotonic time that has passed here
+    since. Processes on machines with different clocks agree on timers and leases.
 
-    Until it has heard anything, it is the clock of the machine.
+    Until the server's time is known, it is the clock of the machine.
     """
 
     DRIFT = 1e-4
-    """How many seconds two clocks may go apart in one."""
+    """Seconds by which two clocks may drift apart in one second."""
 
     def __init__(self) -> None:
-        # Microseconds of the server beyond our own, how far off they may be, since when.
+        # Offset of the server in microseconds, its error in seconds, and when it was measured.
         self._known: tuple[int, float, float] | None = None
 
     def now(self) -> datetime:
@@ -151,9 +150,9 @@ class ServerClock(SystemClock):
         return from_micros(int(self.monotonic() * 1e6) + known[0])
 
     def heard(self, moment: datetime, *, asked: float) -> None:
-        """The server said that it is `moment`, to a question asked when `monotonic` said that. An
-        answer that was long on its way says little; but one that cannot be explained by that says
-        that the server's clock was set."""
+        """The server's time was `moment`, in a response to a request sent at `asked` on `monotonic`. A
+        slow response is ignored, unless the difference is larger than its error: then the server's clock
+        was set."""
         answered = self.monotonic()
         error = (answered - asked) / 2
         ahead = to_micros(moment) - int((asked + error) * 1e6)
@@ -166,6 +165,6 @@ class ServerClock(SystemClock):
 
 
 def hear(clock: Clock, until: datetime | None, seconds: float, *, asked: float) -> None:
-    """A lease of so many seconds was given `until` then: that tells a server's clock the time."""
+    """Learn the server's time from a lease of `seconds` that ends at `until`."""
     if isinstance(clock, ServerClock) and until is not None:
         clock.heard(until - timedelta(seconds=seconds), asked=asked)

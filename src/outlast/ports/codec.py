@@ -7,8 +7,8 @@ of values. A codec and any number of transforms make a chain::
     value ── Codec.encode ──▶ JSON text ── Transform.forward ──▶ bytes ── envelope ──▶ JSON text
     value ◀── Codec.decode ── JSON text ◀── Transform.backward ── bytes ◀── envelope ── JSON text
 
-The form that leaves is JSON text at every stage, so it can be a member of an event's data, and
-whoever folds, lists or deletes events needs neither a type nor a key.
+The result is JSON text at every stage, so it can be a member of an event's data, and code that reads,
+lists or deletes events needs neither a type nor a key.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Codec(Protocol):
     For every method:
 
     - `type` is an annotation as `typing.get_type_hints` gives it. ``Any`` (the default) stands for
-      a value that nobody annotated.
+      a value without an annotation.
     - `where` names the value in errors, in words the user knows: ``"argument 'order'"``.
     - A codec holds no state that a call could change, and may be used by many threads at once.
     - It is data only: no class, module or function is ever looked up by a name found in the text.

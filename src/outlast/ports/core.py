@@ -7,12 +7,11 @@ It is small: `commit`, `find_one`, `history`, `claim_runs`, `renew`, `release`. 
 For every method of the port:
 
 - `timeout` is in seconds; None waits as long as it takes. When it passes before the store has
-  done anything, `TimedOut` is raised; a write whose fate is unknown then, and one that is
-  cancelled by its caller, may or may not have happened, and raises `UnknownOutcome` or leaves the
-  caller to settle it by `Commit.id`.
-- Time is the store's own (`now`): a server's clock, or the injected one of memory and SQLite.
+  done anything, `TimedOut` is raised. A write with an unknown outcome raises `UnknownOutcome`. After
+  a cancellation the caller compares `Run.commit_id` with `Commit.id`.
+- Time is the store's own (`now`): the server's clock, or the injected clock of memory and SQLite.
 - Bad input raises a `UsageError` before anything is locked or written, and the store stays usable.
-- A fault of the backend is never reported as "not there".
+- A fault of the backend is never reported as "not found".
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ class StoreCore(ABC):
         """Whether an acknowledged commit survives the end of this process."""
         return self.durability > Durability.NOTHING
 
-    # -- life ---------------------------------------------------------------------------------
+    # -- open and close -----------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect, check that this is a store of ours and not of a newer outlast, and bring its
-        schema up to date. Opening an open store does nothing."""
+        """Connect, check that this is an outlast store and not of a newer outlast, and bring its schema
+        up to date. Opening an open store does nothing."""
 
     async def close(self) -> None:
-        """Give back what `open` took. Calls after it raise `StoreClosed`; closing twice is fine."""
+        """Disconnect. Later calls raise `StoreClosed`; closing twice is fine."""
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -72,7 +71,7 @@ class StoreCore(ABC):
         await self.close()
 
     async def now(self, *, timeout: float | None = None) -> datetime:
-        """The store's time, by which it judges leases, timers and `runnable_at`."""
+        """The store's time, which decides about leases, timers and `runnable_at`."""
         return self.clock.now()
 
     # -- the one write ------------------------------------------------------------------------
@@ -81,19 +80,19 @@ class StoreCore(ABC):
     async def commit(
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
     ) -> list[Outcome]:
-        """Make commits durable, each all or nothing, and say what became of each, in order.
+        """Make commits durable, each all or nothing, and return their outcomes, in order.
 
         - At most one commit per run and batch (`InvalidCommit`).
-        - Runs are locked so that no two batches wait for each other: in the order of their ids, or
-          without waiting at all. Every refusal is decided under the lock before anything is written,
-          as `outlast.model.commit_rules` has it. A refusal is a value, and does not touch the other
-          commits of the batch. A run that is locked by somebody else may be answered with `Busy`.
-        - A commit whose id is the run's last one has happened: ``Committed(again=True)``.
+        - Runs are locked without deadlocks: in the order of their ids, or without waiting. Refusals are
+          decided under the lock, before anything is written, by `outlast.model.commit_rules`. A refusal
+          is a value and does not affect the other commits of the batch. The outcome for a run that
+          another transaction has locked may be `Busy`.
+        - A commit whose id is the run's last one is a repetition: ``Committed(again=True)``.
         - Events are numbered from the run's last sequence on, without gaps, and stamped with the
           store's time where they have none, and with the claim's token.
-        - A batch that fails as a whole (an exception) is unknown: read `Run.commit_id` back.
-        - With `atomic`, one refusal refuses all: the others are answered with `Busy`
-          (capability ATOMIC_BATCH).
+        - After an exception the outcome of the batch is unknown: read `Run.commit_id` back.
+        - With `atomic`, one refusal refuses all: the outcome of the others is `Busy` (capability
+          ATOMIC_BATCH).
         """
 
     # -- reads --------------------------------------------------------------------------------
@@ -128,13 +127,14 @@ class StoreCore(ABC):
         code: str | None = None,
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
-        """Claim up to `limit` runs that are available, those due longest first.
+        """Claim up to `limit` available runs, those due longest first.
 
-        Available: `runnable_at` has come, no live claim, not ended. `workflows` keeps to runs
-        whose code the caller has, and `code`, the hash of that code, to runs that it may try
-        (`Run.may_try`: those that such code has not rejected); `run_ids` claims exactly those,
-        runnable or not, rejected or not, if no other claim holds them. Each claim gets a token greater than any this store has given out, also to
-        runs deleted since. Two claimers never get the same run; the loser simply gets others.
+        Available: `runnable_at` has come, no live claim, not ended. `workflows` limits the search to
+        workflows that the caller has, and `code`, the hash of their code, to runs that this code has
+        not rejected (`Run.may_try`). `run_ids` claims exactly these, runnable or not, rejected or not,
+        if no live claim holds them. Each claim gets a token greater than any that this store has given
+        out, also to runs deleted since. Of concurrent claimers at most one gets a run; the others get
+        other runs.
         """
 
     @abstractmethod
@@ -143,23 +143,23 @@ class StoreCore(ABC):
     ) -> list[Claim | None]:
         """Set the lease of each claim, on a run or a task, to `ttl` from now. None where it was
         lost: the token is no longer current, the claim was released, or the run or task is gone.
-        An expired claim that nobody has taken over is renewed; one without lease stays so."""
+        An expired claim is renewed unless another owner has claimed; one without lease stays so."""
 
     @abstractmethod
     async def release(self, claims: Sequence[Claim], *, timeout: float | None = None) -> list[bool]:
-        """Give claims back, so that others need not wait for the lease. False where it was lost.
-        The token stays used: it is never given out again, and as after an expired lease, whoever
-        held it may write until somebody else claims."""
+        """Release claims, so that other owners need not wait for the lease. False where a claim was
+        lost. The token is never given out again; as after an expired lease, the old owner may write
+        until another owner claims."""
 
     async def next_runnable_at(self, *, timeout: float | None = None) -> datetime | None:
-        """When the next run that nobody holds becomes runnable, or None if none will by itself.
-        A hint for sleepers: a store that cannot tell cheaply answers with its present."""
+        """When the next unclaimed run becomes runnable, or None if none will by time alone. A hint for
+        pollers: a store that cannot find it cheaply returns its present."""
         return await self.now(timeout=timeout)
 
     # -- for adapters -------------------------------------------------------------------------
 
     def check(self, commits: Sequence[Commit], *, atomic: bool = False) -> None:
-        """What `commit` calls first: refuse bad input, and parts that are not declared."""
+        """What `commit` calls first: raise for bad input, and for undeclared capabilities."""
         check_batch(commits)
         if self.capabilities >= COMMIT_CAPABILITIES:
             return
@@ -173,8 +173,8 @@ class StoreCore(ABC):
     def announce(
         self, commits: Sequence[Commit], outcomes: Sequence[Outcome] | None = None
     ) -> None:
-        """What `commit` calls last: wake those who wait for what these commits bring. Without
-        `outcomes` any of them may have been written."""
+        """What `commit` calls last: send the wake-ups of these commits. Without `outcomes` any of them
+        may have been written."""
         kind = wakeup_kind_of(commits)
         if kind and outcomes is not None:
             commits = [

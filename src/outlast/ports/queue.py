@@ -7,8 +7,8 @@ A task is ready, delayed, in flight or dead::
                    └── nack(delay) ─┴── lease expires ─┘  └─ nack(requeue=False),
                                                              or too many attempts ──▶ dead
 
-It works on its own, without the engine. A queue is a hint to look, not the truth: the same task
-may be delivered twice, and whoever works on it must be able to take that.
+A queue works without the engine, too. Delivery is at least once: a worker must tolerate that the same
+task is delivered twice.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
 
 _NO_POLICY = (
-    "{} has no rules for its queues: use the queue of a store (`store.queue()`), and a foreign queue "
-    "as its wake-up channel"
+    "{} has no queue policies: use the queue of a store (`store.queue()`), and this one as its wake-up "
+    "channel"
 )
 DEFAULT_VISIBILITY = 30.0
 DEFAULT_ATTEMPTS = 5
@@ -88,9 +88,9 @@ class Queue(ABC):
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:
-        """Add tasks to a queue, all or nothing; how many were new. A task whose id waits in that
-        queue already, for the same run, is left alone. `delay` (seconds) or `Task.run_at` keep it
-        from being handed out before its time."""
+        """Add tasks to a queue, all or nothing; how many were new. Idempotent: a task whose id is in the
+        queue already, for the same run, is left as it is. With `delay` (seconds) or `Task.run_at` it
+        is not delivered before that time."""
 
     @abstractmethod
     async def take_many(
@@ -104,10 +104,10 @@ class Queue(ABC):
     ) -> list[Delivery]:
         """Hand out up to `limit` ready tasks of these queues now.
 
-        Tasks with a key take turns by key, within the rules of their queue (`set_policy`); those of
-        one key, and those without, are served by the smallest priority, then by who has been ready
-        longest. Attempts are counted and leases set in the same step. A task whose lease ran out is
-        ready again; one that has used up its attempts goes to the dead instead.
+        Tasks with a key take turns by key, within the policy of their queue (`set_policy`); those of
+        one key, and those without, are ordered by priority, the smallest first, then by the longest
+        wait. Attempts are counted and leases set in the same atomic step. A task with an expired lease
+        is ready again; one without attempts left becomes dead instead.
         """
 
     async def take(
@@ -129,8 +129,8 @@ class Queue(ABC):
         timeout: float | None = None,
     ) -> Delivery | None:
         """`take`, waiting up to `wait` seconds for a task to come; None if none did."""
-        if not wait >= 0:  # not a number is neither
-            raise InvalidValue(f"wait={wait} is not possible: use 0 to look once, or more")
+        if not wait >= 0:  # also for NaN
+            raise InvalidValue(f"wait={wait} is not possible: use 0 to poll once, or more seconds")
         deadline = self.clock.monotonic() + wait
         while True:
             wakeups = self.notifier.wakeups
@@ -142,8 +142,8 @@ class Queue(ABC):
 
     @abstractmethod
     async def ack(self, claim: Claim, *, timeout: float | None = None) -> None:
-        """The task is done: remove it. `Fenced` if the claim was lost, `NotFound` if the task is
-        gone; either way somebody else has dealt with it."""
+        """The task is done: remove it. `Fenced` if the claim was lost, `NotFound` if the task is gone:
+        another worker has it, or has finished it."""
 
     @abstractmethod
     async def nack(
@@ -156,9 +156,9 @@ class Queue(ABC):
         reason: str = "rejected",
         timeout: float | None = None,
     ) -> None:
-        """The task was not done. Put it back, ready after `delay` seconds; or, with
-        ``requeue=False`` or no attempt left, among the dead with `reason`; with `drop` too,
-        remove it for good. `Fenced` and `NotFound` as for `ack`."""
+        """The task was not done. Return it, ready after `delay` seconds. With ``requeue=False``, or
+        without attempts left, it becomes dead with `reason`; with `drop` too it is deleted. `Fenced`
+        and `NotFound` as for `ack`."""
 
     @abstractmethod
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
@@ -169,15 +169,15 @@ class Queue(ABC):
         """How many tasks are ready now: neither delayed nor in flight nor dead."""
 
     async def names(self, *, timeout: float | None = None) -> list[str]:
-        """The queues that hold a task, whether it is ready, delayed, in flight or dead, in order.
-        One that is empty is not known. `Unsupported` where only the names of others could tell."""
+        """The queues that hold a task in any state, in order. An empty queue is not known. `Unsupported`
+        if the queue cannot list them."""
         raise Unsupported(f"{type(self).__name__} does not know its queues: name them")
 
     @abstractmethod
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[DeadTask]:
-        """The dead tasks of a queue, the longest dead first."""
+        """The dead tasks of a queue, the oldest first."""
 
     @abstractmethod
     async def redrive(
@@ -196,8 +196,7 @@ class Queue(ABC):
     async def set_policy(
         self, policy: QueuePolicy, *, by: str, timeout: float | None = None
     ) -> None:
-        """Give a queue these rules instead of those it has, for all workers at once. `by` is who
-        did it, for the audit."""
+        """Set the policy of a queue, for all workers at once. `by` names the author in the audit."""
         name = check_policy(policy).queue
         await self._write_policy(name, policy, declared=None, seen=None, by=by, timeout=timeout)
 
@@ -209,30 +208,32 @@ class Queue(ABC):
         by: str,
         timeout: float | None = None,
     ) -> QueuePolicy:
-        """Give a queue what `change` makes of its rules; those. Of several who change the rules of one
-        queue at once, each sees what the others have done: `change` may be called again."""
+        """Replace the policy of a queue by `change(policy)`, and return that. Optimistic: after a
+        concurrent change, `change` is called again with the new policy."""
         check_queue(queue)
         while True:
             seen = await self._seen(queue, timeout)
             policy = check_policy(change(seen.policy or QueuePolicy(queue=queue)))
             if policy.queue != queue:
-                raise InvalidValue(f"rules of {queue!r} cannot become those of {policy.queue!r}")
+                raise InvalidValue(
+                    f"the policy of {queue!r} cannot become that of {policy.queue!r}"
+                )
             if await self._write_policy(
                 queue, policy, declared=None, seen=seen, by=by, timeout=timeout
             ):
                 return policy
 
     async def drop_policy(self, queue: str, *, by: str, timeout: float | None = None) -> None:
-        """Take the rules of a queue away."""
+        """Remove the policy of a queue."""
         name = check_queue(queue)
         await self._write_policy(name, None, declared=None, seen=None, by=by, timeout=timeout)
 
     async def declare_policy(
         self, policy: QueuePolicy, *, by: str = "code", timeout: float | None = None
     ) -> None:
-        """What a process says at its start. If the code says the same as last time, the rules stay
-        as they are: somebody may have changed them since, and a restart must not undo that. New code
-        resumes nothing that somebody has paused."""
+        """Set the policy that the code declares, when a process starts. If the code declares the same as
+        last time, nothing changes: a restart must not undo a change made at run time. A paused queue
+        stays paused."""
         name = check_policy(policy).queue
         while True:
             seen = await self._seen(name, timeout)
@@ -257,42 +258,42 @@ class Queue(ABC):
         by: str,
         timeout: float | None,
     ) -> bool:
-        """Store rules with an audit line, and keep the last `KEPT_CHANGES` of those. With `declared`
-        nothing is written if that is what the code said last. With `seen` nothing is written, and the
-        answer is False, if the rules are others by now."""
+        """Store a policy with an audit line; the last `KEPT_CHANGES` of those are kept. With `declared`
+        nothing is written if the code declared the same last. With `seen` nothing is written, and False
+        is returned, if the policy has changed since."""
         raise Unsupported(_NO_POLICY.format(type(self).__name__))
 
     async def policies(self, *, timeout: float | None = None) -> list[QueuePolicy]:
-        """The rules of all queues that have any, by name."""
+        """The policies of all queues that have one, by name."""
         raise Unsupported(_NO_POLICY.format(type(self).__name__))
 
     async def policy_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[PolicyChange]:
-        """Who changed the rules of a queue, the last change first."""
+        """The changes of a queue's policy, the last one first."""
         raise Unsupported(_NO_POLICY.format(type(self).__name__))
 
     async def stats(
         self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
     ) -> QueueStats:
-        """How a queue stands, with all its steps, at a cost that does not grow with it: what has to
-        be counted is counted to `counted`, and `QueueStats.at_least` says where that was the end."""
+        """The statistics of a queue, with all its steps, at a bounded cost: tasks are counted up to
+        `counted`, and `QueueStats.at_least` names the numbers where that was reached."""
         raise Unsupported(_NO_POLICY.format(type(self).__name__))
 
     async def next_ready_at(
         self, queues: Sequence[str], *, timeout: float | None = None
     ) -> datetime | None:
-        """When something may be ready in these queues by time alone: a delayed task, the end of a
-        lease, a start that is no longer counted. None: not by time. A hint for sleepers; a queue
-        that cannot tell cheaply answers with its present."""
+        """When a task of these queues may become ready by time alone: a delayed task, an expiring lease,
+        a rate that allows more. None: not by time. A hint for pollers; a queue that cannot find it
+        cheaply returns its present."""
         return self.clock.now()
 
 
 def addressed(
     queue: str, tasks: Sequence[Task], delay: float, now: datetime | None = None
 ) -> list[Task]:
-    """What `enqueue` calls first: refuse bad input. The tasks, as those of this queue, and added at
-    `now` if the database does not say when."""
+    """What `enqueue` calls first: raise for bad input. The tasks with the name of this queue, and with
+    `now` if the database does not set the time."""
     check_name(queue, "queue name")
     check_delay(delay)
     given = {"queue": queue} if now is None else {"queue": queue, "enqueued_at": now}
@@ -303,7 +304,7 @@ def addressed(
 
 
 def check_taking(queues: Collection[str], owner: str, visibility: float, limit: int) -> None:
-    """What `take_many` calls first: refuse bad input."""
+    """What `take_many` calls first: raise for bad input."""
     if isinstance(queues, str):
         raise InvalidValue(f"queues={queues!r}: give the names of queues in a list")
     for queue in queues:

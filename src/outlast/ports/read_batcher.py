@@ -1,13 +1,13 @@
-"""Gathering: reads that are asked for in the same turn of the loop go to the server as one.
+"""ReadBatcher: reads that are requested in the same turn of the event loop go to the server as one.
 
 ::
 
     find_one("a") ─┐
-    find_one("b") ─┼─▶ read(["a", "b", "c"]) ─▶ each gets its own
+    find_one("b") ─┼─▶ read(["a", "b", "c"]) ─▶ each caller gets its own
     find_one("c") ─┘
 
-When a hundred runs end in one commit, a hundred who wait for their results look at the same moment. A
-look that comes alone costs what it did, but for one turn of the loop.
+When a hundred runs end in one commit, a hundred callers read their results in the same turn. A single
+read costs one turn of the loop more.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 Read = Callable[[Sequence[K], float | None], Awaitable[Mapping[K, V | Exception]]]
-"""What was found of so many names, within so many seconds; an error that concerns one name only."""
+"""Reads names within a timeout: what was found by name, or an error that concerns one name."""
 
 MOST = 100
-"""Names in one read: what they stand for may be large."""
+"""Names in one read; each may be large."""
 
 
 class ReadBatcher(Generic[K, V]):
-    """Reads by name, for one loop. `read` is asked for each name once, and leaves out what is not there."""
+    """Reads by name, for one event loop. `read` gets each name once, and leaves out missing ones."""
 
     def __init__(self, read: Read[K, V]) -> None:
         self._read = read
@@ -34,13 +34,10 @@ class ReadBatcher(Generic[K, V]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def find(self, name: K, timeout: float | None) -> V | None:
-        """What `read` finds for `name`; its error, if it has one. Only those with the same patience
-        go together: what ends the wait of one would end that of all."""
+        """What `read` finds for `name`, or None. Only reads with the same timeout are merged."""
         try:
             loop = asyncio.get_running_loop()
-        except (
-            RuntimeError
-        ):  # plain code, as under Django, which nobody else can come together with
+        except RuntimeError:  # plain code, as under Django: no other caller can join
             return _own(await self._read([name], timeout), name)
         answer: asyncio.Future[V | None] = loop.create_future()
         asked = self._waiting.setdefault(timeout, [])
@@ -60,7 +57,7 @@ class ReadBatcher(Generic[K, V]):
             del self._waiting[timeout]
         try:
             found = await self._read(list(dict.fromkeys(name for name, _ in asked)), timeout)
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who asked must hear of it
+        except Exception as error:  # noqa: BLE001 - it belongs to the callers
             for _, answer in asked:
                 if not answer.done():
                     answer.set_exception(error)
@@ -74,7 +71,7 @@ class ReadBatcher(Generic[K, V]):
                     continue
                 try:
                     answer.set_result(_own(found, name))
-                except Exception as error:  # noqa: BLE001 - it concerns this name
+                except Exception as error:  # noqa: BLE001 - it belongs to this caller
                     answer.set_exception(error)
 
 

@@ -1,4 +1,4 @@
-"""How a commit changes the tables: decide for all, then write for all. Writing cannot fail."""
+"""Commits: decide for all, then write for all. Writing cannot fail."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _born(record: Run, now: datetime) -> Life:
 
 
 def _ended_at(record: Run, now: datetime) -> datetime:
-    """When a run ended that begins with its end: an import says when that was."""
+    """When a run that is created with a terminal status ended: an import gives the time."""
     return record.ended_at if record.status.terminal and record.ended_at else now
 
 

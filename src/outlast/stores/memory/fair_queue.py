@@ -1,5 +1,4 @@
-"""Which tasks of the memory store are handed out next: the rules of `outlast.model.queue_policy`, by a look
-at everything."""
+"""Which tasks are handed out next: `outlast.model.queue_policy`, by a full scan."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from outlast.stores.memory.tables import QueuedTask, Tables
 def next_tasks(
     tables: Tables, queues: Collection[str], room: int, now: datetime
 ) -> list[QueuedTask]:
-    """The tasks whose turn it is, at most `room`; they count as begun."""
+    """The next tasks, at most `room`; they count as started."""
     plain: list[QueuedTask] = []
     ruled: list[tuple[QueuePolicy, list[str]]] = []
     for scope, own in scopes(queues).items():
@@ -82,7 +81,7 @@ def _of_scope(
 
 
 def _forget_lines(tables: Tables, scope: str, present: int) -> None:
-    """Lines without tasks that the others have caught up with."""
+    """Delete lines without tasks whose pass the other lines have reached."""
     living = {(scope_of(one.task.queue), one.task.key) for one in tables.tasks.values()}
     for line, passed in list(tables.passes.items()):
         if line[0] == scope and passed <= present and line not in living:
@@ -133,7 +132,7 @@ def _started(tables: Tables, policy: QueuePolicy, now: datetime, key: str | None
 
 
 def stats_of(tables: Tables, scope: str, now: datetime) -> QueueStats:
-    """How a queue stands, exactly: here everything is looked at anyway."""
+    """The exact statistics of a queue: a full scan."""
     policy = tables.policies.get(scope)
     rules = policy or QueuePolicy(queue=scope)
     own = [one for one in tables.tasks.values() if scope_of(one.task.queue) == scope]

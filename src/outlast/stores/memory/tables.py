@@ -1,4 +1,4 @@
-"""What the memory store holds: dicts, one lock, and a counter of tokens."""
+"""Tables: the data of the memory store. Dicts, one lock, and a counter of tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from outlast.model.worker import Worker
 
 @dataclass
 class Life:
-    """One life of a run and all that it owns. Forgetting it forgets everything."""
+    """One life of a run with all that it owns: deleting it deletes everything."""
 
     run: Run
     events: list[Event] = field(default_factory=list)
@@ -70,7 +70,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def private(value: S) -> S:
-    """A copy that shares no map with `value`, so that nobody changes the store from outside."""
+    """A copy that shares no dict with `value`, so that callers cannot change the store."""
     maps = {
         name: dict(found)
         for name in _maps(type(value))

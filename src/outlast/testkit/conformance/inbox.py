@@ -191,7 +191,7 @@ class Inboxes(StoreContract, needs=(Capability.INBOX,)):
     # -- consuming ------------------------------------------------------------------------------
 
     @pytest.mark.proves("I16", "I12", "C-17")
-    async def test_folded_items_are_consumed_with_their_commit(self, store: Store) -> None:
+    async def test_items_are_consumed_with_their_commit(self, store: Store) -> None:
         """The commit that records a signal removes it; numbers go on where they were."""
         await begin(store, "r")
         for _ in range(3):

@@ -241,7 +241,7 @@ class WakeUps(StoreContract, needs=(Capability.INBOX,)):
         assert await claimed_ids(store) == ["r"]
 
     @pytest.mark.proves("C-17")
-    async def test_a_folded_item_does_not_keep_a_run_awake(self, store: Store) -> None:
+    async def test_a_consumed_item_does_not_keep_a_run_awake(self, store: Store) -> None:
         """What was consumed does not wait any more, whatever the owner says it has seen."""
         await begin_runnable(store, "r")
         claim = await take(store, "r")
