@@ -97,7 +97,9 @@ def test_core_uses_the_standard_library_and_msgspec(part: str) -> None:
     assert used - sys.stdlib_module_names - {"outlast"} <= FOREIGN_ALLOWED[part]
 
 
-@pytest.mark.parametrize("folder", [TESTS, SOURCE / "testing"], ids=["tests", "kit"])
+@pytest.mark.parametrize(
+    "folder", [TESTS, SOURCE / "testing", SOURCE / "testkit"], ids=["tests", "testing", "kit"]
+)
 def test_every_test_says_what_it_shows(folder: Path) -> None:
     """A test is a small story, and its docstring states the one behaviour that it shows."""
     silent = [
