@@ -38,7 +38,7 @@ from outlast.ports.notifier import WakeupChannel
 from outlast.ports.store import Store
 from outlast.registry import queued_steps_in, with_children, workflows_in
 from outlast.schedules import Schedule, Schedules
-from outlast.schedules.schedule_workflow import keeper_of
+from outlast.schedules.schedule_workflow import schedule_workflow
 from outlast.urls import resolve_wakeup_channel, store_of
 from outlast.worker import STEPS_AT_ONCE, AdmissionWorker, TaskWorker, WakeupRelay
 from outlast.worker.heartbeat import Heartbeat
@@ -106,8 +106,10 @@ class App(Client):
         given += {one.workflow: None for one in declared if one.workflow not in given}
         definitions = with_children(given)
         codec = codec or JsonCodec()
-        keepers = {one.name: keeper_of(one, self, opened).definition for one in definitions}
-        definitions += keepers.values()
+        schedule_workflows = {
+            one.name: schedule_workflow(one, self, opened).definition for one in definitions
+        }
+        definitions += schedule_workflows.values()
         self._engine = Engine(
             opened,
             definitions,
@@ -159,10 +161,10 @@ class App(Client):
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
-        self.schedules = Schedules(self, opened, codec, keepers)
+        self.schedules = Schedules(self, opened, codec, schedule_workflows)
         self._declared = declared
         for schedule in declared:
-            schedule.plan(codec)  # what is wrong with its input is said here
+            schedule.spec(codec)  # checks its input
 
     @property
     def store(self) -> Store:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outlast.cli import bulk
-from outlast.cli.codes import Exit
+from outlast.cli.main import Exit
 from outlast.cli.session import client_of
 from outlast.model.commit import Commit
 from outlast.model.run import Run

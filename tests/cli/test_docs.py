@@ -11,8 +11,7 @@ from pathlib import Path
 
 import click
 
-from outlast.cli.codes import Exit
-from outlast.cli.main import COMMANDS, cli
+from outlast.cli.main import COMMANDS, Exit, cli
 from outlast.query.filter import FIELDS
 from tests.cli.stage import environment
 from tests.docs.test_examples import blocks_of

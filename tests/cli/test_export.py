@@ -11,9 +11,8 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from outlast.cli.codes import Exit
-from outlast.cli.exports import write
-from outlast.cli.redaction import Redaction
+from outlast.cli.export_file import Redaction, write
+from outlast.cli.main import Exit
 from outlast.model.commit import Commit
 from outlast.model.event import Event
 from outlast.model.event_data import to_event
@@ -21,7 +20,7 @@ from outlast.model.payloads import MapCompleted, MapStarted, WorkflowStarted
 from outlast.model.run import Run
 from outlast.model.run_contents import Fact
 from outlast.ports.derived import accepted
-from outlast.transfer import gather
+from outlast.transfer import export_runs
 from outlast.urls import resolve
 from tests.cli.conftest import Invoke
 from tests.cli.stage import records
@@ -148,7 +147,7 @@ def test_facts_travel_and_are_redacted_with_their_names(outlast: Invoke, shop: P
         )
         async with resolve("sqlite:///outlast.db") as store:
             accepted((await store.commit([commit]))[0])
-            runs = await gather(store, "big")
+            runs = await export_runs(store, "big")
             with (shop / "big.outlast").open("wb") as file:
                 write(file, runs, Redaction(("card",)), await store.now())
         return fact

@@ -14,15 +14,14 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from outlast.cli.exports import read, write
-from outlast.cli.redaction import Redaction
+from outlast.cli.export_file import Redaction, read, write
 from outlast.errors import Moved
 from outlast.model import Commit, Item, Run, RunQuery, Send, Status, Task
 from outlast.ports.store import Store
 from outlast.query import parse
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
-from outlast.transfer import Bundle, gather, move_runs, restore
+from outlast.transfer import Bundle, export_runs, import_runs, move_runs
 from tests.moving.family import furnish, look, owned_by
 from tests.moving.killing import Countdown, Mortal
 from tests.moving.places import clear, new_place, store_at
@@ -33,7 +32,7 @@ MANY = {"sqlite": 12_000, "redis": 12_000, "postgres": 2_500}
 async def filed(store: Store, run_id: str, *names: str) -> bytes:
     """A family as a file."""
     file = io.BytesIO()
-    write(file, await gather(store, run_id), Redaction(names), await store.now())
+    write(file, await export_runs(store, run_id), Redaction(names), await store.now())
     return file.getvalue()
 
 
@@ -57,9 +56,9 @@ async def test_all_that_a_run_owns_comes_back(kind: str, tmp_path: Path) -> None
         before = await look(old)
         for head, runs in HEADS.items():
             family = unfiled(await filed(old, head))
-            restored = await restore(new, family, live=True)
+            restored = await import_runs(new, family, live=True)
             assert (restored.runs, restored.written) == (runs, runs)
-            assert (await restore(new, unfiled(await filed(old, head)), live=True)).written == 0
+            assert (await import_runs(new, unfiled(await filed(old, head)), live=True)).written == 0
         assert await look(new) == before
         assert await look(old) == before
     await clear(place)
@@ -81,7 +80,7 @@ async def test_more_items_than_a_page(kind: str, tmp_path: Path) -> None:
         before = await _messages(old)
         assert len(before[0]) == many
         assert len(before[1]) == many - len(consumes)
-        await restore(new, unfiled(await filed(old, "r")), live=True)
+        await import_runs(new, unfiled(await filed(old, "r")), live=True)
         assert await _messages(new) == before
     await clear(place)
 
@@ -126,7 +125,7 @@ async def _look(path: Path) -> dict[str, dict[str, object]]:
 
 async def _import(path: Path, file: bytes, life: int) -> None:
     async with SqliteStore(path) as store:
-        await restore(Mortal(store, Countdown(life)), unfiled(file), live=True)
+        await import_runs(Mortal(store, Countdown(life)), unfiled(file), live=True)
 
 
 def _killed(path: Path, file: bytes, life: int) -> bool:
@@ -153,7 +152,7 @@ async def test_what_had_not_ended_comes_paused_with_its_steps_held_back() -> Non
     """Nobody is handed a queued step of it until somebody brings it back."""
     async with MemoryStore() as old, MemoryStore() as new:
         await furnish(old)
-        restored = await restore(new, await gather(old, "plain"))
+        restored = await import_runs(new, await export_runs(old, "plain"))
         assert restored.waiting == 2
         run = await new.get("plain")
         assert (run.status, run.runnable_at) == (Status.PAUSED, None)
@@ -171,12 +170,12 @@ async def test_a_run_that_was_moved_away_is_not_restored_behind_its_back() -> No
     """It goes on elsewhere: a copy of what it was before would double it."""
     async with MemoryStore() as here, MemoryStore() as there:
         await furnish(here)
-        family = await gather(here, "ended")
+        family = await export_runs(here, "ended")
         await move_runs(here, there, parse("id:ended"), address="there")
         with pytest.raises(Moved):
-            await restore(here, family)
+            await import_runs(here, family)
         with pytest.raises(Moved):
-            await gather(here, "ended")
+            await export_runs(here, "ended")
 
 
 async def test_nothing_is_written_if_one_of_a_family_cannot_be_there() -> None:
@@ -185,7 +184,7 @@ async def test_nothing_is_written_if_one_of_a_family_cannot_be_there() -> None:
         await furnish(old)
         await new.commit([Commit(run_id="guide-a", create=Run(id="guide-a"))])
         with pytest.raises(Exception, match="exists already"):
-            await restore(new, await gather(old, "trip-a"))
+            await import_runs(new, await export_runs(old, "trip-a"))
         assert [run.id async for run in new.find_all(RunQuery())] == ["guide-a"]
 
 
@@ -198,8 +197,8 @@ async def test_what_is_blotted_out_is_nowhere() -> None:
         assert b"4711" in await filed(old, "plain")
         safe = await filed(old, "plain", "card")
         assert b"4711" not in safe
-        (cargo,) = unfiled(safe)
-        assert cargo.snapshot is None
-        [task] = [task for task in cargo.tasks if task.id == "s"]
+        (bundle,) = unfiled(safe)
+        assert bundle.snapshot is None
+        [task] = [task for task in bundle.tasks if task.id == "s"]
         assert task.input is not None
         assert msgspec.json.decode(task.input) == {"card": "[redacted]"}

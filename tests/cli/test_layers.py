@@ -23,6 +23,6 @@ def test_files_are_short() -> None:
         path.name: lines
         for folder in ("cli", "query")
         for path in python_files(SOURCE / folder)
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 300
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 450
     }
     assert long == {}

@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.cli.table import Cell, Column, fitted
-from outlast.cli.text import ago, length, neutral, shortened, to_json, width_of
+from outlast.cli.output import (
+    Cell,
+    Column,
+    ago,
+    fitted,
+    length,
+    neutral,
+    shortened,
+    to_json,
+    width_of,
+)
 from tests.cli.stage import piped
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)

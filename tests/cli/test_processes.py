@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.cli.codes import Exit
-from outlast.cli.main import COMMANDS
+from outlast.cli.main import COMMANDS, Exit
 from tests.cli.stage import COMMAND, environment, piped, records
 
 START = ["--app", "shop:app", "--input"]

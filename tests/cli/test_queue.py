@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from outlast.cli.codes import Exit
+from outlast.cli.main import Exit
 from outlast.model import Delivery, Task, Worker
 from outlast.model.ids import new_id
 from outlast.ports.queue import Queue
@@ -146,23 +146,26 @@ def test_why_looks_for_a_queued_step_in_its_queue(
     why("in queue 'gpu', which is paused.", "outlast queue show gpu")
 
     outlast("queue", "resume", "gpu")
-    why("which no worker serves that is alive", "outlast worker MODULE:APP")
+    why("which no live worker with the step's code serves", "outlast worker MODULE:APP")
     asyncio.run(at(serve))
-    why("no worker has taken it. Ready there: 1, under way: 0.", "outlast workers")
+    why("no worker has taken it. Ready there: 1, in flight: 0.", "outlast workers")
 
     other = asyncio.run(at(another))
     outlast("queue", "set", "gpu", "--concurrency", "1")
-    why("has 1 under way and allows 1 at once", "outlast queue set gpu --concurrency N")
+    why("has 1 in flight and allows 1 at once", "outlast queue set gpu --concurrency N")
     outlast("queue", "set", "gpu", "--concurrency", "none", "--key-concurrency", "1")
     why("allows 1 of the key 'heist' at once", "outlast queue set gpu --key-concurrency N")
     asyncio.run(at(lambda _, queue: queue.ack(other.claim)))
 
     taken = asyncio.run(at(take))
-    why("Worker 'w1' has taken step 'render' from queue 'gpu', and has it until", "outlast workers")
+    why(
+        "Worker 'w1' has taken step 'render' from queue 'gpu', and holds it until",
+        "outlast workers",
+    )
     asyncio.run(at(lambda _, queue: queue.nack(taken.claim)))
     why("no worker has taken it", "outlast queue show gpu")
     again = asyncio.run(at(take))
-    why("from queue 'gpu', for the 2. time, and has it until", "outlast workers")
+    why("from queue 'gpu' (delivery 2), and holds it until", "outlast workers")
     asyncio.run(at(lambda _, queue: queue.nack(again.claim, requeue=False)))
     why("is dead in queue 'gpu' since", f"outlast dead redrive gpu/render {again.task.id}")
     for asked in ([], ["gpu"], ["gpu/render"]):

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from outlast.cli import health_checks
-from outlast.cli.codes import Exit
-from outlast.cli.health_checks import life_of
+from outlast.cli.commands import doctor
+from outlast.cli.commands.doctor import life_of
+from outlast.cli.main import Exit
 from outlast.model import Commit, Committed, Creation, Run, Task, Worker
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import ManualClock
-from outlast.transfer.tombstone import sealing
+from outlast.transfer.tombstone import moving_commit
 from outlast.urls import resolve
 from tests.cli.conftest import Invoke
 from tests.cli.stage import records
@@ -251,7 +251,7 @@ def test_tail_leaves_no_change_out(outlast: Invoke) -> None:
     assert [run["id"] for run in changed][-2:] == ["r003", "r001"]
     assert len(tail("--since", "now-1h")) == 230
     done = outlast("tail", "--since", "soon")
-    assert (done.exit_code, "'soon' is no time" in done.stderr) == (Exit.USAGE, True)
+    assert (done.exit_code, "'soon' is not a time" in done.stderr) == (Exit.USAGE, True)
     done = outlast("tail", "order-done", "--since", "now")
     assert done.exit_code == Exit.USAGE
 
@@ -286,7 +286,7 @@ def test_pages_go_on_in_every_order(outlast: Invoke) -> None:
 
 WHY = [
     ("order-done", "It completed at", "outlast show order-done"),
-    ("order-lost", "A retry goes on from 'child:pack'", "outlast retry order-lost"),
+    ("order-lost", "A retry continues from 'child:pack'", "outlast retry order-lost"),
     ("order-waits", "It waits for the signal 'go' since", "outlast signal order-waits go --value JSON"),
     ("order-halts", "It waits for a person since", "outlast resume order-halts --value JSON"),
     ("order-sleeps", "It sleeps since", None),
@@ -312,11 +312,11 @@ def test_why_says_that_no_worker_has_the_code(outlast: Invoke) -> None:
         == 0
     )
     [reason] = records(outlast("why", "new").stdout)
-    assert "no worker has taken it: none that has the code of 'pack' is running" in reason["why"]
+    assert "no worker has claimed it: none with the code of 'pack' is running" in reason["why"]
     outlast("pause", "new")
     reasons = records(outlast("why", "new").stdout)
     assert (
-        "1 message waits in its inbox until a worker is started that has the code of 'pack'"
+        "1 message waits in its inbox until a worker with the code of 'pack' starts"
         in (reasons[-1]["why"])
     )
 
@@ -340,7 +340,7 @@ def test_doctor_where_the_package_is_not_installed(
     def version(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(health_checks, "version", version)
+    monkeypatch.setattr(doctor, "version", version)
     done = outlast("doctor")
     assert done.exit_code == 0
     assert "outlast (not installed: run from its source), Python" in done.stdout
@@ -355,7 +355,7 @@ def test_doctor_tells_of_the_dead_and_of_what_is_on_its_way(
         async with SqliteStore(shop / "outlast.db") as store:
             await store.heartbeat(Worker(owner="app-1", host="there", pid=7, runs=2), 0.001)
             run = await store.get("order-sleeps")
-            sealed = sealing(run, await store.contents(run.id), [], "sqlite:///other.db")
+            sealed = moving_commit(run, await store.contents(run.id), [], "sqlite:///other.db")
             assert isinstance((await store.commit([sealed]))[0], Committed)
 
     asyncio.run(leave_behind())

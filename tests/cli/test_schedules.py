@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.cli.codes import Exit
+from outlast.cli.main import Exit
 from tests.cli.stage import environment, piped
 
 APP = """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.cli.codes import Exit
+from outlast.cli.main import Exit
 from outlast.model.ids import new_id
 from tests.cli.stage import environment, piped, records, terminal
 from tests.cli.test_processes import CALLS as PIPED

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast.cli.codes import Exit
-from outlast.cli.text import width_of
+from outlast.cli.main import Exit
+from outlast.cli.output import width_of
 from tests.cli.stage import piped, terminal
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast.cli.health_checks import life_of
+from outlast.cli.commands.doctor import life_of
 from outlast.errors import Unavailable
 from outlast.model import Event, Item, Run, Status
 from outlast.model.worker import Worker

@@ -174,4 +174,4 @@ async def finish(store: Store) -> dict[str, list[int]]:
         return {name: await app.result(f"trip-{name}", timeout=60) for name in ("a", "b")}
 
 
-LANDED = {"a": [3, 3, 20], "b": [3, 3, 20]}
+FINISHED = {"a": [3, 3, 20], "b": [3, 3, 20]}

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from outlast.ports.store import Store
 from outlast.testkit.wrapped_store import WrappedStore
-from outlast.transfer import Moves, move
+from outlast.transfer import MoveResult, move
 from tests.moving.places import store_at
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ def killed(source: str, target: str, life: int) -> bool:
     return False
 
 
-async def move_whole(source: str, target: str) -> Moves:
+async def move_whole(source: str, target: str) -> MoveResult:
     """Move to the end."""
     async with store_at(source) as old, store_at(target) as new:
         moves = await move(old, new, address=target)

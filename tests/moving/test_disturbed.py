@@ -103,7 +103,7 @@ async def test_a_run_that_is_begun_anew_after_it_arrived_is_not_forgotten() -> N
         disturbed = Disturbed(old, forgets("ended"), lambda: _replace(old, "ended"))
         moves = await move_runs(disturbed, new, parse(""), address="there")
         assert list(moves.refused) == ["ended"]
-        assert "begun anew" in moves.refused["ended"]
+        assert "started a new life" in moves.refused["ended"]
         assert await _result(old) == b"71"
         assert await _result(new) == b"6"
         assert set(await look(old)) == {"ended"}
@@ -172,7 +172,7 @@ async def test_a_child_that_is_retried_after_it_arrived_is_not_forgotten() -> No
 
         disturbed = Disturbed(old, forgets(child), retry)
         moves = await move_runs(disturbed, new, parse(""), address="there")
-        assert "begun anew" in moves.refused["p"]
+        assert "started a new life" in moves.refused["p"]
         assert (await old.get(child)).status is Status.COMPLETED
         assert (await old.get("p")).moved_to is None
 
@@ -199,7 +199,7 @@ async def test_a_way_back_waits_for_the_way_there() -> None:
             await app.signal("trip-a", "more", 1)
         before = await look(new)
         moves = await move_runs(new, old, parse("id:trip-a"), address="old")
-        assert "finish that move first" in moves.refused["trip-a"]
+        assert "repeat that move first" in moves.refused["trip-a"]
         assert await look(new) == before
         assert (await move_runs(old, new, parse(""), address="new")).refused == {}
         assert await look(new) == before

@@ -18,7 +18,7 @@ from outlast.query import parse
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.clock import ManualClock
 from outlast.transfer import move_runs
-from outlast.transfer.importer import is_held
+from outlast.transfer.importer import is_arriving
 from tests.moving.family import furnish, look
 from tests.moving.killing import killed, move_whole
 from tests.moving.places import store_at
@@ -130,7 +130,7 @@ async def _go_on(place: str, then: str) -> str | None:
     """Let it go on where it came; its next life. None if it has not come, or is held."""
     async with store_at(place) as store:
         run = await store.find_one("r")
-        if run is None or is_held(run):
+        if run is None or is_arriving(run):
             return None
         if then == "delete":
             await store.delete("r")

@@ -18,7 +18,7 @@ from outlast.query import parse
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.transfer import address_of, move_runs
-from tests.moving.family import LANDED, WORKFLOWS, finish, furnish, look, short
+from tests.moving.family import FINISHED, WORKFLOWS, finish, furnish, look, short
 from tests.moving.killing import killed, move_mortally, move_whole
 from tests.moving.places import clear, new_place, store_at
 
@@ -56,7 +56,7 @@ async def test_a_round_trip_changes_nothing(places: list[str]) -> None:
             token = claimed.claim.token
             await new.release([claimed.claim])
     async with store_at(places[-1]) as store:
-        assert await finish(store) == LANDED
+        assert await finish(store) == FINISHED
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_killed_on_servers(tmp_path: Path, road: str) -> None:
         async with store_at(target) as store:
             return await finish(store)
 
-    assert asyncio.run(end()) == LANDED
+    assert asyncio.run(end()) == FINISHED
     for place in (source, target):
         asyncio.run(clear(place))
 

@@ -1,14 +1,13 @@
-"""Moves between stores, and counts, broken."""
+"""MoveResult between stores, and counts, broken."""
 
 from __future__ import annotations
 
 from outlast.testkit.mutation import Mutant
 
 MOVER = "transfer/mover.py"
-LANDING = "transfer/importer.py"
-MOVES = "transfer/move_runs.py"
-CARGO = "transfer/bundle.py"
-SEALING = "transfer/tombstone.py"
+IMPORTER = "transfer/importer.py"
+BUNDLE = "transfer/bundle.py"
+TOMBSTONE = "transfer/tombstone.py"
 MOVING = tuple(
     f"tests/moving/test_moving.py::test_{name}"
     for name in (
@@ -26,7 +25,7 @@ DISTURBED = ("tests/moving/test_disturbed.py",)
 MUTANTS = [
     Mutant(
         "transfer: a store is moved onto itself",
-        MOVES,
+        MOVER,
         '    if await source.recall("move", mark) is not None:',
         "    if False:",
         DISTURBED,
@@ -34,7 +33,7 @@ MUTANTS = [
     Mutant(
         "transfer: a life that was not moved is forgotten",
         MOVER,
-        "            if run.uid != brought.uid:",
+        "            if run.uid != moved.uid:",
         "            if False:",
         DISTURBED,
     ),
@@ -47,21 +46,21 @@ MUTANTS = [
     ),
     Mutant(
         "transfer: a run goes back to where it is sealed",
-        LANDING,
-        "    if there is not None and is_sealed(there):",
+        IMPORTER,
+        "    if there is not None and is_moving(there):",
         "    if False:",
         DISTURBED,
     ),
     Mutant(
-        "transfer: what is sealed for elsewhere is brought here too",
+        "transfer: what is sealed for elsewhere is moved here too",
         MOVER,
-        "                if run is not None and is_sealed(run):",
+        "                if run is not None and is_moving(run):",
         "                if False:",
         DISTURBED,
     ),
     Mutant(
-        "transfer: what has arrived is brought again",
-        LANDING,
+        "transfer: what has arrived is moved again",
+        IMPORTER,
         "            if there is not None and there.uid == run.uid:",
         "            if there is not None and there.uid == run.uid and False:",
         MOVING,
@@ -75,13 +74,13 @@ MUTANTS = [
     ),
     Mutant(
         "transfer: what another mover has left is not settled",
-        LANDING,
-        "            if there is None or there.uid != cargo.run.uid or not is_held(there):",
+        IMPORTER,
+        "            if there is None or there.uid != bundle.run.uid or not is_arriving(there):",
         "            if True:",
         MOVING,
     ),
     Mutant(
-        "transfer: what came and has gone on is brought again",
+        "transfer: what arrived and has gone on is moved again",
         MOVER,
         "        if await self._source.recall(ARRIVED, first.uid) is None:",
         "        if True:",
@@ -90,70 +89,70 @@ MUTANTS = [
     Mutant(
         "transfer: a family that is not all there is moved on",
         MOVER,
-        "        if is_held(run) and run.claimed_until and run.claimed_until > await self._source.now():",
+        "        if is_arriving(run) and run.claimed_until and run.claimed_until > await self._source.now():",
         "        if False:",
         GONE_ON,
     ),
     Mutant(
         "transfer: what was moved on comes again",
         MOVER,
-        "            if known.get(root) != uid and await self._life_in(root) == lives[root]",
+        "            if known.get(root) != uid and await self._buried_life(root) == lives[root]",
         "            if False",
         GONE_ON,
     ),
     Mutant(
         "transfer: what has come is not held on",
-        "transfer/importer.py",
-        "        if since >= seconds / 3 or await self._is_old(new, seconds):",
+        IMPORTER,
+        "        if since >= seconds / 3 or await self._expires_soon(new, seconds):",
         "        if False:",
         ("tests/moving/test_holding.py",),
     ),
     Mutant(
         "transfer: a dead task comes alive",
-        CARGO,
+        BUNDLE,
         "            dead=() if ended else tuple(self.dead),",
         "            dead=(),",
         MOVING,
     ),
     Mutant(
         "transfer: what is begun is not finished first",
-        MOVES,
-        "            if run.moved_to is None or is_sealed(run):",
+        MOVER,
+        "            if run.moved_to is None or is_moving(run):",
         "            if run.moved_to is None:",
         MOVING,
     ),
     Mutant(
-        "transfer: the seal is brought along",
-        CARGO,
-        "    cargo.events = cargo.events[:-1]",
-        "    cargo.events = list(cargo.events)",
+        "transfer: the state_hash is moved along",
+        BUNDLE,
+        "    bundle.events = bundle.events[:-1]",
+        "    bundle.events = list(bundle.events)",
         MOVING,
     ),
     Mutant(
         "transfer: what was consumed can be sent again",
-        CARGO,
+        BUNDLE,
         "            for id in (() if ended else self.receipts)",
         "            for id in (() if ended else self.receipts) if id in numbered",
         MOVING,
     ),
     Mutant(
         "transfer: tasks stay behind",
-        SEALING,
-        "        tasks=tuple(Raw(to_json(task)) for task in owned.tasks),",
+        TOMBSTONE,
+        "        tasks=tuple(Raw(to_json(task)) for task in contents.tasks),",
         "        tasks=(),",
         MOVING,
     ),
     Mutant(
         "transfer: timers stay behind",
-        SEALING,
+        TOMBSTONE,
         "        timers=tuple(timers),",
         "        timers=(),",
         MOVING,
     ),
     Mutant(
         "transfer: facts stay behind",
-        CARGO,
-        "        fact = None if hash in seals else await store.find_fact(hash, root=root)",
+        BUNDLE,
+        "        fact = None if hash in state_hashes else await store.find_fact(hash, root=root)",
         "        fact = None",
         MOVING,
     ),
@@ -186,16 +185,16 @@ MUTANTS = [
         COUNTS,
     ),
     Mutant(
-        "a life that came, ended and was deleted comes again",
-        "transfer/importer.py",
-        "        return await self._target.recall(LANDED, cargo.landing_key) is not None",
+        "a life that arrived, ended and was deleted comes again",
+        IMPORTER,
+        "        return await self._target.recall(ARRIVED_LIFE, bundle.arrival_key) is not None",
         "        return False",
         ("tests/moving/test_gone_on.py",),
     ),
     Mutant(
         "what has come may go on before that is on record",
-        "transfer/importer.py",
-        "                within = UNMARKED_SECONDS if self._once else ttl",
+        IMPORTER,
+        "                within = UNRECORDED_LEASE_S if self._once else ttl",
         "                within = ttl",
         ("tests/moving/test_gone_on.py",),
     ),

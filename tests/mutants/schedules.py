@@ -5,11 +5,11 @@ from __future__ import annotations
 from outlast.testkit.mutation import Mutant
 
 RELAY = "worker/wakeup_relay.py"
-KEEPER = "schedules/schedule_workflow.py"
+WORKFLOW = "schedules/schedule_workflow.py"
 TIMING = "schedules/timing.py"
 RINGING = ("tests/worker/test_wakeup_relay.py",)
 KEEPING = ("tests/schedules/test_keeping.py",)
-TIMES = ("tests/schedules/test_timing.py",)
+TIMING_TESTS = ("tests/schedules/test_timing.py",)
 
 MUTANTS = [
     Mutant(
@@ -49,14 +49,14 @@ MUTANTS = [
     ),
     Mutant(
         "catching up stops at one",
-        KEEPER,
-        "due(plan, state.cursor, now, plan.most)",
-        "due(plan, state.cursor, now, 1)",
+        WORKFLOW,
+        "due(spec, state.cursor, now, spec.max_made_up)",
+        "due(spec, state.cursor, now, 1)",
         KEEPING,
     ),
     Mutant(
         "what fell into a pause is made up",
-        KEEPER,
+        WORKFLOW,
         "                # What fell into the pause was not wanted.\n"
         "                state.cursor = max(state.cursor, context.now())\n",
         "                pass\n",
@@ -64,16 +64,16 @@ MUTANTS = [
     ),
     Mutant(
         "runs of a schedule overlap",
-        KEEPER,
+        WORKFLOW,
         "            if not busy:\n                await fire([moment])",
         "            if True:\n                await fire([moment])",
         KEEPING,
     ),
     Mutant(
         "a firing that is late is not missed",
-        KEEPER,
-        "> LATE",
-        "> LATE * 10**6",
+        WORKFLOW,
+        "> MISSED_AFTER",
+        "> MISSED_AFTER * 10**6",
         KEEPING,
     ),
     Mutant(
@@ -81,11 +81,11 @@ MUTANTS = [
         TIMING,
         'if zone is not UTC and (minute[0] == "*" or hour[0] == "*"):',
         'if minute == "never":',
-        TIMES,
+        TIMING_TESTS,
     ),
     Mutant(
         "a firing that waited is made within a pause",
-        KEEPER,
+        WORKFLOW,
         "return not state.paused  # since",
         "return True  # since",
         KEEPING,
@@ -95,14 +95,14 @@ MUTANTS = [
         TIMING,
         "if moment > after:  # where",
         "if True:  # where",
-        TIMES,
+        TIMING_TESTS,
     ),
     Mutant(
         "jitter is not the same for everybody",
         TIMING,
-        'digest = hashlib.sha256(f"{plan.name}@{moment.isoformat()}".encode()).digest()',
-        'digest = hashlib.sha256(f"{plan.name}".encode()).digest()',
-        TIMES,
+        'digest = hashlib.sha256(f"{spec.name}@{moment.isoformat()}".encode()).digest()',
+        'digest = hashlib.sha256(f"{spec.name}".encode()).digest()',
+        TIMING_TESTS,
     ),
     Mutant(
         "a bulk command ends schedules",
@@ -114,7 +114,7 @@ MUTANTS = [
     Mutant(
         "a schedule that is paused without a worker looks active",
         "schedules/client.py",
-        "                paused = wish.paused\n",
+        "                paused = request.paused\n",
         "                pass\n",
         ("tests/schedules/test_keeping.py",),
     ),

@@ -142,8 +142,8 @@ async def test_postgres_reads_a_few_rows() -> None:
             assert number.number == 50 * times
             read = await rows_read(store, partial(count, store, parse(question), now=NOW))
             assert read < 2_500, question
-        everything = await ask_server(f'SELECT count(*) FROM "{database.queries.schema}".runs')
-        assert everything[0][0] == MANY
+        walk = await ask_server(f'SELECT count(*) FROM "{database.queries.schema}".runs')
+        assert walk[0][0] == MANY
 
 
 async def _fill_postgres(store: Any) -> None:

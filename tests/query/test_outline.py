@@ -60,7 +60,7 @@ def test_parts_lie_in_what_asked_for_them() -> None:
         ("compensation", "undo", "running", [("step", "loop:l/0/a", "running")]),
     ]  # fmt: skip
     ended = outline(events, ended=True)
-    assert not any(part.is_open for top in ended for part in top.everything())
+    assert not any(part.is_open for top in ended for part in top.walk())
 
 
 def test_attempts_and_maps_are_counted() -> None:
@@ -98,16 +98,16 @@ REASONS: list[tuple[Run, list[tuple[str, Payload]], str]] = [
     (
         run(status=Status.RUNNING, owner="w{1}", claimed_until=NOW + timedelta(seconds=9)),
         [("a", said.StepStarted(attempt=1))],
-        "A worker has it: 'w{1}', whose lease ends at",
+        "Worker 'w{1}' has it. Its lease expires at",
     ),
     (
         run(owner="w1", claimed_until=NOW - timedelta(seconds=9), runnable_at=NOW),
         [],
         "has not renewed its lease",
     ),
-    (run(runnable_at=NOW), [], "none that has the code of 'w' is running"),
-    (run(runnable_at=NOW + timedelta(hours=1)), [], "It will go on at"),
-    (run(status=Status.WAITING), [], "nothing in its history says for what"),
+    (run(runnable_at=NOW), [], "none with the code of 'w' is running"),
+    (run(runnable_at=NOW + timedelta(hours=1)), [], "It becomes runnable at"),
+    (run(status=Status.WAITING), [], "its history does not say what for"),
     (
         run(status=Status.WAITING),
         [("child:k", said.ChildSpawned(child_run_id="r~child.k", workflow_name="k"))],
@@ -119,12 +119,12 @@ REASONS: list[tuple[Run, list[tuple[str, Payload]], str]] = [
             ("a", said.StepStarted(attempt=1)),
             ("a", said.StepFailedEvent(error="{}", attempt=1, will_retry=True, retry_at=NOW)),
         ],
-        "Attempt 1 of step 'a' failed ('{}') and is tried again at",
+        "Attempt 1 of step 'a' failed ('{}'); the next attempt is at",
     ),
     (
         run(status=Status.RUNNING),
         [("map:m", said.MapStarted(item_count=2))],
-        "Map 'map:m' is under way",
+        "Map 'map:m' is running",
     ),
     (run(status=Status.CANCELLED, error="enough {"), [], "It was cancelled at"),
 ]

@@ -123,7 +123,7 @@ async def test_counts_by_status_and_workflow_are_exact_and_others_capped(
     crowd: CountingStore,
 ) -> None:
     """Beyond the cap a count says `+`, unless it is by status and workflow alone."""
-    everything = [run async for run in all_matching(crowd, parse(""))]
-    failed = sum(run.status is Status.FAILED for run in everything)
+    walk = [run async for run in all_matching(crowd, parse(""))]
+    failed = sum(run.status is Status.FAILED for run in walk)
     assert str(await count(crowd, parse("status:failed"), cap=10)) == str(failed)
     assert str(await count(crowd, parse("id:order-*"), cap=10)) == "10+"

@@ -96,7 +96,7 @@ async def test_it_fires_when_it_says(world: World) -> None:
 
 async def test_it_goes_on_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It continues as new now and then, so that its history stays short; nothing is lost by it."""
-    monkeypatch.setattr(schedule_workflow, "TURNS", 5)
+    monkeypatch.setattr(schedule_workflow, "MAX_TURNS", 5)
     async with world.process(hourly(overlap="allow")) as app:
         await world.clock.sleep(16.5 * HOUR)
         assert ran == [world.at(number + 1) for number in range(16)]
@@ -407,7 +407,7 @@ async def test_code_that_renames_a_workflow_resumes_nothing(world: World) -> Non
     async with app:
         await world.clock.sleep(2.5 * HOUR)
         state = await app.schedules.get("s")
-        assert (state.status, state.plan.workflow) == ("paused", "other_job")
+        assert (state.status, state.spec.workflow) == ("paused", "other_job")
     assert ran == []
 
 

@@ -1,4 +1,4 @@
-"""When a schedule fires: a pure function of its plan, whatever the clocks of the world do."""
+"""When a schedule fires: a pure function of its spec, whatever the clocks of the world do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outlast.schedules.schedule import Plan
+from outlast.schedules.schedule import ScheduleSpec
 from outlast.schedules.timing import due, firings, jitter, stamp
 from tests.schedules.model import fires
 
@@ -28,10 +28,10 @@ EXPRESSIONS = [
 ]  # fmt: skip
 
 
-def plan(cron: str | None = None, **options: object) -> Plan:
-    """A plan with this timing."""
+def spec(cron: str | None = None, **options: object) -> ScheduleSpec:
+    """A spec with this timing."""
     values: dict[str, object] = {"name": "s", "workflow": "w", "input": "{}", **options}
-    return Plan(cron=cron, **values)  # type: ignore[arg-type]
+    return ScheduleSpec(cron=cron, **values)  # type: ignore[arg-type]
 
 
 def utc(text: str) -> datetime:
@@ -48,7 +48,7 @@ def test_both_changes_of_the_clock(zone: str, change: str) -> None:
     moved = {(after + timedelta(hours=h)).astimezone(ZoneInfo(zone)).utcoffset() for h in range(52)}
     assert len(moved) == 2  # the clocks do change here
     for cron in EXPRESSIONS:
-        found = list(firings(plan(cron, timezone=zone), after, until))
+        found = list(firings(spec(cron, timezone=zone), after, until))
         assert found == fires(cron, ZoneInfo(zone), after, until), cron
 
 
@@ -59,7 +59,7 @@ def test_seconds_over_both_changes_of_the_clock(zone: str, change: str) -> None:
     day = utc(CHANGES[zone][change == "autumn"])
     after, until = day - timedelta(hours=26, seconds=17), day + timedelta(hours=26)
     for cron in EXPRESSIONS:
-        found = list(firings(plan(f"5,50 {cron}", timezone=zone), after, until))
+        found = list(firings(spec(f"5,50 {cron}", timezone=zone), after, until))
         minutes = fires(cron, ZoneInfo(zone), after - timedelta(minutes=1), until)
         moments = [one + timedelta(seconds=second) for one in minutes for second in (5, 50)]
         assert found == [one for one in moments if after < one <= until], cron
@@ -68,35 +68,35 @@ def test_seconds_over_both_changes_of_the_clock(zone: str, change: str) -> None:
 def test_what_a_person_expects_in_berlin() -> None:
     """Written by hand: 02:30 is left out in spring and fires at 03:00; in autumn it comes twice and
     fires the first time; every hour goes by the time that passes."""
-    berlin = plan("30 2 * * *", timezone="Europe/Berlin")
+    berlin = spec("30 2 * * *", timezone="Europe/Berlin")
     spring = firings(berlin, utc("2026-03-28"))
     assert [stamp(one) for one in islice(spring, 3)] == [
         "20260328T013000Z", "20260329T010000Z", "20260330T003000Z",
     ]  # fmt: skip
     autumn = firings(berlin, utc("2026-10-24T12:00"))
     assert [stamp(one) for one in islice(autumn, 2)] == ["20261025T003000Z", "20261026T013000Z"]
-    within = firings(plan("45 2 * * *", timezone="Europe/Berlin"), utc("2026-10-25T01:30"))
+    within = firings(spec("45 2 * * *", timezone="Europe/Berlin"), utc("2026-10-25T01:30"))
     assert stamp(next(within)) == "20261026T014500Z"  # an hour ago it was a quarter to three
-    hourly = firings(plan("0 * * * *", timezone="Europe/Berlin"), utc("2026-10-24T23:30"))
+    hourly = firings(spec("0 * * * *", timezone="Europe/Berlin"), utc("2026-10-24T23:30"))
     gaps = [one.hour for one in islice(hourly, 4)]
     assert gaps == [0, 1, 2, 3]
 
 
 def test_leap_days() -> None:
     """The 29th of February comes every four years, and not in 2100."""
-    leap = firings(plan("0 12 29 2 *"), utc("2024-03-01"), utc("2108-01-01"))
+    leap = firings(spec("0 12 29 2 *"), utc("2024-03-01"), utc("2108-01-01"))
     years = [one.year for one in leap]
     assert years == [year for year in range(2028, 2108, 4) if year != 2100]
-    daily = firings(plan("0 0 * 2 *"), utc("2028-01-31"), utc("2028-03-05"))
+    daily = firings(spec("0 0 * 2 *"), utc("2028-01-31"), utc("2028-03-05"))
     assert [one.day for one in daily] == list(range(1, 30))
 
 
 def test_intervals_are_the_same_for_everybody() -> None:
     """Counted from 1970, so an hour is on the hour; or from where the schedule starts."""
-    hourly = firings(plan(every=3600.0), utc("2026-11-15T09:12:13"))
+    hourly = firings(spec(every=3600.0), utc("2026-11-15T09:12:13"))
     assert [stamp(one) for one in islice(hourly, 2)] == ["20261115T100000Z", "20261115T110000Z"]
     start = utc("2026-11-15T09:10")
-    anchored = plan(every=90.0, starts_at=start)
+    anchored = spec(every=90.0, starts_at=start)
     assert [stamp(one) for one in islice(firings(anchored, utc("2020-01-01")), 2)] == [
         "20261115T091000Z", "20261115T091130Z",
     ]  # fmt: skip
@@ -105,7 +105,7 @@ def test_intervals_are_the_same_for_everybody() -> None:
 
 def test_a_schedule_ends() -> None:
     """Up to its end, that moment included."""
-    short = plan(every=60.0, starts_at=utc("2026-01-01"), ends_at=utc("2026-01-01T00:02"))
+    short = spec(every=60.0, starts_at=utc("2026-01-01"), ends_at=utc("2026-01-01T00:02"))
     assert len(list(firings(short, utc("2025-01-01")))) == 3
 
 
@@ -126,7 +126,7 @@ crons = st.tuples(
 def test_cron_fires_as_the_model_says(cron: str, zone: str, after: datetime, hours: int) -> None:
     """Any expression, zone and time; and it does not matter where one begins to count."""
     until = after + timedelta(hours=hours)
-    chosen = plan(cron, timezone=zone)
+    chosen = spec(cron, timezone=zone)
     found = list(firings(chosen, after, until))
     assert found == fires(cron, ZoneInfo(zone), after, until)
     middle = after + timedelta(hours=hours) / 3
@@ -146,7 +146,7 @@ def test_what_has_come_is_the_end_of_all_that_was_due(
     """However long nobody looked: the last of them, with their jitter, and that there were more."""
     after = utc("2026-05-05T05:05:05")
     now = after + timedelta(seconds=seconds)
-    chosen = plan(every=float(every), jitter=shake)
+    chosen = spec(every=float(every), jitter=shake)
     come = []
     for moment in firings(chosen, after, now):
         if moment + jitter(chosen, moment) > now:
@@ -160,7 +160,7 @@ def test_what_has_come_is_the_end_of_all_that_was_due(
 
 def test_a_long_absence_costs_little() -> None:
     """A schedule of every second that nobody looked at for a year: not counted one by one."""
-    every_second = plan(every=1.0)
+    every_second = spec(every=1.0)
     found, before = due(every_second, utc("2025-01-01"), utc("2026-01-01"), 3)
     assert [stamp(one) for one in found] == [
         "20251231T235958Z", "20251231T235959Z", "20260101T000000Z",
@@ -170,11 +170,11 @@ def test_a_long_absence_costs_little() -> None:
 
 def test_jitter_is_chance_that_everybody_agrees_on() -> None:
     """Between nothing and all of it, and another one for each firing and each schedule."""
-    shaky = plan("0 * * * *", jitter=600.0)
+    shaky = spec("0 * * * *", jitter=600.0)
     shifts = [jitter(shaky, one) for one in islice(firings(shaky, utc("2026-01-01")), 200)]
     assert all(timedelta() <= shift < timedelta(seconds=600) for shift in shifts)
     assert len(set(shifts)) == 200
-    other = plan("0 * * * *", jitter=600.0, name="t")
+    other = spec("0 * * * *", jitter=600.0, name="t")
     moment = utc("2026-01-01T01:00")
     assert jitter(other, moment) != jitter(shaky, moment)
     assert jitter(shaky, moment) == jitter(shaky, moment)

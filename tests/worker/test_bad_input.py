@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast.cli.codes import Exit
+from outlast.cli.main import Exit
 from outlast.errors import InvalidId, InvalidValue, NotFound
 from outlast.stores.memory import MemoryStore
 from tests.cli.stage import piped

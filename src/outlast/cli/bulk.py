@@ -13,13 +13,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import click
 
-from outlast.cli.asking import confirm
-from outlast.cli.codes import Exit
-from outlast.cli.finding import find_run
-from outlast.cli.output import Output
-from outlast.cli.progress import Progress
+from outlast.cli.arguments import confirm, find_run
+from outlast.cli.main import Exit
+from outlast.cli.output import Output, Progress, neutral
 from outlast.cli.session import Session
-from outlast.cli.text import neutral
 from outlast.errors import OutlastError, TryAgain
 from outlast.model.run import Run
 from outlast.ports.store import Store

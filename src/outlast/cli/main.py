@@ -1,5 +1,5 @@
-"""The command `outlast`: finds the command that is meant, and turns errors into a sentence and an
-exit code."""
+"""The command `outlast`: loads the command that is named, and turns errors into a message and an exit
+code."""
 
 from __future__ import annotations
 
@@ -7,14 +7,60 @@ import importlib
 import os
 import sys
 from difflib import get_close_matches
+from enum import IntEnum
 from typing import Any
 
 import click
 
 from outlast import __version__
-from outlast.cli.codes import Exit, code_of
-from outlast.cli.text import neutral_lines
-from outlast.errors import OutlastError
+from outlast.cli.output import neutral_lines
+from outlast.errors import (
+    MissingExtra,
+    NotFound,
+    OutlastError,
+    Refused,
+    RunError,
+    StoreFault,
+    TryAgain,
+    UsageError,
+)
+
+
+class Exit(IntEnum):
+    """How a command ended. The numbers never change their meaning."""
+
+    OK = 0
+    FOUND = 1  # doctor or db check found something; a question was answered with no
+    USAGE = 2  # the command line is wrong: nothing was done
+    NOT_FOUND = 3  # no such run, or several whose ids begin like that
+    REFUSED = 4  # the store looked and said no: it has ended, it exists, somebody was faster
+    UNREACHABLE = 5  # the store cannot be reached or is busy: try again
+    DAMAGED = 6  # the store or a file is not as it should be
+    RUN_FAILED = 7  # the run that was waited for failed or was cancelled
+    TIMED_OUT = 8  # what was waited for did not come in time
+    INTERRUPTED = 130  # Ctrl-C
+    PIPE_CLOSED = 141  # whoever read the output has gone
+
+
+def code_of(error: BaseException) -> Exit:
+    """The exit code for an error."""
+    match error:
+        case NotFound():
+            return Exit.NOT_FOUND
+        case MissingExtra() | UsageError() | FileNotFoundError() | PermissionError():
+            return Exit.USAGE
+        case Refused():
+            return Exit.REFUSED
+        case TryAgain() | ConnectionError():
+            return Exit.UNREACHABLE
+        case TimeoutError():
+            return Exit.TIMED_OUT
+        case RunError():
+            return Exit.RUN_FAILED
+        case StoreFault() | OutlastError() | OSError():
+            return Exit.DAMAGED
+    return Exit.FOUND
+
 
 # Name → module in `commands/`, loaded when it is asked for.
 COMMANDS = {
@@ -25,22 +71,22 @@ COMMANDS = {
     "show": "show",
     "tail": "tail",
     "why": "why",
-    "signal": "send",
-    "update": "send",
+    "signal": "control",
+    "update": "control",
     "cancel": "control",
     "terminate": "control",
     "pause": "control",
     "resume": "control",
     "retry": "control",
-    "fork": "fork",
+    "fork": "start",
     "rm": "control",
-    "queues": "queues",
+    "queues": "queue",
     "queue": "queue",
     "workers": "workers",
     "dead": "dead",
     "schedules": "schedules",
     "export": "export",
-    "import": "importing",
+    "import": "export",
     "replay": "replay",
     "move": "move",
     "db": "db",

@@ -1,22 +1,26 @@
-"""Output: tables, colours and times for people; one JSON value a line for programs.
+"""What a command prints: tables, colours and times for people; one JSON value a line for programs.
 
-A program reads if standard output is no terminal, or with ``--json``. What is not an answer
-(progress, advice, which store) goes to standard error, so that a pipe has answers alone.
+A program reads if standard output is no terminal, or with ``--json``. Only answers go to standard output;
+progress, advice and the name of the store go to standard error. User data is printed as text that cannot
+control the terminal: control characters, bidirectional marks and the like are escaped (S11). In JSON the
+escape is JSON's own.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
+import time
+import unicodedata
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
 import click
+import msgspec
 
-from outlast.cli.table import Cell, Column, fitted
-from outlast.cli.text import ago, iso, neutral, neutral_lines, shortened, to_json
 from outlast.model.run import Status
 
 STATUS_COLOURS = {
@@ -91,3 +95,214 @@ class Output:
     def note(self, text: str) -> None:
         """Something that is not an answer."""
         click.echo(neutral_lines(text), err=True)
+
+
+GAP = 2
+
+
+class Column(NamedTuple):
+    """A heading; the least width it can be shortened to (None: it never is); and how dispensable it
+    is: 0 stays, higher goes first."""
+
+    name: str
+    least: int | None = None
+    dispensable: int = 0
+
+
+class Cell(NamedTuple):
+    """A text and its colour."""
+
+    text: str
+    colour: str | None = None
+
+
+def fitted(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int
+) -> list[list[Cell]]:
+    """The heading and the rows, padded so that they stand under each other in `width` columns."""
+    kept = list(range(len(columns)))
+    # A column in which nothing stands says nothing.
+    kept = [
+        at
+        for at in kept
+        if not rows or not columns[at].dispensable or any(r[at].text for r in rows)
+    ]
+    natural = [
+        max([width_of(column.name), *(width_of(row[at].text) for row in rows)])
+        for at, column in enumerate(columns)
+    ]
+    least = [
+        natural[at] if column.least is None else min(column.least, natural[at])
+        for at, column in enumerate(columns)
+    ]
+    while len(kept) > 1 and sum(least[at] + GAP for at in kept) - GAP > width:
+        going = max(kept, key=lambda at: (columns[at].dispensable, at))
+        if columns[going].dispensable == 0:
+            break
+        kept.remove(going)
+    widths = _shared(kept, natural, least, width)
+    lines = [[Cell(column.name, "bright_black") for column in columns], *rows]
+    return [_padded(line, kept, widths) for line in lines]
+
+
+def _shared(kept: list[int], natural: list[int], least: list[int], width: int) -> dict[int, int]:
+    widths = {at: natural[at] for at in kept}
+    while sum(widths.values()) + GAP * (len(kept) - 1) > width:
+        shrinkable = [at for at in kept if widths[at] > least[at]]
+        if not shrinkable:
+            break
+        widest = max(shrinkable, key=lambda at: widths[at] - least[at])
+        widths[widest] -= 1
+    over = sum(widths.values()) + GAP * (len(kept) - 1) - width
+    if over > 0 and kept:
+        # A terminal narrower than anything was made for: the first column gives what it can.
+        widths[kept[0]] = max(widths[kept[0]] - over, 4)
+    return widths
+
+
+def _padded(line: Sequence[Cell], kept: list[int], widths: dict[int, int]) -> list[Cell]:
+    cells = []
+    for at in kept:
+        text = shortened(line[at].text, widths[at])
+        last = at == kept[-1]
+        pad = "" if last else " " * (widths[at] - width_of(text) + GAP)
+        cells.append(Cell(text + pad, line[at].colour))
+    return cells
+
+
+class Progress:
+    """Tells on standard error how many are done, of how many, and how many a second."""
+
+    def __init__(self, what: str, total: int | None, of: str = "") -> None:
+        self._what = what
+        self._of = f" {of}" if of else ""
+        self._total = total
+        self._start = time.monotonic()
+        self._told = self._start
+        self._shown = False
+
+    def at(self, done: int) -> None:
+        """So many are done."""
+        now = time.monotonic()
+        if now - self._told < 1 or not sys.stderr.isatty():
+            return
+        self._told, self._shown = now, True
+        rate = done / (now - self._start)
+        of = "" if self._total is None else f" of {self._total:,}"
+        click.echo(
+            f"\r{self._what}: {done:,}{of}{self._of}, {rate:,.0f} a second\033[K",
+            err=True,
+            nl=False,
+        )
+
+    def end(self) -> None:
+        """It is over: the line is taken back."""
+        if self._shown:
+            click.echo("\r\033[K", err=True, nl=False)
+
+
+_STEPS = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)]
+
+
+def length(seconds: float) -> str:
+    """A length of time in two units at most: 3d 4h, 1.2s, 35ms."""
+    if seconds < 0.0005:
+        return "0s" if seconds <= 0 else "<1ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, size in _STEPS:
+        if left >= size and len(parts) < 2:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+        elif parts:
+            break
+    return " ".join(parts)
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """A moment as seen from now: `3m ago`, `in 2h`."""
+    seconds = (now - moment).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    told = length(abs(seconds)).split()[0] if abs(seconds) >= 10 else f"{abs(seconds):.0f}s"
+    return f"{told} ago" if seconds > 0 else f"in {told}"
+
+
+def iso(moment: datetime) -> str:
+    """A moment in UTC, to the millisecond."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def between(start: datetime | None, end: datetime | None) -> timedelta | None:
+    """How long something took, if both are known."""
+    return None if start is None or end is None else end - start
+
+
+# C0, DEL and C1; marks that turn the direction of text; what is invisible or breaks a line; tags;
+# lone surrogates, which no terminal can be sent.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f\ud800-\udfff]"
+)
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def neutral(text: str) -> str:
+    """Text that is one line and does nothing but be read."""
+    return _UNSAFE.sub(_escape, text)
+
+
+def neutral_lines(text: str) -> str:
+    """The same, with lines and indentation as they are."""
+    return "\n".join(neutral(line.replace("\t", "    ")) for line in text.splitlines())
+
+
+def to_json(value: Any) -> str:
+    """A value as one line of JSON in which nothing is unsafe."""
+    return _UNSAFE.sub(_json_escape, msgspec.json.encode(value).decode())
+
+
+def width_of(text: str) -> int:
+    """How many columns a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def shortened(text: str, width: int) -> str:
+    """Text in at most so many columns; what is left out is an ellipsis."""
+    if width_of(text) <= width:
+        return text
+    kept, used = [], 0
+    for character in text:
+        used += width_of(character)
+        if used > width - 1:
+            break
+        kept.append(character)
+    return "".join(kept) + "…" if width > 0 else ""
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    short = _SHORT.get(match[0])
+    if short is not None:
+        return short
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    encoded = match[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{encoded[at : at + 4]}" for at in range(0, len(encoded), 4))

@@ -1,14 +1,14 @@
-"""Questions about runs: which ones there are (a small language), what one has done, and what it
-waits for. Used by the command line, and by whoever else shows runs to people.
+"""Queries: which runs match (a small language), what a run has done (`outline`), and why it does not
+advance (`why`). The command line, the admin and the web use them.
 
 ::
 
     parse("status:failed age>1d")  ──▶ Filter ──▶ search(store, filter) ──▶ Matches
                                           │
-              its meaning: matches(run, now)   its plan: indexes that hold all that matches
+                       matches(run, now)      plan: index searches that find all matches
 
-The meaning is decided in Python, for every run, on every store; the plan only says where to look,
-and may name too many runs but never too few. So the answers are the same everywhere.
+Python checks the filter for every run, on every store. The plan only chooses where to look; it may find too
+many runs but never too few. So all stores give the same answers.
 """
 
 from outlast.query.filter import Filter

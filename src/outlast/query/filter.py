@@ -1,8 +1,7 @@
-"""Filter: a question about runs as a tree, and what each part of it means.
+"""Filter: a parsed query as a tree; each node says whether a run matches.
 
-A run either matches or does not; there is no third answer. What a run has not got (an error, an
-end, an attribute) is equal to nothing, less and greater than nothing, and so different from
-everything.
+A run matches or does not. A missing value (no error, no end, no such attribute) equals nothing and is
+neither less nor greater than anything; only ``!=`` and ``not`` are true of it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from outlast.query.values import (
 TEXTS = ("id", "workflow", "parent", "queue", "error", "step", "owner", "wait")
 TIMES = ("created", "updated", "ended")
 KIND, SCHEDULE = "outlast.kind", "schedule"
-"""The attribute of the runs that keep schedules, and its value."""
+"""The attribute that marks the runs of schedules, and its value."""
 FIELDS = ("status", *TEXTS, *TIMES, "age")
 """The fields, besides `attr.NAME`."""
 
@@ -45,22 +44,22 @@ _IN_RECORD = {
 
 
 class Word(NamedTuple):
-    """A value as it was written; a quoted one means itself and nothing else."""
+    """A value as written; a quoted one is taken literally."""
 
     text: str
     quoted: bool = False
 
 
 class Node(Struct, frozen=True):
-    """A part of a question."""
+    """A node of the tree."""
 
     def matches(self, run: Run, now: datetime) -> bool:
-        """Whether a run is as this says, at a time."""
+        """Whether a run matches at a time."""
         raise NotImplementedError
 
 
 class Every(Node, frozen=True):
-    """All of these; of none, it is true."""
+    """All parts match; true if there are none."""
 
     parts: tuple[Node, ...]
 
@@ -69,7 +68,7 @@ class Every(Node, frozen=True):
 
 
 class Either(Node, frozen=True):
-    """One of these, or several."""
+    """At least one part matches."""
 
     parts: tuple[Node, ...]
 
@@ -78,7 +77,7 @@ class Either(Node, frozen=True):
 
 
 class Not(Node, frozen=True):
-    """The opposite."""
+    """The part does not match."""
 
     part: Node
 
@@ -87,8 +86,7 @@ class Not(Node, frozen=True):
 
 
 class Test(Node, frozen=True):
-    """A field, a comparison (`=`, `~`, `<`, `<=`, `>`, `>=`) and a value. The parser has seen to it
-    that they go together."""
+    """A field, a comparison (`=`, `~`, `<`, `<=`, `>`, `>=`) and a value. The parser has checked that they fit."""
 
     field: str
     op: str
@@ -96,7 +94,7 @@ class Test(Node, frozen=True):
 
     @property
     def attribute(self) -> str | None:
-        """The name of the attribute that this is about, if it is about one."""
+        """The name of the attribute in this test, if it tests one."""
         return self.field[5:] if self.field.startswith("attr.") else None
 
     @property
@@ -106,7 +104,7 @@ class Test(Node, frozen=True):
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the value has a ``*`` in it that stands for anything."""
+        """Whether the value contains a ``*`` wildcard."""
         return not self.word.quoted and "*" in self.word.text
 
     def span(self, now: datetime) -> tuple[datetime | None, datetime | None]:
@@ -164,7 +162,7 @@ class Test(Node, frozen=True):
         return ORDER[self.op](value, number)
 
     def _end(self, moment: datetime) -> datetime | None:
-        """Where a moment, or the whole day it stands for, is over; None is never."""
+        """The end of a moment, or of the day that it stands for; None is never."""
         return _later(moment, timedelta(days=1) if is_day(self.word.text) else _TICK)
 
     def _moment(self, now: datetime) -> datetime:
@@ -180,22 +178,22 @@ class Test(Node, frozen=True):
 
 
 class Filter(Struct, frozen=True):
-    """A question about runs, as it was asked and as it is understood."""
+    """A query as text and as a tree."""
 
     text: str
     node: Node
 
     def matches(self, run: Run, now: datetime) -> bool:
-        """Whether a run matches, at a time: the meaning of the question."""
+        """Whether a run matches at a time."""
         return self.node.matches(run, now)
 
     def without_schedules(self) -> Filter:
-        """The same question, but not about the runs that keep schedules, unless it asks for them: by
-        an id (``id:schedule@nightly``), by a workflow, or by ``attr.outlast.kind:schedule``."""
+        """The same query without the runs of schedules, unless it names them: by an id
+        (``id:schedule@nightly``), by a workflow, or by ``attr.outlast.kind:schedule``."""
         if _asks_for_schedules(self.node):
             return self
-        keeps = Test(f"attr.{KIND}", "=", Word(SCHEDULE, quoted=True))
-        return Filter(self.text, Every((self.node, Not(keeps))))
+        of_schedule = Test(f"attr.{KIND}", "=", Word(SCHEDULE, quoted=True))
+        return Filter(self.text, Every((self.node, Not(of_schedule))))
 
 
 def _asks_for_schedules(node: Node) -> bool:
@@ -209,7 +207,7 @@ def _asks_for_schedules(node: Node) -> bool:
 
 
 def _later(moment: datetime, length: timedelta) -> datetime | None:
-    """A moment so much later, or None if the calendar ends before it."""
+    """A moment later by `length`, or None if the calendar ends before it."""
     later = shifted(moment, length)
     return later if later - moment == length else None
 

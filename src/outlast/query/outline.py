@@ -1,7 +1,7 @@
-"""Outline: what a run has done and is doing, as a tree read off its history.
+"""Outline: what a run has done and is doing, as a tree computed from its history.
 
-A part is something that the code asked for: a step with its attempts, a map, a child, a wait. Parts
-lie in the task, scope, loop or compensation that asked for them, as their keys say.
+A part is an operation of the workflow's code: a step with its attempts, a map, a child, a wait. Its key
+says in which task, scope, loop or compensation it lies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from outlast.errors import Undecodable
-from outlast.model import payloads as said
+from outlast.model import payloads as events
 from outlast.model.event import Event, EventType
 from outlast.model.event_data import payload_of
 from outlast.model.payloads import Payload
@@ -27,7 +27,7 @@ _RUN_ITSELF = ("workflow.", "cancel.", "snapshot")
 
 @dataclass
 class Attempt:
-    """One try of a step."""
+    """One attempt of a step."""
 
     number: int
     started_at: datetime
@@ -38,8 +38,8 @@ class Attempt:
 
 @dataclass
 class Part:
-    """Something that the code asked for, and what became of it. `status` is one of running, waiting,
-    retrying, completed, failed, abandoned."""
+    """An operation and its outcome. `status` is one of running, waiting, retrying, completed, failed,
+    abandoned."""
 
     key: str
     kind: str
@@ -58,19 +58,19 @@ class Part:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still to be answered."""
+        """Whether the operation has no outcome yet."""
         return self.status in OPEN
 
-    def everything(self) -> Iterator[Part]:
-        """This part and all below it."""
+    def walk(self) -> Iterator[Part]:
+        """This part and its descendants."""
         yield self
         for part in self.parts:
-            yield from part.everything()
+            yield from part.walk()
 
 
 def outline(history: Iterable[Event], *, ended: bool = False) -> list[Part]:
-    """The parts of a run, in the order in which they were asked for. In a run that has `ended`,
-    nothing is open any more."""
+    """The top-level parts of a run, in the order of their intents. If the run has `ended`, open parts are
+    abandoned."""
     tree = _Tree()
     for event in history:
         if event.type.startswith(_RUN_ITSELF):
@@ -81,16 +81,16 @@ def outline(history: Iterable[Event], *, ended: bool = False) -> list[Part]:
             part = tree.part(event, event.type.partition(".")[0])
             part.status, part.error = "failed", str(error)
         else:
-            _tell(tree, event, payload)
+            _apply(tree, event, payload)
     for part in tree.top:
-        _settle(part, ended=ended)
+        _close(part, ended=ended)
     return tree.top
 
 
-def _settle(part: Part, *, ended: bool) -> None:
-    """What lies around others is as they are; in a run that has ended nothing is open."""
+def _close(part: Part, *, ended: bool) -> None:
+    """Derive the status of tasks and loops from their parts, and abandon what is open in an ended run."""
     for below in part.parts:
-        _settle(below, ended=ended)
+        _close(below, ended=ended)
     if part.kind in ("task", "loop") and part.parts and part.is_open:
         if not any(below.is_open for below in part.parts):
             part.status = part.parts[-1].status
@@ -105,22 +105,22 @@ class _Tree:
         self._by_key: dict[str, Part] = {}
 
     def part(self, event: Event, kind: str) -> Part:
-        """The part that an event is about."""
+        """The part of an event, created if it is new."""
         part = self._by_key.get(event.step_name)
         if part is None:
-            part = self._planted(event.step_name, kind, event.timestamp)
+            part = self._add(event.step_name, kind, event.timestamp)
         return part
 
-    def _planted(self, key: str, kind: str, at: datetime) -> Part:
+    def _add(self, key: str, kind: str, at: datetime) -> Part:
         if key.startswith("undo/"):
             outer, rest = "undo", key.removeprefix("undo/")
         else:
-            outer, rest = _outer(key)
+            outer, rest = _split_key(key)
         siblings = self.top
         if outer:
             parent = self._by_key.get(outer)
             if parent is None:
-                parent = self._planted(outer, _kind_of(outer), at)
+                parent = self._add(outer, _kind_of(outer), at)
             siblings = parent.parts
         part = Part(key=key, kind=kind, name=rest, started_at=at)
         self._by_key[key] = part
@@ -128,8 +128,8 @@ class _Tree:
         return part
 
 
-def _outer(key: str) -> tuple[str, str]:
-    """What a key lies in, and its own name there."""
+def _split_key(key: str) -> tuple[str, str]:
+    """The key of the enclosing part, and the name within it."""
     at = 0
     while match := _OUTER.match(key, at):
         at = match.end()
@@ -143,83 +143,83 @@ def _kind_of(outer: str) -> str:
     return name.partition(":")[0] if ":" in name else "task"
 
 
-def _tell(tree: _Tree, event: Event, payload: Payload) -> None:
-    """Add what an event says to the part it is about."""
+def _apply(tree: _Tree, event: Event, payload: Payload) -> None:
+    """Apply an event to its part."""
     kind = event.type.partition(".")[0]
     if event.type == EventType.OPERATION_ABANDONED:
         part = tree.part(event, "operation")
-        assert isinstance(payload, said.OperationAbandoned)
+        assert isinstance(payload, events.OperationAbandoned)
         if payload.awaited:
-            part.note = "left by the code, awaited"
+            part.note = "abandoned by the code, still awaited"
         else:
             part.status, part.ended_at = "abandoned", event.timestamp
         return
-    if isinstance(payload, said.UpdateAccepted | said.UpdateCompleted):
-        _tell_update(tree, event, payload)
+    if isinstance(payload, events.UpdateAccepted | events.UpdateCompleted):
+        _apply_update(tree, event, payload)
         return
     part = tree.part(event, kind)
     match payload:
-        case said.StepStarted(attempt=number, input=input):
+        case events.StepStarted(attempt=number, input=input):
             part.status, part.until = "running", None
             part.input = part.input if input is None else input
             part.attempts.append(Attempt(number, event.timestamp))
-        case said.StepCompleted():
+        case events.StepCompleted():
             _end(part, event, "completed", output=event.output)
-        case said.StepFailedEvent(
+        case events.StepFailedEvent(
             error=error, error_type=kind_of_error, will_retry=again, stopped=cut
         ):
-            told = f"{kind_of_error}: {error}" if kind_of_error else error
-            _end(part, event, "failed", error=told)
+            message = f"{kind_of_error}: {error}" if kind_of_error else error
+            _end(part, event, "failed", error=message)
             if part.attempts:
                 part.attempts[-1].frames = payload.frames
             if again or cut:
                 part.status, part.until, part.ended_at = "retrying", payload.retry_at, None
-        case said.MapStarted(item_count=items):
+        case events.MapStarted(item_count=items):
             part.note = f"0 of {items}"
-        case said.MapProgress():
-            _tell_progress(part, payload)
-        case said.MapCompleted(results=results):
+        case events.MapProgress():
+            _apply_progress(part, payload)
+        case events.MapCompleted(results=results):
             _end(part, event, "completed", output=results)
-        case said.MapFailedEvent(error=error, failed_index=index):
+        case events.MapFailedEvent(error=error, failed_index=index):
             _end(part, event, "failed", error=f"item {index}: {error}")
-        case said.SignalWaiting(signal_name=name, timeout_at=until):
+        case events.SignalWaiting(signal_name=name, timeout_at=until):
             part.name, part.status, part.until = name, "waiting", until
-        case said.SignalReceived(signal_name=name, payload=data):
+        case events.SignalReceived(signal_name=name, payload=data):
             part.name = name
             _end(part, event, "completed", output=data)
-        case said.SignalTimeoutEvent():
-            _end(part, event, "failed", error="it did not come in time")
-        case said.TimerStarted(fire_at=until):
+        case events.SignalTimeoutEvent():
+            _end(part, event, "failed", error="the signal did not arrive before its timeout")
+        case events.TimerStarted(fire_at=until):
             part.status, part.until = "waiting", until
-        case said.TimerCancelled():
+        case events.TimerCancelled():
             _end(part, event, "abandoned")
-        case said.ChildSpawned(child_run_id=child, workflow_name=name, input=input):
+        case events.ChildSpawned(child_run_id=child, workflow_name=name, input=input):
             part.status, part.child_id, part.name, part.input = "waiting", child, name, input
-        case said.ChildCompleted(output=output):
+        case events.ChildCompleted(output=output):
             _end(part, event, "completed", output=output)
-        case said.ChildFailedEvent(error=error):
+        case events.ChildFailedEvent(error=error):
             _end(part, event, "failed", error=error)
-        case said.HaltStarted(data=data):
+        case events.HaltStarted(data=data):
             part.status, part.input = "waiting", data
-        case said.HaltResumed(value=value):
+        case events.HaltResumed(value=value):
             _end(part, event, "completed", output=value)
-        case said.BranchEvaluated(branch_name=name, choice=choice):
+        case events.BranchEvaluated(branch_name=name, choice=choice):
             part.name, part.note = name, choice
             _end(part, event, "completed")
-        case said.LoopIterated(iteration=iteration):
+        case events.LoopIterated(iteration=iteration):
             part.note = f"{iteration} done"
             part.kind = "loop"
-        case said.ScopeCompleted(output=output):
+        case events.ScopeCompleted(output=output):
             _end(part, event, "completed", output=output)
-        case said.ScopeFailedEvent(error=error):
+        case events.ScopeFailedEvent(error=error):
             _end(part, event, "failed", error=error)
-        case said.CompensationStarted(trigger_step=trigger, steps_to_undo=steps, unknown=unknown):
+        case events.CompensationStarted(trigger_step=trigger, steps_to_undo=steps, unknown=unknown):
             part.note = f"{len(steps)} to undo" + (f" because of {trigger}" if trigger else "")
             if unknown:
                 part.note += f", outcome unknown: {', '.join(unknown)}"
-        case said.CompensationFailed(failed_step=step, error=error):
+        case events.CompensationFailed(failed_step=step, error=error):
             _end(part, event, "failed", error=f"{step}: {error}")
-        case said.TimerFired() | said.CompensationCompleted():
+        case events.TimerFired() | events.CompensationCompleted():
             _end(part, event, "completed")
 
 
@@ -239,7 +239,7 @@ def _end(
         part.attempts[-1].error = error
 
 
-def _tell_progress(part: Part, payload: said.MapProgress) -> None:
+def _apply_progress(part: Part, payload: events.MapProgress) -> None:
     done, _, rest = part.note.partition(" of ")
     items = rest.partition(",")[0]
     part.note = f"{int(done or 0) + len(payload.completed)} of {items}"
@@ -247,12 +247,12 @@ def _tell_progress(part: Part, payload: said.MapProgress) -> None:
     part.note += f", {failed} failed" if failed else ""
 
 
-def _tell_update(
-    tree: _Tree, event: Event, payload: said.UpdateAccepted | said.UpdateCompleted
+def _apply_update(
+    tree: _Tree, event: Event, payload: events.UpdateAccepted | events.UpdateCompleted
 ) -> None:
     about = msgspec.structs.replace(event, step_name=f"update:{payload.update_id}")
     part = tree.part(about, "update")
-    if isinstance(payload, said.UpdateAccepted):
+    if isinstance(payload, events.UpdateAccepted):
         part.name, part.input = payload.name, payload.input
     else:
         status = "completed" if payload.error is None else "failed"

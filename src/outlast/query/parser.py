@@ -1,4 +1,4 @@
-"""The parser: text to `Filter`, with the position of whatever cannot be understood.
+"""The parser: text to `Filter`. Errors give the position of what it cannot read.
 
 ::
 
@@ -44,12 +44,12 @@ _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def parse(text: str) -> Filter:
-    """Read a question; `InvalidQuery` says where it cannot be understood and what was meant."""
+    """Parse a query; `InvalidQuery` gives the position of an error and a suggestion."""
     if len(text) > MAX_LENGTH:
         shown = f"{text[:79]}…"
         raise InvalidQuery(shown, 79, f"a query has at most {MAX_LENGTH} characters")
     if half := _HALF.search(text):
-        problem = "here is half of a character, which no text in a store can have"
+        problem = "this is half of a character (a lone surrogate), which no stored text contains"
         raise InvalidQuery(text, half.start(), problem)
     parser = _Parser(text)
     return Filter(text, parser.whole())
@@ -67,7 +67,7 @@ class _Parser:
             return Every(())
         node = self._either()
         if self._at < len(self._text):
-            self._fail("this ')' closes nothing: remove it, or open one before")
+            self._fail("this ')' has no matching '(': remove it, or add one before")
         return node
 
     def _either(self) -> Node:
@@ -95,7 +95,7 @@ class _Parser:
                 self._step(1)
                 node = self._either()
                 if self._at >= len(self._text):
-                    self._fail("this '(' is not closed: add a ')'", opened)
+                    self._fail("this '(' has no matching ')': add one", opened)
                 self._step(1)
                 return node
             return self._test()
@@ -106,7 +106,7 @@ class _Parser:
         start = self._at
         name = _NAME.match(self._text, start)
         if name is None:
-            self._fail("here a test such as status:failed is missing")
+            self._fail("expected a test here, such as status:failed")
         op = _OP.match(self._text, self._past(name.end()))
         if op is None:
             self._fail(_for_bare_word(name[0]), start)
@@ -145,29 +145,30 @@ class _Parser:
             inside = quoted[1] if quoted[1] is not None else quoted[2]
             return Word(re.sub(r"\\(.)", r"\1", inside, flags=re.DOTALL), True), at
         if at < len(self._text) and self._text[at] in "\"'":
-            self._fail("this text is not closed: add a quote at its end")
+            self._fail("this text has no closing quote: add one")
         bare = _BARE.match(self._text, at)
         if bare is None:
-            self._fail('here a value is missing; an empty one is written ""')
+            self._fail('expected a value here; write "" for an empty one')
         self._at = bare.end()
         self._skip()
         return Word(bare[0]), at
 
     def _checked(self, field: str, op: str, word: Word, at: int, op_at: int) -> Test:
-        """The test, if its parts go together."""
+        """The test, if field, comparison and value fit each other."""
         if field == "status":
             self._check_status(op, word, at, op_at)
         elif field == "age":
             if op not in ORDER:
                 self._fail("an age is compared with < or >, as in age>1d", op_at)
             if length_of(word.text) is None:
-                self._fail(f"{word.text!r} is no length of time: use 90s, 15m, 2h, 1d, 1w", at)
+                self._fail(f"{word.text!r} is not a duration: use 90s, 15m, 2h, 1d, 1w", at)
         elif field in TIMES:
             if op == "~":
                 self._fail(f"{field} is a time: compare it with <, > or :", op_at)
             if moment_of(word.text, _SOME_TIME) is None:
                 self._fail(
-                    f"{word.text!r} is no time: use 2026-11-15, 2026-11-15T10:30, today, now-2h", at
+                    f"{word.text!r} is not a time: use 2026-11-15, 2026-11-15T10:30, today, now-2h",
+                    at,
                 )
         elif op in ORDER and not field.startswith("attr."):
             self._fail(f"{field} is text: compare it with :, != or ~", op_at)
@@ -186,7 +187,7 @@ class _Parser:
             hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(names)}"
             self._fail(f"{word.text!r} is not a status, {hint}", at)
 
-    # -- letters --------------------------------------------------------------------------------
+    # -- characters-----------------------------------------------------------------------------
 
     def _past(self, at: int) -> int:
         return _SPACE.match(self._text, at).end()  # type: ignore[union-attr]
@@ -215,7 +216,7 @@ class _Parser:
 
 
 def _for_bare_word(word: str) -> str:
-    """What is probably meant by a word without a field."""
+    """A suggestion for a word without a field."""
     if word.lower() in (*map(str, Status), *GROUPS):
-        return f"say what {word!r} is: status:{word.lower()}"
-    return f"say what {word!r} is: id:{word}, workflow:{word}, or error~{word}"
+        return f"add a field to {word!r}: status:{word.lower()}"
+    return f"add a field to {word!r}: id:{word}, workflow:{word}, or error~{word}"

@@ -1,9 +1,8 @@
-"""Plan: where in the store's indexes everything that matches is to be found.
+"""Plan: the index searches that find all runs a filter matches.
 
-The indexes know the workflow, the status, the parent and attributes that are equal to something
-(`RunQuery`), and all are sorted by the time of creation. All runs together are also sorted by their
-last change. A plan is a few such searches, which together give all that matches and perhaps more,
-between two moments of the order that they are in.
+The stores' indexes cover workflow, status, parent and equal attributes (`RunQuery`), sorted by creation
+time. All runs together are also sorted by their last change. A plan is a few such searches between two
+moments of the sort order. Together they find all matches, and possibly more.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ Span = tuple[datetime | None, datetime | None]
 
 
 class Plan(NamedTuple):
-    """Searches that together find all that matches, created, or changed last, since `since` and
-    before `until`. `exact`: they find nothing else either."""
+    """Searches that together find all matches that were created, or last changed, since `since` and before
+    `until`. With `exact` they find nothing else."""
 
     order: Order
     searches: tuple[RunQuery, ...]
@@ -44,29 +43,31 @@ def plan(filter: Filter, now: datetime, order: Order = Order.NEWEST) -> Plan:
     searches = _searches(node)
     if any(search == EVERYTHING for search in searches):
         searches = [EVERYTHING]
-    # By their text: 5 and 5.0 are equal, and yet different things to look for.
+    # By their repr: 5 == 5.0, but an index holds them as different values.
     distinct = {repr(search): search for search in searches}
     return Plan(order, tuple(distinct.values()), since, until, _is_exact(node))
 
 
 def best_order(filter: Filter, now: datetime) -> Order:
-    """The order in which what matches is found with the least reading: that of the last change, if it
-    is asked for by that and by nothing else that an index knows."""
-    ways = plan(filter, now)
-    if ways.searches != (EVERYTHING,) or (ways.since, ways.until) != (None, None):
+    """The sort order that reads the fewest rows: by last change, if the filter limits only that."""
+    by_creation = plan(filter, now)
+    if by_creation.searches != (EVERYTHING,) or (by_creation.since, by_creation.until) != (
+        None,
+        None,
+    ):
         return Order.NEWEST
-    changed = plan(filter, now, Order.LATEST)
-    is_bounded = (changed.since, changed.until) != (None, None)
+    by_change = plan(filter, now, Order.LATEST)
+    is_bounded = (by_change.since, by_change.until) != (None, None)
     return Order.LATEST if is_bounded else Order.NEWEST
 
 
 def is_counted(filter: Filter) -> bool:
-    """Whether it is about nothing but status and workflow, of which a store keeps counts."""
+    """Whether a filter uses only status and workflow, which the store counts."""
     return set(_fields(filter.node)) <= {"status", "workflow"}
 
 
 def _pushed(node: Node, *, negated: bool) -> Node:
-    """The same question with its negations at the tests."""
+    """The same tree with negations moved down to the tests."""
     match node:
         case Not(part):
             return _pushed(part, negated=not negated)
@@ -118,7 +119,7 @@ def _of_test(test: Test) -> list[RunQuery]:
 
 
 def _both(one: RunQuery, other: RunQuery) -> RunQuery | None:
-    """What two searches have in common; None if that is nothing."""
+    """The intersection of two searches; None if it is empty."""
     status = one.status & other.status if one.status and other.status else one.status | other.status
     if one.status and other.status and not status:
         return None
@@ -139,7 +140,7 @@ def _both(one: RunQuery, other: RunQuery) -> RunQuery | None:
 
 
 def _span(node: Node, now: datetime, fields: tuple[str, ...]) -> Span:
-    """From when until when all that matches was created, or changed last."""
+    """The time span in which all matches were created, or last changed."""
     match node:
         case Test() if node.field in fields:
             return node.span(now)

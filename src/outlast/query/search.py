@@ -1,7 +1,7 @@
-"""Search: runs that match, in an order, without reading more than was allowed.
+"""Search: runs that match, in an order, within a budget of rows.
 
-What the indexes cannot decide is decided run by run. If that takes more rows than the budget, the
-page ends there: it may be short or empty, and its cursor goes on after the last run looked at.
+The filter checks each run that the plan finds. When the budget is used up, the page ends: it may be short or
+empty, and its cursor continues after the last run that was read.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ PAGE = 500
 
 
 class Matches(Struct, frozen=True):
-    """Some of the runs that match, the cursor for the rest (None: that was all), and how many rows
-    were read for it."""
+    """A page of matches, the cursor of the next page (None: the last page), and how many rows were read."""
 
     runs: list[Run]
     next: str | None
@@ -42,7 +41,7 @@ class Matches(Struct, frozen=True):
 
 
 class Count(Struct, frozen=True):
-    """How many runs match; with `more`, at least so many."""
+    """The number of matches; with `more`, a lower bound."""
 
     number: int
     more: bool = False
@@ -61,30 +60,30 @@ async def search(
     budget: int = BUDGET,
     now: datetime | None = None,
 ) -> Matches:
-    """A page of the runs that match. The page after it is found with the same `now`, or ages and
-    times that are relative will have moved on, and in the same order."""
+    """A page of matches. To read the next page, pass the same order and the same `now`: relative times would
+    shift otherwise."""
     check_limit(limit)
     now = now or await store.now()
-    ways = plan(filter, now, order)
-    walk = _Walk(store, ways, after, _page_size(ways, limit, budget))
+    search_plan = plan(filter, now, order)
+    merged = _MergedSearch(store, search_plan, after, _page_size(search_plan, limit, budget))
     runs: list[Run] = []
-    last, looked = None, 0
-    while (run := await walk.next()) is not None:
-        if last is not None and (len(runs) == limit or looked >= budget):
-            return Matches(runs, cursor_of(last, order), walk.read)
+    last, checked = None, 0
+    while (run := await merged.next()) is not None:
+        if last is not None and (len(runs) == limit or checked >= budget):
+            return Matches(runs, cursor_of(last, order), merged.read)
         if filter.matches(run, now):
             runs.append(run)
-        last, looked = run, looked + 1
-    return Matches(runs, None, walk.read)
+        last, checked = run, checked + 1
+    return Matches(runs, None, merged.read)
 
 
 async def all_matching(
     store: Store, filter: Filter, *, now: datetime | None = None
 ) -> AsyncIterator[Run]:
-    """All runs that match, newest first, however many rows that takes."""
+    """All matches, newest first, without a budget."""
     now = now or await store.now()
-    walk = _Walk(store, plan(filter, now), None, PAGE)
-    while (run := await walk.next()) is not None:
+    merged = _MergedSearch(store, plan(filter, now), None, PAGE)
+    while (run := await merged.next()) is not None:
         if filter.matches(run, now):
             yield run
 
@@ -97,9 +96,8 @@ async def count(
     now: datetime | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Count:
-    """How many match: exactly, if it is asked by status and workflow alone, from the counts that
-    the store keeps; otherwise up to `cap`, and looking at no more than 100,000 runs. `progress` is
-    told how many it has looked at."""
+    """Count the matches: exactly from the store's counts if the filter uses only status and workflow, otherwise
+    up to `cap`, reading at most 100,000 runs. `progress` gets the number of runs read."""
     now = now or await store.now()
     if is_counted(filter):
         counts = await store.counts()
@@ -110,62 +108,64 @@ async def count(
                 if filter.matches(Run(id="", workflow=workflow, status=status), now)
             )
         )
-    walk = _Walk(store, plan(filter, now, best_order(filter, now)), None, PAGE)
+    merged = _MergedSearch(store, plan(filter, now, best_order(filter, now)), None, PAGE)
     number = 0
-    while (run := await walk.next()) is not None:
-        if number >= cap or walk.read > COUNT_BUDGET:
+    while (run := await merged.next()) is not None:
+        if number >= cap or merged.read > COUNT_BUDGET:
             return Count(number, more=True)
         number += filter.matches(run, now)
         if progress is not None:
-            progress(walk.read)
+            progress(merged.read)
     return Count(number)
 
 
-class _Walk:
-    """The runs of a plan's searches in one order, each once."""
+class _MergedSearch:
+    """The runs of all searches of a plan merged in one order, each once."""
 
     def __init__(self, store: Store, plan: Plan, after: str | None, page: int) -> None:
         self.read = 0
         self._plan = plan
         start = _start(plan, after)
-        self._ways = [
-            _Way(store, msgspec.structs.replace(search, limit=page, after=start))
+        self._searches = [
+            _PagedSearch(store, msgspec.structs.replace(search, limit=page, after=start))
             for search in plan.searches
         ]
-        self._last: _Place | None = None
+        self._last: _Position | None = None
 
     async def next(self) -> Run | None:
         """The next run, or None if that was all."""
         order = self._plan.order
         while True:
-            best: _Way | None = None
-            for way in self._ways:
-                self.read += await way.look()
-                if way.place is not None and (
-                    best is None or best.place is None or order.is_past(best.place, way.place)
+            best: _PagedSearch | None = None
+            for each in self._searches:
+                self.read += await each.fill()
+                if each.position is not None and (
+                    best is None
+                    or best.position is None
+                    or order.is_past(best.position, each.position)
                 ):
-                    best = way
-            if best is None or best.place is None:
+                    best = each
+            if best is None or best.position is None:
                 return None
-            place, run = best.place, best.take()
-            if self._is_beyond(order.moment(run)):
+            position, run = best.position, best.take()
+            if self._is_past_end(order.moment(run)):
                 return None
-            if place != self._last:
-                self._last = place
+            if position != self._last:
+                self._last = position
                 return run
 
-    def _is_beyond(self, moment: datetime) -> bool:
-        """Whether nothing that comes now can match."""
+    def _is_past_end(self, moment: datetime) -> bool:
+        """Whether no later run can match."""
         since, until = self._plan.since, self._plan.until
         if self._plan.order.rises:
             return until is not None and moment >= until
         return since is not None and moment < since
 
 
-_Place = tuple[int, str]
+_Position = tuple[int, str]
 
 
-class _Way:
+class _PagedSearch:
     """One search, read page by page."""
 
     def __init__(self, store: Store, query: RunQuery) -> None:
@@ -173,33 +173,33 @@ class _Way:
         self._order = query.order
         self._query: RunQuery | None = query
         self._runs: list[Run] = []
-        self.place: _Place | None = None
+        self.position: _Position | None = None
 
-    async def look(self) -> int:
-        """Make sure that the next run, if there is one, is at hand; how many rows were read."""
-        if self.place is not None or self._query is None:
+    async def fill(self) -> int:
+        """Read the next page if the last one is used up; returns the number of rows read."""
+        if self.position is not None or self._query is None:
             return 0
         page = await self._store.find(self._query)
         self._runs = page.items[::-1]
         self._query = (
             None if page.next is None else msgspec.structs.replace(self._query, after=page.next)
         )
-        self._place()
+        self._advance()
         return len(page.items)
 
     def take(self) -> Run:
-        """The run at hand."""
+        """The next run."""
         run = self._runs.pop()
-        self._place()
+        self._advance()
         return run
 
-    def _place(self) -> None:
+    def _advance(self) -> None:
         run = self._runs[-1] if self._runs else None
-        self.place = None if run is None else self._order.position(run)
+        self.position = None if run is None else self._order.position(run)
 
 
 def _start(plan: Plan, after: str | None) -> str | None:
-    """The cursor to begin at: an index is sorted by a time, so a bound on it is a place."""
+    """The cursor of the first page: a bound on the sort time is a position in the index."""
     order = plan.order
     edge = plan.since if order.rises else plan.until
     if edge is None:
@@ -211,6 +211,6 @@ def _start(plan: Plan, after: str | None) -> str | None:
 
 
 def _page_size(plan: Plan, limit: int, budget: int) -> int:
-    # One more than is shown says whether there are others.
+    # One row more than the limit shows whether there is a next page.
     wanted = limit + 1 if plan.exact else max(limit + 1, PAGE)
     return min(wanted, budget, 10_000)

@@ -1,4 +1,4 @@
-"""What people write for times, lengths of time and attributes, and what it means."""
+"""Durations, times and attribute values as people write them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def length_of(text: str) -> timedelta | None:
-    """A length of time such as ``90s``, ``1.5h`` or ``1d12h``; None if it is none."""
+    """A duration such as ``90s``, ``1.5h`` or ``1d12h``; None if the text is none."""
     found = list(_LENGTH.finditer(text))
     if not found or "".join(match[0] for match in found) != text:
         return None
     try:
-        # There is a little more room above zero than below; a length has to fit on both sides.
+        # The range of timedelta is not symmetric: the duration must be valid with both signs.
         return -timedelta(seconds=-sum(float(match[1]) * UNITS[match[2]] for match in found))
     except OverflowError:
         return None
@@ -44,7 +44,7 @@ def moment_of(text: str, now: datetime) -> datetime | None:
 
 
 def shifted(moment: datetime, length: timedelta) -> datetime:
-    """A moment so much later, or earlier; where the calendar ends before it, that end."""
+    """A moment shifted by `length`, clamped to the range of the calendar."""
     try:
         return moment + length
     except OverflowError:
@@ -52,12 +52,12 @@ def shifted(moment: datetime, length: timedelta) -> datetime:
 
 
 def is_day(text: str) -> bool:
-    """Whether a moment means a whole day when something is said to be equal to it."""
+    """Whether a moment stands for a whole day in a test of equality."""
     return bool(_DAY.fullmatch(text)) or text.lower() in ("today", "yesterday")
 
 
 def attributes_like(text: str) -> list[Attribute]:
-    """The values that a bare word may stand for: itself, and the number or truth it reads as."""
+    """The values that an unquoted word may stand for: the text, and the number or boolean it spells."""
     values: list[Attribute] = [text]
     if text in ("true", "false"):
         values.append(text == "true")
@@ -77,13 +77,13 @@ def attributes_like(text: str) -> list[Attribute]:
 
 
 def number_like(text: str) -> int | float | None:
-    """The number that a bare word reads as, or None."""
+    """The number that an unquoted word spells, or None."""
     numbers = [value for value in attributes_like(text) if type(value) in (int, float)]
     return numbers[-1] if numbers else None  # type: ignore[return-value]
 
 
 def wild(pattern: str, text: str) -> bool:
-    """Whether `text` is as `pattern` says, in which each ``*`` stands for anything."""
+    """Whether `text` matches `pattern`, in which ``*`` matches anything."""
     first, *others = pattern.split("*")
     if not others:
         return text == pattern

@@ -1,9 +1,7 @@
-"""Why a run is where it is: what it waits for, since when, until when, who holds it, what is in the
-way, and what to type to move it on. A pure function of its record and its outline.
+"""Why a run does not advance, and what to do: `reasons`, a pure function of a run's record and outline.
 
-Why what is in a queue has not begun: its rules, its workers, or that it is dead.
-
-Reason: a sentence about a run, and the words of others in it.
+A reason says what the run waits for, since when and until when, which worker holds it, and which command
+moves it on. For a queued run or step it names the rule of the queue, or the worker, that is missing.
 """
 
 from __future__ import annotations
@@ -22,6 +20,26 @@ from outlast.model.worker import Worker
 from outlast.query.outline import Part
 
 
+class Reason(Struct, frozen=True, kw_only=True):
+    """One reason. `text` has ``{}`` in place of each of `times`, since the reader formats them; `commands` move
+    the run on."""
+
+    text: str
+    times: tuple[datetime, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+class QueuedStep(Struct, frozen=True, kw_only=True):
+    """The task of a queued step: who holds it, why and since when it is dead, the statistics of its queue, and
+    whether a live worker serves the queue (None: unknown)."""
+
+    task: Task
+    queue: QueueStats
+    holder: HeldTask | None = None
+    dead: tuple[str, datetime] | None = None
+    served: bool | None = None
+
+
 def reasons(
     run: Run,
     parts: Sequence[Part],
@@ -32,10 +50,9 @@ def reasons(
     steps: Mapping[str, QueuedStep] | None = None,
     workers: Sequence[Worker] | None = None,
 ) -> list[Reason]:
-    """Why a run is where it is, the most important first. `queue` is how the queue stands in which
-    it waits for its turn, `steps` its steps that are tasks in queues, by their keys, `workers` those that
-    live."""
-    open_parts = [each for part in parts for each in part.everything() if _waits(each)]
+    """Why a run does not advance, the most important reason first. `queue` has the statistics of the queue in
+    which the run waits, `steps` its queued steps by key, `workers` the live workers."""
+    open_parts = [each for part in parts for each in part.walk() if _is_wait(each)]
     id = quote(run.id)
     if run.moved_to is not None:
         return [_moved(run, id)]
@@ -44,7 +61,7 @@ def reasons(
     if run.status is Status.PAUSED:
         return [
             Reason(
-                text="It is paused since {} and rests until it is resumed.",
+                text="It is paused since {} until it is resumed.",
                 times=(run.updated_at,),
                 commands=(f"outlast resume {id}", f"outlast cancel {id}"),
             )
@@ -55,16 +72,20 @@ def reasons(
                 text="Its code and its history disagree, so it is parked since {}:\n"
                 + escaped(run.error),
                 times=(run.updated_at,),
-                commands=(f"outlast resume {id}   # once code that fits is deployed",),
+                commands=(f"outlast resume {id}   # after deploying code that fits",),
             )
         ]
-    able = None if workers is None else [one for one in workers if run.workflow in one.workflows]
+    able = (
+        None
+        if workers is None
+        else [worker for worker in workers if run.workflow in worker.workflows]
+    )
     if run.wait_kind == "queue":
-        return [_in_line(run, id, queue)]
+        return [_queued_run(run, id, queue)]
     held = run.owner is not None and run.claimed_until is not None
     found = [
         Reason(
-            text=f"Its worker {one(worker.owner)} says that it is stuck: {escaped(trouble)}.",
+            text=f"Its worker {quoted(worker.owner)} reports that it is stuck: {escaped(trouble)}.",
             commands=(f"outlast export {id}   # for a report",),
         )
         for worker in workers or ()
@@ -75,27 +96,27 @@ def reasons(
     if held and run.claimed_until is not None and run.claimed_until > now:
         found.append(
             Reason(
-                text=f"A worker has it: {one(run.owner)}, whose lease ends at {{}} unless it is renewed.",
+                text=f"Worker {quoted(run.owner)} has it. Its lease expires at {{}} unless it is renewed.",
                 times=(run.claimed_until,),
             )
         )
     elif run.runnable_at is not None and run.runnable_at <= now:
-        found.append(_stuck(run, held=held))
+        found.append(_unclaimed(run, held=held))
     for part in open_parts:
         step = None if steps is None or part.status == "retrying" else steps.get(part.key)
-        found.append(_waiting(part, id) if step is None else queued(part, step, now))
+        found.append(_waiting(part, id) if step is None else _queued_step(part, step, now))
     if inbox:
         what = "1 message waits" if inbox == 1 else f"{inbox} messages wait"
-        until = "a worker takes the run"
+        until = "a worker claims the run"
         if able is not None and not able and not run.rejected_by:
-            until = f"a worker is started that has the code of {one(run.workflow)}: none lives"
+            until = f"a worker with the code of {quoted(run.workflow)} starts: none is alive"
         found.append(Reason(text=f"{what} in its inbox until {until}."))
     if not found:
-        found.append(_silent(run))
+        found.append(_unknown(run))
     return found
 
 
-def _waits(part: Part) -> bool:
+def _is_wait(part: Part) -> bool:
     return part.is_open and part.kind not in ("task", "scope", "loop", "compensation")
 
 
@@ -103,10 +124,10 @@ def _moved(run: Run, id: str) -> Reason:
     where = quote(run.moved_to or "")
     if run.wait_kind == MOVING:
         return Reason(
-            text=f"It is being moved to {escaped(run.moved_to)} since {{}}, and goes on nowhere "
-            "until that is done.",
+            text=f"It is being moved to {escaped(run.moved_to)} since {{}}, and runs in neither store "
+            "until the move is finished.",
             times=(run.updated_at,),
-            commands=(f"outlast move --to {where}   # unless one is under way",),
+            commands=(f"outlast move --to {where}   # unless a move is running",),
         )
     return Reason(
         text=f"It was moved to {escaped(run.moved_to)} at {{}} and goes on there.",
@@ -124,37 +145,37 @@ def _ended(run: Run, id: str) -> Reason:
             commands=(f"outlast show {id}",),
         )
     if run.status is Status.CANCELLED:
-        return Reason(text=f"It was cancelled at {{}}: {one(run.error)}.", times=(at,))
-    step = f" A retry goes on from {one(run.recover_to)}." if run.recover_to else ""
+        return Reason(text=f"It was cancelled at {{}}: {quoted(run.error)}.", times=(at,))
+    step = f" A retry continues from {quoted(run.recover_to)}." if run.recover_to else ""
     return Reason(
-        text=f"It failed at {{}}: {one(run.error)}.{step}",
+        text=f"It failed at {{}}: {quoted(run.error)}.{step}",
         times=(at,),
         commands=(f"outlast show {id}", f"outlast retry {id}"),
     )
 
 
 def _rejected(run: Run, able: Sequence[Worker] | None) -> Reason:
-    """Some code could not go on with it. Is there other code?"""
-    text = f"Code that was tried cannot go on with it: {escaped(run.error)}\n"
+    """The code of a worker has rejected the run: is there a worker with other code?"""
+    text = f"The code of a worker cannot continue it: {escaped(run.error)}\n"
     left = [each for each in able or () if each.code not in run.rejections]
     if left:
         return Reason(
-            text=text + f"It is left to workers with other code, such as {one(left[0].owner)}."
+            text=text + f"Workers with other code may continue it, such as {quoted(left[0].owner)}."
         )
     return Reason(
         text=text + "No live worker has other code; a worker that starts with other code tries it."
     )
 
 
-def _in_line(run: Run, id: str, queue: QueueStats | None) -> Reason:
+def _queued_run(run: Run, id: str, queue: QueueStats | None) -> Reason:
     name = quote(run.queue)
-    text = f"It waits since {{}} for its turn in queue {one(run.queue)}"
+    text = f"It waits since {{}} for its turn in queue {quoted(run.queue)}"
     commands: tuple[str, ...] = (f"outlast queue show {name}", f"outlast cancel {id}")
-    rule = None if queue is None else blocked(queue, "")
+    rule = None if queue is None else blocking_rule(queue, "")
     if rule is None:
         text += (
-            ". Nothing keeps the queue from going on: it begins when its time and its turn have come "
-            f"and a worker serves that queue and has the code of {one(run.workflow)}."
+            ". No rule blocks the queue: the run starts when its time and its turn come "
+            f"and a worker serves that queue and has the code of {quoted(run.workflow)}."
         )
     else:
         text += rule[0]
@@ -162,20 +183,20 @@ def _in_line(run: Run, id: str, queue: QueueStats | None) -> Reason:
     return Reason(text=text, times=(run.created_at,), commands=commands)
 
 
-def _stuck(run: Run, *, held: bool) -> Reason:
+def _unclaimed(run: Run, *, held: bool) -> Reason:
     since = run.runnable_at
     assert since is not None
     if held and run.claimed_until is not None:
         text = (
-            f"Its worker {one(run.owner)} has not renewed its lease, which ended at {{}}: it is gone "
-            f"or cannot reach the store. The next worker with the code of {one(run.workflow)} "
+            f"Its worker {quoted(run.owner)} has not renewed its lease, which expired at {{}}: it crashed "
+            f"or cannot reach the store. The next worker with the code of {quoted(run.workflow)} "
             "takes over."
         )
         since = run.claimed_until
     else:
         text = (
-            f"It can go on since {{}}, but no worker has taken it: none that has the code of "
-            f"{one(run.workflow)} is running, or all of them are busy."
+            f"It is runnable since {{}}, but no worker has claimed it: none with the code of "
+            f"{quoted(run.workflow)} is running, or all of them are busy."
         )
     return Reason(text=text, times=(since,), commands=("outlast worker MODULE:APP",))
 
@@ -185,7 +206,7 @@ def _waiting(part: Part, id: str) -> Reason:
     until = (part.until,) if part.until is not None else ()
     by = ", until {}" if until else ""
     start = " since {}" if since else ""
-    name = one(part.name)
+    name = quoted(part.name)
     match part.kind:
         case "signal":
             return Reason(
@@ -204,53 +225,40 @@ def _waiting(part: Part, id: str) -> Reason:
         case "child":
             child = quote(part.child_id or "")
             return Reason(
-                text=f"It waits for its child {one(part.child_id)}{start}.",
+                text=f"It waits for its child {quoted(part.child_id)}{start}.",
                 times=since,
                 commands=(f"outlast why {child}",),
             )
         case "step" if part.status == "retrying":
             tries = len(part.attempts)
-            again = " and is tried again at {}" if until else ""
+            again = "; the next attempt is at {}" if until else ""
             return Reason(
-                text=f"Attempt {tries} of step {name} failed ({one(part.error)}){again}.",
+                text=f"Attempt {tries} of step {name} failed ({quoted(part.error)}){again}.",
                 times=until,
             )
         case "step":
             nth = f" (attempt {len(part.attempts)})" if len(part.attempts) > 1 else ""
-            return Reason(text=f"Step {name}{nth} is under way{start}.", times=since)
+            return Reason(text=f"Step {name}{nth} is running{start}.", times=since)
         case "map":
-            return Reason(
-                text=f"Map {name} is under way{start}: {escaped(part.note)}.", times=since
-            )
+            return Reason(text=f"Map {name} is running{start}: {escaped(part.note)}.", times=since)
         case _:
             return Reason(
                 text=f"It waits for {escaped(part.kind)} {name}{start}{by}.", times=since + until
             )
 
 
-def _silent(run: Run) -> Reason:
+def _unknown(run: Run) -> Reason:
     if run.runnable_at is not None:
-        return Reason(text="It will go on at {}.", times=(run.runnable_at,))
+        return Reason(text="It becomes runnable at {}.", times=(run.runnable_at,))
     return Reason(
-        text=f"It is {run.status} since {{}} and nothing in its history says for what.",
+        text=f"It is {run.status} since {{}} and its history does not say what for.",
         times=(run.updated_at,),
         commands=(f"outlast show {quote(run.id)}",),
     )
 
 
-class QueuedStep(Struct, frozen=True, kw_only=True):
-    """How the task of a step stands: who has it and until when, why it is dead and since when, how its
-    queue stands, and whether a living worker serves that (None: nobody can tell)."""
-
-    task: Task
-    queue: QueueStats
-    holder: HeldTask | None = None
-    dead: tuple[str, datetime] | None = None
-    served: bool | None = None
-
-
-def blocked(queue: QueueStats, key: str) -> tuple[str, str] | None:
-    """Which rule of a queue, or of a key in it, lets nothing begin, and what to type to change it."""
+def blocking_rule(queue: QueueStats, key: str) -> tuple[str, str] | None:
+    """The rule of a queue, or of a key in it, that lets nothing start, and the command that changes it."""
     name, rules = quote(queue.queue), queue.policy
     if rules is None:
         return None
@@ -264,84 +272,78 @@ def blocked(queue: QueueStats, key: str) -> tuple[str, str] | None:
             return ", which is paused.", f"outlast queue resume {name}"
         case "concurrency":
             return (
-                f", which has {queue.said('in_flight')} under way and allows {rules.concurrency} at once.",
+                f", which has {queue.said('in_flight')} in flight and allows {rules.concurrency} at once.",
                 f"outlast queue set {name} --concurrency N",
             )
         case "key_concurrency":
             return (
-                f", which allows {rules.key_concurrency} of the key {one(key)} at once.",
+                f", which allows {rules.key_concurrency} of the key {quoted(key)} at once.",
                 f"outlast queue set {name} --key-concurrency N",
             )
         case "key_rate":
             return (
-                f", whose rate lets none of the key {one(key)} begin now.",
+                f", whose rate limit lets none of the key {quoted(key)} start now.",
                 f"outlast queue set {name} --key-rate N/SECONDS",
             )
         case _:
-            return ", whose rate lets none begin now.", f"outlast queue set {name} --rate N/SECONDS"
+            return (
+                ", whose rate limit lets none start now.",
+                f"outlast queue set {name} --rate N/SECONDS",
+            )
 
 
-def queued(part: Part, step: QueuedStep, now: datetime) -> Reason:
-    """What a step in a queue waits for."""
-    task, name = step.task, one(part.name)
-    line, queue = quote(task.queue), one(step.queue.queue)
+def _queued_step(part: Part, step: QueuedStep, now: datetime) -> Reason:
+    """Why a queued step has not started."""
+    task, name = step.task, quoted(part.name)
+    line, queue = quote(task.queue), quoted(step.queue.queue)
     show = f"outlast queue show {quote(step.queue.queue)}"
     since = part.attempts[-1].started_at if part.attempts else part.started_at
     if step.dead is not None:
         reason, at = step.dead
         return Reason(
-            text=f"The task of step {name} is dead in queue {queue} since {{}}: {one(reason)}.",
+            text=f"The task of step {name} is dead in queue {queue} since {{}}: {quoted(reason)}.",
             times=(at,),
             commands=(f"outlast dead ls {line}", f"outlast dead redrive {line} {quote(task.id)}"),
         )
     if step.holder is not None:
-        nth = f", for the {task.attempt}. time" if task.attempt > 1 else ""
+        nth = f" (delivery {task.attempt})" if task.attempt > 1 else ""
         until = step.holder.until
         return Reason(
-            text=f"Worker {one(step.holder.owner)} has taken step {name} from queue {queue}{nth}"
-            + ("." if until is None else ", and has it until {}, or longer if it says so."),
+            text=f"Worker {quoted(step.holder.owner)} has taken step {name} from queue {queue}{nth}"
+            + ("." if until is None else ", and holds it until {} unless it extends that."),
             times=() if until is None else (until,),
             commands=("outlast workers", show),
         )
     if task.run_at is not None and task.run_at > now:
         return Reason(
-            text=f"Step {name} is in queue {queue} and may begin at {{}}.",
+            text=f"Step {name} is in queue {queue} and may start at {{}}.",
             times=(task.run_at,),
             commands=(show,),
         )
     text = f"Step {name} waits{'' if since is None else ' since {}'} in queue {queue}"
     times = () if since is None else (since,)
-    rule = blocked(step.queue, task.key)
+    rule = blocking_rule(step.queue, task.key)
     if rule is not None:
         return Reason(text=text + rule[0], times=times, commands=(rule[1], show))
     if step.served is False:
         return Reason(
-            text=f"{text}, which no worker serves that is alive and has the step's code.",
+            text=f"{text}, which no live worker with the step's code serves.",
             times=times,
             commands=("outlast worker MODULE:APP", "outlast workers"),
         )
     return Reason(
-        text=f"{text}, and no worker has taken it. Ready there: {step.queue.ready}, under "
-        f"way: {step.queue.in_flight}.",
+        text=f"{text}, and no worker has taken it. Ready there: {step.queue.ready}, in flight: "
+        f"{step.queue.in_flight}.",
         times=times,
         commands=(show, "outlast workers"),
     )
 
 
-class Reason(Struct, frozen=True, kw_only=True):
-    """What a run waits for. `text` has ``{}`` where the moments of `times` belong, in the words of
-    whoever shows them; `commands` move it on."""
-
-    text: str
-    times: tuple[datetime, ...] = ()
-    commands: tuple[str, ...] = ()
-
-
-def one(text: str | None) -> str:
-    """Foreign text in a sentence, quoted."""
+def quoted(text: str | None) -> str:
+    """User text in a sentence, quoted."""
     return escaped(repr(text or ""))
 
 
 def escaped(text: str | None) -> str:
-    """Foreign text whose braces do not stand for moments."""
+    """User text whose braces are not placeholders."""
     return (text or "").replace("{", "{{").replace("}", "}}")

@@ -1,9 +1,9 @@
 """Schedules: workflows that are started by the clock.
 
 A schedule is itself a run, of a built-in workflow that sleeps until the next firing and starts a
-run for it. So there is no scheduler beside the engine: its timer is a timer, its state is a history,
-a worker that dies is taken over, and what people change at run time is an update on record. Each
-firing starts one run, whoever fires it, because the run's id is made of the schedule and the time::
+run for it. So outlast needs no separate scheduler process: the schedule's timer is a durable timer, its
+state is a history, another worker takes over after a crash, and changes are recorded updates. Each firing
+starts exactly one run, because the run's id consists of the schedule's name and the time::
 
     schedule@nightly ── sleeps until 02:00 ── starts nightly@20261115T020000Z ── sleeps …
          ▲

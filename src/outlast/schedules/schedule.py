@@ -1,4 +1,4 @@
-"""Schedule, as a person writes it, and Plan, as it is stored."""
+"""`Schedule` as the user declares it, and `ScheduleSpec` as it is stored."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from outlast.schedules.timing import check_cron, firings, zone_of
 
 Overlap = Literal["allow", "skip", "wait", "cancel"]
 CatchUp = Literal["none", "last", "all"]
-MOST_CAUGHT_UP = 1000
-LONGEST_NAME = 200
-LONGEST_JITTER = 86_400.0
-YEAR = 366 * 86_400.0
+MAX_CATCH_UP = 1000
+MAX_NAME_LENGTH = 200
+MAX_JITTER_S = 86_400.0
+YEAR_S = 366 * 86_400.0
 
 
-class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a schedule does and when, in plain values."""
+class ScheduleSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a schedule starts and when, as plain values. It is recorded in the run of the schedule."""
 
     name: str
     workflow: str
@@ -41,8 +41,8 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     queue: QueueOptions | None = None
 
     @property
-    def most(self) -> int:
-        """How many firings that have come are made up at once."""
+    def max_made_up(self) -> int:
+        """How many missed firings are made up at once."""
         return self.catch_up_limit if self.catch_up == "all" else 1
 
 
@@ -51,14 +51,14 @@ class Schedule:
 
     Give `cron` (five fields, read in `timezone`) or `every` (seconds, or a timedelta; counted from
     `starts_at`, or so that an hour is on the hour).
-    Each firing is put off by up to `jitter` seconds, never past the next one. It happens from
-    `starts_at` to `ends_at`. Runs wait for their turn in `queue`, if it is given: a name, or an
-    `QueueOptions` with key and priority.
+    Each firing is delayed by up to `jitter` seconds, never past the next one. Firings happen from
+    `starts_at` to `ends_at`. With `queue`, a name or `QueueOptions` with key and priority, the runs are
+    queued.
 
-    `overlap` says what happens if the run before is not over: ``skip`` this firing, ``allow`` both,
-    let this one ``wait`` (one at a time), or ``cancel`` that run and begin when it has ended.
-    `catch_up` says what to do about firings that were missed because no worker was there: the
-    ``last`` one is made up, or ``all`` (of the last `catch_up_limit`), or ``none``.
+    `overlap` says what happens if the previous run has not ended: ``skip`` this firing, ``allow`` both,
+    let this one ``wait`` (one at a time), or ``cancel`` the previous run and start when it has ended.
+    `catch_up` says which firings are made up that were missed while no worker ran: the ``last`` one,
+    ``all`` (of the last `catch_up_limit`), or ``none``.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class Schedule:
     ) -> None:
         self._call = check_call(call, "Schedule")
         if (cron is None) == (every is None):
-            raise InvalidValue("a schedule needs one of cron=… and every=…")
+            raise InvalidValue("a schedule needs either cron=… or every=…")
         self.workflow = call.workflow
         zone_of(timezone)
-        self._plan = Plan(
+        self._spec = ScheduleSpec(
             name=check_schedule_name(name),
             workflow=self.workflow.name,
             input="{}",
@@ -95,43 +95,45 @@ class Schedule:
             catch_up_limit=_limit(catch_up_limit),
             starts_at=_moment("starts_at", starts_at),
             ends_at=_moment("ends_at", ends_at),
-            queue=_place(queue),
+            queue=_queue_options(queue),
         )
         if starts_at is not None or ends_at is not None:
-            self._fires_at_all()
+            self._check_fires()
 
     @property
     def name(self) -> str:
-        """What the schedule is called."""
-        return self._plan.name
+        """The name of the schedule."""
+        return self._spec.name
 
-    def plan(self, codec: Codec) -> Plan:
+    def spec(self, codec: Codec) -> ScheduleSpec:
         """The schedule as it is stored."""
         signature = self.workflow.definition.signature
         recorded, _, _ = signature.encode_call(codec, self._call.args, self._call.kwargs)
-        values = {field: getattr(self._plan, field) for field in self._plan.__struct_fields__}
-        return Plan(**{**values, "input": bytes(recorded).decode()})
+        values = {field: getattr(self._spec, field) for field in self._spec.__struct_fields__}
+        return ScheduleSpec(**{**values, "input": bytes(recorded).decode()})
 
-    def _fires_at_all(self) -> None:
-        start = self._plan.starts_at or datetime.now(UTC)
+    def _check_fires(self) -> None:
+        start = self._spec.starts_at or datetime.now(UTC)
         try:
-            first = next(firings(self._plan, start - timedelta(microseconds=1)), None)
+            first = next(firings(self._spec, start - timedelta(microseconds=1)), None)
         except OverflowError:
             raise InvalidValue(
-                f"schedule {self.name!r} never fires: starts_at={start.isoformat()} is out of this "
-                "calendar"
+                f"schedule {self.name!r} never fires: starts_at={start.isoformat()} is beyond the "
+                "last date that Python can represent"
             ) from None
         if first is None:
-            raise InvalidValue(f"schedule {self.name!r} never fires: nothing is due before ends_at")
+            raise InvalidValue(
+                f"schedule {self.name!r} never fires: its first firing is after ends_at"
+            )
 
 
 def check_schedule_name(name: str) -> str:
-    """Return a name that a schedule may have: it stands in the ids of its runs."""
+    """Return the name if it is valid: it is part of the ids of the schedule's runs."""
     check_id(name, "name of a schedule")
-    if "@" in name or name == "schedule" or len(name) > LONGEST_NAME:
+    if "@" in name or name == "schedule" or len(name) > MAX_NAME_LENGTH:
         raise InvalidId(
-            f"a schedule cannot be called {name[:40]!r}: its runs are called name@time. Use up to "
-            f"{LONGEST_NAME} characters, no @, and not just “schedule”"
+            f"invalid schedule name {name[:40]!r}: its runs get ids name@time. Use up to "
+            f"{MAX_NAME_LENGTH} characters without @, other than “schedule”"
         )
     return name
 
@@ -140,39 +142,39 @@ def _interval(every: Any) -> float:
     seconds = every.total_seconds() if isinstance(every, timedelta) else every
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 1:
         raise InvalidValue(
-            f"every={every!r} is not possible: use 1 second or more. For less, let one run loop "
+            f"every must be at least 1 second (got {every!r}). For shorter intervals, loop in one run "
             "with outlast.sleep()"
         )
-    if seconds > 10 * YEAR or math.isinf(seconds):
-        raise InvalidValue(f"every={every!r} is not possible: use up to ten years")
+    if seconds > 10 * YEAR_S or math.isinf(seconds):
+        raise InvalidValue(f"every must be at most ten years (got {every!r})")
     return float(seconds)
 
 
 def _jitter(jitter: Any) -> float:
     seconds = jitter.total_seconds() if isinstance(jitter, timedelta) else jitter
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise InvalidValue(f"jitter={jitter!r} is not possible: use seconds")
-    if not 0 <= seconds <= LONGEST_JITTER:
-        raise InvalidValue(f"jitter={jitter!r} is not possible: use 0 seconds up to a day")
+        raise InvalidValue(f"jitter must be a number of seconds or a timedelta (got {jitter!r})")
+    if not 0 <= seconds <= MAX_JITTER_S:
+        raise InvalidValue(f"jitter must be between 0 seconds and a day (got {jitter!r})")
     return float(seconds)
 
 
-def _place(queue: Any) -> QueueOptions | None:
+def _queue_options(queue: Any) -> QueueOptions | None:
     if queue is None:
         return None
     if not isinstance(queue, str | QueueOptions):
-        raise InvalidValue(f"queue={queue!r} is not possible: give its name, or an QueueOptions")
-    place = QueueOptions(queue) if isinstance(queue, str) else queue
-    if place.at is not None or place.delay:
+        raise InvalidValue(f"queue must be a name or QueueOptions (got {queue!r})")
+    options = QueueOptions(queue) if isinstance(queue, str) else queue
+    if options.at is not None or options.delay:
         raise InvalidValue(
-            "the place of a schedule's runs has `at` or `delay`: the schedule says when"
+            "the queue options of a schedule cannot have `at` or `delay`: the schedule sets the time"
         )
-    return place.resolved(datetime.now(UTC))
+    return options.resolved(datetime.now(UTC))
 
 
 def _limit(limit: Any) -> int:
-    if type(limit) is not int or not 1 <= limit <= MOST_CAUGHT_UP:
-        raise InvalidValue(f"catch_up_limit={limit!r} is not possible: use 1 to {MOST_CAUGHT_UP}")
+    if type(limit) is not int or not 1 <= limit <= MAX_CATCH_UP:
+        raise InvalidValue(f"catch_up_limit must be 1 to {MAX_CATCH_UP} (got {limit!r})")
     return limit
 
 
@@ -180,14 +182,18 @@ def _moment(what: str, moment: Any) -> datetime | None:
     if moment is None:
         return None
     if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise InvalidValue(f"{what}={moment!r} has no time zone: give it one, tzinfo=UTC say")
+        raise InvalidValue(
+            f"{what} must be a datetime with a time zone, such as tzinfo=UTC (got {moment!r})"
+        )
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise InvalidValue(f"{what}={moment!r} is not possible: out of this calendar") from None
+        raise InvalidValue(
+            f"{what}={moment!r} is beyond the dates that Python can represent in UTC"
+        ) from None
 
 
 def _one_of(what: str, value: Any, possible: tuple[str, ...]) -> Any:
     if value not in possible:
-        raise InvalidValue(f"{what}={value!r} is not possible: use {', '.join(possible)}")
+        raise InvalidValue(f"{what} must be one of {', '.join(possible)} (got {value!r})")
     return value

@@ -1,9 +1,8 @@
-"""The workflow that a schedule is a run of.
+"""The built-in workflow behind each schedule.
 
-It sleeps until the next firing, starts a run for it, and sleeps again; what people want of it comes
-as updates. Which firings have come, what to do if the run before is not over: decided here, by
-code that replays. What looks at other runs or begins them are steps, and those may be repeated: the
-id of a run says which firing it is, and there is one run of an id.
+It sleeps until the next firing, starts a run for it, and sleeps again; `Schedules` changes it by updates.
+Workflow code decides which firings are due and what to do about overlap, so these decisions replay. Steps
+read and start other runs. They are idempotent: the id of a run names its firing.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from outlast.errors import InvalidValue, OutlastError, Refused, RunExists, TryAg
 from outlast.model.ids import SCHEDULE_OF
 from outlast.ports.derived import accepted
 from outlast.ports.store import Store
-from outlast.schedules.schedule import Plan
+from outlast.schedules.schedule import ScheduleSpec
 from outlast.schedules.timing import due, firings, jitter, stamp
 
-TURNS = 50
-"""After so many the run continues as new: a history need not be as long as a schedule is old."""
+MAX_TURNS = 50
+"""After this many turns the run continues as new, so that its history stays short."""
 
-LATE = timedelta(minutes=1)
-"""A firing that is later than this was missed."""
+MISSED_AFTER = timedelta(minutes=1)
+"""A firing later than this counts as missed."""
 
-SHORTEST_LOOK, LONGEST_LOOK = 0.5, 30.0
-MOST_BACKFILLED = 1000
-TIMES = ("cron", "every", "timezone", "jitter", "starts_at", "ends_at")
-"""What of a plan says when it fires."""
-AT_ONCE = 100
-KEPT_CHANGES = 100
-PATIENT = Retry(attempts=10**9, delay=1.0, max_delay=60.0)
+MIN_POLL_S, MAX_POLL_S = 0.5, 30.0
+MAX_BACKFILL = 1000
+TIMING_FIELDS = ("cron", "every", "timezone", "jitter", "starts_at", "ends_at")
+"""The fields of a specification that decide when it fires."""
+BATCH_SIZE = 100
+MAX_CHANGES = 100
+RETRY_FOREVER = Retry(attempts=10**9, delay=1.0, max_delay=60.0)
 
 
 class Change(Struct, frozen=True):
@@ -53,9 +52,9 @@ class Change(Struct, frozen=True):
 
 
 class State(Struct, kw_only=True):
-    """Where a schedule stands."""
+    """The recorded state of a schedule."""
 
-    cursor: datetime  # up to here, firings are dealt with
+    cursor: datetime  # firings up to here are handled
     paused: bool = False
     last: str = ""  # the run of the last firing
     waiting: datetime | None = None  # a firing that waits until that run has ended
@@ -66,23 +65,25 @@ class State(Struct, kw_only=True):
 
 
 class ChangeRequest(Struct, frozen=True, kw_only=True):
-    """What somebody wants of a schedule."""
+    """An update that `Schedules` sends to the run of a schedule."""
 
     by: str = ""
     note: str = ""
-    plan: Plan | None = None
+    plan: ScheduleSpec | None = None
     paused: bool = False
     run_id: str = ""
     start: datetime | None = None
     end: datetime | None = None
 
 
-def keeper_of(target: WorkflowDefinition, client: Client, store: Store) -> Workflow[..., Any]:
-    """The workflow that keeps schedules of `target`. Only who has the code of that has this."""
+def schedule_workflow(
+    target: WorkflowDefinition, client: Client, store: Store
+) -> Workflow[..., Any]:
+    """The workflow of all schedules that start `target`. A process that registers `target` has it too."""
 
-    @decorators.step(name="start", retry=PATIENT)
-    async def start(plan: Plan, run_ids: list[str]) -> None:
-        """Begin runs for whoever has their code; those that are there already are left alone."""
+    @decorators.step(name="start", retry=RETRY_FOREVER)
+    async def start(plan: ScheduleSpec, run_ids: list[str]) -> None:
+        """Start runs. Runs that exist already are left alone."""
         if plan.queue is not None:
             await client.expect_queued()
         commits = [
@@ -96,25 +97,25 @@ def keeper_of(target: WorkflowDefinition, client: Client, store: Store) -> Workf
             ).commit()
             for run_id in run_ids
         ]
-        for first in range(0, len(commits), AT_ONCE):
-            outcomes = await store.commit(commits[first : first + AT_ONCE])
+        for first in range(0, len(commits), BATCH_SIZE):
+            outcomes = await store.commit(commits[first : first + BATCH_SIZE])
             for outcome in outcomes:
                 if not isinstance(outcome, RunExists):
                     accepted(outcome)
 
-    @decorators.step(name="is over", retry=PATIENT)
+    @decorators.step(name="is over", retry=RETRY_FOREVER)
     async def is_over(run_id: str) -> bool:
-        """Whether a run has ended. Nobody waits for that here: a step that waits keeps its place in the
-        worker, and the run that it waits for may need that."""
+        """Whether a run has ended. The step polls instead of waiting: a waiting step would occupy a slot of the
+        worker that the run itself may need."""
         try:
             run = await client.get(run_id)
         except Refused:
-            return True  # it is gone, or elsewhere
+            return True  # deleted, or moved to another store
         return run.status.terminal
 
-    @decorators.step(name="cancel", retry=PATIENT)
+    @decorators.step(name="cancel", retry=RETRY_FOREVER)
     async def cancel(run_id: str, schedule: str) -> None:
-        """Ask a run to stop, if it is still there."""
+        """Cancel a run, if it still exists."""
         try:
             await client.cancel(run_id, f"the next run of schedule {schedule} is due")
         except TryAgain:
@@ -123,58 +124,60 @@ def keeper_of(target: WorkflowDefinition, client: Client, store: Store) -> Workf
             pass
 
     @decorators.workflow(name=f"{SCHEDULE_OF}{target.name}")
-    async def keep(plan: Plan, state: State | None = None) -> None:
+    async def keep(plan: ScheduleSpec, state: State | None = None) -> None:
+        # `plan` and `state` are the recorded names of the input, and cannot change.
+        spec = plan
         state = state or State(cursor=context.now())
         changed = asyncio.Event()
 
-        def note(what: str, wish: ChangeRequest) -> None:
-            state.changes.append(Change(context.now(), what, wish.by, wish.note))
-            del state.changes[:-KEPT_CHANGES]
+        def note(what: str, request: ChangeRequest) -> None:
+            state.changes.append(Change(context.now(), what, request.by, request.note))
+            del state.changes[:-MAX_CHANGES]
             changed.set()
 
         @context.on_update
-        async def change(wish: ChangeRequest) -> bool:
-            nonlocal plan
-            if wish.plan is None or wish.plan == plan:
+        async def change(request: ChangeRequest) -> bool:
+            nonlocal spec
+            if request.plan is None or request.plan == spec:
                 return False
-            if any(getattr(wish.plan, time) != getattr(plan, time) for time in TIMES):
-                # Other times are from now on; at the same times, what was missed is made up.
+            if any(getattr(request.plan, time) != getattr(spec, time) for time in TIMING_FIELDS):
+                # New times count from now on; with unchanged times, missed firings are made up.
                 state.cursor = max(state.cursor, context.now())
-            plan = wish.plan
-            note("changed", wish)
+            spec = request.plan
+            note("changed", request)
             return True
 
         @context.on_update
-        async def switch(wish: ChangeRequest) -> bool:
-            was, state.paused = state.paused, wish.paused
-            if was == wish.paused:
+        async def switch(request: ChangeRequest) -> bool:
+            was, state.paused = state.paused, request.paused
+            if was == request.paused:
                 return False
             if was:
-                # What fell into the pause was not wanted.
+                # Firings during the pause are not made up.
                 state.cursor = max(state.cursor, context.now())
-            note("resumed" if was else "paused", wish)
+            note("resumed" if was else "paused", request)
             return True
 
         @context.on_update
-        async def trigger(wish: ChangeRequest) -> str:
-            note(f"triggered {wish.run_id}", wish)
-            await start(plan, [wish.run_id])
-            return wish.run_id
+        async def trigger(request: ChangeRequest) -> str:
+            note(f"triggered {request.run_id}", request)
+            await start(spec, [request.run_id])
+            return request.run_id
 
         @context.on_update
-        async def backfill(wish: ChangeRequest) -> list[str]:
-            run_ids = [run_id_of(plan, one) for one in wanted_between(plan, wish)]
-            note(f"backfilled {len(run_ids)}", wish)
-            await start(plan, run_ids)
+        async def backfill(request: ChangeRequest) -> list[str]:
+            run_ids = [run_id_of(spec, one) for one in backfill_firings(spec, request)]
+            note(f"backfilled {len(run_ids)}", request)
+            await start(spec, run_ids)
             return run_ids
 
         def may_fire() -> bool:
-            return not state.paused  # since somebody may have paused it meanwhile
+            return not state.paused  # an update may have paused it during the last await
 
         async def fire(moments: Sequence[datetime]) -> None:
             if moments:
-                run_ids = [run_id_of(plan, moment) for moment in moments]
-                await start(plan, run_ids)
+                run_ids = [run_id_of(spec, moment) for moment in moments]
+                await start(spec, run_ids)
                 state.last = run_ids[-1]
                 state.fired += len(run_ids)
 
@@ -182,33 +185,33 @@ def keeper_of(target: WorkflowDefinition, client: Client, store: Store) -> Workf
             busy = state.waiting is not None or (state.last != "" and not await is_over(state.last))
             if not busy:
                 await fire([moment])
-            elif plan.overlap == "cancel":
+            elif spec.overlap == "cancel":
                 state.skipped += state.waiting is not None
                 state.waiting = moment
-                await cancel(state.last, plan.name)
-            elif plan.overlap == "wait" and state.waiting is None:
+                await cancel(state.last, spec.name)
+            elif spec.overlap == "wait" and state.waiting is None:
                 state.waiting = moment
             else:
                 state.skipped += 1
 
-        for _ in range(TURNS):
+        for _ in range(MAX_TURNS):
             changed.clear()
             if not state.paused:
-                moments = catch_up(plan, state, context.now())
-                if plan.overlap == "allow":
+                moments = catch_up(spec, state, context.now())
+                if spec.overlap == "allow":
                     await fire(moments)
                 else:
                     for moment in moments:
                         await fire_unless_busy(moment)
-            pause_for = seconds_to_next(plan, state, context.now())
-            context.publish(plan=plan, state=state)
+            pause_for = seconds_to_next(spec, state, context.now())
+            context.publish(plan=spec, state=state)
             if state.waiting is not None and not state.paused:
                 if await is_over(state.last) and may_fire() and state.waiting is not None:
                     moment, state.waiting = state.waiting, None
                     await fire([moment])
                     continue
-                look = seconds_to_look(state.waiting, context.now())
-                pause_for = look if pause_for is None else min(look, pause_for)
+                poll = seconds_to_poll(state.waiting, context.now())
+                pause_for = poll if pause_for is None else min(poll, pause_for)
             if pause_for is None and not state.paused:
                 return
             try:
@@ -216,7 +219,7 @@ def keeper_of(target: WorkflowDefinition, client: Client, store: Store) -> Workf
                     await changed.wait()
             except TimeoutError:
                 pass
-        context.continue_as_new(keep(plan, state))
+        context.continue_as_new(keep(spec, state))
 
     return keep
 
@@ -224,48 +227,48 @@ def keeper_of(target: WorkflowDefinition, client: Client, store: Store) -> Workf
 # -- decisions --------------------------------------------------------------------------------
 
 
-def catch_up(plan: Plan, state: State, now: datetime) -> list[datetime]:
-    """The firings to make now, oldest first. What has come is dealt with by that."""
-    moments, before = due(plan, state.cursor, now, plan.most)
+def catch_up(spec: ScheduleSpec, state: State, now: datetime) -> list[datetime]:
+    """The firings to start now, oldest first. Advances the cursor past them."""
+    moments, before = due(spec, state.cursor, now, spec.max_made_up)
     if not moments:
         return []
     state.cursor = moments[-1]
-    if plan.catch_up == "none" and now - moments[-1] - jitter(plan, moments[-1]) > LATE:
+    if spec.catch_up == "none" and now - moments[-1] - jitter(spec, moments[-1]) > MISSED_AFTER:
         before, moments = before + len(moments), []
     state.missed += before
     return moments
 
 
-def seconds_to_next(plan: Plan, state: State, now: datetime) -> float | None:
-    """Until the next firing; None if there is none any more."""
-    moment = next(firings(plan, state.cursor), None)
+def seconds_to_next(spec: ScheduleSpec, state: State, now: datetime) -> float | None:
+    """Seconds until the next firing; None if there is none."""
+    moment = next(firings(spec, state.cursor), None)
     if moment is None:
         return None
-    return max((moment + jitter(plan, moment) - now).total_seconds(), 0.0)
+    return max((moment + jitter(spec, moment) - now).total_seconds(), 0.0)
 
 
-def seconds_to_look(waiting: datetime | None, now: datetime) -> float:
-    """Until it is worth while to see again whether the run before is over: the longer it takes, the
-    rarer, so that a firing waits for a tenth longer at most, and a history stays short."""
+def seconds_to_poll(waiting: datetime | None, now: datetime) -> float:
+    """Seconds until the next check whether the previous run has ended. The pause grows with the wait, so that
+    a firing is at most a tenth later, and the history stays short."""
     so_far = 0.0 if waiting is None else (now - waiting).total_seconds()
-    return min(max(so_far / 10, SHORTEST_LOOK), LONGEST_LOOK)
+    return min(max(so_far / 10, MIN_POLL_S), MAX_POLL_S)
 
 
-def wanted_between(plan: Plan, wish: ChangeRequest) -> list[datetime]:
-    """The firings of a time that is to be made up: from `start` up to, not including, `end`."""
-    assert wish.start is not None
-    assert wish.end is not None
+def backfill_firings(spec: ScheduleSpec, request: ChangeRequest) -> list[datetime]:
+    """The firings to backfill: from `start` up to, not including, `end`."""
+    assert request.start is not None
+    assert request.end is not None
     just_before = timedelta(microseconds=1)
     moments: list[datetime] = []
-    for moment in firings(plan, wish.start - just_before, wish.end - just_before):
+    for moment in firings(spec, request.start - just_before, request.end - just_before):
         moments.append(moment)
-        if len(moments) > MOST_BACKFILLED:
+        if len(moments) > MAX_BACKFILL:
             raise InvalidValue(
-                f"more than {MOST_BACKFILLED} firings: backfill a shorter time, several times"
+                f"more than {MAX_BACKFILL} firings: backfill a shorter time, several times"
             )
     return moments
 
 
-def run_id_of(plan: Plan, moment: datetime) -> str:
-    """The run of a firing."""
-    return f"{plan.name}@{stamp(moment)}"
+def run_id_of(spec: ScheduleSpec, moment: datetime) -> str:
+    """The id of the run of a firing."""
+    return f"{spec.name}@{stamp(moment)}"

@@ -1,14 +1,12 @@
-"""When a schedule fires: moments computed from its plan alone, the same for whoever asks.
+"""When a schedule fires: moments computed from its specification alone, so that every process agrees.
 
 An interval counts from `starts_at`, or from 1970, so that "every hour" is on the hour. A cron
 expression is read in a time zone, as Debian's cron reads it:
 
-- A job at a fixed time fires once a day also when the clocks change. In spring, what falls into the
-  hour that is left out fires right after it; in autumn, what falls into the hour that comes twice
-  fires the first time.
-- A job for every hour or every few minutes (a field that begins with ``*``) goes by the time that
-  passes.
-- A sixth field, in front, says at which seconds of those minutes.
+- A job at a fixed time fires once a day also when the clocks change. In spring, a firing in the skipped
+  hour happens right after it; in autumn, a firing in the repeated hour happens the first time.
+- A job for every hour or every few minutes (a field that begins with ``*``) goes by elapsed time.
+- A sixth field, in front, gives the seconds within those minutes.
 """
 
 from __future__ import annotations
@@ -25,10 +23,10 @@ from outlast.errors import InvalidValue
 if TYPE_CHECKING:
     from cronsim import CronSim
 
-    from outlast.schedules.schedule import Plan
+    from outlast.schedules.schedule import ScheduleSpec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MOST_CRON_CHARACTERS = 250
+MAX_CRON_LENGTH = 250
 SHORTHANDS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -40,38 +38,44 @@ SHORTHANDS = {
 }
 MINUTE = timedelta(minutes=1)
 FIRST_WINDOW = MINUTE
-GIVE_UP = timedelta(days=50 * 366)
+SEARCH_LIMIT = timedelta(days=50 * 366)
 
 
-def firings(plan: Plan, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
-    """The moments at which a plan fires, in UTC, in order: later than `after`, up to `until`."""
-    if plan.starts_at is not None:
-        after = max(after, plan.starts_at - timedelta(microseconds=1))
-    end = min((one for one in (until, plan.ends_at) if one is not None), default=None)
-    if plan.cron is not None:
-        moments = _of_cron(plan.cron, zone_of(plan.timezone), after)
+def firings(
+    spec: ScheduleSpec, after: datetime, until: datetime | None = None
+) -> Iterator[datetime]:
+    """The moments of all firings, in UTC, in order: later than `after`, up to `until`."""
+    if spec.starts_at is not None:
+        after = max(after, spec.starts_at - timedelta(microseconds=1))
+    end = min((one for one in (until, spec.ends_at) if one is not None), default=None)
+    if spec.cron is not None:
+        moments = _of_cron(spec.cron, zone_of(spec.timezone), after)
     else:
-        moments = _of_interval(timedelta(seconds=plan.every), plan.starts_at or EPOCH, after)
+        moments = _of_interval(timedelta(seconds=spec.every), spec.starts_at or EPOCH, after)
     return moments if end is None else takewhile(lambda moment: moment <= end, moments)
 
 
-def due(plan: Plan, after: datetime, now: datetime, most: int) -> tuple[list[datetime], int]:
-    """The last `most` moments after `after` that have come, with their jitter, by `now`; and how
-    many came before them, or more: a long absence is not counted to its beginning."""
-    moments, before = _latest(plan, after, now, most)
-    # Nothing is put off past the next one, so only the last one can be.
-    if moments and moments[-1] + jitter(plan, moments[-1]) > now:
-        return _latest(plan, after, moments[-1] - timedelta(microseconds=1), most)
+def due(
+    spec: ScheduleSpec, after: datetime, now: datetime, most: int
+) -> tuple[list[datetime], int]:
+    """The last `most` moments after `after` that are due, with their jitter, by `now`; and how many were due
+    before them. That count stops early after a long absence."""
+    moments, before = _latest(spec, after, now, most)
+    # No firing is delayed past the next one, so only the last one may not be due yet.
+    if moments and moments[-1] + jitter(spec, moments[-1]) > now:
+        return _latest(spec, after, moments[-1] - timedelta(microseconds=1), most)
     return moments, before
 
 
-def _latest(plan: Plan, after: datetime, end: datetime, most: int) -> tuple[list[datetime], int]:
+def _latest(
+    spec: ScheduleSpec, after: datetime, end: datetime, most: int
+) -> tuple[list[datetime], int]:
     window = FIRST_WINDOW
     while True:
         start = max(after, end - window)
         last: deque[datetime] = deque(maxlen=most)
         count = 0
-        for moment in firings(plan, start, end):
+        for moment in firings(spec, start, end):
             last.append(moment)
             count += 1
         if count > most or start <= after:
@@ -79,57 +83,58 @@ def _latest(plan: Plan, after: datetime, end: datetime, most: int) -> tuple[list
         window *= 4
 
 
-def jitter(plan: Plan, moment: datetime) -> timedelta:
-    """By how much a firing is put off: the same whoever asks, different from others', and never past
-    the next one."""
-    if not plan.jitter:
+def jitter(spec: ScheduleSpec, moment: datetime) -> timedelta:
+    """The delay of a firing: deterministic, different for each schedule, and never past the next firing."""
+    if not spec.jitter:
         return timedelta()
-    most = timedelta(seconds=plan.jitter)
-    following = next(firings(plan, moment), None)
+    most = timedelta(seconds=spec.jitter)
+    following = next(firings(spec, moment), None)
     if following is not None:
         most = min(most, following - moment)
-    digest = hashlib.sha256(f"{plan.name}@{moment.isoformat()}".encode()).digest()
+    digest = hashlib.sha256(f"{spec.name}@{moment.isoformat()}".encode()).digest()
     return most * (int.from_bytes(digest[:8], "big") / 2**64)
 
 
 def stamp(moment: datetime) -> str:
-    """A moment as it stands in a run's id: ``20261115T020000Z``."""
+    """A moment as it appears in the id of a run: ``20261115T020000Z``."""
     utc = moment.astimezone(UTC)
     return f"{utc:%Y%m%dT%H%M%S}{f'.{utc.microsecond:06d}' if utc.microsecond else ''}Z"
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of that name; `InvalidValue` if there is none."""
+    """The time zone of a name; `InvalidValue` if it is unknown."""
     if name == "UTC":
         return UTC
-    from zoneinfo import ZoneInfo  # not for those who have no schedules
+    from zoneinfo import ZoneInfo  # loaded only where schedules are used
 
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError, TypeError):
         raise InvalidValue(
-            f"there is no time zone {str(name)[:80]!r} here: use a name like Europe/Berlin, or "
-            "install the package tzdata if your system has none"
+            f"unknown time zone {str(name)[:80]!r}: use a name like Europe/Berlin. If your system has no "
+            "time zone data, install the package tzdata"
         ) from None
 
 
 def check_cron(cron: str) -> str:
-    """The expression in full; `InvalidValue` if it is none or never fires."""
+    """The expression with shorthands expanded; `InvalidValue` if it is invalid or never fires."""
     from cronsim import CronSim, CronSimError
 
     given: object = cron
     if not isinstance(given, str):
-        raise InvalidValue(f"cron={given!r} is not possible: give five fields in a string")
-    if len(cron) > MOST_CRON_CHARACTERS:
-        raise InvalidValue(f"a cron expression of {len(cron)} characters: use shorter lists")
+        raise InvalidValue(f"cron must be a string of five fields (got {given!r})")
+    if len(cron) > MAX_CRON_LENGTH:
+        raise InvalidValue(
+            f"a cron expression has at most {MAX_CRON_LENGTH} characters (got {len(cron)})"
+        )
     full = SHORTHANDS.get(cron.strip().lower(), cron)
     try:
         if next(CronSim(full, EPOCH), None) is None:
             raise CronSimError("it never fires")
     except CronSimError as error:
         raise InvalidValue(
-            f"cron {cron!r} is not possible: {str(error).lower()}. Use five fields (minute hour "
-            "day-of-month month day-of-week) for times that exist"
+            f"invalid cron expression {cron!r}: {str(error).lower()}. Use five fields: minute hour "
+            "day-of-month month day-of-week"
         ) from None
     return full
 
@@ -159,16 +164,16 @@ def _of_minutes(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
         return
     for local in CronSim(cron, after.astimezone(zone)):
         moment = local.astimezone(UTC)
-        if moment > after:  # where clocks change, one may come twice, or from before
+        if moment > after:  # where clocks change, cronsim repeats moments or goes back
             after = moment
             yield moment
 
 
 def _by_time(cron: CronSim, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    """The same, minute by minute of the time that passes. cronsim goes on by whole hours of it, and
-    so loses a firing where clocks change by half an hour."""
+    """Step through elapsed time minute by minute. cronsim steps by whole hours, and loses a firing where
+    clocks change by half an hour."""
     moment = after.replace(second=0, microsecond=0) + MINUTE
-    last = after + GIVE_UP
+    last = after + SEARCH_LIMIT
     while moment < last:
         local = moment.astimezone(zone)
         if local.month not in cron.months or not cron.match_day(local.date()):
@@ -178,7 +183,7 @@ def _by_time(cron: CronSim, zone: tzinfo, after: datetime) -> Iterator[datetime]
             moment += MINUTE * (60 - local.minute)
         else:
             if local.minute in cron.minutes:
-                last = moment + GIVE_UP
+                last = moment + SEARCH_LIMIT
                 yield moment
             moment += MINUTE
 

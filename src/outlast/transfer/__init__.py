@@ -1,41 +1,43 @@
-"""Moving runs from one store to another, live ones included, while workers run on both.
+"""Transfer of runs from one store to another, open runs included, while workers run on both.
 
 ::
 
-    source                                        target
-    ──────                                        ──────
-    1 seal    claim by force, close the run with
-              `workflow.moved`; what closing drops
-              (tasks, timers, status) is kept in
-              the same commit
-    2 load    nothing changes any more
-                                                  3 arrive   the record, all events, inbox, tasks …
-                                                             in one commit, held by the mover under
-                                                             a token greater than the source's
-    4 mark    all of the family has come
-                                                  5 settle   give the hold back: it goes on here
-    6 forget  one record is left that says where
+    source                                         target
+    ──────                                         ──────
+    1 mark as moving   take the claim by force, close
+                       the run with `workflow.moved`;
+                       the same commit keeps what
+                       closing drops (tasks, timers,
+                       status)
+    2 load             nothing changes any more
+                                                   3 import   record, events, inbox, tasks … in
+                                                              one commit, claimed by the mover
+                                                              with a token greater than the
+                                                              source's
+    4 record           the whole family has arrived
+                                                   5 release  give up the claim: the run goes on
+    6 tombstone_commit             leave a tombstone that says
+                       where the run is
 
-A tree is moved as a whole, in one atomic batch where the store can do that, and so are children with
-ids of their own. After any of these a mover may be killed: what is sealed stays sealed, and the next
-one finds it and goes on. A run whose life has arrived is never brought again, whatever became of it
-there. Whoever sends to a run that is sealed, or asks for
-it, is told where it is (`outlast.errors.Moved`). A step that was under way is interrupted, as if its
-worker had died, and made again.
+A tree moves as a whole, in one atomic batch where the store supports that, and so do children with
+ids of their own. The mover may crash after any step: a run that is marked as moving stays marked, and
+the next mover finds it and continues. A life that has arrived is never imported again, whatever has
+happened to it in the target since. Clients that ask for a moved run get `outlast.errors.Moved` with its
+new address. A step in flight is interrupted and retried, as after a crash of its worker.
 """
 
-from outlast.transfer.bundle import Bundle
-from outlast.transfer.export import Restored, gather, restore
-from outlast.transfer.move_runs import Moves, move, move_runs
+from outlast.transfer.bundle import Bundle, export_runs
+from outlast.transfer.importer import ImportResult, import_runs
+from outlast.transfer.mover import MoveResult, move, move_runs
 from outlast.transfer.tombstone import address_of
 
 __all__ = [
     "Bundle",
-    "Moves",
-    "Restored",
+    "ImportResult",
+    "MoveResult",
     "address_of",
-    "gather",
+    "export_runs",
+    "import_runs",
     "move",
     "move_runs",
-    "restore",
 ]

@@ -1,15 +1,16 @@
-"""Bundle: a run with all it owns, read where it is closed, written where it goes on."""
+"""Bundle: one run with all its contents, on its way to another store or to a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from outlast.engine.operations.step import StepReport
 from outlast.engine.replay.completion import child_outcome, parent_uid_in
-from outlast.errors import Undecodable
+from outlast.errors import Busy, Moved, Undecodable
 from outlast.model.claim import ClaimOnCreate
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event, EventType
@@ -18,28 +19,31 @@ from outlast.model.ids import root_of
 from outlast.model.inbox import Item, Send
 from outlast.model.json import from_json
 from outlast.model.payloads import ChildSpawned, Payload
+from outlast.model.query import RunQuery
 from outlast.model.run import Change, Run
 from outlast.model.run_contents import Activity, BoundKey, Entry, Fact, Timer
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import DeadTask, Task
 from outlast.model.times import NOW
 from outlast.ports.store import Store
-from outlast.transfer.tombstone import Sealed, is_sealed, seal_in
+from outlast.transfer.tombstone import StateBeforeMove, is_moving, moved_event
 
 PAGE = 1000
-NOTED, ARRIVED = MARKS = ("move:noted", "move:arrived")
-LANDED = "move:landed"
-"""In the target, for good: open lives that have come. Each by its token too, since a life that is
-moved away and comes back has a greater one."""
-"""Keys with which a mover marks, at the source, how far it has come. They stay behind."""
+TRIES = 20
+PAUSE_S = 0.1
+TOMBSTONES_BEFORE, ARRIVED = PROGRESS_SCOPES = ("move:noted", "move:arrived")
+"""Scopes of keys at the source that record how far a move has come. They are not moved."""
+ARRIVED_LIFE = "move:landed"
+"""Scope of permanent keys in the target: the open lives that have arrived. The token is part of the key,
+since a life that is moved away and back has a greater one."""
 RECEIPT = "receipt"
-"""The kind of an item that stands for one that was consumed before: its id must stay taken."""
+"""The kind of an item that replaces one that is already consumed, so that its id stays taken."""
 _ENDS = (EventType.WORKFLOW_COMPLETED, EventType.WORKFLOW_FAILED, EventType.WORKFLOW_CANCELLED)
 
 
 @dataclass
 class Bundle:
-    """One run, as it was before it was sealed."""
+    """One run, as it was before it was marked as moving. `state_hash` names the fact that says so."""
 
     run: Run
     events: list[Event]
@@ -53,16 +57,16 @@ class Bundle:
     entries: list[Entry] = field(default_factory=list)
     activities: list[Activity] = field(default_factory=list)
     snapshot: Snapshot | None = None
-    seal: str = ""
+    state_hash: str = ""
 
     @property
     def token(self) -> int:
-        """The greatest token that any of its events, or its last claim, has had."""
+        """The greatest token of its events and its last claim."""
         return max([self.run.token, *(event.token for event in self.events)])
 
-    def arrival(self, owner: str, ttl: float, *, grave: Run | None) -> Commit:
-        """The commit with which it is there, all of it, held by the mover unless it has ended.
-        Where it has been before, one record is left that says where it went: that grave goes."""
+    def import_commit(self, owner: str, ttl: float, *, tombstone: Run | None) -> Commit:
+        """The commit that writes the whole run, claimed by the mover unless the run has ended. It replaces
+        the `tombstone` that an earlier move out of the target has left."""
         run = self.run
         ended = run.status.terminal
         numbered = {} if ended else {item.id: item for item in self.items}
@@ -76,10 +80,10 @@ class Bundle:
         ]
         return Commit(
             run_id=run.id,
-            uid=None if grave is None else grave.uid,
+            uid=None if tombstone is None else tombstone.uid,
             create=run,
-            creation=Creation.NEW if grave is None else Creation.REPLACE,
-            force=grave is not None,
+            creation=Creation.NEW if tombstone is None else Creation.REPLACE,
+            force=tombstone is not None,
             hold=None if ended else ClaimOnCreate(owner, ttl),
             events=tuple(msgspec.structs.replace(one, sequence=0, token=0) for one in self.events),
             sends=tuple(sends),
@@ -94,13 +98,13 @@ class Bundle:
         )
 
     @property
-    def landing_key(self) -> str:
-        """Names this life as it was when it was moved; the same for whoever repeats the move."""
+    def arrival_key(self) -> str:
+        """Names this life as it was when it was moved; the same when the move is repeated."""
         return f"{self.run.uid} {self.token}"
 
-    def settling(self, token: int) -> Commit:
-        """The commit with which the mover lets go of it: what was consumed before is consumed again,
-        and it is due when it was."""
+    def release_commit(self, token: int) -> Commit:
+        """The commit that gives up the mover's claim. It consumes the items that were consumed before,
+        and restores `runnable_at`."""
         waiting = {item.id for item in self.items}
         consumed = [number for number, id in enumerate(self.receipts, 1) if id not in waiting]
         return Commit(
@@ -114,48 +118,95 @@ class Bundle:
         )
 
 
+async def export_runs(
+    store: Store, run_id: str, progress: Callable[[int], None] | None = None
+) -> list[Bundle]:
+    """A run and its descendants, parents first, all as of one moment; read only. Raises `Busy` if they
+    keep changing."""
+    changed = run_id
+    for attempt in range(TRIES):
+        if attempt:
+            await asyncio.sleep(PAUSE_S)
+        family: list[Bundle] = []
+        before: list[Run] = []
+        async for run in _family(store, run_id):
+            before.append(run)
+            family.append(await load(store, run))
+            if progress is not None:
+                progress(len(family))
+        trees: dict[str, list[Bundle]] = {}
+        for bundle in family:
+            trees.setdefault(root_of(bundle.run.id), []).append(bundle)
+        for root, tree in trees.items():
+            await load_facts(store, root, tree)
+        after = [run async for run in _family(store, run_id)]
+        if list(map(_state, before)) == list(map(_state, after)):
+            return family
+        changed = next(
+            (a.id for a, b in zip(before, after, strict=False) if _state(a) != _state(b)), run_id
+        )
+    raise Busy(f"run {changed!r} kept changing during {TRIES} attempts: pause it, or try again")
+
+
+async def _family(store: Store, run_id: str) -> AsyncIterator[Run]:
+    run = await store.get(run_id)
+    if run.moved_to is not None and not is_moving(run):
+        raise Moved(run.id, run.moved_to)
+    yield run
+    children = [child.id async for child in store.find_all(RunQuery(parent=run.id))]
+    for child in sorted(children):
+        async for one in _family(store, child):
+            yield one
+
+
+def _state(run: Run) -> tuple[str, str, int, int]:
+    return run.id, run.uid, run.revision, run.inbox
+
+
 async def load(store: Store, run: Run) -> Bundle:
-    """A run with all it owns, as it was before it was sealed."""
+    """A run with all its contents, as it was before it was marked as moving."""
     history = await store.history(run.id)
-    owned = await store.contents(run.id)
-    cargo = Bundle(
+    contents = await store.contents(run.id)
+    bundle = Bundle(
         run,
         history,
         items=await _items(store, run.id),
-        receipts=owned.receipts,
+        receipts=contents.receipts,
         timers=await store.timers(run.id),
-        tasks=list(owned.tasks),
-        dead=list(owned.dead),
-        keys=tuple(key for key in owned.keys if key.scope not in MARKS),
+        tasks=list(contents.tasks),
+        dead=list(contents.dead),
+        keys=tuple(key for key in contents.keys if key.scope not in PROGRESS_SCOPES),
         entries=await store.entries(run.id),
         activities=await store.activities(run.id),
         snapshot=await store.find_snapshot(run.id),
     )
-    if is_sealed(run):
-        seal = seal_in(run, history)
-        fact = await store.find_fact(seal.state, root=root_of(run.id))
+    if is_moving(run):
+        bundle.state_hash = moved_event(run, history).state
+        fact = await store.find_fact(bundle.state_hash, root=root_of(run.id))
         if fact is None:
-            raise Undecodable(f"the fact that says what run {run.id!r} was before is missing")
-        cargo.seal = seal.state
-        _unseal(cargo, from_json(fact.data, Sealed, where=f"the seal of run {run.id!r}"))
+            raise Undecodable(
+                f"the fact with the state of run {run.id!r} before its move is missing"
+            )
+        where = f"the state of run {run.id!r} before its move"
+        _undo_mark(bundle, from_json(fact.data, StateBeforeMove, where=where))
     elif run.status.terminal:
-        cargo.timers = [timer for timer in cargo.timers if timer.fired]
-    return cargo
+        bundle.timers = [timer for timer in bundle.timers if timer.fired]
+    return bundle
 
 
 async def load_facts(store: Store, root: str, tree: Sequence[Bundle]) -> None:
-    """The facts of a tree, which arrive with the first of its runs. Those of seals stay behind."""
-    seals = {cargo.seal for cargo in tree}
+    """Add the facts of a tree to its first bundle, without those that the move itself has written."""
+    state_hashes = {bundle.state_hash for bundle in tree}
     for hash in (await store.contents(root)).facts:
-        fact = None if hash in seals else await store.find_fact(hash, root=root)
+        fact = None if hash in state_hashes else await store.find_fact(hash, root=root)
         if fact is not None:
             tree[0].facts.append(fact)
 
 
-def tell_parents(family: Iterable[Bundle]) -> None:
-    """A child that ended when its parent was sealed already could not tell it: its outcome is put
-    into the parent's inbox now, under the id under which it would have come."""
-    runs = {cargo.run.id: cargo for cargo in family}
+def deliver_child_outcomes(family: Iterable[Bundle]) -> None:
+    """Add the outcome of each ended child to its parent's inbox, under the id that it would have had. A
+    child that ended after its parent was marked as moving could not send it."""
+    runs = {bundle.run.id: bundle for bundle in family}
     for child in list(runs.values()):
         parent = runs.get(child.run.parent or "")
         if parent is None or parent.run.status.terminal or not child.run.status.terminal:
@@ -169,26 +220,26 @@ def tell_parents(family: Iterable[Bundle]) -> None:
             parent.run = msgspec.structs.replace(parent.run, runnable_at=NOW)
 
 
-def _unseal(cargo: Bundle, state: Sealed) -> None:
-    cargo.events = cargo.events[:-1]
-    # Something may have come after its record was read and before it was sealed.
-    is_woken = cargo.run.inbox > state.inbox
-    cargo.run = msgspec.structs.replace(
-        cargo.run,
+def _undo_mark(bundle: Bundle, state: StateBeforeMove) -> None:
+    bundle.events = bundle.events[:-1]
+    # A message may have arrived between the read of the record and the mark.
+    is_woken = bundle.run.inbox > state.inbox
+    bundle.run = msgspec.structs.replace(
+        bundle.run,
         status=state.status,
         wait_kind=state.wait_kind,
         error=state.error,
         runnable_at=NOW if is_woken else state.runnable_at,
         ended_at=None,
     )
-    cargo.timers = [*cargo.timers, *state.timers]
-    cargo.tasks = [task for task in state.living if not _is_reported(cargo, task)]
-    cargo.dead = state.buried
+    bundle.timers = [*bundle.timers, *state.timers]
+    bundle.tasks = [task for task in state.open_tasks if not _is_reported(bundle, task)]
+    bundle.dead = state.dead_tasks
 
 
-def _is_reported(cargo: Bundle, task: Task) -> bool:
-    """Whether a worker has told how a task ended, after it was written down and before the seal."""
-    for item in cargo.items:
+def _is_reported(bundle: Bundle, task: Task) -> bool:
+    """Whether a worker reported the end of a task between the read of the contents and the mark."""
+    for item in bundle.items:
         if item.kind == "step" and item.name == task.step and item.data is not None:
             report = from_json(item.data, StepReport, where=f"report of {task.step!r}")
             over = report.output is not None or report.failed is not None
@@ -197,16 +248,16 @@ def _is_reported(cargo: Bundle, task: Task) -> bool:
     return False
 
 
-def _end_of(cargo: Bundle) -> Payload | None:
-    ends = [event for event in cargo.events if event.type in _ENDS]
+def _end_of(bundle: Bundle) -> Payload | None:
+    ends = [event for event in bundle.events if event.type in _ENDS]
     return payload_of(ends[-1]) if ends else None
 
 
 def _spawned(parent: Bundle, child_id: str) -> bool:
     for event in parent.events:
         if event.type == EventType.CHILD_SPAWNED:
-            said = payload_of(event)
-            if isinstance(said, ChildSpawned) and said.child_run_id == child_id:
+            payload = payload_of(event)
+            if isinstance(payload, ChildSpawned) and payload.child_run_id == child_id:
                 return True
     return False
 

@@ -1,6 +1,7 @@
-"""Sealing: a run is closed where it is, in one commit that also keeps what closing takes away.
+"""Tombstones: the two commits with which a run leaves a store, and how a moved run is recognised.
 
-Addresses: how a store is named to others, without what nobody else should know.
+`moving_commit` closes a run and marks it as moving; the same commit keeps the state that closing drops.
+`tombstone_commit` replaces the run, once it has arrived elsewhere, by a record with its new address.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from outlast.model.task import DeadTask, Task
 from outlast.model.times import NOW
 
 
-class Tombstone(Struct, frozen=True, kw_only=True):
-    """A dead task as text: the task is one of its own."""
+class DeadTaskRecord(Struct, frozen=True, kw_only=True):
+    """A dead task as JSON; its task is JSON of its own."""
 
     task: Raw
     reason: str
     died_at: datetime
 
     @classmethod
-    def of(cls, dead: DeadTask) -> Tombstone:
-        """A dead task, to be written."""
+    def of(cls, dead: DeadTask) -> DeadTaskRecord:
+        """The record of a dead task."""
         return cls(task=Raw(to_json(dead.task)), reason=dead.reason, died_at=dead.died_at)
 
     def read(self) -> DeadTask:
-        """The dead task that was written."""
+        """The dead task of this record."""
         task = from_json(self.task, Task, where="a dead task that is moved")
         return DeadTask(task, self.reason, self.died_at)
 
 
-class Sealed(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run was before it was sealed, as far as closing it takes that away. Tasks are texts of
-    their own."""
+class StateBeforeMove(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The state of a run before it was marked as moving, as far as closing drops it. Each task is JSON of its
+    own."""
 
     status: Status
     wait_kind: str | None = None
@@ -51,32 +52,32 @@ class Sealed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     inbox: int = 0
     timers: tuple[Timer, ...] = ()
     tasks: tuple[Raw, ...] = ()
-    dead: tuple[Tombstone, ...] = ()
+    dead: tuple[DeadTaskRecord, ...] = ()
 
     @property
-    def living(self) -> list[Task]:
-        """The tasks that were not done."""
+    def open_tasks(self) -> list[Task]:
+        """The tasks that were not finished."""
         return [from_json(task, Task, where="a task that is moved") for task in self.tasks]
 
     @property
-    def buried(self) -> list[DeadTask]:
+    def dead_tasks(self) -> list[DeadTask]:
         """The dead tasks, with the reason."""
         return [dead.read() for dead in self.dead]
 
 
-def sealing(run: Run, owned: RunContents, timers: list[Timer], moved_to: str) -> Commit:
-    """The commit that takes the claim on a run by force and seals it, if it is still as it was."""
-    # Whoever holds it is cut off, and what it was doing is to be gone on with at once.
+def moving_commit(run: Run, contents: RunContents, timers: list[Timer], moved_to: str) -> Commit:
+    """The commit that takes the claim on a run by force and marks it as moving, if its revision is unchanged."""
+    # Its owner loses the claim, so the target drives the run at once.
     busy = run.owner is not None
-    state = Sealed(
+    state = StateBeforeMove(
         status=run.status,
         wait_kind=run.wait_kind,
         error=run.error,
         runnable_at=NOW if busy and run.runnable_at is not None else run.runnable_at,
         inbox=run.inbox,
         timers=tuple(timers),
-        tasks=tuple(Raw(to_json(task)) for task in owned.tasks),
-        dead=tuple(map(Tombstone.of, owned.dead)),
+        tasks=tuple(Raw(to_json(task)) for task in contents.tasks),
+        dead=tuple(map(DeadTaskRecord.of, contents.dead)),
     )
     fact = Fact.of(to_json(state))
     moved = WorkflowMoved(moved_to=moved_to, state=fact.hash)
@@ -86,13 +87,18 @@ def sealing(run: Run, owned: RunContents, timers: list[Timer], moved_to: str) ->
         revision=run.revision,
         force=True,
         events=(to_event(moved, run_id=run.id),),
-        change=_closed(moved_to, MOVING),
+        change=Change(
+            status=Status.CANCELLED,
+            wait_kind=MOVING,
+            error=f"{MOVED_TO}{moved_to}",
+            runnable_at=None,
+        ),
         facts=(fact,),
     )
 
 
-def forgetting(run: Run, moved_to: str) -> Commit:
-    """The commit that puts one record, which says where a run is now, in place of its tree."""
+def tombstone_commit(run: Run, moved_to: str) -> Commit:
+    """The commit that replaces a run and its tree by a tombstone."""
     moved = WorkflowMoved(moved_to=moved_to, life=run.uid)
     left = Run(
         id=run.id,
@@ -114,31 +120,29 @@ def forgetting(run: Run, moved_to: str) -> Commit:
     )
 
 
-def is_sealed(run: Run) -> bool:
-    """Whether a run is closed because it is being moved."""
+def is_moving(run: Run) -> bool:
+    """Whether a run is marked as moving: closed here, and not yet known to have arrived."""
     return run.moved_to is not None and run.wait_kind == MOVING
 
 
-def seal_in(run: Run, history: list[Event]) -> WorkflowMoved:
-    """What the seal says, which is the last event of a sealed run."""
+def is_tombstone(run: Run) -> bool:
+    """Whether a record only says where a run has moved to."""
+    return run.moved_to is not None and not is_moving(run)
+
+
+def moved_event(run: Run, history: list[Event]) -> WorkflowMoved:
+    """The event that marks a run as moving, which is its last one."""
     if not history or history[-1].type != EventType.WORKFLOW_MOVED:
-        raise Undecodable(f"run {run.id!r} is sealed, but its history does not end with the seal")
-    said = payload_of(history[-1])
-    assert isinstance(said, WorkflowMoved)
-    return said
-
-
-def _closed(moved_to: str, kind: str) -> Change:
-    return Change(
-        status=Status.CANCELLED,
-        wait_kind=kind,
-        error=f"{MOVED_TO}{moved_to}",
-        runnable_at=None,
-    )
+        raise Undecodable(
+            f"run {run.id!r} is sealed, but its history does not end with the state_hash"
+        )
+    payload = payload_of(history[-1])
+    assert isinstance(payload, WorkflowMoved)
+    return payload
 
 
 def address_of(url: str) -> str:
-    """The URL of a store without a password, so that it may be shown and kept."""
+    """The URL of a store without its password, fit to be shown and stored."""
     try:
         parts = urlsplit(url)
         if parts.password is None and "password" not in parts.query.lower():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from outlast.cli.codes import Exit
-from outlast.cli.progress import Progress
+from outlast.cli.main import Exit
+from outlast.cli.output import Progress
 from outlast.cli.session import Session, told_of, with_session
 from outlast.errors import OutlastError
 from outlast.model.event_data import PAYLOADS, payload_of

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from outlast.cli.asking import confirm
+from outlast.cli.arguments import confirm
+from outlast.cli.output import Cell, Column, neutral
 from outlast.cli.session import Session, with_session
-from outlast.cli.table import Cell, Column
-from outlast.cli.text import neutral
 from outlast.model.query import check_limit
 from outlast.model.queue_policy import scope_of
 from outlast.ports.queue import Queue

@@ -14,8 +14,16 @@ from pathlib import Path
 
 import click
 
-from outlast.cli.apps import app_name, file_of, load_app
-from outlast.cli.serving import Stop, leave, log_to_stderr, stopping, workflows_of
+from outlast.cli.app_runner import (
+    Stop,
+    app_name,
+    file_of,
+    leave,
+    load_app,
+    log_to_stderr,
+    stopping,
+    workflows_of,
+)
 from outlast.cli.session import Session, with_session
 
 LOOK_AGAIN = 0.3

@@ -1,15 +1,27 @@
-"""`outlast doctor`: is all as it should be, and if not, what to do about it."""
+"""`outlast doctor`: checks the store, its workers and runs, and the wake-up queue; each finding has a remedy."""
 
 from __future__ import annotations
 
+import platform
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
 import click
 
-from outlast.cli.codes import Exit
-from outlast.cli.health_checks import Finding, life_of, settings_of, versions, wakeup_channel_of
-from outlast.cli.place import settings_here
-from outlast.cli.session import Session, with_session
-from outlast.cli.text import neutral
-from outlast.errors import OutlastError
+from outlast.cli.commands.queue import queue_names
+from outlast.cli.commands.workers import workers_of
+from outlast.cli.main import Exit
+from outlast.cli.output import ago, length, neutral
+from outlast.cli.session import Session, settings_here, told_of, with_session
+from outlast.errors import OutlastError, Unsupported
+from outlast.model.run import MOVING, Run
+from outlast.ports.capabilities import Capability, Durability
+from outlast.ports.store import Store
+from outlast.query import count, parse, search
+from outlast.urls import resolve_wakeup_channel
 
 
 @click.command("doctor")
@@ -60,3 +72,290 @@ def _in_the_way(error: OutlastError) -> Finding:
     return Finding(
         "problem", str(error), "see the message; `outlast --help` says how the store is chosen"
     )
+
+
+STUCK_AFTER = timedelta(minutes=1)
+LOOKED_AT = 10_000
+
+
+async def life_of(store: Store) -> AsyncIterator[Finding]:
+    """What goes on in a store."""
+    if Capability.WORKERS in store.capabilities:
+        async for finding in _workers(store):
+            yield finding
+        async for finding in _troubles(store):
+            yield finding
+    if Capability.FIND in store.capabilities:
+        async for finding in _runs(store):
+            yield finding
+        async for finding in _moving(store):
+            yield finding
+    async for finding in _unserved(store):
+        yield finding
+    async for finding in _dead(store):
+        yield finding
+
+
+async def _workers(store: Store) -> AsyncIterator[Finding]:
+    known = await workers_of(store)
+    now = await store.now()
+    alive = [worker for worker, lives in known if lives]
+    many = "1 worker lives" if len(alive) == 1 else f"{len(alive)} workers live"
+    yield Finding("ok", many if alive else "no worker is running")
+    for worker, lives in known:
+        if not lives:
+            yield Finding(
+                "warning",
+                f"worker {worker.owner} on {worker.host} (pid {worker.pid}) fell silent "
+                f"{ago(worker.seen_at, now)} without having stopped; it held {worker.runs} runs",
+                "others take over what it held when its leases end. Look why it ended: was it "
+                "killed, out of memory, cut off? It is forgotten after a day",
+            )
+
+
+async def _troubles(store: Store) -> AsyncIterator[Finding]:
+    for worker, lives in await workers_of(store):
+        for run_id, trouble in worker.troubles.items() if lives else ():
+            yield Finding(
+                "problem",
+                f"run {run_id} is stuck in worker {worker.owner}: {trouble}",
+                f"outlast why {run_id}; restart that worker, and report it with outlast export {run_id}",
+            )
+
+
+async def _runs(store: Store) -> AsyncIterator[Finding]:
+    now = await store.now()
+    page = await search(store, parse("status:open"), limit=LOOKED_AT, budget=LOOKED_AT)
+    late = now - STUCK_AFTER
+    stuck = [run for run in page.runs if _due(run, late) and not _held(run, now)]
+    mismatched = [run for run in page.runs if run.wait_kind == "mismatch"]
+    if stuck:
+        names = ", ".join(sorted({run.workflow for run in stuck}))
+        yield Finding(
+            "problem",
+            f"{len(stuck):,} runs could go on for more than {length(STUCK_AFTER.total_seconds())} "
+            f"and no worker takes them ({names}), such as {stuck[0].id}",
+            f"start a worker that has their code: outlast worker MODULE:APP; then outlast why "
+            f"{stuck[0].id}",
+        )
+    if mismatched:
+        yield Finding(
+            "problem",
+            f"{len(mismatched):,} runs are parked because their code and their history disagree, "
+            f"such as {mismatched[0].id}",
+            f"outlast why {mismatched[0].id}; deploy code that fits: its workers take them up by themselves. "
+            "To try them again with code that was tried: outlast resume --where 'wait:mismatch'",
+        )
+    if not stuck and not mismatched:
+        more = "the newest " if page.next is not None else ""
+        yield Finding("ok", f"none of {more}{len(page.runs):,} open runs is stuck")
+
+
+def _due(run: Run, late: datetime) -> bool:
+    return run.runnable_at is not None and run.runnable_at < late and run.updated_at < late
+
+
+def _held(run: Run, now: datetime) -> bool:
+    return run.owner is not None and run.claimed_until is not None and run.claimed_until > now
+
+
+async def _moving(store: Store) -> AsyncIterator[Finding]:
+    sealed = parse(f"status:cancelled wait:{MOVING}")
+    number = await count(store, sealed)
+    if number.number:
+        page = await search(store, sealed, limit=1)
+        where = next((run.moved_to for run in page.runs), None) or "URL"
+        yield Finding(
+            "problem",
+            f"{number} runs are sealed because they are being moved to {where}, and go on nowhere "
+            "until that is done",
+            f"outlast move --to {where}, unless one is under way",
+        )
+
+
+async def _unserved(store: Store) -> AsyncIterator[Finding]:
+    """Queued steps that have been ready for a while in a queue that no living worker serves."""
+    if not {Capability.WORKERS, Capability.TASKS} <= store.capabilities:
+        return
+    served = {name for worker, lives in await workers_of(store) if lives for name in worker.queues}
+    now = await store.now()
+    for name in await queue_names(store):
+        if name in served:
+            continue
+        for task in await store.find_available_tasks(queue=name, limit=1):
+            if task.run_id and task.enqueued_at < now - STUCK_AFTER:
+                yield Finding(
+                    "problem",
+                    f"steps wait in queue {name} since {ago(task.enqueued_at, now)}, and no worker that "
+                    f"lives serves it; one of them is of run {task.run_id}",
+                    f"start a worker that has their code: outlast worker MODULE:APP; then outlast why "
+                    f"{task.run_id}",
+                )
+
+
+async def _dead(store: Store) -> AsyncIterator[Finding]:
+    try:
+        queue = store.queue()
+    except Unsupported:
+        return
+    async with queue:
+        for name in await queue_names(store):
+            dead = await queue.dead(name, limit=1_000)
+            if dead:
+                many = "1 task is" if len(dead) == 1 else f"{len(dead):,} tasks are"
+                yield Finding(
+                    "warning",
+                    f"{many} dead in queue {name}: {dead[0].reason}",
+                    f"outlast dead ls {name}, then outlast dead redrive {name}",
+                )
+
+
+SKEW_SECONDS = 2.0
+SURVIVES = {
+    Durability.NOTHING: "nothing: it is gone with the process",
+    Durability.PROCESS_CRASH: "a crash of the process",
+    Durability.POWER_LOSS: "a loss of power",
+    Durability.NODE_LOSS: "the loss of a machine",
+}
+MAX_WAKEUP_AGE_S, MAX_WAITING_WAKEUPS = 3_600, 1_000
+
+
+async def settings_of(store: Store) -> AsyncIterator[Finding]:
+    """What the store and its server are like."""
+    told = told_of(store)
+    level = store.durability
+    safe = level >= Durability.POWER_LOSS
+    yield Finding(
+        "ok" if safe else "warning",
+        f"an acknowledged commit survives {SURVIVES[level]} (D{level.value})",
+        "" if safe else "see the store's page in the docs for safer settings",
+    )
+    for finding in (*_sqlite(told), *_postgres(told), *_redis(told)):
+        yield finding
+    skew = (await store.now() - datetime.now(UTC)).total_seconds()
+    if abs(skew) > SKEW_SECONDS:
+        yield Finding(
+            "warning",
+            f"this machine's clock is {length(abs(skew))} "
+            f"{'behind' if skew > 0 else 'ahead of'} the store's",
+            "leases and timers go by the store's clock; let NTP set both",
+        )
+    else:
+        yield Finding("ok", "the clocks of this machine and the store agree")
+
+
+def _sqlite(told: dict[str, Any]) -> Iterator[Finding]:
+    if told.get("wal_reset_race"):
+        yield Finding(
+            "ok",
+            f"SQLite {told.get('sqlite_version')} has the WAL-reset race; outlast avoids what sets "
+            "it off",
+            "no other program may checkpoint this file; SQLite after 3.51.2 has it mended",
+        )
+
+
+def _postgres(told: dict[str, Any]) -> Iterator[Finding]:
+    if "postgres_version" not in told:
+        return
+    yield Finding(
+        "ok", f"PostgreSQL {told['postgres_version']}, schema {told.get('schema_version')}"
+    )
+    for warning in told.get("warnings") or ():
+        what, _, remedy = str(warning).partition(": ")
+        yield Finding("problem", what, remedy)
+    if told.get("pooled"):
+        yield Finding(
+            "ok",
+            "there is a pooler in between: a worker that dies is noticed when its lease ends",
+            "give workers a URL of the server itself to have it noticed at once",
+        )
+
+
+def _redis(told: dict[str, Any]) -> Iterator[Finding]:
+    if "append_only" not in told:
+        return
+    fsync = told.get("fsync")
+    yield Finding("ok", f"Redis {told.get('version')}, appendfsync {fsync}")
+    if told["append_only"] is False:
+        yield Finding(
+            "problem",
+            "Redis writes no append-only file: a restart loses runs",
+            "CONFIG SET appendonly yes, and in redis.conf",
+        )
+    elif fsync != "always":
+        yield Finding(
+            "warning",
+            f"appendfsync is {fsync}: the last second or two may be lost with the power",
+            "CONFIG SET appendfsync always, and in redis.conf, if that must not be",
+        )
+    eviction = str(told.get("eviction") or "noeviction")
+    if eviction.startswith("allkeys"):
+        yield Finding(
+            "problem",
+            f"Redis may evict runs ({eviction})",
+            "CONFIG SET maxmemory-policy noeviction",
+        )
+    elif eviction == "unknown":
+        yield Finding(
+            "warning",
+            "Redis does not tell whether it evicts keys",
+            "see in its settings that maxmemory-policy is noeviction",
+        )
+
+
+async def wakeup_channel_of(url: str) -> AsyncIterator[Finding]:
+    """What the SQS queue is like that wakes workers. Wake-ups are worth nothing after a while."""
+    told = await resolve_wakeup_channel(url).describe()
+    waiting = int(told.get("ApproximateNumberOfMessages", "0"))
+    yield Finding(
+        "ok", f"the wake-up channel {told.get('QueueUrl', url)} answers; {waiting:,} wake-ups wait"
+    )
+    if told.get("FifoQueue") == "true":
+        yield Finding(
+            "problem",
+            "the wake-up channel is a FIFO queue, which holds wake-ups back",
+            "use a standard queue",
+        )
+    if int(told.get("DelaySeconds", "0")):
+        yield Finding(
+            "warning",
+            f"wake-ups are held back for {told['DelaySeconds']} s",
+            "set DelaySeconds of the queue to 0",
+        )
+    if int(told.get("MessageRetentionPeriod", "0")) > MAX_WAKEUP_AGE_S:
+        yield Finding(
+            "warning",
+            f"wake-ups are kept for {length(float(told['MessageRetentionPeriod']))}, and wake workers "
+            "for nothing",
+            "set MessageRetentionPeriod of the queue to 60",
+        )
+    if "RedrivePolicy" in told:
+        yield Finding(
+            "warning",
+            "wake-ups that nobody needs go to a queue of dead letters",
+            "remove the RedrivePolicy of the queue: a wake-up carries nothing",
+        )
+    if waiting > MAX_WAITING_WAKEUPS:
+        yield Finding(
+            "warning",
+            f"{waiting:,} wake-ups wait: nobody listens",
+            "start workers with App(…, wakeup_channel=…); the store is looked at now and then all the same",
+        )
+
+
+class Finding(NamedTuple):
+    """Something that was looked at: `level` is ok, warning or problem."""
+
+    level: str
+    what: str
+    remedy: str = ""
+
+
+def versions() -> Finding:
+    """What this process runs on."""
+    try:
+        own = version("outlast")
+    except PackageNotFoundError:
+        own = "(not installed: run from its source)"
+    told = f"outlast {own}, Python {platform.python_version()}"
+    return Finding("ok", f"{told}, SQLite {sqlite3.sqlite_version}")

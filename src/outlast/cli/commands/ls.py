@@ -7,12 +7,9 @@ from shlex import quote
 
 import click
 
-from outlast.cli.output import Output
-from outlast.cli.progress import Progress
-from outlast.cli.records import run_record
+from outlast.cli.output import Cell, Column, Output, Progress, length, neutral
+from outlast.cli.run_views import run_record
 from outlast.cli.session import Session, with_session
-from outlast.cli.table import Cell, Column
-from outlast.cli.text import length, neutral
 from outlast.model.query import Order, check_limit, order_of
 from outlast.model.run import Run
 from outlast.ports.store import Store

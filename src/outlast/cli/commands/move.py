@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import click
 
-from outlast.cli.asking import confirm
-from outlast.cli.codes import Exit
-from outlast.cli.output import Output
-from outlast.cli.place import StoreChoice
-from outlast.cli.progress import Progress
-from outlast.cli.session import Session, with_session
-from outlast.cli.text import neutral
+from outlast.cli.arguments import confirm
+from outlast.cli.main import Exit
+from outlast.cli.output import Output, Progress, neutral
+from outlast.cli.session import Session, StoreChoice, with_session
 from outlast.model.run import MOVED
 from outlast.ports.store import Store
 from outlast.query import Filter, all_matching, count, parse
-from outlast.transfer import Moves, address_of, move_runs
+from outlast.transfer import MoveResult, address_of, move_runs
 from outlast.urls import resolve
 
 
@@ -91,7 +88,7 @@ async def _dry(store: Store, out: Output, wanted: Filter) -> None:
     out.note(f"{number:,} in all; nothing was changed")
 
 
-def _tell(session: Session, moves: Moves, there: StoreChoice) -> None:
+def _tell(session: Session, moves: MoveResult, there: StoreChoice) -> None:
     out = session.out
     for run_id, reason in moves.refused.items():
         out.note(f"{neutral(run_id)} stays: {reason}")

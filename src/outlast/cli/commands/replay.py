@@ -15,10 +15,10 @@ from types import FrameType
 import click
 
 from outlast.app import App
-from outlast.cli.apps import load_app
-from outlast.cli.exports import read
+from outlast.cli.app_runner import load_app
+from outlast.cli.export_file import read
+from outlast.cli.output import neutral
 from outlast.cli.session import Session, with_session
-from outlast.cli.text import neutral
 from outlast.codecs import JsonCodec
 from outlast.decorators import Workflow
 from outlast.engine.definitions.definition import WorkflowDefinition

@@ -10,10 +10,9 @@ from typing import Any
 
 import click
 
-from outlast.cli.asking import confirm
+from outlast.cli.arguments import confirm
+from outlast.cli.output import Cell, Column, neutral
 from outlast.cli.session import Session, client_of, with_session
-from outlast.cli.table import Cell, Column
-from outlast.cli.text import neutral
 from outlast.codecs import JsonCodec
 from outlast.errors import InvalidValue, NotFound
 from outlast.schedules import Schedules, ScheduleState
@@ -60,7 +59,7 @@ async def schedules_ls(session: Session) -> None:
                 Cell(one.name),
                 Cell(one.status, COLOURS.get(one.status)),
                 Cell(_when(one)),
-                Cell(one.plan.workflow),
+                Cell(one.spec.workflow),
                 Cell("" if one.next is None else out.moment(one.next)),
                 Cell(f"{one.fired:,}"),
             ]
@@ -84,9 +83,9 @@ async def schedules_show(session: Session, *, name: str) -> None:
     if out.json:
         out.value(_record(one))
         return
-    plan = one.plan
-    out.line(f"{neutral(one.name)}: {neutral(plan.workflow)} {neutral(_when(one))}, {one.status}")
-    out.line(f"  overlap {plan.overlap}, catch up {plan.catch_up}, jitter {plan.jitter:g} s")
+    spec = one.spec
+    out.line(f"{neutral(one.name)}: {neutral(spec.workflow)} {neutral(_when(one))}, {one.status}")
+    out.line(f"  overlap {spec.overlap}, catch up {spec.catch_up}, jitter {spec.jitter:g} s")
     if one.next is not None:
         out.line(f"  next {out.moment(one.next)}")
     out.line(f"  fired {one.fired:,}, skipped {one.skipped:,}, missed {one.missed:,}")
@@ -196,14 +195,14 @@ def _tell(session: Session, name: str, did: str, **more: Any) -> None:
 
 
 def _record(one: ScheduleState) -> dict[str, Any]:
-    plan = {field: getattr(one.plan, field) for field in one.plan.__struct_fields__}
-    state = {field: getattr(one, field) for field in one.__struct_fields__ if field != "plan"}
-    return {**plan, **state}
+    spec = {field: getattr(one.spec, field) for field in one.spec.__struct_fields__}
+    state = {field: getattr(one, field) for field in one.__struct_fields__ if field != "spec"}
+    return {**spec, **state}
 
 
 def _when(one: ScheduleState) -> str:
-    plan = one.plan
-    return f"every {plan.every:g} s" if plan.cron is None else f"{plan.cron} {plan.timezone}"
+    spec = one.spec
+    return f"every {spec.every:g} s" if spec.cron is None else f"{spec.cron} {spec.timezone}"
 
 
 def _moment(text: str) -> datetime:

@@ -7,13 +7,10 @@ from shlex import quote
 import click
 from msgspec import Raw
 
-from outlast.cli.completing import RUN
-from outlast.cli.drawing import draw_tree
-from outlast.cli.finding import find_run
-from outlast.cli.output import STATUS_COLOURS, Output
-from outlast.cli.records import as_text, event_record, part_record, run_record
+from outlast.cli.arguments import RUN, find_run
+from outlast.cli.output import STATUS_COLOURS, Output, length, neutral, neutral_lines
+from outlast.cli.run_views import as_text, draw_tree, event_record, part_record, run_record
 from outlast.cli.session import Session, with_session
-from outlast.cli.text import length, neutral, neutral_lines
 from outlast.model.run import Run
 from outlast.ports.store import Store
 from outlast.query.outline import Part, outline
@@ -65,7 +62,7 @@ async def show_command(session: Session, *, run_id: str, full: bool, history: bo
 async def _with_children(store: Store, run: Run, depth: int) -> list[Part]:
     """The parts of a run, and below each child its own."""
     parts = outline(await store.history(run.id), ended=run.status.terminal)
-    for part in [one for top in parts for one in top.everything()]:
+    for part in [one for top in parts for one in top.walk()]:
         if part.child_id is not None and depth > 0:
             child = await store.find_one(part.child_id)
             if child is not None:

@@ -8,13 +8,11 @@ from typing import NamedTuple
 
 import click
 
-from outlast.cli.codes import Exit
-from outlast.cli.completing import RUN
-from outlast.cli.finding import find_run
-from outlast.cli.output import Output
-from outlast.cli.records import as_text, event_record, run_record
+from outlast.cli.arguments import RUN, find_run
+from outlast.cli.main import Exit
+from outlast.cli.output import Output, iso, neutral
+from outlast.cli.run_views import as_text, event_record, run_record
 from outlast.cli.session import Session, with_session
-from outlast.cli.text import iso, neutral
 from outlast.errors import Moved
 from outlast.model.event import Event
 from outlast.model.query import Order, cursor_at
@@ -69,7 +67,7 @@ async def tail_command(
             start = None if since is None else moment_of(since, await store.now())
             if since is not None and start is None:
                 raise click.UsageError(
-                    f"{since!r} is no time: use a date, a time such as 2026-01-31T12:00:00Z, or now-1h"
+                    f"{since!r} is not a time: use a date, a time such as 2026-01-31T12:00:00Z, or now-1h"
                 )
             await _changes(store, session.out, wanted, start, follow=not no_follow)
             return

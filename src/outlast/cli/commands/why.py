@@ -7,12 +7,10 @@ from datetime import datetime
 import click
 from msgspec.structs import replace
 
+from outlast.cli.arguments import RUN, find_run
 from outlast.cli.commands.workers import workers_of
-from outlast.cli.completing import RUN
-from outlast.cli.finding import find_run
-from outlast.cli.output import Output
+from outlast.cli.output import Output, iso, neutral, neutral_lines
 from outlast.cli.session import Session, with_session
-from outlast.cli.text import iso, neutral, neutral_lines
 from outlast.client.queues import Queues
 from outlast.model.queue_policy import scope_of
 from outlast.model.run import Run
@@ -42,7 +40,7 @@ async def why_command(session: Session, *, run_id: str) -> None:
         if run.wait_kind == "queue":
             [queue] = await Queues(store).stats(run.queue)
         steps = {}
-        if any(one.is_open and one.kind == "step" for part in parts for one in part.everything()):
+        if any(one.is_open and one.kind == "step" for part in parts for one in part.walk()):
             steps = await _queued_steps(store, run)
         workers = None
         if Capability.WORKERS in store.capabilities and not run.status.terminal:

@@ -6,8 +6,7 @@ from functools import partial
 
 import click
 
-from outlast.cli.apps import load_app
-from outlast.cli.serving import leave, log_to_stderr, stopping, workflows_of
+from outlast.cli.app_runner import leave, load_app, log_to_stderr, stopping, workflows_of
 from outlast.cli.session import Session, with_session
 from outlast.engine.runner.loop_thread import new_loop
 

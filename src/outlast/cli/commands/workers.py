@@ -6,8 +6,8 @@ from datetime import datetime
 
 import click
 
+from outlast.cli.output import Cell, Column
 from outlast.cli.session import Session, with_session
-from outlast.cli.table import Cell, Column
 from outlast.model.worker import Worker
 from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store

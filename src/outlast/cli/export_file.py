@@ -1,16 +1,16 @@
-"""Export: a run with all it owns, and its children, as one file, and back.
+"""Export files: a run with all its contents, and its children, as JSON lines.
 
-One JSON object a line, so that a file of any size is written and read in passing::
+The file is written and read as a stream, so that its size does not matter::
 
     {"outlast": "export", "version": 1, "root": …, "runs": …, "redacted": [ … ]}
-    {"run": …}            the record; all that follows is its, until the next
+    {"run": …}            the record; the lines up to the next one belong to it
     {"fact": …} {"event": …} {"item": …} {"receipts": […]} {"timer": …} {"task": …} {"dead": …}
     {"key": …} {"entry": …} {"activity": …} {"snapshot": …}
     {"end": {"lines": …, "sha256": …}}
 
-The last line says how many lines there are and what they hash to: a file that was cut off or
-changed is refused as a whole, and so is one of a newer version. What travels is what `outlast move`
-moves; a snapshot, being a cache whose inside nobody can look into, is left out of a redacted file.
+The last line has the number of lines and their hash: a truncated, changed or newer file is refused as a
+whole. A file contains what `outlast move` moves. `Redaction` replaces chosen fields of user values; a redacted
+file has no snapshots, since a snapshot is opaque.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import Any, BinaryIO
+from functools import cache
+from typing import Any, BinaryIO, TypeVar, get_args, get_type_hints
 
 import msgspec
 from msgspec import Raw, Struct
 
-from outlast.cli.redaction import Redaction
 from outlast.errors import StoreFault, Undecodable
 from outlast.model.event import Event
+from outlast.model.event_data import payload_of
 from outlast.model.inbox import Item
 from outlast.model.json import DAMAGE, from_json, to_json
 from outlast.model.run import Run
@@ -33,7 +34,7 @@ from outlast.model.run_contents import Activity, BoundKey, Entry, Fact, Timer, h
 from outlast.model.snapshot import Snapshot
 from outlast.model.task import DeadTask, Task
 from outlast.transfer import Bundle
-from outlast.transfer.tombstone import Tombstone
+from outlast.transfer.tombstone import DeadTaskRecord
 
 VERSION = 1
 LISTS: dict[str, tuple[str, type[Struct]]] = {
@@ -44,7 +45,7 @@ LISTS: dict[str, tuple[str, type[Struct]]] = {
     "entry": ("entries", Entry),
     "activity": ("activities", Activity),
 }
-"""What a run has many of: by the word of its lines, the field of the cargo and the type."""
+"""What a run has many of: by the word of its lines, the field of the bundle and the type."""
 
 
 class ExportTooNew(StoreFault):
@@ -105,7 +106,7 @@ def _lines(head: Head, family: list[Bundle], redaction: Redaction) -> Iterator[b
         yield from _many("task", map(redaction.value, one.tasks))
         for dead in one.dead:
             task = redaction.value(dead.task)
-            yield _line("dead", Tombstone.of(DeadTask(task, dead.reason, dead.died_at)))
+            yield _line("dead", DeadTaskRecord.of(DeadTask(task, dead.reason, dead.died_at)))
         for key in one.keys:
             yield msgspec.json.encode({"key": key._asdict()})
         yield from _many("entry", map(redaction.value, one.entries))
@@ -187,20 +188,114 @@ def _add(runs: list[Bundle], line: bytes, where: str) -> None:
         raise Undecodable(f"{where} cannot be read: the file was cut off or changed") from error
 
 
-def _give(cargo: Bundle, kind: str, raw: Raw, where: str) -> None:
+def _give(bundle: Bundle, kind: str, raw: Raw, where: str) -> None:
     if kind == "fact":
         fact = msgspec.json.decode(raw, type=Fact)
         if hash_of(fact.data) != fact.hash:
             raise Undecodable(f"{where}: a fact does not hash to its name")
-        cargo.facts.append(fact)
+        bundle.facts.append(fact)
     elif kind == "receipts":
-        cargo.receipts = msgspec.json.decode(raw, type=tuple[str, ...])
+        bundle.receipts = msgspec.json.decode(raw, type=tuple[str, ...])
     elif kind == "dead":
-        cargo.dead.append(from_json(raw, Tombstone, where=where).read())
+        bundle.dead.append(from_json(raw, DeadTaskRecord, where=where).read())
     elif kind == "key":
-        cargo.keys += (BoundKey(**msgspec.json.decode(raw, type=dict[str, str])),)
+        bundle.keys += (BoundKey(**msgspec.json.decode(raw, type=dict[str, str])),)
     elif kind == "snapshot":
-        cargo.snapshot = from_json(raw, Snapshot, where=where)
+        bundle.snapshot = from_json(raw, Snapshot, where=where)
     else:
         field, type = LISTS[kind]
-        getattr(cargo, field).append(from_json(raw, type, where=where))
+        getattr(bundle, field).append(from_json(raw, type, where=where))
+
+
+S = TypeVar("S", bound=Struct)
+BLOT = "[redacted]"
+
+
+class Redaction:
+    """Replaces the value of every field with one of these names, however deep, in what users gave:
+    inputs, outputs, signals, published values, attributes. Names are compared without case."""
+
+    def __init__(self, names: tuple[str, ...] = ()) -> None:
+        self.names = {name.casefold() for name in names}
+
+    def run(self, run: Run) -> Run:
+        """A run without what is to be kept back."""
+        if not self.names:
+            return run
+        safe = self._struct(run)
+        return msgspec.structs.replace(
+            safe,
+            ctx={
+                name: Raw(b'"[redacted]"') if self._kept(name) else self._raw(value)
+                for name, value in run.ctx.items()
+            },
+            attributes={
+                name: BLOT if self._kept(name) else value for name, value in run.attributes.items()
+            },
+        )
+
+    def event(self, event: Event, hashes: dict[str, str]) -> Event:
+        """An event without it; facts that were changed are named by their new hash."""
+        if not self.names:
+            return event
+        try:
+            payload = payload_of(event)
+        except Undecodable:
+            data = self._raw(event.data)
+        else:
+            data = Raw(to_json(self._struct(payload)))
+        text = bytes(data)
+        for old, new in hashes.items():
+            text = text.replace(old.encode(), new.encode())
+        output = None if event.output is None else self._raw(event.output)
+        return msgspec.structs.replace(event, data=Raw(text), output=output)
+
+    def fact(self, fact: Fact) -> Fact:
+        """A fact without it, under the hash that it then has."""
+        if not self.names:
+            return fact
+        return Fact.of(bytes(self._raw(Raw(fact.data))), fact.root)
+
+    def value(self, value: S) -> S:
+        """An inbox item, a task, an audit line or an activity state without it."""
+        return self._struct(value)
+
+    def _struct(self, value: S) -> S:
+        changes: dict[str, Any] = {}
+        for name in _raw_fields(type(value)) if self.names else ():
+            old = getattr(value, name)
+            if isinstance(old, Raw):
+                changes[name] = self._raw(old)
+            elif isinstance(old, list):
+                changes[name] = [self._raw(one) if isinstance(one, Raw) else one for one in old]
+        return msgspec.structs.replace(value, **changes)
+
+    def _raw(self, raw: Raw) -> Raw:
+        try:
+            value = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return Raw(b'"[redacted: not JSON]"')
+        return Raw(msgspec.json.encode(self._value(value)))
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                name: BLOT if self._kept(name) else self._value(inner)
+                for name, inner in value.items()
+            }
+        if isinstance(value, list):
+            return [self._value(inner) for inner in value]
+        return value
+
+    def _kept(self, name: str) -> bool:
+        return name.casefold() in self.names
+
+
+@cache
+def _raw_fields(type: type[Struct]) -> tuple[str, ...]:
+    """The fields that hold what users gave."""
+    return tuple(
+        name
+        for name, hint in get_type_hints(type).items()
+        if name in type.__struct_fields__ and (hint is Raw or Raw in get_args(hint))
+    )

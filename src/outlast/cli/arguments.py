@@ -1,0 +1,230 @@
+"""What people type: JSON values, ids of runs and their beginnings, answers to questions, completions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from outlast.cli.main import Exit
+from outlast.cli.output import neutral
+from outlast.cli.session import check_exists, find_place
+from outlast.errors import InvalidId, NotFound, OutlastError
+from outlast.model.ids import SEPARATOR, check_id
+from outlast.model.query import RunQuery
+from outlast.model.run import Attribute, Run
+from outlast.ports.capabilities import Capability
+from outlast.ports.store import Store
+from outlast.query.values import attributes_like
+from outlast.urls import resolve
+
+MAX_ROWS = 20_000
+MAX_SHOWN = 10
+
+
+class Ambiguous(NotFound):
+    """Several runs begin like that."""
+
+    def __init__(self, prefix: str, ids: list[str]) -> None:
+        super().__init__("run", prefix)
+        listed = "\n".join(f"  {id}" for id in ids[:MAX_SHOWN])
+        more = f"\n  … and {len(ids) - MAX_SHOWN} more" if len(ids) > MAX_SHOWN else ""
+        self.args = (f"several runs begin with {prefix!r}; type more of the id:\n{listed}{more}",)
+
+
+async def find_run(store: Store, typed: str, *, certain: bool = False) -> Run:
+    """The run whose id is `typed`, or the only one that begins with it.
+
+    With `certain`, for commands that change something, a beginning counts only if all runs could
+    be looked at: in a store of very many, the whole id has to be given."""
+    try:
+        check_id(typed, child=True)
+        run = await store.find_one(typed)
+    except InvalidId:
+        run = None
+    if run is not None:
+        return run
+    if not typed or Capability.FIND not in store.capabilities:
+        raise NotFound("run", typed)
+    begun, seen, whole = await _beginning_with(store, typed)
+    ids = sorted(begun)
+    roots = [id for id in ids if not any(id.startswith(other + SEPARATOR) for other in ids)]
+    if len(roots) > 1:
+        raise Ambiguous(typed, roots)
+    if not roots:
+        raise _unknown(typed, seen)
+    if certain and not whole:
+        raise click.UsageError(
+            f"{neutral(typed)!r} is the beginning of {roots[0]!r}, but there are too many runs to be "
+            "sure that it is the only one: give the whole id"
+        )
+    return begun[roots[0]]
+
+
+async def _beginning_with(store: Store, typed: str) -> tuple[dict[str, Run], list[str], bool]:
+    begun: dict[str, Run] = {}
+    seen: list[str] = []
+    async for run in store.find_all(RunQuery(limit=1_000)):
+        if len(seen) >= MAX_ROWS:
+            return begun, seen, False
+        seen.append(run.id)
+        if run.id.startswith(typed):
+            begun[run.id] = run
+    return begun, seen, True
+
+
+def _unknown(typed: str, seen: list[str]) -> NotFound:
+    error = NotFound("run", typed)
+    near = get_close_matches(typed, seen[:2_000], 3, cutoff=0.6)
+    if near:
+        error.args = (f"{error}; did you mean {' or '.join(map(repr, near))}?",)
+    else:
+        error.args = (f"{error}; `outlast ls` shows which there are",)
+    return error
+
+
+def text_of(given: str) -> str:
+    """What was given: as it stands, of a file (`@file`), or of standard input (`-`)."""
+    try:
+        if given == "-":
+            return sys.stdin.read()
+        if given.startswith("@"):
+            return Path(given[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{neutral(given)} cannot be read: {error}") from error
+    return given
+
+
+def json_of(given: str, what: str) -> Any:
+    """A JSON value; an error points at the character where it goes wrong."""
+    text = text_of(given)
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        line = text.split("\n")[error.lineno - 1]
+        start = max(error.colno - 40, 0)
+        around = neutral(line[start : start + 76])
+        pointer = " " * (min(error.colno, len(line) + 1) - 1 - start) + "^"
+        hint = (
+            ""
+            if re.match(r'\s*[\[{"\d\-tfn]', text)
+            else " Text is written with quotes: '\"like this\"'."
+        )
+        raise click.UsageError(
+            f"{what} is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).{hint}\n"
+            f"  {around}\n  {pointer}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"{what} is not JSON: {error}") from error
+
+
+def attributes_of(given: tuple[str, ...]) -> dict[str, Attribute]:
+    """Attributes given as NAME=VALUE; what reads as a number or as true or false is that."""
+    found: dict[str, Attribute] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{neutral(pair)!r} is no attribute: write NAME=VALUE")
+        found[name] = attributes_like(value)[-1]
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not part of it")
+
+
+async def confirm(question: str, otherwise: str) -> None:
+    """Go on only if the answer is yes. Where nobody can be asked, `otherwise` says what to add to
+    the command line; no is exit code 1, and Ctrl-C what it always is."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(otherwise)
+    if await _answer(f"{neutral(question)} [y/N]: ") not in ("y", "yes"):
+        click.echo("nothing was changed", err=True)
+        raise SystemExit(Exit.FOUND)
+
+
+async def _answer(prompt: str) -> str:
+    loop = asyncio.get_running_loop()
+    heard: asyncio.Future[bool] = loop.create_future()
+
+    def hear(is_line: bool) -> None:
+        if not heard.done():
+            heard.set_result(is_line)
+
+    before = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, hear, False)
+    loop.add_reader(sys.stdin.fileno(), hear, True)
+    try:
+        click.echo(prompt, nl=False, err=True)
+        if await heard:
+            return sys.stdin.readline().strip().lower()
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+    click.echo(err=True)
+    raise KeyboardInterrupt
+
+
+COMPLETION_TIMEOUT_S = 2.0
+MAX_COMPLETIONS, COMPLETION_ROWS = 50, 2_000
+Offer = Callable[[Store, click.Context, str], Awaitable[list[CompletionItem]]]
+
+
+class Completed(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions alone
+    """Text for which the store has proposals."""
+
+    name = "text"
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        try:
+            return asyncio.run(self._ask(ctx, incomplete))
+        except (OutlastError, click.ClickException, OSError, TimeoutError):
+            return []
+
+    async def _ask(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        place = find_place(ctx.params.get("store"))
+        check_exists(place)
+        async with asyncio.timeout(COMPLETION_TIMEOUT_S), resolve(place.url) as store:
+            return await self._offer(store, ctx, incomplete)
+
+
+async def _runs(store: Store, _: click.Context, typed: str) -> list[CompletionItem]:
+    found: list[CompletionItem] = []
+    looked = 0
+    async for run in store.find_all(RunQuery(limit=500)):
+        looked += 1
+        if looked > COMPLETION_ROWS or len(found) == MAX_COMPLETIONS:
+            break
+        # A shell splits at what is not plain, and a terminal obeys what is not printable.
+        if run.id.startswith(typed) and neutral(run.id) == run.id and " " not in run.id:
+            found.append(CompletionItem(run.id, help=f"{run.workflow} {run.status}"))
+    return found
+
+
+async def _workflows(store: Store, _: click.Context, typed: str) -> list[CompletionItem]:
+    names = sorted({workflow for workflow, status in await store.counts() if status})
+    return [CompletionItem(name) for name in names if name.startswith(typed)][:MAX_COMPLETIONS]
+
+
+async def _steps(store: Store, ctx: click.Context, typed: str) -> list[CompletionItem]:
+    run_id: Any = ctx.params.get("run_id") or ""
+    keys = dict.fromkeys(event.step_name for event in await store.history(run_id))
+    return [CompletionItem(key) for key in keys if key and key.startswith(typed)][:MAX_COMPLETIONS]
+
+
+RUN, WORKFLOW, STEP = Completed(_runs), Completed(_workflows), Completed(_steps)
