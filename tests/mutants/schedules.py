@@ -57,7 +57,7 @@ MUTANTS = [
     Mutant(
         "what fell into a pause is made up",
         WORKFLOW,
-        "                # What fell into the pause was not wanted.\n"
+        "                # Firings during the pause are not made up.\n"
         "                state.cursor = max(state.cursor, context.now())\n",
         "                pass\n",
         KEEPING,
@@ -86,7 +86,7 @@ MUTANTS = [
     Mutant(
         "a firing that waited is made within a pause",
         WORKFLOW,
-        "return not state.paused  # since",
+        "return not state.paused  # an update",
         "return True  # since",
         KEEPING,
     ),
