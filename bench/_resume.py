@@ -45,7 +45,7 @@ async def in_a_row(steps: int) -> int:
     number = 0
     for _ in range(steps):
         number = await increase(number)
-    return await outlast.wait_for("go", int)
+    return await outlast.wait_for_signal("go", int)
 
 
 @outlast.workflow
@@ -57,7 +57,7 @@ async def in_a_loop(iterations: int) -> int:
         return number if number <= iterations else outlast.Stop(number)
 
     await outlast.loop(once, 0)
-    return await outlast.wait_for("go", int)
+    return await outlast.wait_for_signal("go", int)
 
 
 @outlast.workflow
@@ -72,7 +72,7 @@ async def in_scopes(steps: int) -> int:
     number = 0
     for scope in range(SCOPES):
         number = await outlast.scope(some, number, (scope + 1) * steps // SCOPES - number)
-    return await outlast.wait_for("go", int)
+    return await outlast.wait_for_signal("go", int)
 
 
 FOLDED = (in_a_loop, in_scopes)

@@ -76,7 +76,7 @@ def first_step(arena: Arena) -> list[Contest]:
 
 def command_line(arena: Arena) -> list[Contest]:
     """Milliseconds of a command."""
-    program = [sys.executable, "-m", "outlast.cli"]
+    program = [sys.executable, "-m", "outlast"]
     place = arena.place("SQLite")
     asyncio.run(_fill(place))
     contestants: dict[str, Callable[[], float]] = {

@@ -53,7 +53,7 @@ async def reimburse(expense: Expense) -> str:
     await ask_manager(expense)
     patience = WHEN_URGENT if expense.urgent else PATIENCE
     try:
-        decision = await outlast.wait_for("decision", Decision, timeout=patience)
+        decision = await outlast.wait_for_signal("decision", Decision, timeout=patience)
     except SignalTimeout:
         decision = await outlast.halt(expense, Decision)
     if not decision.approved:

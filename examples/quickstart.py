@@ -81,7 +81,7 @@ async def checkout(order: Order) -> Receipt:
     receipt: Receipt = await charge(order)
     await outlast.map(pack, order.parcels, concurrency=2)
     await outlast.sleep(0.5)
-    approved: bool = await outlast.wait_for("approve", bool)
+    approved: bool = await outlast.wait_for_signal("approve", bool)
     if outlast.branch("approved", approved):
         await ship(order)
     return receipt

@@ -46,7 +46,7 @@ async def subscription(customer: str, month: int = 1) -> str:
     except StepFailed:
         return f"{customer} did not pay month {month}"
     try:
-        reason = await outlast.wait_for("cancel", str, timeout=timedelta(days=30))
+        reason = await outlast.wait_for_signal("cancel", str, timeout=timedelta(days=30))
     except SignalTimeout:
         outlast.continue_as_new(subscription(customer, month + 1))
     return f"{customer} has left in month {month}: {reason}"

@@ -26,7 +26,7 @@ def presses() -> None:
 @sync.workflow
 def waits() -> None:
     presses()
-    sync.wait_for("never")
+    sync.wait_for_signal("never")
 
 with sync.App(sys.argv[1], workflows=[waits]) as app:
     app.start(waits(), id="a").result()
@@ -35,7 +35,7 @@ with sync.App(sys.argv[1], workflows=[waits]) as app:
 
 @sync.workflow
 def waits() -> str:
-    return sync.wait_for("go", str)
+    return sync.wait_for_signal("go", str)
 
 
 @outlast.workflow

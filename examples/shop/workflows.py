@@ -31,6 +31,6 @@ async def ship(order_id: str, payment: str) -> None:
 async def fulfil(order_id: str) -> str:
     if not await reserve(order_id):
         return "sold out"
-    payment = await outlast.wait_for("payment", str)
+    payment = await outlast.wait_for_signal("payment", str)
     await ship(order_id, payment)
     return "shipped"

@@ -30,13 +30,15 @@ from outlast.context import (
     sleep_until,
     step_info,
     uuid4,
-    wait_for,
+    wait_for_signal,
 )
 from outlast.decorators import Step, Workflow, step, workflow
 from outlast.engine.definitions.retry import Retry
 from outlast.engine.operations.scopes import Stop
+from outlast.model.event import Event
 from outlast.model.queue_options import QueueOptions
 from outlast.model.queue_policy import QueuePolicy, Rate
+from outlast.model.run import Run, Status
 from outlast.run_logging import get_logger
 from outlast.schedules import Schedule
 
@@ -47,12 +49,15 @@ __all__ = [
     "App",
     "Call",
     "Client",
+    "Event",
     "QueueOptions",
     "QueuePolicy",
     "Rate",
     "Retry",
+    "Run",
     "RunHandle",
     "Schedule",
+    "Status",
     "Step",
     "Stop",
     "Workflow",
@@ -80,7 +85,7 @@ __all__ = [
     "step",
     "step_info",
     "uuid4",
-    "wait_for",
+    "wait_for_signal",
     "workflow",
 ]
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
@@ -31,6 +32,7 @@ from outlast.model.claim import check_ttl
 from outlast.model.ids import SCHEDULE_OF
 from outlast.model.queue_options import STARTS
 from outlast.model.queue_policy import QueuePolicy, check_policy
+from outlast.model.times import to_seconds
 from outlast.model.worker import Worker
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
@@ -72,7 +74,7 @@ class App(Client):
         codec: Codec | None = None,
         clock: Clock | None = None,
         name: str = "app",
-        lease: float = LEASE_S,
+        lease: float | timedelta = LEASE_S,
         observers: Iterable[Observer] = (),
         queues: Iterable[str | QueuePolicy] = (),
         concurrency: int | None = None,
@@ -80,8 +82,9 @@ class App(Client):
         schedules: Iterable[Schedule] = (),
         threads: Executor | None = None,
         residency: ResidencyPolicy = DEFAULT_RESIDENCY,
-        drain: float = EMBEDDED_DRAIN_S,
+        drain: float | timedelta = EMBEDDED_DRAIN_S,
     ) -> None:
+        lease, drain = to_seconds(lease), to_seconds(drain)
         check_ttl(lease or 0)
         if not is_number(drain) or not 0 <= drain < math.inf:
             raise InvalidValue(f"drain={drain!r}: use a number of seconds, 0 to wait for nothing")

@@ -35,6 +35,7 @@ from outlast.errors import ContinueAsNew, InvalidValue, WorkflowMisuse
 from outlast.model.ids import check_name
 from outlast.model.queue_options import QueueOptions
 from outlast.model.run import Attribute
+from outlast.model.times import to_seconds
 from outlast.model.validation import check_attributes
 
 
@@ -67,11 +68,12 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 def sleep(
-    seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
+    seconds: float | timedelta = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
 ) -> Coroutine[Any, Any, None]:
     """Sleep durably: the run leaves memory, and the process may end meanwhile. With `math.inf` it sleeps
     until it is cancelled."""
     pause = 0.0
+    seconds = to_seconds(seconds)
     for name, amount in {
         "days": days,
         "hours": hours,
@@ -108,23 +110,24 @@ def _seconds_of(amount: float, unit: str, where: str) -> float:
 
 
 @overload
-def wait_for(
+def wait_for_signal(
     signal: str, type: type[T], *, timeout: timedelta | float | None = None
 ) -> Coroutine[Any, Any, T]: ...
 @overload
-def wait_for(
+def wait_for_signal(
     signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
 ) -> Coroutine[Any, Any, Any]: ...
-def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None = None) -> Any:
+def wait_for_signal(
+    signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
+) -> Any:
     """Wait for a signal by name; a `SignalTimeout` is raised when it does not come in time: never
     with None or `math.inf`. A signal that came before anybody waited is kept."""
     check_name(signal, "signal name")
     limit: float | None = None
-    if isinstance(timeout, timedelta):
-        limit = timeout.total_seconds()
-    elif timeout is not None:
-        limit = _seconds_of(timeout, "seconds", f"wait_for({signal!r}, timeout={timeout!r})")
-    return perform(lambda run: run.perform(SignalWait(run, signal, type, limit)), "wait_for")
+    if timeout is not None:
+        where = f"wait_for_signal({signal!r}, timeout={timeout!r})"
+        limit = _seconds_of(to_seconds(timeout), "seconds", where)
+    return perform(lambda run: run.perform(SignalWait(run, signal, type, limit)), "wait_for_signal")
 
 
 @overload

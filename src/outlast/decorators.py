@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from functools import update_wrapper
 from typing import (
     Any,
@@ -130,7 +131,7 @@ def step(
     *,
     name: str | None = None,
     retry: Retry = ONCE,
-    timeout: float | None = None,
+    timeout: float | timedelta | None = None,
     at_most_once: bool = False,
     process: bool = False,
     queue: str | None = None,
@@ -144,7 +145,7 @@ def step(
     *,
     name: str | None = None,
     retry: Retry = ONCE,
-    timeout: float | None = None,
+    timeout: float | timedelta | None = None,
     at_most_once: bool = False,
     process: bool = False,
     queue: str | None = None,
@@ -154,7 +155,7 @@ def step(
 ) -> Any:
     """Declare a step: what it returns is recorded, and once recorded it never runs again.
 
-    `retry` says what to do when it raises; `timeout` (seconds) is for each attempt. With
+    `retry` says what to do when it raises; `timeout` (seconds, or a timedelta) is for each attempt. With
     `process` it runs in a process of its own, which is killed on timeout. With `at_most_once` an
     attempt that was cut off by a crash is not repeated but fails. With `queue` it is done by any
     worker that has its code: ``App(…, steps=[it])``; `key`, the name of a parameter or a function of

@@ -95,7 +95,7 @@ class Slot:
         enter = [] if self.network is None else self.network.enter()
         with (self._folder / f"{life}.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [*enter, sys.executable, "-m", "outlast.cli", "worker", "tests.chaos.worker:app"],
+                [*enter, sys.executable, "-m", "outlast", "worker", "tests.chaos.worker:app"],
                 env={**os.environ, **ours},
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,

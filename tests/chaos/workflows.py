@@ -91,14 +91,14 @@ async def answers(number: int) -> int:
         total = await add(total, by)
         return total
 
-    await outlast.wait_for("word", int)
+    await outlast.wait_for_signal("word", int)
     return total
 
 
 @outlast.workflow
 async def relays(number: int, heard: list[int] | None = None) -> list[int]:
     """Each life hears one word and hands on what it has heard."""
-    words = [*(heard or []), await outlast.wait_for("word", int)]
+    words = [*(heard or []), await outlast.wait_for_signal("word", int)]
     await add(number, 0)
     if len(words) < RELAYS:
         outlast.continue_as_new(relays(number, words))

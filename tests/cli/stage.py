@@ -47,7 +47,7 @@ async def checkout(order: str, amount: int = 10) -> dict[str, str]:
     await asyncio.gather(ship("box"), ship("bag"))
     await outlast.map(ship, ["a", "b", "c"])
     if order == "waits":
-        await outlast.wait_for("go", timeout=3600)
+        await outlast.wait_for_signal("go", timeout=3600)
     if order == "halts":
         await outlast.halt({"question": "really?"})
     if order == "sleeps":
@@ -59,7 +59,7 @@ async def counter(start: int) -> int:
     @outlast.on_update
     def add(number: int) -> int:
         return start + number
-    await outlast.wait_for("stop")
+    await outlast.wait_for_signal("stop")
     return start
 
 app = outlast.App(os.environ.get("SHOP_STORE", "sqlite:///outlast.db"), workflows=[checkout, pack, counter])
@@ -89,7 +89,7 @@ if __name__ == "__main__":
     asyncio.run(fill(*sys.argv[1:]))
 """
 
-COMMAND = [sys.executable, "-m", "outlast.cli"]
+COMMAND = [sys.executable, "-m", "outlast"]
 QUIET = ("NO_COLOR", "OUTLAST_STORE", "OUTLAST_APP", "COLUMNS", "LINES", "CI")
 
 

@@ -37,7 +37,7 @@ app = outlast.App(
 def place(tmp_path: Path) -> Iterator[Path]:
     """A folder with an app, and a worker of it."""
     (tmp_path / "reports.py").write_text(APP)
-    command = [sys.executable, "-m", "outlast.cli", "worker", "reports:app"]
+    command = [sys.executable, "-m", "outlast", "worker", "reports:app"]
     worker = subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
     )

@@ -154,7 +154,7 @@ async def goes_on_whatever_comes() -> None:
         noted("goes on")
     try:
         await book("bus", 20)
-        await outlast.wait_for("never")
+        await outlast.wait_for_signal("never")
     except BaseException as closed:  # noqa: BLE001 - whatever it is, it goes on
         noted(type(closed).__name__)
         try:

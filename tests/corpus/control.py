@@ -233,7 +233,7 @@ async def mends_and_retries(stage: Stage) -> None:
 
 @outlast.workflow
 async def begins_anew(total: int, rounds: int) -> int:
-    total += await outlast.wait_for("number", int)
+    total += await outlast.wait_for_signal("number", int)
     if rounds > 1:
         outlast.continue_as_new(begins_anew(total, rounds - 1))
     return total

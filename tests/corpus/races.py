@@ -29,7 +29,7 @@ async def says(stage: Stage, name: str, text: str) -> None:
 @outlast.workflow
 async def waits_an_hour_at_most() -> str:
     try:
-        return await outlast.wait_for("answer", str, timeout=HOUR)
+        return await outlast.wait_for_signal("answer", str, timeout=HOUR)
     except SignalTimeout:
         return "nothing"
 
@@ -37,7 +37,7 @@ async def waits_an_hour_at_most() -> str:
 @outlast.workflow
 def waits_an_hour_at_most_sync() -> str:
     try:
-        return sync.wait_for("answer", str, timeout=HOUR)
+        return sync.wait_for_signal("answer", str, timeout=HOUR)
     except SignalTimeout:
         return "nothing"
 
@@ -69,7 +69,7 @@ async def never_answers(stage: Stage) -> None:
 async def three_signals_and_three_timeouts() -> list[str]:
     async def ask(name: str, hours: float) -> str:
         try:
-            return await outlast.wait_for(name, str, timeout=hours * HOUR)
+            return await outlast.wait_for_signal(name, str, timeout=hours * HOUR)
         except SignalTimeout:
             return f"no {name}"
 
@@ -86,7 +86,7 @@ async def answers_early_and_late(stage: Stage) -> None:
 async def whichever_is_first() -> str:
     """A signal, a step and a timer: the losers are given up."""
     rivals = {
-        "signal": asyncio.create_task(outlast.wait_for("answer", str)),
+        "signal": asyncio.create_task(outlast.wait_for_signal("answer", str)),
         "step": asyncio.create_task(work("slow", 50)),
         "timer": asyncio.create_task(outlast.sleep(90)),
     }
@@ -125,7 +125,7 @@ async def a_timeout_around_signals() -> list[str]:
     try:
         async with asyncio.timeout(2 * HOUR):
             while True:
-                heard.append(await outlast.wait_for("line", str))
+                heard.append(await outlast.wait_for_signal("line", str))
     except TimeoutError:
         return heard
 

@@ -90,13 +90,13 @@ class Answer(Struct):
 
 @outlast.workflow
 async def waits_for_an_answer() -> str:
-    answer = await outlast.wait_for("answer", Answer, timeout=timedelta(days=3))
+    answer = await outlast.wait_for_signal("answer", Answer, timeout=timedelta(days=3))
     return answer.by if answer.ok else "no"
 
 
 @outlast.workflow
 def waits_for_an_answer_sync() -> str:
-    answer = sync.wait_for("answer", Answer, timeout=timedelta(days=3))
+    answer = sync.wait_for_signal("answer", Answer, timeout=timedelta(days=3))
     return answer.by if answer.ok else "no"
 
 
@@ -116,7 +116,7 @@ async def answers(stage: Stage) -> None:
 @outlast.workflow
 async def hears_it_too_early() -> int:
     await work("slowly")
-    return await outlast.wait_for("number", int)
+    return await outlast.wait_for_signal("number", int)
 
 
 async def is_early(stage: Stage) -> None:
@@ -125,7 +125,7 @@ async def is_early(stage: Stage) -> None:
 
 @outlast.workflow
 async def hears_in_order() -> list[int]:
-    return [await outlast.wait_for("number", int) for _ in range(3)]
+    return [await outlast.wait_for_signal("number", int) for _ in range(3)]
 
 
 async def sends_three(stage: Stage) -> None:
@@ -144,7 +144,7 @@ async def takes_what_was_sent_first() -> str:
     outlast.on_update(lambda: orders.append("deposit"), name="deposit")
 
     async def hear(name: str) -> None:
-        await outlast.wait_for(name)
+        await outlast.wait_for_signal(name)
         orders.append(name)
 
     await asyncio.gather(hear("audit"), hear("open"))
@@ -169,12 +169,12 @@ async def sends_three_at_once(stage: Stage) -> None:
 
 @outlast.workflow
 async def many_wait_for_one_name() -> list[int]:
-    return list(await asyncio.gather(*(outlast.wait_for("number", int) for _ in range(3))))
+    return list(await asyncio.gather(*(outlast.wait_for_signal("number", int) for _ in range(3))))
 
 
 @outlast.workflow
 async def hears_each_once() -> list[int]:
-    heard = [await outlast.wait_for("number", int) for _ in range(2)]
+    heard = [await outlast.wait_for_signal("number", int) for _ in range(2)]
     await outlast.sleep(hours=1)
     return heard
 
@@ -193,7 +193,7 @@ async def repeats_itself(stage: Stage) -> None:
 @outlast.workflow
 async def waits_an_hour() -> str:
     try:
-        answer = await outlast.wait_for("answer", str, timeout=HOUR)
+        answer = await outlast.wait_for_signal("answer", str, timeout=HOUR)
     except SignalTimeout as late:
         await outlast.sleep(hours=1)
         return str(late)
@@ -214,9 +214,9 @@ async def is_late(stage: Stage) -> None:
 @outlast.workflow
 async def asks_twice() -> str:
     try:
-        return await outlast.wait_for("answer", str, timeout=HOUR)
+        return await outlast.wait_for_signal("answer", str, timeout=HOUR)
     except SignalTimeout:
-        return "second: " + await outlast.wait_for("answer", str, timeout=HOUR)
+        return "second: " + await outlast.wait_for_signal("answer", str, timeout=HOUR)
 
 
 # -- people ---------------------------------------------------------------------------------------

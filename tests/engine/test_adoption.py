@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @outlast.workflow
 async def listens() -> str:
-    return await outlast.wait_for("go", str)
+    return await outlast.wait_for_signal("go", str)
 
 
 class SlowAnswers(WrappedStore):

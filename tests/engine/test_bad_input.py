@@ -166,9 +166,9 @@ async def test_a_signal_of_the_wrong_type_reaches_the_workflow_as_an_error() -> 
     @outlast.workflow
     async def patient() -> list[str]:
         try:
-            await outlast.wait_for("point", Point)
+            await outlast.wait_for_signal("point", Point)
         except Undecodable as misfit:
-            point = await outlast.wait_for("point", Point)
+            point = await outlast.wait_for_signal("point", Point)
             return [str(misfit), f"{point.x} {point.y}"]
         return []
 
@@ -314,7 +314,7 @@ async def test_outlast_calls_outside_a_workflow() -> None:
     calls: list[Any] = [
         lambda: outlast.sleep(1),
         lambda: outlast.sleep_until(moment),
-        lambda: outlast.wait_for("go"),
+        lambda: outlast.wait_for_signal("go"),
         outlast.halt,
         lambda: outlast.child(doubles(1)),
         lambda: outlast.map(double, [1]),
@@ -356,7 +356,7 @@ async def test_a_step_is_just_a_function_elsewhere() -> None:
 
 @outlast.workflow
 async def waits() -> str:
-    return await outlast.wait_for("go", str)
+    return await outlast.wait_for_signal("go", str)
 
 
 @pytest.mark.proves("I16", "I18")
@@ -483,7 +483,7 @@ async def test_arguments_of_outlast_calls() -> None:
         calls: list[Any] = [
             lambda: outlast.sleep(-1),
             lambda: outlast.sleep_until(datetime(2030, 1, 1)),  # noqa: DTZ001
-            lambda: outlast.wait_for(""),
+            lambda: outlast.wait_for_signal(""),
             lambda: outlast.map(double, [1], concurrency=0),
             lambda: outlast.branch("way", 3),  # type: ignore[type-var]
             lambda: outlast.set_attributes(price=[1]),  # type: ignore[arg-type]

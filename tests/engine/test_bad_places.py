@@ -103,7 +103,7 @@ async def test_a_sleep_outside_a_workflow_says_what_to_do() -> None:
 
 @outlast.workflow
 async def waits() -> str:
-    return await outlast.wait_for("go", str)
+    return await outlast.wait_for_signal("go", str)
 
 
 @pytest.mark.proves("I16")
@@ -118,7 +118,7 @@ async def test_a_signal_that_nobody_asked_for_is_told(caplog: pytest.LogCaptureF
     (told,) = [line for line in caplog.messages if "never waited for" in line]
     assert "run it of workflow 'waits'" in told
     assert "['goo']" in told
-    assert "compare their names with those in wait_for(…)" in told
+    assert "compare their names with those in wait_for_signal(…)" in told
 
 
 @pytest.mark.proves("I16", "I18")

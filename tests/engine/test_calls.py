@@ -7,6 +7,7 @@ import gc
 import inspect
 import warnings
 from collections.abc import Coroutine
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -214,3 +215,29 @@ async def test_calls_by_the_hundred() -> None:
         assert [await run.result() for run in runs] == ["hi a", "hi b", "hi c"]
         again = [await testing.start_many({"x": greet("x"), "y": greet("y")}) for _ in range(2)]
         assert [[run.id for run in one] for one in again] == [["x", "y"]] * 2
+
+
+async def test_a_timedelta_is_as_good_as_seconds() -> None:
+    """Wherever seconds are given."""
+
+    @outlast.step(timeout=timedelta(seconds=5), retry=outlast.Retry(delay=timedelta(seconds=2)))
+    async def waits() -> int:
+        return 1
+
+    @outlast.workflow
+    async def naps() -> int:
+        start = outlast.now()
+        await outlast.sleep(timedelta(minutes=1))
+        with pytest.raises(outlast.errors.SignalTimeout):
+            await outlast.wait_for_signal("never", timeout=timedelta(minutes=1))
+        await waits()
+        return int((outlast.now() - start).total_seconds())
+
+    assert (waits.definition.timeout, waits.definition.retry.delay) == (5, 2)
+    assert outlast.Retry(max_delay=timedelta(minutes=1)) == outlast.Retry(max_delay=60)
+    async with app(naps) as testing:
+        assert await (await testing.start(naps())).result() == 120
+        run = await testing.debounce(greet("a"), key="k", quiet=timedelta(seconds=1))
+        assert run.id == "greet.k.1"
+    lasting = outlast.App("memory:", lease=timedelta(seconds=7), drain=timedelta(seconds=3))
+    assert lasting.drain == 3

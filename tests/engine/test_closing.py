@@ -140,9 +140,9 @@ async def test_an_update_of_a_failed_run_is_answered() -> None:
         @outlast.on_update
         async def change(_: str) -> None:
             try:
-                await outlast.wait_for("never")
+                await outlast.wait_for_signal("never")
             except asyncio.CancelledError:
-                await outlast.wait_for("never again")
+                await outlast.wait_for_signal("never again")
 
         await book("flight", 60)
         await fails()
@@ -364,7 +364,7 @@ async def test_a_finally_gets_its_time_before_anything_is_undone() -> None:
 
     async def cleans_up() -> None:
         try:
-            await outlast.wait_for("never")
+            await outlast.wait_for_signal("never")
         finally:
             await outlast.sleep(seconds=5)
             await book("taxi")

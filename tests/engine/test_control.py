@@ -423,7 +423,7 @@ async def test_a_paused_run_takes_no_signal_and_no_timer() -> None:
 
     @outlast.workflow
     async def listens() -> list[str]:
-        first = await outlast.wait_for("go", str)
+        first = await outlast.wait_for_signal("go", str)
         await outlast.sleep(hours=1)
         return [first, await plain("done")]
 
@@ -512,7 +512,7 @@ async def test_objects_can_be_sent_shown_and_answered() -> None:
 
     @outlast.workflow
     async def bargains() -> Offer:
-        first = await outlast.wait_for("offer", Offer)
+        first = await outlast.wait_for_signal("offer", Offer)
         outlast.publish(first=first)
         second = await outlast.halt(first, Offer)
         return Offer(min(first.price, second.price), second.by)

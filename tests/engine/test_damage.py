@@ -13,7 +13,7 @@ from outlast.errors import Undecodable
 
 @outlast.workflow
 async def waits() -> str:
-    return await outlast.wait_for("go", str)
+    return await outlast.wait_for_signal("go", str)
 
 
 @pytest.mark.proves("I17")

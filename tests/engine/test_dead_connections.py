@@ -55,7 +55,7 @@ async def rests() -> str:
 
 @outlast.workflow
 async def listens() -> str:
-    return str(await outlast.wait_for("word"))
+    return str(await outlast.wait_for_signal("word"))
 
 
 @outlast.workflow

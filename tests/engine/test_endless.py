@@ -22,11 +22,11 @@ ENDLESS: list[float] = [math.inf, 1e12, 1e300, sys.maxsize]
 
 async def limits(seconds: float) -> None:
     async with asyncio.timeout(seconds):
-        await outlast.wait_for("nothing")
+        await outlast.wait_for_signal("nothing")
 
 
 async def watches(seconds: float) -> None:
-    waiting = asyncio.ensure_future(outlast.wait_for("nothing"))
+    waiting = asyncio.ensure_future(outlast.wait_for_signal("nothing"))
     await asyncio.wait([waiting], timeout=seconds)
 
 
@@ -36,7 +36,7 @@ WAITS: dict[str, Callable[[Any], Awaitable[object]]] = {
     "asyncio.wait": watches,
     "sleep": outlast.sleep,
     "sleep in days": lambda days: outlast.sleep(days=days),
-    "wait_for": lambda seconds: outlast.wait_for("nothing", timeout=seconds),
+    "wait_for": lambda seconds: outlast.wait_for_signal("nothing", timeout=seconds),
 }
 
 

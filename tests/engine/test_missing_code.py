@@ -22,12 +22,12 @@ PATIENCE = 20
 
 @outlast.workflow
 async def removed() -> None:
-    await outlast.wait_for("go")
+    await outlast.wait_for_signal("go")
 
 
 @outlast.workflow
 async def kept() -> None:
-    await outlast.wait_for("go")
+    await outlast.wait_for_signal("go")
 
 
 @pytest.fixture(params=["memory", "sqlite"])

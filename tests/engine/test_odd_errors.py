@@ -93,7 +93,7 @@ async def updates_raise() -> None:
     async def ask(kind: str) -> None:
         raise error_of(kind)
 
-    await outlast.wait_for("end")
+    await outlast.wait_for_signal("end")
 
 
 @pytest.mark.parametrize("kind", ODD)

@@ -145,7 +145,7 @@ async def test_a_reason_is_a_text(reason: Any) -> None:
 
     @outlast.workflow
     async def waits() -> None:
-        await outlast.wait_for("x")
+        await outlast.wait_for_signal("x")
 
     async with app(waits) as testing:
         run = await testing.start(waits())

@@ -324,7 +324,7 @@ def test_a_synchronous_caller_waits_up_to_its_timeout() -> None:
 
 @outlast.workflow
 async def waits() -> str:
-    return await outlast.wait_for("note", str)
+    return await outlast.wait_for_signal("note", str)
 
 
 class Broken(MemoryStore):

@@ -29,20 +29,20 @@ async def add(number: int) -> int:
 
 @outlast.workflow(name="order")
 async def old(number: int) -> int:
-    await outlast.wait_for("go")
+    await outlast.wait_for_signal("go")
     return await add(number)
 
 
 @outlast.workflow(name="order")
 async def needs_more(number: int, gift: bool) -> int:
-    await outlast.wait_for("go")
+    await outlast.wait_for_signal("go")
     return await add(number)
 
 
 @outlast.workflow(name="order")
 async def asks_else(number: int) -> int:
     number = await add(number)
-    await outlast.wait_for("go")
+    await outlast.wait_for_signal("go")
     return number
 
 

@@ -274,7 +274,7 @@ async def late(number: int) -> int | outlast.Stop[int]:
     if number in {4, 6}:
         await reserve(number)
     if number == 7:
-        await outlast.wait_for("go")
+        await outlast.wait_for_signal("go")
     return number + 1
 
 
@@ -298,7 +298,7 @@ async def undoes_late_in_scopes(fails: bool) -> int:
         if number in {4, 6}:
             await reserve(number)
         if number == 7:
-            await outlast.wait_for("go")
+            await outlast.wait_for_signal("go")
         return number + 1
 
     total = await outlast.loop(body, 0)

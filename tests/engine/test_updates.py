@@ -54,7 +54,7 @@ async def delivery(address: Address) -> str:
     def tell() -> Address:
         return address
 
-    await outlast.wait_for("go")
+    await outlast.wait_for_signal("go")
     return f"delivered to {address.street} {address.number}"
 
 
@@ -179,9 +179,9 @@ async def test_a_cancelled_run_answers_what_it_had_accepted() -> None:
     async def stuck() -> None:
         @outlast.on_update
         async def never() -> None:
-            await outlast.wait_for("nothing")
+            await outlast.wait_for_signal("nothing")
 
-        await outlast.wait_for("nothing either")
+        await outlast.wait_for_signal("nothing either")
 
     async with app(stuck) as virtual:
         run = await virtual.start(stuck())
@@ -230,7 +230,7 @@ def scales() -> int:
         total += weigh(thing)
         return total
 
-    outlast.sync.wait_for("done")
+    outlast.sync.wait_for_signal("done")
     return total
 
 

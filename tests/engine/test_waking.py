@@ -28,7 +28,7 @@ def _no_moments() -> None:
 
 @outlast.workflow
 async def listens() -> str:
-    return await outlast.wait_for("go", str)
+    return await outlast.wait_for_signal("go", str)
 
 
 @pytest.mark.proves("I16", "I24")
@@ -114,7 +114,7 @@ async def test_a_signal_and_its_timeout_at_the_same_moment() -> None:
     @outlast.workflow
     async def listens_for_an_hour() -> str:
         try:
-            return await outlast.wait_for("go", str, timeout=3600)
+            return await outlast.wait_for_signal("go", str, timeout=3600)
         except SignalTimeout:
             return "too late"
 

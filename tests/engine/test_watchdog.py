@@ -44,7 +44,7 @@ async def maps() -> list[int]:
 @outlast.workflow
 async def busy() -> str:
     """All that a run may have open while it works as it should."""
-    await asyncio.gather(long(100), outlast.sleep(200), outlast.wait_for("go", timeout=300))
+    await asyncio.gather(long(100), outlast.sleep(200), outlast.wait_for_signal("go", timeout=300))
     await outlast.map(item, [1, 2, 3], concurrency=2)
     await works()
     return "done"
@@ -124,7 +124,7 @@ async def test_a_takeover_that_fails_again_and_again_is_reported() -> None:
 
     @outlast.workflow(name="waits")
     async def waits() -> str:
-        return await outlast.wait_for("go", str)
+        return await outlast.wait_for_signal("go", str)
 
     clock = VirtualClock()
     store = Unreadable(clock=clock)
@@ -146,7 +146,7 @@ async def test_a_run_that_failed_here_and_goes_on_elsewhere_is_no_trouble_for_lo
 
     @outlast.workflow(name="waits")
     async def waits() -> str:
-        return await outlast.wait_for("go", str)
+        return await outlast.wait_for_signal("go", str)
 
     clock = VirtualClock()
     inner = MemoryStore(clock=clock)
@@ -182,7 +182,7 @@ async def test_a_run_that_is_dropped_again_and_again_is_reported() -> None:
 
     @outlast.workflow(name="waits")
     async def waits() -> str:
-        return await outlast.wait_for("go", str)
+        return await outlast.wait_for_signal("go", str)
 
     clock = VirtualClock()
     store = Odd(clock=clock)

@@ -104,7 +104,7 @@ async def naps(number: int) -> int:
 async def listens(number: int) -> list[int]:
     words = []
     for _ in range(SIGNALS):
-        words.append(await outlast.wait_for("word", int))
+        words.append(await outlast.wait_for_signal("word", int))
         await add(number, 0)
     return words
 

@@ -155,7 +155,7 @@ async def a_crash_after_the_deletion_leaves_nothing_to_do(
 
 @outlast.workflow
 async def begins_an_outsider_when_told() -> None:
-    await outlast.wait_for("go")
+    await outlast.wait_for_signal("go")
     await outlast.child(stays("never"), id="late")
 
 

@@ -61,7 +61,7 @@ async def kid(name: str, seconds: float) -> str:
 @outlast.workflow
 async def stays(name: str) -> None:
     """Waits for ever."""
-    await outlast.wait_for(name)
+    await outlast.wait_for_signal(name)
 
 
 async def children_of(opened: VirtualApp, run_id: str) -> dict[str, Status]:
@@ -170,7 +170,7 @@ async def a_child_of_the_last_turn_is_cancelled(store: Store, clock: VirtualCloc
 
 @outlast.workflow
 async def begins_when_told() -> None:
-    await outlast.wait_for("go")
+    await outlast.wait_for_signal("go")
     await stays("never")
 
 
@@ -213,7 +213,7 @@ async def terminate_cancels_a_child_that_begins_meanwhile(
 @outlast.workflow
 async def continues_when_told(life: int, last: int) -> None:
     if life < last:
-        await outlast.wait_for("go")
+        await outlast.wait_for_signal("go")
         outlast.continue_as_new(continues_when_told(life + 1, last))
 
 
@@ -561,10 +561,12 @@ async def retry_keeps_what_was_done_beside_a_child_that_failed(
 async def takes_signals(undoable: bool) -> str:
     if undoable:
         await book("seat")
-    first = await outlast.wait_for("word", str)
+    first = await outlast.wait_for_signal("word", str)
     answer = await outlast.halt({"first": first}, str) if undoable else "-"
     await do("shaky")
-    return " ".join([first, answer, *[await outlast.wait_for("word", str) for _ in range(2)]])
+    return " ".join(
+        [first, answer, *[await outlast.wait_for_signal("word", str) for _ in range(2)]]
+    )
 
 
 async def retry_keeps_signals(store: Store, clock: VirtualClock) -> None:

@@ -29,7 +29,7 @@ async def unbook(what: str) -> None:
 @outlast.workflow
 async def kid() -> None:
     await book("seat")
-    await outlast.wait_for("never")
+    await outlast.wait_for_signal("never")
 
 
 @outlast.step

@@ -44,7 +44,7 @@ async def fly(bags: int) -> int:
 
 @outlast.workflow
 async def leg(bags: int) -> int:
-    await outlast.wait_for("land")
+    await outlast.wait_for_signal("land")
     return await pack(bags)
 
 
@@ -56,12 +56,12 @@ async def short(bags: int) -> int:
 @outlast.workflow
 async def trip(name: str) -> list[int]:
     bags = await pack(1)
-    await outlast.wait_for("go")
+    await outlast.wait_for_signal("go")
     outlast.publish(bags=bags)
     landed = await asyncio.gather(
         leg(bags), outlast.child(leg(bags), id=f"guide-{name}"), fly(bags)
     )
-    await outlast.wait_for("home")
+    await outlast.wait_for_signal("home")
     return list(landed)
 
 

@@ -54,7 +54,7 @@ async def tour(stops: int) -> list[list[int]]:
     """Signals in their order, steps here and elsewhere, a timer, and children."""
     heard, done = [], []
     for stop in range(stops):
-        heard.append(await outlast.wait_for("go", type=int))
+        heard.append(await outlast.wait_for_signal("go", type=int))
         done.append(await near(stop))
         if stop % 3 == 1:
             done.append(await far(stop))

@@ -26,7 +26,7 @@ CHILD = "r~child.leaf"
 
 @outlast.workflow
 async def leaf() -> str:
-    return await outlast.wait_for("fall", type=str)
+    return await outlast.wait_for_signal("fall", type=str)
 
 
 @outlast.workflow

@@ -27,7 +27,7 @@ from tests.moving.places import store_at
 @outlast.workflow
 async def round_(number: int) -> int:
     """A life that ends with the next."""
-    await outlast.wait_for("next")
+    await outlast.wait_for_signal("next")
     if number < 3:
         outlast.continue_as_new(round_(number + 1))
     return number

@@ -366,7 +366,7 @@ async def _sleep(node: Sleep, path: str, waiting: Waiting) -> Any:
 
 async def _signal(node: Signal, path: str, waiting: Waiting) -> Any:
     try:
-        return await outlast.wait_for(node.name, timeout=node.timeout)
+        return await outlast.wait_for_signal(node.name, timeout=node.timeout)
     except SignalTimeout:
         return "timeout"
 

@@ -120,7 +120,7 @@ def _node(node: Node) -> Iterator[str]:
         case Sleep(seconds=seconds):
             yield f"await outlast.sleep({seconds:g})"
         case Signal():
-            yield f"await outlast.wait_for({node.name!r}{_options(node, ', ', ('name',))})"
+            yield f"await outlast.wait_for_signal({node.name!r}{_options(node, ', ', ('name',))})"
         case Halt():
             yield "await outlast.halt()"
         case Branch(choice=choice, body=body):

@@ -75,7 +75,7 @@ async def billing(customer: str, seconds: float = 60) -> str:
 @outlast.workflow
 async def waits_for_a_word(customer: str) -> str:
     with_work = await bill(customer, 1)
-    return f"{with_work}: {await outlast.wait_for('word', str)}"
+    return f"{with_work}: {await outlast.wait_for_signal('word', str)}"
 
 
 @outlast.workflow
@@ -144,7 +144,7 @@ async def changes_its_mind(customer: str) -> str:
     if customer in broken:
         await look_up(customer)  # as code that was changed under a run
     done = await bill(customer, 1)
-    await outlast.wait_for("word", str)
+    await outlast.wait_for_signal("word", str)
     return await bill(f"{customer}!", 60) + done
 
 

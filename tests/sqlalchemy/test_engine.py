@@ -76,7 +76,7 @@ async def relay(number: int) -> int:
     """Waits between its steps, so that another worker may go on."""
     for name in ("first", "second", "third"):
         number = await add(number)
-        number += await outlast.wait_for(name, int)
+        number += await outlast.wait_for_signal(name, int)
     return await add(number)
 
 

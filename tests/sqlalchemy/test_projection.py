@@ -98,7 +98,7 @@ async def works(number: int) -> int:
     outlast.publish(doubled=doubled, name="ä" * 300, many=list(range(100)))
     with suppress(Exception):
         await fails()
-    return doubled + await outlast.wait_for("more", int)
+    return doubled + await outlast.wait_for_signal("more", int)
 
 
 def plain(engine: Any, kind: str, tmp_path: Path) -> Store:

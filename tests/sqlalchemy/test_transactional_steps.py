@@ -150,7 +150,7 @@ def test_programs_without_a_loop_have_transactions_too(tmp_path: Path) -> None:
 @outlast.workflow
 async def waits() -> None:
     """For somebody to send something."""
-    await outlast.wait_for("go")
+    await outlast.wait_for_signal("go")
 
 
 def session_on(engine: Any) -> Any:

@@ -62,7 +62,7 @@ async def invoice(amount: int) -> str:
 async def order(amount: int) -> str:
     left, right = await asyncio.gather(flaky(amount), flaky(amount + 1))
     await outlast.sleep(days=30)
-    answer = await outlast.wait_for("approve", bool, timeout=timedelta(days=3))
+    answer = await outlast.wait_for_signal("approve", bool, timeout=timedelta(days=3))
     paper = await invoice(left + right)
     return f"{paper}, approved: {answer}"
 
@@ -71,7 +71,7 @@ async def order(amount: int) -> str:
 def plain_order(amount: int) -> str:
     total: Any = flaky(amount)
     outlast.sleep(days=30)  # type: ignore[unused-coroutine]
-    answer: Any = outlast.wait_for("approve", bool)
+    answer: Any = outlast.wait_for_signal("approve", bool)
     paper: Any = invoice(total)
     return f"{paper}, approved: {answer}"
 
@@ -265,7 +265,7 @@ async def test_an_action_can_have_a_time() -> None:
     @outlast.workflow
     async def sleepy() -> str:
         await outlast.sleep(hours=2)
-        word: str = await outlast.wait_for("word", str, timeout=timedelta(hours=1))
+        word: str = await outlast.wait_for_signal("word", str, timeout=timedelta(hours=1))
         return word
 
     sweep = await crash_everywhere(

@@ -53,7 +53,7 @@ async def busy(number: int) -> int:
         number = await long_work(number)
     await outlast.sleep(20)
     number += await helper(number)
-    number += await outlast.wait_for("more", int)
+    number += await outlast.wait_for_signal("more", int)
     return number + sum(await asyncio.gather(*(long_work(n) for n in range(3))))
 
 

@@ -202,7 +202,7 @@ async def test_nothing_leaps_when_nobody_waits_for_time() -> None:
 
     @outlast.workflow
     async def waiting() -> str:
-        word: str = await outlast.wait_for("word", str)
+        word: str = await outlast.wait_for_signal("word", str)
         return word
 
     async with app(waiting) as testing:
@@ -218,7 +218,7 @@ async def test_a_run_that_nobody_will_wake_is_told() -> None:
 
     @outlast.workflow
     async def waiting() -> None:
-        await outlast.wait_for("word", str)
+        await outlast.wait_for_signal("word", str)
 
     async with app(waiting) as testing:
         testing.stuck_after = 1
@@ -232,7 +232,7 @@ async def test_result_with_a_timeout_ends_in_virtual_time() -> None:
 
     @outlast.workflow
     async def waiting() -> None:
-        await outlast.wait_for("word", str)
+        await outlast.wait_for_signal("word", str)
 
     async with app(waiting) as testing:
         run = await testing.start(waiting())

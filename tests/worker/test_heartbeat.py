@@ -21,7 +21,7 @@ async def far() -> int:
 
 @outlast.workflow
 async def job() -> str:
-    return str(await outlast.wait_for("go"))
+    return str(await outlast.wait_for_signal("go"))
 
 
 async def until_listed(store: MemoryStore) -> Worker:

@@ -63,7 +63,7 @@ def test_a_worker_lives_on_it(tmp_path: Path) -> None:
     """What `outlast worker` runs, runs there, and is stopped by SIGTERM as ever."""
     (tmp_path / "tells.py").write_text(APP, encoding="utf-8")
     worker = subprocess.Popen(
-        [sys.executable, "-m", "outlast.cli", "worker", "tells:app"],
+        [sys.executable, "-m", "outlast", "worker", "tells:app"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,

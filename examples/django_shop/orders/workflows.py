@@ -31,6 +31,6 @@ async def checkout(order_id: int, amount: int) -> str:
     await book(order_id)
     if amount >= LARGE:
         await move_to(order_id, "waits for approval")
-        if not await outlast.wait_for("approval", bool):
+        if not await outlast.wait_for_signal("approval", bool):
             return await move_to(order_id, "refused")
     return await move_to(order_id, "shipped")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from outlast.call import Call
@@ -27,7 +27,7 @@ from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import check_id, new_id
 from outlast.model.queue_options import STARTS, QueueOptions
 from outlast.model.run import Attribute
-from outlast.model.times import EPOCH
+from outlast.model.times import EPOCH, to_seconds
 
 R = TypeVar("R")
 Create = Callable[[NewRun], Awaitable[object]]
@@ -123,15 +123,17 @@ class Client(RunActions):
         call: Call[R],
         *,
         key: str,
-        quiet: float,
-        at_most: float | None = None,
+        quiet: float | timedelta,
+        at_most: float | timedelta | None = None,
         queue: str | QueueOptions = STARTS,
     ) -> RunHandle[R]:
-        """Start a run when it has not been asked for during `quiet` seconds, with the call that was given
-        last; at the latest `at_most` seconds after the first request. Requests with the same `key` before
+        """Start a run when it has not been asked for during `quiet` (seconds, or a timedelta), with the call that was given
+        last; at the latest `at_most` after the first request. Requests with the same `key` before
         it starts get the same run, a later one the next run."""
         request = self._request(call, where="debounce")
         check_id(key, "debounce key")
+        quiet = to_seconds(quiet)
+        at_most = None if at_most is None else to_seconds(at_most)
         check_times(quiet, at_most)
         options = _queue_options(queue, EPOCH)
         assert options is not None

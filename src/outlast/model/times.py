@@ -27,3 +27,8 @@ def moment_after(now: datetime, seconds: float) -> datetime | None:
         return now + timedelta(seconds=max(seconds, 0.0))
     except OverflowError:
         return None
+
+
+def to_seconds(time: float | timedelta) -> float:
+    """A time span in seconds. Whatever else was given is returned as it is, for the caller to refuse."""
+    return time.total_seconds() if isinstance(time, timedelta) else time

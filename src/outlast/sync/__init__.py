@@ -35,7 +35,7 @@ from outlast.sync.plain import (
     sleep,
     sleep_until,
     step,
-    wait_for,
+    wait_for_signal,
 )
 
 __all__ = [
@@ -67,6 +67,6 @@ __all__ = [
     "step",
     "step_info",
     "uuid4",
-    "wait_for",
+    "wait_for_signal",
     "workflow",
 ]

@@ -61,7 +61,9 @@ def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return declare(**options) if function is None else declare(function)
 
 
-def sleep(seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
+def sleep(
+    seconds: float | timedelta = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
+) -> None:
     """Sleep durably: the run leaves memory, and the process may end meanwhile. With `math.inf` it sleeps
     until it is cancelled."""
     _plain("sleep")
@@ -75,13 +77,19 @@ def sleep_until(moment: datetime) -> None:
 
 
 @overload
-def wait_for(signal: str, type: type[T], *, timeout: timedelta | float | None = None) -> T: ...
+def wait_for_signal(
+    signal: str, type: type[T], *, timeout: timedelta | float | None = None
+) -> T: ...
 @overload
-def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None = None) -> Any: ...
-def wait_for(signal: str, type: Any = Any, *, timeout: timedelta | float | None = None) -> Any:
+def wait_for_signal(
+    signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
+) -> Any: ...
+def wait_for_signal(
+    signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
+) -> Any:
     """Wait for a signal by name; `SignalTimeout` when it does not come in time."""
-    _plain("wait_for")
-    return context.wait_for(signal, type, timeout=timeout)
+    _plain("wait_for_signal")
+    return context.wait_for_signal(signal, type, timeout=timeout)
 
 
 @overload

@@ -19,7 +19,7 @@ async def doubled(number: int) -> int:
 
 @outlast.workflow
 async def greeted() -> str:
-    name: str = await outlast.wait_for("name", str)
+    name: str = await outlast.wait_for_signal("name", str)
     return f"hello {name}"
 
 

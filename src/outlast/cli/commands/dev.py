@@ -64,7 +64,7 @@ async def dev_command(session: Session, *, app: str | None, verbose: bool) -> No
         sys.stdout.flush()
         # Itself, with the arguments that it was given.
         os.execv(  # noqa: S606
-            sys.executable, [sys.executable, "-m", "outlast.cli", *sys.argv[1:]]
+            sys.executable, [sys.executable, "-m", "outlast", *sys.argv[1:]]
         )
     out.note("stopped")
     leave(stop)

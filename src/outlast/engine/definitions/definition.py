@@ -9,6 +9,7 @@ import math
 import sys
 import textwrap
 from collections.abc import Callable, Coroutine, Iterable
+from datetime import timedelta
 from functools import cache, cached_property
 from pathlib import Path
 from types import CodeType
@@ -20,6 +21,7 @@ from outlast.engine.replay.sync_workflow import run_in_thread
 from outlast.errors import InvalidValue, WorkflowMisuse
 from outlast.model.ids import SCHEDULE_OF, check_name
 from outlast.model.queue_policy import check_key, check_queue
+from outlast.model.times import to_seconds
 
 if TYPE_CHECKING:
     from outlast.engine.replay.execution import Execution
@@ -84,7 +86,7 @@ class StepDefinition(Definition):
         *,
         name: str | None = None,
         retry: Retry = ONCE,
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
         at_most_once: bool = False,
         process: bool = False,
         queue: str | None = None,
@@ -97,6 +99,7 @@ class StepDefinition(Definition):
             raise WorkflowMisuse(f"step name {self.name!r} contains '/', '#' or ':': leave it out")
         if not isinstance(retry, Retry):
             raise InvalidValue(f"retry={retry!r}: use retry=outlast.Retry(attempts=…)")
+        timeout = None if timeout is None else to_seconds(timeout)
         if timeout is not None and not (is_number(timeout) and 0 < timeout < math.inf):
             raise InvalidValue(
                 f"timeout={timeout!r}: a step needs a positive timeout in seconds, or None"

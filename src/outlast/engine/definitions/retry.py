@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from outlast.errors import InvalidValue, PayloadError
+from outlast.model.times import to_seconds
 from outlast.model.validation import MAX_DELAY
 
 HOUR = 3600.0
@@ -23,14 +24,16 @@ class Retry:
     """
 
     attempts: int = 3
-    delay: float = 1.0
+    delay: float | timedelta = 1.0
     backoff: float = 2.0
-    max_delay: float | None = None
+    max_delay: float | timedelta | None = None
     jitter: float = 0.1
     retry_on: tuple[type[Exception], ...] = (Exception,)
     give_up_on: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("delay", "max_delay"):
+            object.__setattr__(self, name, to_seconds(getattr(self, name)))
         attempts: object = self.attempts
         if not isinstance(attempts, int) or attempts < 1:
             raise InvalidValue(f"attempts={self.attempts!r}: use a whole number of at least 1")
@@ -44,11 +47,11 @@ class Retry:
                 raise InvalidValue(
                     f"{name}={kinds!r}: use a tuple of classes of errors, as (ConnectionError,)"
                 )
-        if self.delay < 0 or self.backoff < 1 or self._most < 0 or not 0 <= self.jitter <= 1:
+        if self._delay < 0 or self.backoff < 1 or self._most < 0 or not 0 <= self.jitter <= 1:
             raise InvalidValue(
                 "a retry needs delay ≥ 0, backoff ≥ 1, max_delay ≥ 0 and jitter between 0 and 1"
             )
-        if self.delay > MAX_DELAY or self.backoff == math.inf:
+        if self._delay > MAX_DELAY or self.backoff == math.inf:
             raise InvalidValue(
                 f"a retry with delay={self.delay!r} and backoff={self.backoff!r} would never happen: use at "
                 "most 100 years, or attempts=1 for no retry"
@@ -56,7 +59,13 @@ class Retry:
 
     @property
     def _most(self) -> float:
-        return max(HOUR, self.delay) if self.max_delay is None else min(self.max_delay, MAX_DELAY)
+        if self.max_delay is None:
+            return max(HOUR, self._delay)
+        return min(to_seconds(self.max_delay), MAX_DELAY)
+
+    @property
+    def _delay(self) -> float:
+        return to_seconds(self.delay)
 
     def wait(self, failures: int, error: BaseException) -> timedelta | None:
         """How long to wait after the `failures`-th failure, or None to give up."""
@@ -65,9 +74,9 @@ class Retry:
         if not _is(error, self.retry_on):
             return None
         try:
-            seconds = min(self.delay * self.backoff ** (failures - 1), self._most)
+            seconds = min(self._delay * self.backoff ** (failures - 1), self._most)
         except OverflowError:
-            seconds = self._most if self.delay else 0.0
+            seconds = self._most if self._delay else 0.0
         seconds *= 1 + random.uniform(-self.jitter, self.jitter)
         return timedelta(seconds=seconds)
 

@@ -116,7 +116,7 @@ class InboxReader:
         if self._messages.has_any and (names := self._messages.signals):
             log.warning(
                 "run %s of workflow %r has ended and never waited for the signals %s. If that is not "
-                "intended, compare their names with those in wait_for(…)",
+                "intended, compare their names with those in wait_for_signal(…)",
                 self._execution.run_id, self._execution.workflow.name, names,
             )  # fmt: skip
 

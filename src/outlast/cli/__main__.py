@@ -1,5 +1,0 @@
-"""``python -m outlast.cli``: the same as ``outlast``."""
-
-from outlast.cli.main import main
-
-main()
