@@ -36,6 +36,7 @@ from outlast.model.times import to_seconds
 from outlast.model.worker import Worker
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
+from outlast.ports.derived import LOCK_PATIENCE_S
 from outlast.ports.notifier import WakeupChannel
 from outlast.ports.store import Store
 from outlast.registry import queued_steps_in, with_children, workflows_in
@@ -372,7 +373,7 @@ class App(Client):
 
     async def _create(self, new: NewRun) -> None:
         if self._engine.claimer.is_open:
-            await self._engine.write(new.commit())
+            await self._engine.batcher.commit(new.commit(), patience=LOCK_PATIENCE_S)
         else:
             await super()._create(new)
 

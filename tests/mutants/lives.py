@@ -88,7 +88,7 @@ MUTANTS = [
     Mutant(
         "a retry takes what a cancelled branch did for done",
         REPLANTING,
-        "            begun.discard(branch)",
+        "            started.discard(branch)",
         "            pass",
         story("what_a_branch_did"),
     ),

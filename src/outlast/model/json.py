@@ -23,9 +23,8 @@ _ABSENT = Raw(b"")
 _ENCODER = msgspec.json.Encoder()
 
 
-def to_json(value: Struct) -> bytes:
-    """The value as JSON text. Fields that have their default are left out."""
-    return _ENCODER.encode(value)
+to_json: Callable[[Struct], bytes] = _ENCODER.encode
+"""The value as JSON text. Fields that have their default are left out."""
 
 
 def from_json(data: bytes | Raw, type: type[T], *, where: str = "value") -> T:

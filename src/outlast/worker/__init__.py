@@ -1,4 +1,4 @@
-"""What a process does for runs that others drive."""
+"""What a process does for runs that any process drives: tasks, admission, wake-ups, heartbeat."""
 
 from outlast.worker.admission_worker import AdmissionWorker
 from outlast.worker.task_worker import STEPS_AT_ONCE, TaskWorker

@@ -123,11 +123,11 @@ class AdmissionWorker:
         try:
             receipt = await self._send(send, delivery.claim)
         except (Fenced, NotFound):
-            return  # another doorman has it now, or the run has ended
+            return  # another worker has the ticket now, or the run has ended
         if not isinstance(receipt, Receipt):
-            await self._send_away(delivery.claim, receipt)
+            await self._return_ticket(delivery.claim, receipt)
 
-    async def _send_away(self, claim: Claim, refusal: Refusal) -> None:
+    async def _return_ticket(self, claim: Claim, refusal: Refusal) -> None:
         try:
             if isinstance(refusal, Busy):
                 await self._queue.nack(claim, timeout=self._timeout_s)
@@ -135,7 +135,7 @@ class AdmissionWorker:
             log.info("run %s is not there to be admitted: %s", claim.run_id, refusal)
             await self._queue.nack(claim, requeue=False, drop=True, timeout=self._timeout_s)
         except (Fenced, NotFound):
-            pass  # another doorman has it now, or the run has ended
+            pass  # another worker has the ticket now, or the run has ended
 
     async def _send(self, send: Send, ticket: Claim) -> Receipt | Refusal:
         """Send the admission to a run. It is idempotent by its id."""

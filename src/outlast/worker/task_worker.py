@@ -188,15 +188,17 @@ class TaskWorker:
 
     async def _give_back(self, found: Sequence[Delivery]) -> None:
         """Report that these steps have not started: their runs queue them again, and the attempts do not count."""
-        telling = []
+        reporting = []
         for delivery in found:
             task = delivery.task
             attempt = _attempt_of(task)
             failed = _given_up(self._steps[task.queue], task) or stop_failure(
                 attempt, self._clock.now()
             )
-            telling.append(self._tell_soon(delivery, StepReport(attempt=attempt, failed=failed)))
-        await asyncio.gather(*telling)
+            reporting.append(
+                self._report_in_time(delivery, StepReport(attempt=attempt, failed=failed))
+            )
+        await asyncio.gather(*reporting)
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._leases.drop(self._working.pop(task))
@@ -211,41 +213,41 @@ class TaskWorker:
         attempt = _attempt_of(task)
         given_up = _given_up(step, task)
         if given_up is not None:
-            await self._tell(delivery, StepReport(attempt=attempt, failed=given_up))
+            await self._report(delivery, StepReport(attempt=attempt, failed=given_up))
             return
-        told = _Progress()
+        latest = _Progress()
         try:
-            outcome = await self._attempt(step, task, attempt, told)
+            outcome = await self._attempt(step, task, attempt, latest)
         except asyncio.CancelledError:
             if self._stopping and not step.at_most_once:
                 stopped = stop_failure(attempt, self._clock.now())
-                report = StepReport(attempt=attempt, failed=stopped, progress=told.details)
-                await self._tell_soon(delivery, report)
+                report = StepReport(attempt=attempt, failed=stopped, progress=latest.details)
+                await self._report_in_time(delivery, report)
             if self._is_cut_off():
                 raise
             # The step cancelled itself, and would do so again at the next delivery.
             outcome = Outcome(None, self_cancelled(step), 0)
         finally:
-            told.over()
+            latest.over()
         failed = self._failed(step, task, attempt, outcome)
         report = StepReport(
             attempt=attempt,
             output=outcome.output,
             failed=failed,
-            progress=None if failed is None else told.details,
+            progress=None if failed is None else latest.details,
             duration_ns=outcome.duration_ns,
         )
-        await self._tell(delivery, report)
+        await self._report(delivery, report)
 
     async def _attempt(
-        self, step: StepDefinition, task: Task, attempt: int, told: _Progress
+        self, step: StepDefinition, task: Task, attempt: int, latest: _Progress
     ) -> Outcome:
         loop = asyncio.get_running_loop()
 
         def report(details: Raw) -> None:
-            told.details = details
+            latest.details = details
             # A plain step runs in a thread, and may outlive its attempt there.
-            loop.call_soon_threadsafe(told.send, self._progress, task, attempt)
+            loop.call_soon_threadsafe(latest.send, self._send_progress, task, attempt)
 
         progress = task.metadata.get("progress")
         context = StepContext(
@@ -292,9 +294,9 @@ class TaskWorker:
         failures = int(task.metadata.get("failures", "0"))
         return error_failure(step, outcome.error, attempt, failures, self._clock.now())
 
-    # -- telling ------------------------------------------------------------------------------
+    # -- reporting ----------------------------------------------------------------------------
 
-    async def _tell(self, delivery: Delivery, report: StepReport) -> None:
+    async def _report(self, delivery: Delivery, report: StepReport) -> None:
         """Send the outcome and remove the task atomically; retried until that has succeeded or another worker has the
         task."""
         task, backoff = delivery.task, Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
@@ -321,15 +323,15 @@ class TaskWorker:
         finally:
             self._reporting.discard(working)
 
-    async def _tell_soon(self, delivery: Delivery, report: StepReport) -> None:
-        """As `_tell`, within a timeout: a task that cannot be reported is delivered again when its lease expires."""
+    async def _report_in_time(self, delivery: Delivery, report: StepReport) -> None:
+        """As `_report`, within a timeout: a task that cannot be reported is delivered again when its lease expires."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._tell(delivery, report)
+                await self._report(delivery, report)
         except (TryAgain, StoreFault, TimeoutError) as error:
             log.warning("the stop of task %s was not reported: %r", delivery.task.id, error)
 
-    async def _progress(self, task: Task, attempt: int, details: Raw) -> None:
+    async def _send_progress(self, task: Task, attempt: int, details: Raw) -> None:
         report = StepReport(attempt=attempt, progress=details)
         try:
             await self._store.send([_to_run(task, report)], timeout=self._timeout_s)

@@ -39,7 +39,7 @@ _ENDINGS = frozenset(
         EventType.WORKFLOW_MOVED,
     }
 )
-_BEGUN = frozenset({EventType.STEP_STARTED, EventType.MAP_STARTED})
+_STARTED = frozenset({EventType.STEP_STARTED, EventType.MAP_STARTED})
 _DONE = frozenset({EventType.STEP_COMPLETED, EventType.MAP_COMPLETED})
 _CHILD_OVER = frozenset(
     {EventType.CHILD_COMPLETED, EventType.CHILD_FAILED, EventType.OPERATION_ABANDONED}
@@ -88,7 +88,7 @@ def outcomes_after(
 ) -> list[tuple[str, StepReport]]:
     """The outcomes, after the cut, of the steps and maps that are open there, by key, for the `life` that starts there;
     without that of `failed`. Also the results of steps that other branches requested after the cut."""
-    open = {event.step_name for event in kept if event.type in _BEGUN} - {
+    open = {event.step_name for event in kept if event.type in _STARTED} - {
         event.step_name
         for event in kept
         if event.type in _DONE or _fails(event) or _is_given_up(event)
@@ -145,13 +145,13 @@ def _asked_beside(
     failed or was abandoned. Empty if steps were undone: later results may depend on them."""
     if failed is None or _undone(cut):
         return {}
-    begun = {_branch(event.step_name, failed) for event in kept}
+    started = {_branch(event.step_name, failed) for event in kept}
     inputs: dict[str, Raw] = {}
     for event in cut:
         branch = _branch(event.step_name, failed)
         if event.type == EventType.OPERATION_ABANDONED:
-            begun.discard(branch)
-        elif event.type == EventType.STEP_STARTED and branch and branch in begun:
+            started.discard(branch)
+        elif event.type == EventType.STEP_STARTED and branch and branch in started:
             payload = payload_of(event)
             if isinstance(payload, StepStarted) and payload.attempt == 1:
                 inputs[event.step_name] = payload.input or Raw(b"{}")

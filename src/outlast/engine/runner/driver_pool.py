@@ -38,7 +38,7 @@ log = logging.getLogger("outlast.engine")
 
 
 class DriverPool:
-    """One drive and its task for each run; a newer claim of a run supersedes the older one."""
+    """One driver and its task for each run; a newer claim of a run supersedes the older one."""
 
     def __init__(
         self,
@@ -162,8 +162,8 @@ class DriverPool:
         task.add_done_callback(lambda _: execution.evict())
 
     def adopt(self, run: Run, claim: Claim, lease: Lease) -> bool:
-        """A run was claimed that is driven here: its lease had expired, and this process was the first
-        to claim it. Whether its drive goes on under the new claim."""
+        """A run was claimed that is driven here: its lease had expired, and this process claimed it first. Whether its
+        driver continues under the new claim."""
         driver = self._drivers.get(run.id)
         if driver is None or not driver.adopt(run, claim):
             return False

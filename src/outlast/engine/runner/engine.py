@@ -32,7 +32,7 @@ from outlast.engine.runner.watchdog import Watchdog
 from outlast.engine.steps.step_executor import StepExecutor, in_threads
 from outlast.errors import TryAgain
 from outlast.model.claim import Claim, ClaimOnCreate
-from outlast.model.commit import Commit, Creation
+from outlast.model.commit import Creation
 from outlast.model.ids import new_id
 from outlast.model.payloads import WorkflowContinued
 from outlast.model.run import Status
@@ -75,16 +75,16 @@ class Engine:
         # A call that takes longer would outlast the lease that it works under.
         self._timeout_s = timeout_s = lease / 3
         observer = Observers((UnknownChildren(self.workflows), *observers))
-        self._batcher = CommitBatcher(store, timeout=timeout_s, observer=observer)
+        self.batcher = CommitBatcher(store, timeout=timeout_s, observer=observer)
         executor = StepExecutor(codec, store.clock, grace=0.8 * timeout_s, threads=threads)
         self.leases = Leases(store, lease)
         self.lease_losses = LeaseLossReporter(store, timeout_s)
         self.rejections = Rejections(
-            store, self.workflows, self._batcher, self.owner, timeout_s=timeout_s
+            store, self.workflows, self.batcher, self.owner, timeout_s=timeout_s
         )
         self.drivers = DriverPool(
             store,
-            self._batcher,
+            self.batcher,
             executor,
             self.leases,
             self.lease_losses,
@@ -95,7 +95,7 @@ class Engine:
         self.claimer = Claimer(
             store,
             self.workflows,
-            self._batcher,
+            self.batcher,
             self.leases,
             self.drivers,
             self.rejections,
@@ -178,7 +178,7 @@ class Engine:
                 force=new.creation is Creation.REPLACE,
                 hold=ClaimOnCreate(self.owner, self._lease),
             )
-            committed = await self._batcher.commit(commit, patience=LOCK_PATIENCE_S)
+            committed = await self.batcher.commit(commit, patience=LOCK_PATIENCE_S)
         except BaseException:
             execution.evict()
             self._store.notifier.wake()  # it may have been written, and then needs an owner
@@ -205,7 +205,3 @@ class Engine:
         except (TryAgain, OSError):
             return False  # it is claimed when its lease has expired
         return run is not None and run.owner == self.owner and run.token == claim.token
-
-    async def write(self, commit: Commit) -> None:
-        """Make a commit of a caller outside durable, together with those that are ready here."""
-        await self._batcher.commit(commit, patience=LOCK_PATIENCE_S)

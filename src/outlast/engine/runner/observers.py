@@ -74,8 +74,8 @@ def log_events(commit: Commit, _: Committed) -> None:
 
 
 def _line(event: Event) -> str:
-    told = f"{event.type} {event.step_name}".strip()
-    text = f"{told} [run={shown(event.run_id)}]"
+    what = f"{event.type} {event.step_name}".strip()
+    text = f"{what} [run={shown(event.run_id)}]"
     match payload_of(event):
         case StepStarted(attempt=attempt):
             return f"{text} attempt {attempt}"
