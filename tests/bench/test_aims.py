@@ -131,6 +131,8 @@ among so many runs: ten steps, STORE
 a step after so many others, memory
 a megabyte of what a step returns, STORE
 a task when so many wait, STORE
+2,500 children, 2 workers, STORE
+2,500 children, 2 workers, STORE, steps run twice
 """
 
 

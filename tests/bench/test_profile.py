@@ -24,11 +24,14 @@ STACKS = {
 def test_a_function_belongs_to_the_layer_of_its_file() -> None:
     """Of the package, of the benchmark, of asyncio; others count for whoever has called them."""
     commit = "COMMIT and its sync"
+    driver = "engine.runner.run_driver: RunDriver.run"
     assert (
-        name_of("/a/src/outlast/engine/drive.py", "RunDriver.go")
-        == "engine|engine.drive: RunDriver.go"
+        name_of("/a/src/outlast/engine/runner/run_driver.py", "RunDriver.run") == f"engine|{driver}"
     )
-    assert name_of("/a/outlast/engine/loop.py", "f.<locals>.g") == "workflow loop|engine.loop: f.g"
+    loop = "engine.replay.event_loop: f.g"
+    assert (
+        name_of("/a/outlast/engine/replay/event_loop.py", "f.<locals>.g") == f"workflow loop|{loop}"
+    )
     assert name_of("/a/bench/_profiled.py", "Named.commit") == f"{commit}|{commit}"
     assert name_of("/usr/lib/python3/asyncio/events.py", "Handle._run") == "asyncio|asyncio"
     assert name_of("/usr/lib/python3/selectors.py", "EpollSelector.select") == WAITING

@@ -49,7 +49,7 @@ def tree_of(text: str) -> list[tuple[int, str]]:
 def test_the_tree_of_errors_is_drawn_as_it_is() -> None:
     """Docstring and page show every error once, below the one it derives from."""
     assert errors.__doc__ is not None
-    drawing = textwrap.dedent(errors.__doc__.split("::\n\n", 1)[1].split("\n\nForeign", 1)[0])
+    drawing = textwrap.dedent(errors.__doc__.split("::\n\n", 1)[1].split("\n\nErrors of", 1)[0])
     assert drawing in page("errors.md")
 
     parents: list[str] = []

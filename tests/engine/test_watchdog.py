@@ -212,13 +212,13 @@ def test_why_shows_what_a_worker_says_of_a_run() -> None:
     run = Run(id="r", workflow="w", status=Status.RUNNING)
     stuck = Worker(owner="w1", workflows=("w",), troubles={"r": "'a' is open {"})
     [said, *_] = reasons(run, [], now=run.created_at, workers=[stuck])
-    assert "Its worker 'w1' says that it is stuck: 'a' is open {" in said.text.format()
+    assert "Its worker 'w1' reports that it is stuck: 'a' is open {" in said.text.format()
     other = Worker(owner="w2", workflows=("w",), code="b")
     run = Run(id="r", workflow="w", status=Status.WAITING, rejected_by="a", error="TypeError: {}")
     [said, *_] = reasons(run, [], now=run.created_at, workers=[other])
-    assert "left to workers with other code, such as 'w2'" in said.text.format()
+    assert "Workers with other code may continue it, such as 'w2'" in said.text.format()
     [said, *_] = reasons(run, [], now=run.created_at, workers=[])
     assert "No live worker has other code" in said.text.format()
     waits = Run(id="r", workflow="w", status=Status.WAITING)
     found = reasons(waits, [], now=run.created_at, inbox=1, workers=[])
-    assert "until a worker is started that has the code of 'w': none lives" in found[0].text
+    assert "until a worker with the code of 'w' starts: none is alive" in found[0].text

@@ -10,7 +10,6 @@ from outlast.app import App as AsyncApp
 from outlast.call import Call, mark_used
 from outlast.client.client import StartOptions
 from outlast.engine.replay.sync_workflow import current_sync_workflow
-from outlast.engine.runner.loop_thread import BackgroundLoop
 from outlast.errors import Closed, InvalidValue, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.run import Run
@@ -19,6 +18,7 @@ from outlast.ports.derived import LOCK_PATIENCE_S
 from outlast.ports.store import Store
 from outlast.sync.handles import RunHandle, TransactionClient
 from outlast.sync.schedules import Schedules
+from outlast.worker.background_loop import BackgroundLoop
 
 R = TypeVar("R")
 T = TypeVar("T")

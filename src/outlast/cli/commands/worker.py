@@ -8,7 +8,7 @@ import click
 
 from outlast.cli.app_runner import leave, load_app, log_to_stderr, stopping, workflows_of
 from outlast.cli.session import Session, with_session
-from outlast.engine.runner.loop_thread import new_loop
+from outlast.worker.background_loop import new_loop
 
 
 @click.command("worker")
