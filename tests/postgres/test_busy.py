@@ -38,7 +38,7 @@ async def test_a_run_that_is_locked_for_a_moment_is_terminated(
 ) -> None:
     """The lock is gone when it is tried again."""
     client = outlast.App(store, workflows=[waits])
-    await client.start(waits(), id="order")
+    await client.start(waits(), id="order", here=False)
     lock = other.transaction()
     await lock.start()
     await other.execute(LOCK)
@@ -63,7 +63,7 @@ async def test_one_that_stays_locked_is_busy(
     """A caller waits up to its timeout, is told that its own transaction may be the reason, and nothing
     is written."""
     client = outlast.App(store, workflows=[waits])
-    await client.start(waits(), id="order")
+    await client.start(waits(), id="order", here=False)
     waited = []
 
     async def wait(seconds: float) -> None:
