@@ -196,7 +196,7 @@ async def test_a_pool_of_one_connection_is_refused() -> None:
         asyncpg.create_pool(direct(), min_size=0, max_size=1) as pool,
         FreshStore(pool) as store,
     ):
-        with pytest.raises(InvalidValue, match="max_size of 2"):
+        with pytest.raises(InvalidValue, match="max_size to 2"):
             async with store.transaction():
                 pytest.fail("it was not refused")
 
