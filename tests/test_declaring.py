@@ -73,7 +73,7 @@ async def test_a_name_makes_a_step_of_what_has_none() -> None:
     "options,says",
     [
         ({"timeout": "5"}, "positive timeout in seconds"),
-        ({"timeout": timedelta(seconds=5)}, "positive timeout in seconds"),
+        ({"timeout": timedelta(seconds=-5)}, "positive timeout in seconds"),
         ({"timeout": float("nan")}, "positive timeout in seconds"),
         ({"timeout": float("inf")}, "positive timeout in seconds"),
         ({"retry": 5}, "outlast.Retry"),

@@ -167,8 +167,8 @@ async def _fill_postgres(store: Any) -> None:
         )
         await connection.execute(
             render("""
-            INSERT INTO @attributes (run_key, mark, created_at)
-            SELECT c.key, a.mark, c.created_at
+            INSERT INTO @attributes (run_key, hash, created_at)
+            SELECT c.key, a.hash, c.created_at
             FROM @attributes AS a JOIN @runs AS r ON r.key = a.run_key
             JOIN @runs AS c ON c.id LIKE 'copy-%' AND right(c.id, 10) = r.id
         """)
@@ -182,7 +182,7 @@ async def test_redis_asks_a_few_things() -> None:
     async with single(clock=ManualClock(NOW)) as store:
         await fill(store, 2_000)
         server = await store._session.server()
-        key = server.layout.key(0, "idx:filed")
+        key = server.layout.key(0, "idx:workflow")
         # Places in the index alone, older than the others: nobody looks that far.
         members = [
             framed("invoice") + framed("completed") + sortable(number) + b"ghost-%d" % number

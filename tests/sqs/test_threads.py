@@ -18,7 +18,7 @@ async def test_no_room_for_a_thread_is_told_as_an_outage(monkeypatch: pytest.Mon
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
-    with pytest.raises(Unavailable, match="nothing was begun"):
+    with pytest.raises(Unavailable, match="nothing was done"):
         await in_thread(lambda: None)
-    with pytest.raises(Unavailable, match="nothing was begun"):
+    with pytest.raises(Unavailable, match="nothing was done"):
         begin(lambda: None)

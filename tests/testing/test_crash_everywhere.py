@@ -72,7 +72,7 @@ def plain_order(amount: int) -> str:
     total: Any = flaky(amount)
     outlast.sleep(days=30)  # type: ignore[unused-coroutine]
     answer: Any = outlast.wait_for_signal("approve", bool)
-    paper: Any = invoice(total)
+    paper: Any = outlast.child(invoice(total))
     return f"{paper}, approved: {answer}"
 
 

@@ -169,7 +169,7 @@ async def test_coroutines_that_would_be_shuffled_are_refused() -> None:
     """`as_completed` puts coroutines into a set before they are tasks: their order is lost."""
     async with app(takes_coroutines_as_they_come) as testing:
         run = await testing.start(takes_coroutines_as_they_come())
-        with pytest.raises(RunFailed, match="make them yourself"):
+        with pytest.raises(RunFailed, match="create them yourself"):
             await run.result()
 
 
