@@ -102,6 +102,34 @@ async def test_what_outlasts_the_drain_is_handed_back(
     assert ran == ["short", "long", "long"]
 
 
+@outlast.workflow
+async def works_and_waits(how: str) -> list[str]:
+    @outlast.on_update
+    def answer(value: str) -> str:
+        return value
+
+    waiting = outlast.wait_for_signal("go", str) if how == "signal" else outlast.halt("go?", str)
+    return list(await asyncio.gather(work("short", 3), waiting))
+
+
+@pytest.mark.proves("I16", "I30")
+@pytest.mark.parametrize("how", ["signal", "halt"])
+async def test_what_is_sent_during_the_drain_reaches_the_next_process(
+    clock: VirtualClock, store: MemoryStore, how: str
+) -> None:
+    """The process that stops has read it and delivers nothing more: the run stays runnable."""
+    async with app(works_and_waits, store=store, clock=clock) as testing:
+        run = await testing.start(works_and_waits(how), id="r")
+        await clock.sleep(1)
+        closing = asyncio.create_task(testing.close())
+        await clock.sleep(1)
+        await (run.signal("go", "gone") if how == "signal" else run.resume("gone"))
+        await closing
+    async with app(works_and_waits, store=store, clock=clock) as testing:
+        assert await testing.handle("r").result(timeout=60) == ["short", "gone"]
+    assert ran == ["short"]
+
+
 @pytest.mark.proves("I30")
 async def test_the_items_of_a_map_end_and_no_new_ones_begin(
     clock: VirtualClock, store: MemoryStore

@@ -11,6 +11,13 @@ STOP = "tests/engine/test_draining.py"
 
 MUTANTS = [
     Mutant(
+        "what is sent to a run while its process stops is left in its inbox",
+        "engine/runner/run_driver.py",
+        "            hands_on = leaves or (rests and self._is_stopping and self._inbox.has_undelivered)",
+        "            hands_on = leaves",
+        ("tests/engine/test_draining.py", "-k", "during_the_drain"),
+    ),
+    Mutant(
         "a queued step that may run once is taken back",
         "engine/operations/step.py",
         "        return (self.is_undoable or self.step.at_most_once) and super().may_run",

@@ -85,6 +85,11 @@ class InboxReader:
             if len(items) < PAGE:
                 return
 
+    @property
+    def has_undelivered(self) -> bool:
+        """Whether items were read that the code has not received."""
+        return bool(self._earlier or self._resumes or self._messages.has_any)
+
     def match(self) -> None:
         """Deliver signals, updates and answers to halts to the operations that wait for them."""
         while True:

@@ -228,7 +228,9 @@ class RunDriver:
                 sequence=self._sequence, seen=self._inbox.seen, rests=rests,
                 paused=paused,
             )  # fmt: skip
-            if leaves and not paused and commit.change is not None:
+            # A process that stops reads messages and does not deliver them: the next owner has to.
+            hands_on = leaves or (rests and self._is_stopping and self._inbox.has_undelivered)
+            if hands_on and not paused and commit.change is not None:
                 change = msgspec.structs.replace(commit.change, runnable_at=NOW)
                 commit = msgspec.structs.replace(commit, change=change)
             committed = await self._write(commit)
