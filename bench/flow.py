@@ -19,7 +19,7 @@ from bench._stores import settings_of, store_at
 from bench._table import Aim, Contest, Entry
 from bench.peers._clock import made_ready
 from outlast.model.queue_policy import QueuePolicy, Rate
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 from outlast.ports import Store
 
 KEYS = 1000

@@ -12,7 +12,7 @@ from outlast.errors import StoreFault
 from outlast.stores.postgres import PostgresStore
 from outlast.stores.postgres.connection import ConnectionSource
 from outlast.stores.redis.connection import Command, SingleLink
-from outlast.stores.redis.safety import QUESTIONS, inspect
+from outlast.stores.redis.location import QUESTIONS, inspect
 
 
 class OldPostgres(ConnectionSource):

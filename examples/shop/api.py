@@ -29,9 +29,7 @@ def make_app(url: str | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with (
-            engine.begin() as connection
-        ):  # or by Alembic: outlast.contrib.sqlalchemy.migration
+        async with engine.begin() as connection:  # or by Alembic: outlast.contrib.sqlalchemy.models
             await connection.run_sync(Base.metadata.create_all)
         async with (
             store_of(sessions, projection=(Execution, Entry)) as store,

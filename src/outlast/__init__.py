@@ -36,8 +36,7 @@ from outlast.decorators import Step, Workflow, step, workflow
 from outlast.engine.definitions.retry import Retry
 from outlast.engine.operations.scopes import Stop
 from outlast.model.event import Event
-from outlast.model.queue_options import QueueOptions
-from outlast.model.queue_policy import QueuePolicy, Rate
+from outlast.model.queue_policy import QueueOptions, QueuePolicy, Rate
 from outlast.model.run import Run, Status
 from outlast.run_logging import get_logger
 from outlast.schedules import Schedule

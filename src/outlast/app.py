@@ -23,17 +23,15 @@ from outlast.engine.definitions.retry import is_number
 from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.driver_pool import EMBEDDED_DRAIN_S, Drain
 from outlast.engine.runner.engine import LEASE_S, MAX_RUNS, Engine
-from outlast.engine.runner.new_run import NewRun
+from outlast.engine.runner.history_loader import NewRun
 from outlast.engine.runner.observers import Observer
-from outlast.engine.runner.watchdog import MAX_REPORTED
+from outlast.engine.runner.stuck_runs import MAX_REPORTED
 from outlast.engine.steps.subprocess import loading
 from outlast.errors import Closed, InvalidValue, OutlastError, WorkflowMisuse
-from outlast.model.claim import check_ttl
+from outlast.model.claim import Worker, check_ttl
 from outlast.model.ids import SCHEDULE_OF
-from outlast.model.queue_options import STARTS
-from outlast.model.queue_policy import QueuePolicy, check_policy
+from outlast.model.queue_policy import STARTS, QueuePolicy, check_policy
 from outlast.model.times import to_seconds
-from outlast.model.worker import Worker
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
 from outlast.ports.derived import LOCK_PATIENCE_S

@@ -22,7 +22,7 @@ from outlast.engine.operations.child import ChildRun, ParentClose
 from outlast.engine.replay.execution import Execution, current_execution
 from outlast.engine.replay.sync_workflow import current_sync_workflow
 from outlast.errors import WorkflowMisuse
-from outlast.model.queue_options import QueueOptions
+from outlast.model.queue_policy import QueueOptions
 
 if TYPE_CHECKING:
     from outlast.decorators import Workflow

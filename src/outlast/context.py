@@ -33,7 +33,7 @@ from outlast.engine.replay.sync_workflow import current_sync_workflow, run_in_th
 from outlast.engine.steps.step_executor import StepContext, step_connection, step_context
 from outlast.errors import ContinueAsNew, InvalidValue, WorkflowMisuse
 from outlast.model.ids import check_name
-from outlast.model.queue_options import QueueOptions
+from outlast.model.queue_policy import QueueOptions
 from outlast.model.run import Attribute
 from outlast.model.times import to_seconds
 from outlast.model.validation import check_attributes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from outlast.model.event_data import payload_of
+from outlast.model.event import payload_of
 from tests.chaos.round import Left
 from tests.chaos.verdict import executions, takeovers
 from tests.engine_kills.verdict import given_up

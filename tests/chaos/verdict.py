@@ -19,7 +19,7 @@ import msgspec
 
 from outlast.model import Commit, Committed, Status
 from outlast.model.claim import Claim
-from outlast.testing.effect_ledger import EffectLedger, StepExecution
+from outlast.testing.scenario_result import EffectLedger, StepExecution
 from outlast.testkit import checker
 from outlast.testkit.checker.engine import check_engine
 from outlast.testkit.run_checks import LeaseLosses

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import outlast
 from outlast.ports import Store
-from outlast.testing.residency import residency_for
+from outlast.testing.crash_sweep import residency_for
 from outlast.testkit.checker import RecordingStore
 from outlast.urls import resolve
 from tests.chaos.ledgers import OpLog, Pulse

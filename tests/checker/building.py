@@ -19,7 +19,7 @@ from outlast.model import (
     Send,
     Status,
 )
-from outlast.testing.clock import START
+from outlast.testing.virtual_clock import START
 from outlast.testkit.checker import Dump, Effect, Evidence, Fate, Op
 from outlast.testkit.dump import RunDump
 

@@ -8,7 +8,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from outlast.model import Creation, Entry, Run, Start, Status, Task, Timer
-from outlast.testing.clock import START
+from outlast.testing.virtual_clock import START
 from outlast.testkit.checker import Evidence
 from outlast.testkit.dump import RunDump
 from tests.checker.building import (

@@ -9,7 +9,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from outlast.model import Commit, Committed, Event, Item, Receipt, Run, Send, Status
-from outlast.model.event_data import to_event
+from outlast.model.event import to_event
 from outlast.model.payloads import (
     ChildCompleted,
     ChildSpawned,
@@ -33,7 +33,7 @@ from outlast.model.payloads import (
     WorkflowFailed,
     WorkflowStarted,
 )
-from outlast.testing.clock import START
+from outlast.testing.virtual_clock import START
 from outlast.testkit.checker import Dump, Effect, Evidence, Fate, Op
 from outlast.testkit.dump import RunDump
 

@@ -14,8 +14,7 @@ from msgspec import Raw
 from outlast.cli.export_file import Redaction, write
 from outlast.cli.main import Exit
 from outlast.model.commit import Commit
-from outlast.model.event import Event
-from outlast.model.event_data import to_event
+from outlast.model.event import Event, to_event
 from outlast.model.payloads import MapCompleted, MapStarted, WorkflowStarted
 from outlast.model.run import Run
 from outlast.model.run_contents import Fact

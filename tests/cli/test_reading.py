@@ -16,7 +16,7 @@ from outlast.cli.main import Exit
 from outlast.model import Commit, Committed, Creation, Run, Task, Worker
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.transfer.tombstone import moving_commit
 from outlast.urls import resolve
 from tests.cli.conftest import Invoke

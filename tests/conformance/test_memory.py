@@ -9,7 +9,7 @@ import pytest
 
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance import StoreConformance
 from outlast.testkit.conformance.scenario import events
 

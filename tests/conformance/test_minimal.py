@@ -14,7 +14,7 @@ import pytest
 from outlast.model import Run, Status
 from outlast.ports import Store
 from outlast.ports.core import StoreCore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance import StoreConformance
 from outlast.testkit.conformance.scenario import event, events
 from tests.conformance.minimal_store import MinimalStore

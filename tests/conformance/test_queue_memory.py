@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from outlast.errors import InvalidValue
-from outlast.model.task import Delivery, Task
+from outlast.model.run_contents import Delivery, Task
 from outlast.ports.queue import Queue
 from outlast.stores.memory import MemoryQueue, MemoryStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.queue import QueueConformance
 
 

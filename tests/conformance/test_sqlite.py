@@ -9,7 +9,7 @@ import pytest
 
 from outlast.ports import Queue, Store
 from outlast.stores.sqlite import SqliteQueue, SqliteStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance import StoreConformance
 from outlast.testkit.conformance.queue import QueueConformance
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from outlast.decorators import Workflow
 from outlast.model import Event
-from outlast.model.event import EventType
-from outlast.model.event_data import payload_of
+from outlast.model.event import EventType, payload_of
 from outlast.model.payloads import MapProgress, StepFailedEvent, StepLost, StepProgress, StepStarted
 
 if TYPE_CHECKING:

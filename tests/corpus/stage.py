@@ -27,7 +27,7 @@ from outlast.model import Event, Run
 from outlast.model.query import RunQuery
 from outlast.ports.store import Store
 from outlast.testing.crashable_process import Crash, CrashableProcess
-from outlast.testing.effect_ledger import EffectLedger, StepExecution
+from outlast.testing.scenario_result import EffectLedger, StepExecution
 from outlast.testing.virtual_clock import VirtualClock
 from outlast.testkit.checker import RecordingStore
 from outlast.testkit.dump import dump

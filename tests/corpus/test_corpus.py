@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from outlast.model import Event
-from outlast.model.event import EventType
-from outlast.model.event_data import payload_of
+from outlast.model.event import EventType, payload_of
 from outlast.model.payloads import MapProgress
 from outlast.testing.history_replay import replay
 from tests.corpus.case import RUN, Case, lines, told

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from outlast.testing.crash_sweep import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.testing.crashable_process import Crash
-from outlast.testing.residency import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.testkit.faults import Fault, Nth
 from tests.corpus.case import RUN, Case, matching, without_repeats
 from tests.corpus.every import BY_ID, CASES, MakeStore, in_files, in_memory

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.testing.residency import EVICTIONS, HARSH, SNAPSHOTS, ResidencyPolicy
+from outlast.testing.crash_sweep import EVICTIONS, HARSH, SNAPSHOTS, ResidencyPolicy
 from tests.corpus.case import RUN, Case, lines, told
 from tests.corpus.every import CASES, MakeStore, in_files, in_memory
 from tests.corpus.stage import play

@@ -11,7 +11,7 @@ import outlast
 from outlast import sync
 from outlast.errors import SignalTimeout
 from outlast.model import Run, Status
-from outlast.model.inbox import Item, Send
+from outlast.model.run_contents import Item, Send
 from tests.corpus.case import RUN, Case
 from tests.corpus.stage import Stage, takes
 

@@ -25,7 +25,7 @@ from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.stores.postgres import PostgresStore
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.wrapped_store import WrappedStore
 from tests.postgres.places import ask, direct
 from tests.redis.servers import single

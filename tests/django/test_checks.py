@@ -13,8 +13,8 @@ from django.db import connections
 from django.test import override_settings
 
 from outlast.codecs import JsonCodec
-from outlast.contrib.django import checking, runs
-from outlast.contrib.django.checking import check_database, check_settings
+from outlast.contrib.django import checks, runs
+from outlast.contrib.django.checks import check_database, check_settings
 from outlast.contrib.django.conf import Settings, read_settings
 from outlast.contrib.django.models import Event, Run
 from outlast.contrib.django.store import worker_store
@@ -121,7 +121,7 @@ def test_a_driver_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_extra_for_postgres_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told by `check`, with what to install, and not by the first view that starts a run."""
-    monkeypatch.setattr(checking, "find_spec", lambda _: None)
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
     assert found_on(ON_POSTGRES) == ["outlast.E009"]
     assert found_on(on_sqlite("x.db")) == []
 

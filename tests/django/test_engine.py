@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from outlast.contrib.django.postgres import DjangoPostgresStore
-from outlast.contrib.django.sqlite import DjangoSqliteStore
+from outlast.contrib.django.store import DjangoSqliteStore
 from outlast.ports import Store
 from outlast.testing.virtual_clock import VirtualClock
 from tests.corpus.case import RUN, Case, lines, told

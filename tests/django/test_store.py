@@ -10,7 +10,7 @@ import pytest
 from outlast.contrib.django.conf import read_settings
 from outlast.contrib.django.store import worker_store
 from outlast.ports import Queue, Store
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance import StoreConformance
 from outlast.testkit.conformance.queue import QueueConformance
 from tests.django.places import POSTGRES, SQLITE, use, wipe_and_leave

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from outlast import errors
-from outlast.model.event import Event
-from outlast.model.event_data import PAYLOADS
+from outlast.model.event import PAYLOADS, Event
 from outlast.model.payloads import Payload
 from outlast.model.run import Status
 from outlast.ports import Capability, Durability, Queue, Store

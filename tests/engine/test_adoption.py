@@ -15,14 +15,14 @@ from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.errors import Unavailable
 from outlast.model.commit import Commit, Committed
-from outlast.model.event_data import payload_of
+from outlast.model.event import payload_of
 from outlast.model.payloads import StepLost
 from outlast.model.run import Change
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.clock import START
+from outlast.testing.virtual_clock import START
 from outlast.testkit.wrapped_store import WrappedStore
 
 T = TypeVar("T")

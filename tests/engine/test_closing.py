@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 import outlast
-from outlast.engine.replay.closing import MAX_CALLS
+from outlast.engine.replay.completion import MAX_CALLS
 from outlast.errors import RunCancelled, RunEnding, RunFailed, UpdateFailed
-from outlast.model.event import EventType
-from outlast.model.event_data import payload_of
+from outlast.model.event import EventType, payload_of
 from outlast.model.payloads import CompensationStarted
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore

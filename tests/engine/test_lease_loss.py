@@ -11,19 +11,19 @@ from msgspec import Raw
 import outlast
 from outlast.engine.definitions.retry import MAX_INTERRUPTIONS, MAX_LOST
 from outlast.engine.operations.step import LeaseLossReport
-from outlast.engine.runner.lease_loss import LOST
+from outlast.engine.runner.leases import LOST
 from outlast.errors import RunFailed, TryAgain
 from outlast.model import Claim, ClaimOnCreate, Commit
-from outlast.model.event_data import payload_of
-from outlast.model.inbox import Item, Send
+from outlast.model.event import payload_of
 from outlast.model.json import to_json
 from outlast.model.payloads import StepLost, StepStarted
+from outlast.model.run_contents import Item, Send
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
 from outlast.testing.crashable_process import CrashableProcess
-from outlast.testing.effect_ledger import EffectLedger
+from outlast.testing.scenario_result import EffectLedger
 
 LEASE = 30.0
 tries: list[int] = []

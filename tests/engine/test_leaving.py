@@ -15,12 +15,12 @@ import outlast
 from outlast.client import Client
 from outlast.codecs import JsonCodec
 from outlast.engine.runner.driver_pool import EMBEDDED_DRAIN_S
-from outlast.model.inbox import Item
 from outlast.model.run import Status
+from outlast.model.run_contents import Item
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.clock import START
+from outlast.testing.virtual_clock import START
 
 heard: list[str] = []
 

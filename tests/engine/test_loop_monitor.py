@@ -30,7 +30,7 @@ class Listener(logging.Handler):
 @pytest.fixture
 def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
     """Hears what the engine says, from a watch that is in a hurry."""
-    monkeypatch.setattr("outlast.engine.runner.loop_monitor.BLOCKED_AFTER_S", 0.1)
+    monkeypatch.setattr("outlast.engine.runner.loop_thread.BLOCKED_AFTER_S", 0.1)
     spoken.clear()
     listener, log = Listener(), logging.getLogger("outlast.engine")
     log.addHandler(listener)

@@ -12,7 +12,7 @@ import pytest
 import outlast
 from outlast.errors import InvalidValue, NotSerializable, OutlastError, RunFailed
 from outlast.model import Status
-from outlast.model.event_data import payload_of
+from outlast.model.event import payload_of
 from outlast.model.payloads import MapProgress
 from outlast.model.validation import MAX_PAYLOAD_BYTES
 from outlast.testing import app

@@ -14,7 +14,7 @@ import pytest
 import outlast
 import outlast.sync
 from outlast.errors import Busy, ChildFailed, StoreFault, Unavailable
-from outlast.model.event_data import payload_of
+from outlast.model.event import payload_of
 from outlast.model.payloads import StepLost, StepStarted
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore

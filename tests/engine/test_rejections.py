@@ -13,7 +13,7 @@ import outlast
 from outlast.engine.definitions.definition import code_hash
 from outlast.errors import Unavailable
 from outlast.model import Event, Run, Status
-from outlast.model.worker import Worker
+from outlast.model.claim import Worker
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore

@@ -19,7 +19,7 @@ from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
 from outlast.testing.crashable_process import CrashableProcess
-from outlast.testing.effect_ledger import EffectLedger
+from outlast.testing.scenario_result import EffectLedger
 from outlast.testing.virtual_clock import VirtualClock as Clock
 
 ran: list[str] = []

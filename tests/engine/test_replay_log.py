@@ -8,12 +8,12 @@ from msgspec import Raw
 
 import outlast
 from outlast.engine.replay.replay_log import SNAPSHOT_AFTER, ReplayLog, read_snapshot
-from outlast.model.event_data import payload_of, to_event
+from outlast.model.event import payload_of, to_event
 from outlast.model.payloads import ScopeCompleted, ScopeStarted, StepCompleted, StepStarted
 from outlast.model.run import Run
 from outlast.model.times import EPOCH
 from outlast.stores.memory import MemoryStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.engine.test_slice import settle
 
 

@@ -13,7 +13,7 @@ from outlast.engine.runner.engine import LEASE_S
 from outlast.errors import RunFailed, StepFailed
 from outlast.model import Commit, Event, Outcome, Status
 from outlast.stores.memory import MemoryStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 
 bodies: list[tuple[str, int]] = []
 

@@ -23,9 +23,9 @@ from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
+from outlast.testing.crash_sweep import SNAPSHOTS, ResidencyPolicy
 from outlast.testing.crashable_process import CrashableProcess
-from outlast.testing.effect_ledger import EffectLedger
-from outlast.testing.residency import SNAPSHOTS, ResidencyPolicy
+from outlast.testing.scenario_result import EffectLedger
 
 PATIENCE = 7200
 """In virtual seconds: a run that takes longer hangs."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import outlast
 from outlast.codecs import JsonCodec, Zlib
 from outlast.errors import StepFailed
-from outlast.model.event_data import payload_of
+from outlast.model.event import payload_of
 from outlast.model.payloads import StepProgress
 from outlast.ports.codec import Codec
 from outlast.testing import app

@@ -13,7 +13,7 @@ import outlast
 import outlast.sync
 from outlast.errors import NotFound, RunCancelled, UpdateFailed, WorkflowMisuse
 from outlast.model import Event, EventType, Status
-from outlast.model.event_data import payload_of
+from outlast.model.event import payload_of
 from outlast.model.json import from_json
 from outlast.model.payloads import UpdateCompleted, WorkflowStarted
 from outlast.testing import app, crash_everywhere

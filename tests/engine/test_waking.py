@@ -16,7 +16,7 @@ from outlast.model.claim import ClaimedRun
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 from outlast.testing import sleep as takes
-from outlast.testing.clock import START
+from outlast.testing.virtual_clock import START
 
 moments: list[timedelta] = []
 

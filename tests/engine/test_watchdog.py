@@ -12,7 +12,7 @@ import outlast
 from outlast.cli.commands.doctor import life_of
 from outlast.errors import Unavailable
 from outlast.model import Event, Item, Run, Status
-from outlast.model.worker import Worker
+from outlast.model.claim import Worker
 from outlast.query.why import reasons
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualApp, VirtualClock, app

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import outlast
 from outlast.errors import RunClosed, RunFailed
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.residency import residency_for
+from outlast.testing.crash_sweep import residency_for
 from outlast.testkit.checker import Dump, dump
 from tests.engine_kills.ledgers import Effect, Ledger, Told, keep_effects, read
 from tests.engine_kills.workflows import KINDS, SIGNALS, Kind, id_of, kind_of, listens

@@ -24,7 +24,7 @@ import msgspec
 
 from outlast.engine.operations.step import is_crash_cause
 from outlast.model import Event, Status
-from outlast.model.event_data import payload_of
+from outlast.model.event import payload_of
 from outlast.model.payloads import (
     CompensationFailed,
     MapProgress,

@@ -16,7 +16,7 @@ from outlast.model import Event, Status
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.faults import Fault, FaultyStore, Never, Nth
 from outlast.testkit.faults import Plan as FaultPlan
 from outlast.testkit.wrapped_store import WrappedStore

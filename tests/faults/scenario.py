@@ -33,7 +33,7 @@ from outlast.model import (
 )
 from outlast.model.times import NOW
 from outlast.ports import Store
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.dump import Dump, dump
 from outlast.testkit.faults import again, persist
 

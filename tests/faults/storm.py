@@ -30,7 +30,7 @@ from outlast.model import (
 from outlast.model.claim import ClaimedRun
 from outlast.model.times import NOW
 from outlast.ports import Store
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.checker import Evidence, Log, RecordingStore, dump
 from outlast.testkit.faults import (
     Fault,

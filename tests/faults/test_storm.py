@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from outlast.model import Commit, Committed, Outcome
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.checker import check
 from outlast.testkit.wrapped_store import WrappedStore
 from tests.faults.storm import Storm

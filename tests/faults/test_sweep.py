@@ -13,7 +13,7 @@ from outlast.ports import Store
 from outlast.ports.core import StoreCore
 from outlast.ports.optional import OptionalMethods
 from outlast.stores.memory import MemoryStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.dump import Dump
 from outlast.testkit.faults import Fault, FaultyStore, Never, Nth, Plan, Random, persist, sweep
 from outlast.testkit.value_diff import Pairing, differences

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from outlast.model import Commit, Outcome, Page, Run, RunQuery
 from outlast.model.claim import Claim, ClaimedRun
-from outlast.model.inbox import Receipt, Send
+from outlast.model.run_contents import Receipt, Send
 from outlast.stores.memory import MemoryStore
 
 

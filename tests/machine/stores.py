@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.stateful import MakeStore
 
 # In memory if there is a folder for that: these tests are about answers, not about the disk.

@@ -9,7 +9,7 @@ from outlast.errors import Conflict, Fenced, NotFound, RunClosed, RunExists
 from outlast.model import Change, ClaimOnCreate, Commit, Creation, Entry, Event, Run, Status, Task
 from outlast.model.commit import Refusal
 from outlast.model.commit_rules import Head, WakeupKind, again, parks, refusal, wakeup_kind_of
-from outlast.model.inbox import Item, Send
+from outlast.model.run_contents import Item, Send
 from outlast.model.times import EPOCH, NOW
 
 HEAD = Head("uid", Status.RUNNING, 3, 5, 7, "last")

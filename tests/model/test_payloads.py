@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from outlast.errors import Undecodable
 from outlast.model import Event, EventType, payloads
-from outlast.model.event_data import PAYLOADS, payload_of, to_event
+from outlast.model.event import PAYLOADS, payload_of, to_event
 from outlast.model.payloads import Payload
 
 MOMENT = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)

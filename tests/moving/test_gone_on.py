@@ -16,7 +16,7 @@ from outlast.model import Change, Commit, Run, RunQuery, Status
 from outlast.model.times import NOW
 from outlast.query import parse
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.transfer import move_runs
 from outlast.transfer.importer import is_arriving
 from tests.moving.family import furnish, look

@@ -11,7 +11,7 @@ import pytest
 from outlast.model import Commit, Run, RunQuery, Status
 from outlast.query import parse
 from outlast.stores.memory import MemoryStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.wrapped_store import WrappedStore
 from outlast.transfer import move_runs
 from tests.moving.test_disturbed import Disturbed, Killed, die

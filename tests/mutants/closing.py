@@ -5,7 +5,7 @@ from __future__ import annotations
 from outlast.testkit.mutation import Mutant
 from tests.mutants._engine import DRIVE, MAPPING, STEP, UNDER_WAY, UNDO, cases
 
-CLOSING = "engine/replay/closing.py"
+CLOSING = "engine/replay/completion.py"
 CODE = "tests/engine/test_closing.py"
 STOP = "tests/engine/test_draining.py"
 

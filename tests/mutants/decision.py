@@ -186,14 +186,14 @@ MUTANTS = [
     ),
     Mutant(
         "the values of a map are not checked",
-        "model/field_types.py",
+        "model/json.py",
         "not isinstance(key, str) or not isinstance(inner, kinds):",
         "not isinstance(key, str):",
         ("tests/conformance/test_sqlite.py",),
     ),
     Mutant(
         "a field of the wrong type is written",
-        "model/field_types.py",
+        "model/json.py",
         "        if not fits:",
         "        if not fits and name == 'type':",
         ("tests/conformance/test_sqlite.py",),

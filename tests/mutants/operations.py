@@ -215,7 +215,7 @@ MUTANTS = [
     ),
     Mutant(
         "a cancel cuts the undoing short",
-        "engine/replay/closing.py",
+        "engine/replay/completion.py",
         "        if main is None or self.over:\n",
         "        if main is None:\n",
         cases("is_cancelled_while_it_undoes"),

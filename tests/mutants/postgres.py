@@ -25,7 +25,7 @@ def _kit(words: str) -> tuple[str, ...]:
 MUTANTS = [
     Mutant(
         "postgres: a server that is too old is opened",
-        "stores/postgres/server.py",
+        "stores/postgres/schema.py",
         "    if number < MIN_VERSION:",
         "    if number < 0:",
         ("tests/test_old_servers.py",),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from outlast.testkit.mutation import Mutant
 from tests.mutants._engine import DRIVE, DRIVES, EXECUTION, JOURNAL, TURN
 
-CLOSING = "engine/replay/closing.py"
+CLOSING = "engine/replay/completion.py"
 RETRYING = "client/history_reset.py"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outlast.testkit.mutation import Mutant
 
-REJECTIONS = "engine/runner/rejections.py"
+REJECTIONS = "engine/runner/stuck_runs.py"
 CLAIMING = "engine/runner/claimer.py"
 TESTS = ("tests/engine/test_rejections.py",)
 CODE = "test_code_that_has_rejected_a_run_is_not_handed_it_again"
@@ -150,7 +150,7 @@ MUTANTS = [
     ),
     Mutant(
         "a worker speaks for ever of a run that it failed on",
-        "engine/runner/watchdog.py",
+        "engine/runner/stuck_runs.py",
         "            if often >= times and at >= since\n",
         "            if often >= times\n",
         WATCHDOG,
@@ -179,7 +179,7 @@ MUTANTS = [
     ),
     Mutant(
         "takeovers that fail are not counted",
-        "engine/runner/watchdog.py",
+        "engine/runner/stuck_runs.py",
         "        times = 1 if now - at > self._kept_for else times + 1\n",
         "        times = 1\n",
         WATCHDOG,

@@ -9,7 +9,7 @@ import pytest
 
 from outlast.model.ids import new_id
 from outlast.stores.postgres import PostgresStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.postgres.places import FreshStore, ask, direct
 
 MakeRole = Callable[..., Awaitable[str]]

@@ -14,7 +14,7 @@ from outlast.model.times import NOW
 from outlast.ports import Store
 from outlast.stores.memory import MemoryStore
 from outlast.stores.postgres import PostgresStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.postgres.places import SCHEMA, ask
 
 pytestmark = pytest.mark.server

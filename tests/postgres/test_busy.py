@@ -11,7 +11,7 @@ import outlast
 from outlast.errors import Busy
 from outlast.model.run import Status
 from outlast.stores.postgres import PostgresStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.postgres.places import SCHEMA, direct
 
 pytestmark = pytest.mark.server

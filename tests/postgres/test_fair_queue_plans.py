@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from outlast.model.queue_policy import QueuePolicy, Rate
-from outlast.model.task import Delivery, Task
+from outlast.model.run_contents import Delivery, Task
 from outlast.stores.postgres import PostgresQueue
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.postgres.places import direct
 
 pytestmark = pytest.mark.server

@@ -6,7 +6,7 @@ import pytest
 
 from outlast.ports import Store
 from outlast.stores.postgres import PostgresStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.checker import RecordingStore, check
 from outlast.testkit.dump import Dump
 from outlast.testkit.faults import (

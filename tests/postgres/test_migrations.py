@@ -11,7 +11,7 @@ import pytest
 
 from outlast.errors import SchemaTooNew, StoreFault
 from outlast.model import Event
-from outlast.stores._sql.sql_files import Migration
+from outlast.stores._sql.session import Migration
 from outlast.stores.postgres import PostgresStore
 from outlast.stores.postgres import schema as steps
 from outlast.stores.postgres.schema import Functions, functions, latest, migrations

@@ -16,7 +16,7 @@ from outlast.model.query import Order, Page
 from outlast.model.run import Attribute
 from outlast.model.times import NOW
 from outlast.stores.postgres import PostgresStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.postgres.places import direct, rows_read
 
 pytestmark = pytest.mark.server

@@ -36,7 +36,7 @@ from outlast.ports.clock import Clock, SteadyClock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing.crashable_process import Crash, CrashableProcess, CrashingClock
-from outlast.testing.effect_ledger import EffectLedger as Executions
+from outlast.testing.scenario_result import EffectLedger as Executions
 from outlast.testing.virtual_clock import VirtualClock
 from outlast.testkit.simulation import InlineExecutor
 from outlast.testkit.wrapped_store import WrappedStore

@@ -22,7 +22,7 @@ from outlast.ports.store import Store
 from outlast.query import count, parse, search
 from outlast.stores.redis.keys import framed, sortable
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.crowd import NOW
 from tests.postgres.places import FreshStore, rows_read
 from tests.postgres.places import ask as ask_server

@@ -9,8 +9,7 @@ import pytest
 from msgspec import Raw
 
 from outlast.model import payloads as said
-from outlast.model.event import Event
-from outlast.model.event_data import to_event
+from outlast.model.event import Event, to_event
 from outlast.model.payloads import Payload
 from outlast.model.run import Run, Status
 from outlast.query.outline import Part, outline

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from outlast.errors import InvalidQuery
 from outlast.model.run import Run, Status
 from outlast.query import parse
+from outlast.query.filter import length_of, wild
 from outlast.query.plan import plan
-from outlast.query.values import length_of, wild
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

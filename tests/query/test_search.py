@@ -16,7 +16,7 @@ from outlast.ports.store import Store
 from outlast.query import all_matching, count, parse, search
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.crowd import NOW, a_question, a_run, settle
 from tests.postgres.places import FreshStore
 from tests.redis.servers import single

@@ -11,7 +11,7 @@ import pytest
 
 import outlast
 from outlast.model.query import RunQuery
-from outlast.model.queue_options import QueueOptions
+from outlast.model.queue_policy import QueueOptions
 from outlast.model.run import Run, Status
 from tests.queue_policies.crew import Interval, Place, most_at_once
 from tests.queue_policies.doormen import LEASE, RULES, Doormen, job, store_of

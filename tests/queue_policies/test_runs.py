@@ -24,7 +24,7 @@ from outlast.errors import (
 from outlast.model.run import Status
 from outlast.testing import VirtualApp, app
 from outlast.testing import sleep as takes
-from outlast.testing.clock import START
+from outlast.testing.virtual_clock import START
 
 begun: list[str] = []
 under_way: list[str] = []

@@ -8,7 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from outlast.stores.redis import RedisClusterStore, RedisStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.redis.servers import SINGLE, clustered, own_prefix, single, url_of
 from tools.serving.redis import start_own
 

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from outlast.model import Commit, Fact, Item, Run, Send, Start, Task, Timer
 from outlast.model.times import NOW
-from outlast.stores.redis import RedisStore, delete, scripts
+from outlast.stores.redis import RedisStore, delete, session
 from outlast.stores.redis.packing import pack
 from outlast.stores.redis.session import Call
 from outlast.testkit.conformance.scenario import begin, done, events
@@ -21,7 +21,7 @@ FACT = Fact.of(b"a fact of the tree")
 def portions_of(size: int, *, large: int) -> Iterator[None]:
     """Scripts that remove so many runs at once, and take a tree with more than `large` descendants for
     a large one."""
-    part = scripts._part
+    part = session._part
 
     def smaller(name: str) -> str:
         text = part(name)
@@ -29,15 +29,15 @@ def portions_of(size: int, *, large: int) -> Iterator[None]:
         return text.replace("local LARGE = PORTION", f"local LARGE = {large}")
 
     def forget() -> None:
-        for cached in (scripts.script, scripts.all_scripts, part):
+        for cached in (session.script, session.all_scripts, part):
             cached.cache_clear()
 
     forget()
-    scripts._part = smaller  # type: ignore[assignment]
+    session._part = smaller  # type: ignore[assignment]
     try:
         yield
     finally:
-        scripts._part = part
+        session._part = part
         forget()
 
 

@@ -14,8 +14,8 @@ from outlast.model import Commit, Creation, Run
 from outlast.ports import Durability
 from outlast.stores.redis import RedisClusterStore, RedisQueue, RedisStore
 from outlast.stores.redis.location import Location
-from outlast.stores.redis.scripts import all_scripts
-from outlast.testing.clock import ManualClock
+from outlast.stores.redis.session import all_scripts
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.scenario import begin, done, events
 from outlast.urls import resolve
 from tests.redis.servers import CLUSTER, SINGLE, again, own_prefix, url_of

@@ -18,7 +18,7 @@ from outlast.ports import Store
 from outlast.query import parse
 from outlast.stores.memory import MemoryStore
 from outlast.stores.redis import RedisStore, delete
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance import Counts, Deletion, Families, Moves, Replacement, Retention
 from outlast.testkit.conformance.scenario import begin, done, events, finish, outcome_of, signal
 from outlast.transfer import move_runs

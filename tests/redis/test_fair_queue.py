@@ -12,14 +12,14 @@ import pytest
 from outlast.errors import Fenced
 from outlast.model import Change, Claim, Commit, Status, Task
 from outlast.model.queue_policy import QueuePolicy
-from outlast.model.task import Delivery
+from outlast.model.run_contents import Delivery
 from outlast.stores.redis import RedisClusterStore, RedisStore
 from outlast.stores.redis.concurrency_slots import SlotRequest, extend, force
 from outlast.stores.redis.keys import POLICY, TASKS, of_run
 from outlast.stores.redis.packing import pack, pack_claim
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.tasks import task_field
-from outlast.testing.clock import START, ManualClock
+from outlast.testing.virtual_clock import START, ManualClock
 from outlast.testkit.conformance.scenario import begin, done
 from tests.redis.servers import clustered, single
 

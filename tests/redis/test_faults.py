@@ -27,7 +27,7 @@ from outlast.model import Commit, Committed, Run
 from outlast.model.times import NOW
 from outlast.stores.redis import RedisStore
 from outlast.stores.redis.driver_errors import translate
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.scenario import begin, event, events, signal
 from tests.redis.servers import SINGLE, own_prefix, url_of
 

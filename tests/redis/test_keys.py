@@ -22,7 +22,7 @@ from outlast.stores.redis.keys import (
     sortable,
     timer_name,
 )
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.possessions import furnish
 from outlast.testkit.conformance.scenario import begin, done, events, finish
 from tests.redis.servers import CLUSTER, clustered, single, url_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outlast.ports import Store
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.checker import check
 from outlast.testkit.dump import Dump
 from outlast.testkit.faults import Fault, FaultyStore, Never, Nth, Plan, sweep

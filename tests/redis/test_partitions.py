@@ -10,11 +10,11 @@ from msgspec import Raw
 
 from outlast.errors import NotFound, RunClosed
 from outlast.model import Commit, Committed, Item, Run, Send, Start
-from outlast.model.inbox import Receipt
+from outlast.model.run_contents import Receipt
 from outlast.stores.redis import RedisClusterStore
 from outlast.stores.redis.commit import commit_all
-from outlast.stores.redis.outbox import relay, waiting
-from outlast.testing.clock import ManualClock
+from outlast.stores.redis.notifier import relay, waiting
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.scenario import begin, done, events, finish, outcome_of, signal
 from tests.redis.servers import again
 

@@ -8,7 +8,7 @@ import pytest
 
 from outlast.ports import Queue
 from outlast.stores.redis import RedisQueue
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.queue import QueueConformance
 from tests.redis.servers import CLUSTER, SINGLE, clustered, own_prefix, single, url_of
 

@@ -9,7 +9,7 @@ import pytest
 from outlast.ports import Store
 from outlast.stores.redis import RedisStore
 from outlast.stores.redis.claims import TRIED
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance import StoreConformance
 from outlast.testkit.conformance.scenario import begin_runnable
 from tests.redis.servers import again, clustered, single

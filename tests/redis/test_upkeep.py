@@ -16,7 +16,7 @@ from outlast.ports import Store
 from outlast.query import parse
 from outlast.stores.memory import MemoryStore
 from outlast.stores.redis import RedisClusterStore, RedisStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance import Claims, Leases, Runnable, Tasks, Timers
 from outlast.testkit.conformance.possessions import furnish
 from outlast.testkit.conformance.scenario import begin, begin_runnable, done, events, finish, take

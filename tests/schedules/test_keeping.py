@@ -19,7 +19,7 @@ from outlast.schedules.timing import stamp
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualApp, VirtualClock
 from outlast.testing import sleep as takes
-from outlast.testing.clock import START
+from outlast.testing.virtual_clock import START
 
 HOUR = 3600.0
 ran: list[str] = []

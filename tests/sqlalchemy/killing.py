@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 
 import outlast
 from outlast.contrib.sqlalchemy import store_of
-from outlast.contrib.sqlalchemy.sources import TransactionSource
+from outlast.contrib.sqlalchemy.postgres import TransactionSource
 from outlast.errors import Busy
 from tests.sqlalchemy import shop
 from tests.sqlalchemy.places import dispose, engine_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from outlast.ports import Queue, Store
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance import (
     BadInput,
     Commits,

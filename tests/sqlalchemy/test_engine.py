@@ -10,8 +10,8 @@ import pytest
 
 import outlast
 from outlast.contrib.sqlalchemy import store_of
-from outlast.contrib.sqlalchemy.binding import binding_of
 from outlast.contrib.sqlalchemy.postgres import SqlAlchemyPostgresStore
+from outlast.contrib.sqlalchemy.store import binding_of
 from outlast.model.run import Status
 from outlast.ports import Store
 from outlast.stores.postgres import PostgresStore

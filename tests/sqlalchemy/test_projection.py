@@ -24,7 +24,7 @@ from outlast.contrib.sqlalchemy import (
     ExecutionMixin,
     Projection,
     make_tables,
-    migration,
+    models,
     store_of,
 )
 from outlast.errors import InvalidValue
@@ -243,7 +243,7 @@ async def test_the_ready_migration_leaves_nothing_for_autogenerate(engine: Any, 
     make_tables(metadata, executions=NAMES.executions, entries=NAMES.entries)
 
     def up(connection: Any) -> None:
-        migration.upgrade(Operations(MigrationContext.configure(connection)), NAMES)
+        models.upgrade(Operations(MigrationContext.configure(connection)), NAMES)
 
     await run_on(engine, up)
     async with store_of(engine, schema=OWN, projection=NAMES) as store:
@@ -252,7 +252,7 @@ async def test_the_ready_migration_leaves_nothing_for_autogenerate(engine: Any, 
     def compare(connection: Any) -> Any:
         def ours(name: str | None, type_: str, parents: Any) -> bool:
             mine = type_ != "table" or name in metadata.tables or kind.startswith("sqlite")
-            return mine and migration.include_name(name, type_, parents)
+            return mine and models.include_name(name, type_, parents)
 
         context = MigrationContext.configure(
             connection, opts={"include_name": ours, "compare_server_default": True}
@@ -271,8 +271,8 @@ async def test_the_ready_migration_leaves_nothing_for_autogenerate(engine: Any, 
     def down(connection: Any) -> None:
         operations = Operations(MigrationContext.configure(connection))
         with pytest.raises(InvalidValue, match="prefix="):
-            migration.downgrade(operations, NAMES, schema=OWN, prefix='x"; drop')
-        migration.downgrade(operations, NAMES, schema=OWN)
+            models.downgrade(operations, NAMES, schema=OWN, prefix='x"; drop')
+        models.downgrade(operations, NAMES, schema=OWN)
 
     await run_on(engine, down)
     async with store_of(engine, schema=OWN) as store:

@@ -154,7 +154,7 @@ async def waits() -> None:
 
 
 def session_on(engine: Any) -> Any:
-    from outlast.contrib.sqlalchemy.binding import binding_of
+    from outlast.contrib.sqlalchemy.store import binding_of
     from outlast.contrib.sqlalchemy.transactions import session_of
 
     return session_of(binding_of(engine))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.sqlite.probes import Other, Probe
 
 

@@ -14,7 +14,7 @@ from outlast.ports import Store
 from outlast.ports.clock import SteadyClock, SystemClock
 from outlast.stores.memory import MemoryStore
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.scenario import begin_runnable, claimed_ids
 
 TTL = 60.0

@@ -14,7 +14,7 @@ from outlast.model import RunQuery, Status
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite import writer as writing
 from outlast.stores.sqlite.write_batching import MAX_INLINE_WRITES
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.sqlite.probes import Other, Probe, event
 
 BEGIN = "BEGIN IMMEDIATE"

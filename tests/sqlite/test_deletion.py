@@ -30,7 +30,7 @@ from outlast.model import (
 from outlast.model.queue_policy import QueuePolicy, Rate
 from outlast.model.times import NOW
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.clock import START
+from outlast.testing.virtual_clock import START
 from tests.sqlite.probes import Other, Probe, event
 
 KEPT = {"counters", "run_counts", "policies", "policy_changes", "starts", "lines"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outlast.errors import StoreFault
-from outlast.stores._sql.sql_files import Migration
+from outlast.stores._sql.session import Migration
 from outlast.stores.sqlite import SqliteStore, schema
 from outlast.stores.sqlite.schema import APPLICATION_ID, latest, migrations, statements_of
 from tests.sqlite.probes import Other, event

@@ -13,7 +13,7 @@ from outlast.ports import SystemClock
 from outlast.ports.notifier import hears_all
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.notifier import MAX_POLL_DELAY_S, SqliteNotifier
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 
 
 async def begin(store: SqliteStore, id: str) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from outlast.model import Change, Commit, Run, RunQuery, Status, Task
 from outlast.model.times import NOW
-from outlast.stores._sql.sql_files import named_statements
+from outlast.stores._sql.session import named_statements
 from outlast.stores.sqlite import SqliteStore, schema
 from outlast.stores.sqlite.schema import query
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.sqlite.probes import Probe
 
 INDEXED = {

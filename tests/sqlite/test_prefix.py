@@ -11,7 +11,7 @@ import pytest
 
 from outlast.errors import Busy, InvalidValue, NotAStore, RunExists, WorkflowMisuse
 from outlast.model import Commit, Committed, Event, Item, Receipt, Run, Send, Task
-from outlast.stores._sql.sql_files import named_statements
+from outlast.stores._sql.session import named_statements
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import prefixed
 from outlast.stores.sqlite.schema import PACKAGE, latest

@@ -18,7 +18,7 @@ from outlast.errors import Conflict, Fenced, OutlastError, StoreClosed
 from outlast.model import Change, Commit, Run
 from outlast.model.times import NOW
 from outlast.stores.sqlite import SqliteStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.sqlite.probes import event
 
 

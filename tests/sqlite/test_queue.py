@@ -10,7 +10,7 @@ import pytest
 from outlast.errors import QueueClosed
 from outlast.model import Commit, Run, Task
 from outlast.stores.sqlite import SqliteQueue, SqliteStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.sqlite.probes import Probe
 
 

@@ -26,7 +26,7 @@ from outlast.model import Commit, Creation, Entry, Event, Run, Snapshot
 from outlast.ports import Store
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import Synchronous
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.checker import Evidence, Fate, Log, Op, RecordingStore, check, dump
 from tests.faults.storm import Storm
 from tests.sqlite_processes.disk import Did, Disk, Image, write_image

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from outlast.queues.sqs import SqsQueue
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.sqs.places import Recording, client, own_queue
 
 

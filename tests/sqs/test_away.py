@@ -16,7 +16,7 @@ from botocore.exceptions import EndpointConnectionError
 import outlast
 from outlast.errors import UnknownOutcome
 from outlast.queues.sqs import SqsWakeups, wakeups
-from outlast.queues.sqs.calls import Calls
+from outlast.queues.sqs.client import Calls
 from tests.sqlite_processes.crew import Crew
 from tests.sqs.apps import process, send
 from tests.sqs.places import Recording, client, own_prefix

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 from outlast.queues.sqs import SqsQueue
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.queue_base import drain, pull, put
 from tests.sqs.places import Recording
 

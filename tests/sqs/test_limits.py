@@ -8,10 +8,10 @@ import pytest
 from msgspec import Raw
 
 from outlast.errors import Fenced, NotFound, PayloadTooLarge
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 from outlast.queues.sqs import SqsQueue
 from outlast.queues.sqs.message import MAX_SENT
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.queue_base import drain, pull, put
 from tests.sqs.places import Recording, own_queue
 

@@ -8,9 +8,9 @@ import pytest
 from msgspec import Raw
 
 from outlast.errors import Unsupported
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 from outlast.queues.sqs import SqsQueue
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.queue_base import pull, put
 from tests.sqs.places import Recording, client, own_prefix, own_queue
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from outlast.ports.queue import Queue
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.queue import QueueConformance
 from tests.sqs.places import own_queue
 

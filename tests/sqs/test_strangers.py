@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from outlast.errors import NotFound, Unavailable
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 from outlast.queues.sqs import SqsQueue, message, sender
 from outlast.queues.sqs.message import letter_of
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.queue_base import pull, put
 from tests.sqs.places import Recording, client, own_prefix, own_queue
 from tests.sqs.test_trouble import Failing, _said

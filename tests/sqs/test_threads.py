@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from outlast.errors import Unavailable
-from outlast.queues.sqs.calls import begin, in_thread
+from outlast.queues.sqs.client import begin, in_thread
 
 
 @pytest.mark.proves("I23")

@@ -21,9 +21,9 @@ from outlast.errors import (
     Unavailable,
     UnknownOutcome,
 )
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 from outlast.queues.sqs import SqsQueue
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.queue_base import drain, pull, put
 from outlast.testkit.conformance.queue_leases import act
 from tests.sqs.places import Recording, client, endpoint, own_queue

@@ -17,7 +17,7 @@ from outlast.model import RunQuery, Status
 from outlast.queues.sqs import SqsWakeups
 from outlast.queues.sqs.wakeups import MAX_TURNS
 from outlast.stores.memory import MemoryStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from tests.sqs.apps import process, send, waiting
 from tests.sqs.places import Recording, client, endpoint, own_prefix
 from tests.sqs.rough import Rough

@@ -13,9 +13,8 @@ from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, sleep
-from outlast.testing.effect_ledger import EffectLedger
-from outlast.testing.residency import DEFAULT_RESIDENCY, ResidencyPolicy, residency_for
-from outlast.testing.scenario_result import Ending
+from outlast.testing.crash_sweep import DEFAULT_RESIDENCY, ResidencyPolicy, residency_for
+from outlast.testing.scenario_result import EffectLedger, Ending
 from outlast.testkit.checker import RecordingStore
 from outlast.testkit.fault_schedule import CALM, STORM, FaultRates
 from outlast.testkit.simulation import OutsideWorld, SimulatedRun, SimulationResult, simulate

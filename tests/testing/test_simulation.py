@@ -21,7 +21,7 @@ from outlast.model import Commit, Outcome
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
-from outlast.testing.residency import RESIDENCIES
+from outlast.testing.crash_sweep import RESIDENCIES
 from outlast.testkit.fault_schedule import CALM
 from outlast.testkit.simulation import OutsideWorld, SimulatedRun, SimulationResult, simulate
 from tests.prove import simulation as campaign

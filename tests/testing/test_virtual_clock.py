@@ -15,7 +15,7 @@ import outlast
 from outlast.errors import RunFailed
 from outlast.model import Status
 from outlast.testing import Stuck, VirtualClock, app
-from outlast.testing.clock import START
+from outlast.testing.virtual_clock import START
 
 
 @outlast.step

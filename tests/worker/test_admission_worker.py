@@ -11,7 +11,7 @@ import pytest
 
 import outlast
 from outlast.errors import StoreFault, TryAgain
-from outlast.model.inbox import Send
+from outlast.model.run_contents import Send
 from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualClock, app
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast.model.event_data import payload_of
+from outlast.model.event import payload_of
 from outlast.model.payloads import StepCompleted, StepStarted
 from outlast.ports import Store
 from tests.sqlite_processes.crew import Member, pause_for

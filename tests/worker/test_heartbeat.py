@@ -10,7 +10,7 @@ import outlast
 from outlast.errors import Unavailable
 from outlast.model import Worker
 from outlast.stores.memory import MemoryStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.worker.heartbeat import EXPIRES_AFTER_S, INTERVAL_S
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import outlast
 from outlast.model import EventType
-from outlast.model.event_data import payload_of
+from outlast.model.event import payload_of
 from outlast.model.payloads import StepStarted
 from tests.sqlite_processes.crew import Crew, Member
 

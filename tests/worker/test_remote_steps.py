@@ -15,7 +15,7 @@ from outlast.stores.memory import MemoryStore
 from outlast.testing import VirtualApp, VirtualClock, app
 from outlast.testing import sleep as takes
 from outlast.testing.crashable_process import CrashableProcess
-from outlast.testing.effect_ledger import EffectLedger
+from outlast.testing.scenario_result import EffectLedger
 
 ran: list[str] = []
 

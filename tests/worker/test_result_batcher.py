@@ -12,7 +12,7 @@ import outlast
 from outlast.errors import Fenced, TryAgain
 from outlast.model import Claim
 from outlast.model.commit import Refusal
-from outlast.model.inbox import Receipt, Send
+from outlast.model.run_contents import Receipt, Send
 from outlast.stores.memory import MemoryStore
 
 STEPS = 12

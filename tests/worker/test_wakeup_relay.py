@@ -9,10 +9,10 @@ import pytest
 
 import outlast
 from outlast.errors import Unavailable
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 from outlast.ports.notifier import WakeupChannel
 from outlast.stores.memory import MemoryStore
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.worker.wakeup_relay import (
     FIRST_REPEAT_S,
     LONGEST_REPEAT_S,

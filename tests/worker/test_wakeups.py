@@ -17,7 +17,7 @@ from outlast.model.commit_rules import WakeupKind
 from outlast.ports.clock import SystemClock
 from outlast.ports.notifier import MAX_MESSAGE_BYTES, from_message, hears_all, to_message
 from outlast.stores.memory import MemoryStore
-from outlast.worker.task_poller import TaskPoller
+from outlast.worker.task_worker import TaskPoller
 from tests.worker.places import KINDS, place_of
 
 LEASE = 3600.0

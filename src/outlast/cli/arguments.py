@@ -24,7 +24,7 @@ from outlast.model.query import RunQuery
 from outlast.model.run import Attribute, Run
 from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store
-from outlast.query.values import attributes_like
+from outlast.query.filter import attributes_like
 from outlast.urls import resolve
 
 MAX_ROWS = 20_000

@@ -25,14 +25,21 @@ import msgspec
 from msgspec import Raw, Struct
 
 from outlast.errors import StoreFault, Undecodable
-from outlast.model.event import Event
-from outlast.model.event_data import payload_of
-from outlast.model.inbox import Item
+from outlast.model.event import Event, payload_of
 from outlast.model.json import DAMAGE, from_json, to_json
 from outlast.model.run import Run
-from outlast.model.run_contents import Activity, BoundKey, Entry, Fact, Timer, hash_of
+from outlast.model.run_contents import (
+    Activity,
+    BoundKey,
+    DeadTask,
+    Entry,
+    Fact,
+    Item,
+    Task,
+    Timer,
+    hash_of,
+)
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import DeadTask, Task
 from outlast.transfer import Bundle
 from outlast.transfer.tombstone import DeadTaskRecord
 

@@ -1,5 +1,8 @@
 """The command `outlast`: loads the command that is named, and turns errors into a message and an exit
-code."""
+code.
+
+`outlast completion`: what a shell needs to complete commands and options.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from enum import IntEnum
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
 from outlast import __version__
 from outlast.cli.output import neutral_lines
@@ -156,3 +160,26 @@ def cli() -> None:
 def main() -> None:
     """What the console script calls."""
     cli(prog_name="outlast")
+
+
+HOW = {
+    "bash": 'eval "$(outlast completion bash)"      # in ~/.bashrc',
+    "zsh": 'eval "$(outlast completion zsh)"        # in ~/.zshrc',
+    "fish": "outlast completion fish | source        # in ~/.config/fish/config.fish",
+}
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(list(HOW)))
+def completion_command(shell: str) -> None:
+    """Print the script that lets a shell complete `outlast` commands.
+
+    \b
+      eval "$(outlast completion bash)"
+      eval "$(outlast completion zsh)"
+      outlast completion fish | source
+    """
+    root = click.get_current_context().find_root()
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(root.command, {}, "outlast", "_OUTLAST_COMPLETE").source())

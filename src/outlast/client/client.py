@@ -21,11 +21,11 @@ from outlast.client.handle import RunHandle
 from outlast.client.moved_runs import unless_moved
 from outlast.client.run_actions import RunActions
 from outlast.client.start import StartRequest, is_same_start, request_of
-from outlast.engine.runner.new_run import NewRun
+from outlast.engine.runner.history_loader import NewRun
 from outlast.errors import InvalidValue, NotFound, RunClosed, RunExists
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import check_id, new_id
-from outlast.model.queue_options import STARTS, QueueOptions
+from outlast.model.queue_policy import STARTS, QueueOptions
 from outlast.model.run import Attribute
 from outlast.model.times import EPOCH, to_seconds
 

@@ -13,14 +13,13 @@ import msgspec
 
 from outlast.client.start import StartRequest
 from outlast.engine.runner.admission import QUEUED
-from outlast.engine.runner.new_run import NewRun
+from outlast.engine.runner.history_loader import NewRun
 from outlast.errors import Busy, Conflict, Fenced, InvalidValue, NotFound, RunClosed, RunExists
 from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.model.query import RunQuery
-from outlast.model.queue_options import QueueOptions
+from outlast.model.queue_policy import QueueOptions
 from outlast.model.run import Run, Status
-from outlast.model.times import from_micros, to_micros
-from outlast.model.validation import check_delay
+from outlast.model.times import check_delay, from_micros, to_micros
 from outlast.ports.store import Store
 
 RETRY_DELAYS_S = (0.02, 0.05, 0.1, 0.2, *[0.4] * 40)

@@ -21,8 +21,8 @@ from outlast.client.moved_runs import find_here, when_free
 from outlast.client.terminate import RACES, Attempt, hold_up, told_of_end
 from outlast.errors import NotFound, RunsOpen, Undecodable
 from outlast.model.ids import SEPARATOR
-from outlast.model.inbox import Send
 from outlast.model.payloads import WorkflowCancelled
+from outlast.model.run_contents import Send
 from outlast.ports.store import Store
 
 

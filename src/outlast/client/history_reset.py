@@ -42,10 +42,8 @@ from outlast.engine.replay.history_reset import (
 from outlast.engine.replay.updates import answers_to_keep
 from outlast.errors import Busy, WorkflowMisuse
 from outlast.model.commit import Commit, Creation
-from outlast.model.event import Event
-from outlast.model.event_data import payload_of
+from outlast.model.event import Event, payload_of
 from outlast.model.ids import SEPARATOR, child_id
-from outlast.model.inbox import Item, Send
 from outlast.model.json import to_json
 from outlast.model.payloads import (
     ChildSpawned,
@@ -56,6 +54,7 @@ from outlast.model.payloads import (
     WorkflowStarted,
 )
 from outlast.model.run import Run, Status
+from outlast.model.run_contents import Item, Send
 from outlast.model.times import NOW
 from outlast.ports.codec import Codec
 from outlast.ports.store import Store

@@ -14,8 +14,8 @@ from typing import TypeVar
 from outlast.errors import Busy, Fenced, Moved, NotFound, RunClosed, Undecodable
 from outlast.model.commit import Refusal
 from outlast.model.ids import root_of
-from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.run import Run
+from outlast.model.run_contents import Item, Receipt, Send
 from outlast.ports.clock import Clock
 from outlast.ports.derived import FIRST_PAUSE_S, LOCK_PATIENCE_S, LONGEST_PAUSE_S, locked
 from outlast.ports.store import Store

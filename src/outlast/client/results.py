@@ -18,8 +18,7 @@ from msgspec import Raw
 from outlast.client.moved_runs import find_here
 from outlast.engine.definitions.retry import is_number
 from outlast.errors import InvalidValue, TryAgain, UpdateFailed
-from outlast.model.event import Event, EventType
-from outlast.model.event_data import payload_of
+from outlast.model.event import Event, EventType, payload_of
 from outlast.model.json import from_json
 from outlast.model.payloads import UpdateCompleted, WorkflowStarted
 from outlast.model.run import Run

@@ -49,10 +49,9 @@ from outlast.errors import (
 from outlast.model.commit import Commit, Committed, Outcome
 from outlast.model.event import Event, EventType
 from outlast.model.ids import SCHEDULE_OF, check_id, check_name, new_id
-from outlast.model.inbox import Item
 from outlast.model.query import RunQuery
 from outlast.model.run import MOVING, Run, Status
-from outlast.model.run_contents import Activity, Entry
+from outlast.model.run_contents import Activity, Entry, Item
 from outlast.model.stats import QueueStats
 from outlast.model.validation import check_reason
 from outlast.ports.capabilities import Capability

@@ -18,7 +18,7 @@ from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.definitions.signature import POSITIONAL, type_of_value
 from outlast.engine.replay.execution import current_execution
 from outlast.errors import InvalidValue, NotFound, PayloadError, Undecodable, WorkflowMisuse
-from outlast.model.event_data import payload_of
+from outlast.model.event import payload_of
 from outlast.model.ids import SCHEDULE_OF, check_name
 from outlast.model.payloads import WorkflowStarted
 from outlast.model.run import Run

@@ -17,11 +17,10 @@ from outlast.engine.replay.history_reset import open_children
 from outlast.errors import Conflict, Fenced, Undecodable
 from outlast.model.claim import ClaimOnCreate
 from outlast.model.commit import Commit, Outcome
-from outlast.model.event import Event
-from outlast.model.event_data import to_event
-from outlast.model.inbox import Send
+from outlast.model.event import Event, to_event
 from outlast.model.payloads import Payload, WorkflowCancelled
 from outlast.model.run import Change, Run, Status
+from outlast.model.run_contents import Send
 from outlast.ports.store import Store
 
 RACES = 3

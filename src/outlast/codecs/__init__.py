@@ -4,8 +4,7 @@
 `outlast.ports.codec`.
 """
 
-from outlast.codecs.chain import Chain
+from outlast.codecs.chain import Chain, Zlib
 from outlast.codecs.json import JsonCodec
-from outlast.codecs.zlib import Zlib
 
 __all__ = ["Chain", "JsonCodec", "Zlib"]

@@ -9,17 +9,34 @@ Its tag lists what was done, in order, so that reading needs no settings of the 
 
 Reading undoes exactly what the tag lists, and only what is in the chain: an unknown name is an
 error, and so is a name that comes twice, lest a forged tag make one small value cost much work.
+
+Envelopes: JSON values that outlast put there itself, told apart from the user's.
+
+An envelope is a JSON object with exactly one key, and that key starts with ``~``::
+
+    {"~zlib": "eJyrVkrL…"}      the text, compressed
+    {"~fact": "9f86d081…"}      the text is stored elsewhere, under this hash
+    {"~json": {"~zlib": 1}}     the user's own value, which happens to look like an envelope
+
+Only the outermost object is ever looked at. A user's value which has that form is put into a
+``~json`` envelope when it is encoded, so nothing a user stores can pass for one of ours, and
+whatever lies deeper is data. (Serializers that honour their marker at any depth have let stored
+data choose what is built: CVE-2025-68664, CVE-2025-64439.)
+
+Tags are written here without the ``~``.
+
+Compression of larger values by the standard library's zlib.
 """
 
 from __future__ import annotations
 
 import base64
 import re
+import zlib
 from typing import Any
 
 import msgspec
 
-from outlast.codecs import envelope
 from outlast.errors import InvalidValue, Undecodable
 from outlast.ports.codec import Codec, Transform
 
@@ -34,7 +51,7 @@ class Chain(Codec):
         if len(self._by_tag) != len(transforms):
             raise InvalidValue("two transforms of a chain have the same tag")
         for tag in self._by_tag:
-            if not _TAG.fullmatch(tag) or tag in (envelope.JSON, envelope.FACT):
+            if not _TAG.fullmatch(tag) or tag in (JSON, FACT):
                 raise InvalidValue(
                     f"{tag!r} cannot be a transform's tag: use lower-case letters, digits and "
                     "hyphens, and neither 'json' nor 'fact'"
@@ -50,8 +67,8 @@ class Chain(Codec):
         return self._forward(self.codec.encode(value, type, where=where))
 
     def decode(self, data: msgspec.Raw | bytes, type: Any = Any, *, where: str = "value") -> Any:
-        found = envelope.unwrap(data)
-        if found is not None and found[0] != envelope.JSON:
+        found = unwrap(data)
+        if found is not None and found[0] != JSON:
             data = self._backward(*found, where)
         return self.codec.decode(data, type, where=where)
 
@@ -64,7 +81,7 @@ class Chain(Codec):
                 done.append(transform.tag)
         if not done:
             return data
-        return envelope.wrap("+".join(done), b'"%b"' % base64.b64encode(current))
+        return wrap("+".join(done), b'"%b"' % base64.b64encode(current))
 
     def _backward(self, tag: str, content: msgspec.Raw, where: str) -> bytes:
         names = tag.split("+")
@@ -87,3 +104,86 @@ class Chain(Codec):
 
 
 _TAG = re.compile(r"[a-z0-9-]+")
+
+JSON = "json"
+"""The tag of a user's value that looks like an envelope."""
+
+FACT = "fact"
+"""The tag of a value stored once by its hash. The engine resolves it; codecs never see it."""
+
+
+def wrap(tag: str, value: msgspec.Raw | bytes) -> msgspec.Raw:
+    """The envelope `tag` around `value`, which is JSON text."""
+    return msgspec.Raw(b'{"~%b":%b}' % (tag.encode(), bytes(value)))
+
+
+def unwrap(data: msgspec.Raw | bytes) -> tuple[str, msgspec.Raw] | None:
+    """The tag of an envelope and the JSON text in it, or None if `data` is anything else.
+
+    Malformed JSON is not an envelope either: whoever decodes it next has the better error.
+    """
+    if _may_be_one(data) is None:
+        return None
+    try:
+        members = _MEMBERS.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if len(members) != 1:
+        return None
+    ((key, value),) = members.items()
+    return (key[1:], value) if key.startswith("~") else None
+
+
+def escape(data: msgspec.Raw | bytes) -> msgspec.Raw:
+    """The user's JSON text in a form that `unwrap` does not take for one of our envelopes."""
+    if _may_be_one(data) is not None and unwrap(data) is not None:
+        return wrap(JSON, data)
+    return data if isinstance(data, msgspec.Raw) else msgspec.Raw(data)
+
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+# Our own encoder writes no whitespace and no escape for "~", but text that was imported may hold
+# both: `{ "\u007ezlib" : … }` is the same JSON. The members are parsed only if this matches.
+_may_be_one = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"[~\\]').match
+
+
+class Zlib:
+    """Compress text from `threshold` bytes on, where that makes it smaller.
+
+    A threshold of None compresses nothing and still reads what was compressed before. `max_bytes`
+    limits what one value may unfold to, so that a forged one cannot fill the memory; larger values
+    are not compressed in the first place.
+    """
+
+    tag = "zlib"
+
+    def __init__(
+        self, threshold: int | None = 1024, *, level: int = 6, max_bytes: int = 16 * 1024 * 1024
+    ) -> None:
+        if not -1 <= level <= 9:
+            raise InvalidValue("level is between 0 (fast) and 9 (small), or -1 for zlib's own")
+        if max_bytes < 1 or (threshold is not None and threshold < 0):
+            raise InvalidValue("max_bytes is at least 1 and threshold at least 0")
+        self.threshold = threshold
+        self.level = level
+        self.max_bytes = max_bytes
+
+    def __repr__(self) -> str:
+        return f"Zlib({self.threshold}, level={self.level}, max_bytes={self.max_bytes})"
+
+    def forward(self, data: bytes) -> bytes | None:
+        if self.threshold is None or not self.threshold <= len(data) <= self.max_bytes:
+            return None
+        packed = zlib.compress(data, self.level)
+        # Base64 adds a third, and the envelope a few bytes more.
+        return packed if len(packed) * 4 // 3 + 16 < len(data) else None
+
+    def backward(self, data: bytes) -> bytes:
+        stream = zlib.decompressobj()
+        unpacked = stream.decompress(data, self.max_bytes + 1)
+        if len(unpacked) > self.max_bytes:
+            raise Undecodable(f"unfolds to more than the {self.max_bytes:,} bytes allowed")
+        if not stream.eof or stream.unused_data:
+            raise Undecodable("the compressed data is cut short, or something follows it")
+        return unpacked

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from outlast.codecs import envelope, models, places
+from outlast.codecs import chain, fidelity, models
 from outlast.codecs.chain import Chain
 from outlast.codecs.fidelity import same
 from outlast.errors import (
@@ -91,17 +91,17 @@ class JsonCodec(Codec):
         except Exception as error:
             raise self._no_form(value, error, where) from error
         # An envelope is an object: all else needs no look.
-        return (envelope.escape(text) if text[0] == OBJECT else msgspec.Raw(text)), back
+        return (chain.escape(text) if text[0] == OBJECT else msgspec.Raw(text)), back
 
     def decode(self, data: msgspec.Raw | bytes, type: Any = Any, *, where: str = "value") -> Any:
         try:
             read = self._reader(type)
         except Exception:  # noqa: BLE001 - tried once more, and told, there
             read = self._read_uncached(type, where)
-        found = envelope.unwrap(data)
+        found = chain.unwrap(data)
         if found is not None:
             tag, data = found
-            if tag != envelope.JSON:
+            if tag != chain.JSON:
                 raise Undecodable(
                     f"{where}: stored in the form {'~' + tag!r}, which this codec cannot read. Add "
                     "the transform that wrote it to the codec"
@@ -113,10 +113,10 @@ class JsonCodec(Codec):
         except RecursionError as error:
             raise Undecodable(f"{where}: nested too deeply to be read") from error
         except msgspec.ValidationError as error:
-            path, complaint = places.split(str(error))
+            path, complaint = fidelity.split(str(error))
             raise Undecodable(
-                f"{places.place(where, path)}: stored data does not fit the annotation "
-                f"{places.annotation(type)}: {complaint}"
+                f"{fidelity.place(where, path)}: stored data does not fit the annotation "
+                f"{fidelity.annotation(type)}: {complaint}"
             ) from error
         except Exception as error:
             # Malformed text, and whatever a user's class raises while it is built.
@@ -130,7 +130,7 @@ class JsonCodec(Codec):
             return _reader(type)
         except Exception as error:
             raise NotSerializable(
-                f"{where}: cannot be stored as {places.annotation(type)}: {_impossible(type, error)}"
+                f"{where}: cannot be stored as {fidelity.annotation(type)}: {_impossible(type, error)}"
             ) from error
 
     def _too_deep(self, where: str) -> PayloadTooDeep:
@@ -140,27 +140,29 @@ class JsonCodec(Codec):
         )
 
     def _refuse_change(self, value: object, back: Any, where: str) -> NoReturn:
-        path, given, came = places.first_different(value, back, self.max_depth)
-        raise NotSerializable(f"{places.place(where, path)}: {places.would_change(given, came)}")
+        path, given, came = fidelity.first_different(value, back, self.max_depth)
+        raise NotSerializable(
+            f"{fidelity.place(where, path)}: {fidelity.would_change(given, came)}"
+        )
 
     def _mismatch(self, value: object, error: Exception, where: str) -> PayloadError:
-        if places.holds_not_finite(value, self.max_depth):  # it was read as null, say what it is
-            search = partial(places.holds_not_finite, depth=self.max_depth)
-            path, found = places.first_failing(value, search, self.max_depth)
-            complaint = places.would_change(found, None)
+        if fidelity.holds_not_finite(value, self.max_depth):  # it was read as null, say what it is
+            search = partial(fidelity.holds_not_finite, depth=self.max_depth)
+            path, found = fidelity.first_failing(value, search, self.max_depth)
+            complaint = fidelity.would_change(found, None)
         else:
-            path, complaint = places.split(str(error))
+            path, complaint = fidelity.split(str(error))
             complaint += ". Mend the annotation, or the value"
-        return NotSerializable(f"{places.place(where, path)}: {complaint}")
+        return NotSerializable(f"{fidelity.place(where, path)}: {complaint}")
 
     def _no_form(self, value: object, error: Exception, where: str) -> PayloadError:
         if not self._fails(value):  # it was written, but could not be read or compared
             return NotSerializable(f"{where}: would not come back: {_described(error)}")
         try:
-            path, found = places.first_failing(value, self._fails, self.max_depth)
+            path, found = fidelity.first_failing(value, self._fails, self.max_depth)
         except RecursionError:
             return self._too_deep(where)
-        return NotSerializable(f"{places.place(where, path)}: {places.no_form(found)}")
+        return NotSerializable(f"{fidelity.place(where, path)}: {fidelity.no_form(found)}")
 
     def _fails(self, value: object) -> bool:
         try:
@@ -185,7 +187,7 @@ _checked = msgspec.json.Decoder(msgspec.Raw).decode
 def _write_custom(value: Any) -> Any:
     if models.is_model(type(value)):
         return models.write(value)
-    raise TypeError(f"{places.annotation(type(value))} has no JSON form")
+    raise TypeError(f"{fidelity.annotation(type(value))} has no JSON form")
 
 
 def _read_custom(kind: Any, data: Any) -> Any:
@@ -195,7 +197,7 @@ def _read_custom(kind: Any, data: Any) -> Any:
         # msgspec has parsed it already, but a model reads JSON by other rules than Python values.
         return models.read(kind, msgspec.json.encode(data))
     raise TypeError(
-        f"{places.annotation(kind)} is not a type of data that can be stored: use a dataclass, a "
+        f"{fidelity.annotation(kind)} is not a type of data that can be stored: use a dataclass, a "
         "msgspec.Struct, list, tuple, dict or another type of data"
     )
 

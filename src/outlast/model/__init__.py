@@ -4,17 +4,25 @@ Everything that crosses a port is one of these. They see nothing but `outlast.er
 or an engine can be written against them alone.
 """
 
-from outlast.model.claim import Claim, ClaimOnCreate
+from outlast.model.claim import Claim, ClaimOnCreate, Worker
 from outlast.model.commit import Commit, Committed, Creation, Outcome, Start
 from outlast.model.event import Event, EventType
 from outlast.model.ids import new_id
-from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.query import Page, RunQuery
 from outlast.model.run import Change, Run, Status
-from outlast.model.run_contents import Activity, Entry, Fact, Timer
+from outlast.model.run_contents import (
+    Activity,
+    DeadTask,
+    Delivery,
+    Entry,
+    Fact,
+    Item,
+    Receipt,
+    Send,
+    Task,
+    Timer,
+)
 from outlast.model.snapshot import Progress, Snapshot
-from outlast.model.task import DeadTask, Delivery, Task
-from outlast.model.worker import Worker
 
 __all__ = [
     "Activity",

@@ -3,6 +3,8 @@
 The lease (`expires_at`) says when another owner may take over. The `token`, which grows with every
 claim, fences a superseded owner. An owner whose lease has expired may still write until another owner
 claims.
+
+Worker: a process that drives runs or does tasks, as its heartbeats describe it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from msgspec import Struct
 
 from outlast.errors import InvalidValue
 from outlast.model.run import Run
+from outlast.model.times import EPOCH
 
 MAX_LEASE = timedelta(days=1)
 
@@ -67,3 +70,36 @@ def check_ttl(ttl: float | None) -> None:
             f"a lease of {ttl!r} s is not possible: use more than 0 and at most "
             f"{MAX_LEASE.total_seconds():.0f} s, and renew it"
         )
+
+
+REMEMBERED = timedelta(days=1)
+"""How long a worker without heartbeats is listed."""
+
+
+class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The content of a heartbeat. `owner` is the owner of its claims: its name and a part that is unique
+    to the process. `code` is the hash of its workflows' code. `runs` and `tasks` are how many it
+    holds, `troubles` the runs that are stuck there, and why.
+
+    The store sets the times: `started_at` of the first heartbeat, `seen_at` of the last, and `until`
+    when the next is due. A worker past that time has crashed, or cannot reach the store.
+    """
+
+    owner: str
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+    code: str = ""
+    workflows: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    runs: int = 0
+    tasks: int = 0
+    troubles: dict[str, str] = {}
+
+    started_at: datetime = EPOCH
+    seen_at: datetime = EPOCH
+    until: datetime = EPOCH
+
+    def is_alive(self, now: datetime) -> bool:
+        """Whether its next heartbeat is not overdue."""
+        return now < self.until

@@ -15,11 +15,9 @@ from outlast.errors import Busy, Refused
 from outlast.model.claim import Claim, ClaimOnCreate
 from outlast.model.event import Event
 from outlast.model.ids import new_id
-from outlast.model.inbox import Send
 from outlast.model.run import Change, Run
-from outlast.model.run_contents import Activity, Entry, Fact, Timer
+from outlast.model.run_contents import Activity, DeadTask, Entry, Fact, Send, Task, Timer
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import DeadTask, Task
 
 
 class Creation(StrEnum):

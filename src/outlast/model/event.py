@@ -1,14 +1,22 @@
-"""Event: an immutable recorded fact. A run's history is its events 1, 2, 3 … without a gap."""
+"""Event: an immutable recorded fact. A run's history is its events 1, 2, 3 … without a gap.
+
+The data of an event, written from a payload and read back as one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 from msgspec import Raw, Struct
 
+from outlast.errors import Undecodable
+from outlast.model import payloads
 from outlast.model.ids import new_id
+from outlast.model.json import DAMAGE, reader, to_json
+from outlast.model.payloads import Payload
 from outlast.model.times import EPOCH
 
 SCHEMA_VERSION = 1
@@ -90,3 +98,100 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     timestamp: datetime = EPOCH
     metadata: dict[str, str] = {}
     token: int = 0
+
+
+PAYLOADS: dict[str, type[Payload]] = {
+    EventType.WORKFLOW_STARTED: payloads.WorkflowStarted,
+    EventType.WORKFLOW_COMPLETED: payloads.WorkflowCompleted,
+    EventType.WORKFLOW_FAILED: payloads.WorkflowFailed,
+    EventType.WORKFLOW_CANCELLED: payloads.WorkflowCancelled,
+    EventType.STEP_STARTED: payloads.StepStarted,
+    EventType.STEP_COMPLETED: payloads.StepCompleted,
+    EventType.STEP_FAILED: payloads.StepFailedEvent,
+    EventType.BRANCH_EVALUATED: payloads.BranchEvaluated,
+    EventType.SIGNAL_WAITING: payloads.SignalWaiting,
+    EventType.SIGNAL_RECEIVED: payloads.SignalReceived,
+    EventType.SIGNAL_TIMEOUT: payloads.SignalTimeoutEvent,
+    EventType.CHILD_SPAWNED: payloads.ChildSpawned,
+    EventType.CHILD_COMPLETED: payloads.ChildCompleted,
+    EventType.CHILD_FAILED: payloads.ChildFailedEvent,
+    EventType.MAP_STARTED: payloads.MapStarted,
+    EventType.MAP_PROGRESS: payloads.MapProgress,
+    EventType.MAP_COMPLETED: payloads.MapCompleted,
+    EventType.MAP_FAILED: payloads.MapFailedEvent,
+    EventType.COMPENSATION_STARTED: payloads.CompensationStarted,
+    EventType.COMPENSATION_COMPLETED: payloads.CompensationCompleted,
+    EventType.COMPENSATION_FAILED: payloads.CompensationFailed,
+    EventType.TIMER_STARTED: payloads.TimerStarted,
+    EventType.TIMER_FIRED: payloads.TimerFired,
+    EventType.TIMER_CANCELLED: payloads.TimerCancelled,
+    EventType.SNAPSHOT: payloads.SnapshotTaken,
+    EventType.WORKFLOW_CONTINUED: payloads.WorkflowContinued,
+    EventType.CANCEL_REQUESTED: payloads.CancelRequested,
+    EventType.OPERATION_ABANDONED: payloads.OperationAbandoned,
+    EventType.STEP_PROGRESS: payloads.StepProgress,
+    EventType.STEP_LOST: payloads.StepLost,
+    EventType.HALT_STARTED: payloads.HaltStarted,
+    EventType.HALT_RESUMED: payloads.HaltResumed,
+    EventType.SCOPE_STARTED: payloads.ScopeStarted,
+    EventType.SCOPE_COMPLETED: payloads.ScopeCompleted,
+    EventType.SCOPE_FAILED: payloads.ScopeFailedEvent,
+    EventType.LOOP_ITERATED: payloads.LoopIterated,
+    EventType.UPDATE_ACCEPTED: payloads.UpdateAccepted,
+    EventType.UPDATE_COMPLETED: payloads.UpdateCompleted,
+    EventType.WORKFLOW_MOVED: payloads.WorkflowMoved,
+}
+_TYPE_OF: dict[type[Payload], str] = {payload: str(type) for type, payload in PAYLOADS.items()}
+
+
+def type_of(payload: Payload) -> str:
+    """The type of the event that records `payload`."""
+    return _TYPE_OF[type(payload)]
+
+
+def to_event(
+    payload: Payload,
+    *,
+    run_id: str,
+    step_name: str = "",
+    output: Raw | None = None,
+    timestamp: datetime | None = None,
+    metadata: dict[str, str] | None = None,
+) -> Event:
+    """The event that records `payload`."""
+    return Event(
+        type=_TYPE_OF[type(payload)],
+        run_id=run_id,
+        step_name=step_name,
+        data=Raw(to_json(payload)),
+        output=output,
+        timestamp=EPOCH if timestamp is None else timestamp,
+        metadata=metadata or {},
+    )
+
+
+def payload_of(event: Event) -> Payload:
+    """What `event` says, typed. Raises `Undecodable` for an unknown type or damaged data."""
+    read = _READERS.get(event.type) or _reader_of(event)
+    try:
+        return read(event.data)
+    except DAMAGE as error:
+        raise Undecodable(
+            f"event {event.sequence} of run {event.run_id!r} ({event.type}) is not a valid "
+            f"{PAYLOADS[event.type].__name__}: {error}"
+        ) from error
+
+
+_READERS: dict[str, Callable[[bytes | Raw], Payload]] = {}
+"""What reads the data of an event, by its type; made when the first one of that type is read."""
+
+
+def _reader_of(event: Event) -> Callable[[bytes | Raw], Payload]:
+    payload = PAYLOADS.get(event.type)
+    if payload is None:
+        raise Undecodable(
+            f"event {event.sequence} of run {event.run_id!r} has the unknown type {event.type!r}: "
+            "it may come from a newer outlast"
+        )
+    read = _READERS[event.type] = reader(payload)
+    return read

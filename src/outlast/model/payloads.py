@@ -15,7 +15,7 @@ from datetime import datetime
 
 from msgspec import Raw, Struct
 
-from outlast.model.queue_options import QueueOptions
+from outlast.model.queue_policy import QueueOptions
 
 NULL = Raw(b"null")
 

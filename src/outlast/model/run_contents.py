@@ -1,4 +1,11 @@
-"""RunContents: what a run owns besides its record, its events and its inbox.
+"""Inbox: messages to a run that its owner has not yet recorded in its history.
+
+Every process but the owner writes here. The store numbers the items of a run 1, 2, 3 … in the order
+of arrival. The commit that records an item also consumes it, so it takes effect exactly once.
+
+Task: a message in a queue: a worker is needed. Leased, never popped.
+
+RunContents: what a run owns besides its record, its events and its inbox.
 
 `Activity`, `Entry`, `Fact` and `Timer` are rows for engines of your own; the engine of outlast records
 events instead. `RunContents` is what only a transfer reads as a whole.
@@ -7,16 +14,98 @@ events instead. `RunContents` is what only a transfer reads as a whole.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
+from outlast.model.claim import Claim
 from outlast.model.ids import new_id
 from outlast.model.run import Status
-from outlast.model.task import DeadTask, Task
 from outlast.model.times import EPOCH
+
+RECEIPTS_CARRIED = 1000
+"""How many receipts a new life takes over with the inbox: an item that is sent again is recognised.
+The receipts of items that wait are always kept."""
+
+
+class Item(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message to a run. `kind` says what it is (signal, result, cancel …); `id` is the idempotency
+    key: an id is received once in a life of the run."""
+
+    kind: str
+    name: str = ""
+    id: str = msgspec.field(default_factory=new_id)
+    data: Raw | None = None
+    sender: str = ""
+    number: int = 0
+    sent_at: datetime = EPOCH
+
+
+class Send(Struct, frozen=True, kw_only=True):
+    """An item and its receiver. With `uid` only that life of the run receives it."""
+
+    run_id: str
+    item: Item
+    uid: str | None = None
+
+
+class Receipt(Struct, frozen=True):
+    """An item is in the inbox. `again`: it was received before."""
+
+    number: int
+    again: bool = False
+
+
+def refusing(sends: Sequence[Send], receipts: Sequence[object]) -> set[str]:
+    """The runs that have refused an item."""
+    return {
+        send.run_id
+        for send, receipt in zip(sends, receipts, strict=True)
+        if not isinstance(receipt, Receipt)
+    }
+
+
+class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Work for a worker. A task of a run has `run_id`, `uid` and the step's key.
+
+    The smallest `priority` is served first. Tasks with the same `key` (a tenant, a customer) form a
+    line, and lines take turns. `run_at` delays the task. `attempt` counts deliveries and is increased
+    before the work starts, so that a task that crashes its worker is counted too.
+    """
+
+    id: str = msgspec.field(default_factory=new_id)
+    queue: str = "default"
+    kind: str = "step"
+    name: str = ""
+    run_id: str = ""
+    uid: str = ""
+    step: str = ""
+    definition: str = ""
+    input: Raw | None = None
+    priority: int = 0
+    run_at: datetime | None = None
+    attempt: int = 0
+    metadata: dict[str, str] = {}
+    enqueued_at: datetime = EPOCH
+    key: str = ""
+
+
+class Delivery(Struct, frozen=True):
+    """A task handed out, and the claim to finish, extend or return it."""
+
+    task: Task
+    claim: Claim
+
+
+class DeadTask(Struct, frozen=True):
+    """A task that is not retried any more, why, and since when."""
+
+    task: Task
+    reason: str
+    died_at: datetime
 
 
 class BoundKey(NamedTuple):

@@ -11,16 +11,14 @@ from msgspec.structs import astuple
 
 from outlast.errors import InvalidCommit, InvalidValue, NotSerializable, PayloadTooLarge
 from outlast.model import queue_policy
-from outlast.model.claim import check_ttl
+from outlast.model.claim import Worker, check_ttl
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import SCHEMA_VERSION, Event
-from outlast.model.field_types import check_types, known_shapes
 from outlast.model.ids import SEPARATOR, check_id, check_name, root_of
-from outlast.model.inbox import Send
+from outlast.model.json import check_types, known_shapes
 from outlast.model.run import Change, Run, Status
-from outlast.model.run_contents import Fact, hash_of
-from outlast.model.task import Task
-from outlast.model.worker import Worker
+from outlast.model.run_contents import Fact, Send, Task, hash_of
+from outlast.model.times import check_moment
 
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 PLAIN_BYTES = 1024
@@ -28,7 +26,6 @@ MAX_PLAIN_INTEGER = 2**62
 RAW_OR_NONE = frozenset({Raw, type(None)})
 NONE_YET = 0
 NO_METADATA: dict[str, str] = {}
-MAX_DELAY = 100 * 365 * 86_400.0
 """Seconds. Beyond that a delay is a mistake, and soon no date any more."""
 
 
@@ -175,13 +172,6 @@ def check_key(scope: str, key: str, value: str, run_id: str | None) -> None:
     check_value(value, "value", f"key {key!r}")
     if run_id is not None:
         check_id(run_id, child=True)
-
-
-def check_moment(moment: datetime, what: str) -> datetime:
-    """Refuse a time without a zone: nobody could say when it is."""
-    if moment.utcoffset() is None:
-        raise InvalidValue(f"{what} has no time zone: use an aware datetime, such as now(UTC)")
-    return moment
 
 
 def _utf8_size(value: str, name: str, what: str) -> int:
@@ -333,15 +323,6 @@ def check_worker(worker: Worker) -> None:
     """Refuse a worker that no store may list."""
     check_name(worker.owner, "owner")
     check_fields(worker, f"worker {worker.owner!r}")
-
-
-def check_delay(delay: float) -> None:
-    """Refuse a delay that no queue can keep: negative, endless, or not a number."""
-    kind: object = type(delay)
-    if kind not in (int, float) or not 0 <= delay <= MAX_DELAY:
-        raise InvalidValue(
-            f"a delay of {delay!r} s is not possible: use a number, 0 for now, or more"
-        )
 
 
 def check_fact(fact: Fact) -> None:

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from outlast.model.claim import Claim
+from outlast.model.claim import Claim, Worker
 from outlast.model.commit import Refusal
-from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.query import Page, RunQuery
 from outlast.model.run import Run, Status
-from outlast.model.run_contents import Fact, RunContents
+from outlast.model.run_contents import Fact, Item, Receipt, RunContents, Send, Task
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import Task
-from outlast.model.worker import Worker
 from outlast.ports.capabilities import Capability
 from outlast.ports.core import StoreCore
 

@@ -17,7 +17,7 @@ from msgspec import Raw
 from outlast.errors import Fenced, InvalidValue, NotFound
 from outlast.model.claim import MAX_LEASE, Claim
 from outlast.model.commit import Commit, Committed, Creation
-from outlast.model.event_data import to_event
+from outlast.model.event import to_event
 from outlast.model.ids import check_id, parent_of
 from outlast.model.payloads import StepCompleted
 from outlast.model.query import RunQuery

@@ -32,9 +32,10 @@ from outlast.model.queue_policy import (
     check_policy,
     check_queue,
 )
+from outlast.model.run_contents import DeadTask, Delivery, Task
 from outlast.model.stats import COUNTED, QueueStats
-from outlast.model.task import DeadTask, Delivery, Task
-from outlast.model.validation import check_delay, check_task
+from outlast.model.times import check_delay
+from outlast.model.validation import check_task
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
 

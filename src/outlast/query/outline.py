@@ -16,8 +16,7 @@ from msgspec import Raw
 
 from outlast.errors import Undecodable
 from outlast.model import payloads as events
-from outlast.model.event import Event, EventType
-from outlast.model.event_data import payload_of
+from outlast.model.event import Event, EventType, payload_of
 from outlast.model.payloads import Payload
 
 OPEN = frozenset({"running", "waiting", "retrying"})

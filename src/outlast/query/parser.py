@@ -29,8 +29,9 @@ from outlast.query.filter import (
     Not,
     Test,
     Word,
+    length_of,
+    moment_of,
 )
-from outlast.query.values import length_of, moment_of
 
 MAX_LENGTH, MAX_DEPTH = 4_000, 50
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from outlast.model.query import Order, RunQuery
 from outlast.model.run import Attribute, Status
-from outlast.query.filter import Either, Every, Filter, Node, Not, Test
-from outlast.query.values import attributes_like
+from outlast.query.filter import Either, Every, Filter, Node, Not, Test, attributes_like
 
 MAX_SEARCHES = 16
 CREATED, UPDATED = ("created", "age"), ("updated",)

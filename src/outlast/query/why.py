@@ -12,11 +12,10 @@ from shlex import quote
 
 from msgspec import Struct
 
+from outlast.model.claim import Worker
 from outlast.model.run import MOVING, Run, Status
-from outlast.model.run_contents import HeldTask
+from outlast.model.run_contents import HeldTask, Task
 from outlast.model.stats import QueueStats
-from outlast.model.task import Task
-from outlast.model.worker import Worker
 from outlast.query.outline import Part
 
 

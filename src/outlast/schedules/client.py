@@ -15,7 +15,7 @@ from outlast.client import Client, RunHandle
 from outlast.client.moved_runs import send_here
 from outlast.client.results import answered
 from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.runner.new_run import NewRun
+from outlast.engine.runner.history_loader import NewRun
 from outlast.errors import (
     Conflict,
     Fenced,
@@ -27,9 +27,9 @@ from outlast.errors import (
 )
 from outlast.model.commit import Creation
 from outlast.model.ids import SCHEDULE_OF, new_id
-from outlast.model.inbox import Item
 from outlast.model.query import RunQuery
 from outlast.model.run import Run, Status
+from outlast.model.run_contents import Item
 from outlast.ports.capabilities import Capability
 from outlast.ports.codec import Codec
 from outlast.ports.derived import accepted

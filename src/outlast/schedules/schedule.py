@@ -11,7 +11,7 @@ from msgspec import Struct
 from outlast.call import Call, check_call
 from outlast.errors import InvalidId, InvalidValue
 from outlast.model.ids import check_id
-from outlast.model.queue_options import QueueOptions
+from outlast.model.queue_policy import QueueOptions
 from outlast.ports.codec import Codec
 from outlast.schedules.timing import check_cron, firings, zone_of
 

@@ -19,7 +19,7 @@ from outlast.client import Client
 from outlast.decorators import Workflow
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.definitions.retry import Retry
-from outlast.engine.runner.new_run import NewRun
+from outlast.engine.runner.history_loader import NewRun
 from outlast.errors import InvalidValue, OutlastError, Refused, RunExists, TryAgain
 from outlast.model.ids import SCHEDULE_OF
 from outlast.ports.derived import accepted

@@ -14,7 +14,7 @@ from outlast.engine.operations.child import ParentClose
 from outlast.engine.operations.scopes import Stop
 from outlast.engine.replay.sync_workflow import current_sync_workflow
 from outlast.errors import WorkflowMisuse
-from outlast.model.queue_options import QueueOptions
+from outlast.model.queue_policy import QueueOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")

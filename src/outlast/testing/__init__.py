@@ -1,14 +1,18 @@
 """For tests of workflows: an app in memory on a virtual clock, a crash sweep, replay of stored
 histories, fixtures for pytest. Authors of stores and queues find their tools in `outlast.testkit`."""
 
-from outlast.testing.clock import ManualClock
-from outlast.testing.crash_sweep import CrashesDiffer, CrashSweep, crash_everywhere
+from outlast.testing.crash_sweep import (
+    RESIDENCIES,
+    CrashesDiffer,
+    CrashSweep,
+    ResidencyPolicy,
+    crash_everywhere,
+)
 from outlast.testing.crashable_process import Crash
 from outlast.testing.history_replay import ReplayResult, assert_replays, replay
-from outlast.testing.residency import RESIDENCIES, ResidencyPolicy
 from outlast.testing.scenario_runner import At
 from outlast.testing.virtual_app import Stuck, VirtualApp, app
-from outlast.testing.virtual_clock import VirtualClock, sleep
+from outlast.testing.virtual_clock import ManualClock, VirtualClock, sleep
 
 __all__ = [
     "RESIDENCIES",

@@ -1,4 +1,6 @@
-"""crash_everywhere: checks that a workflow ends the same way wherever its process crashes.
+"""Residency policies for tests: a snapshot, an eviction, or both at every commit.
+
+crash_everywhere: checks that a workflow ends the same way wherever its process crashes.
 
 ::
 
@@ -23,14 +25,42 @@ from datetime import timedelta
 from typing import Any
 
 from outlast.decorators import Workflow
+from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.model.event import Event
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
-from outlast.testing.clock import START
 from outlast.testing.crashable_process import Crash
-from outlast.testing.residency import DEFAULT_RESIDENCY, HARSH, ResidencyPolicy
 from outlast.testing.scenario_result import Ending, differences, unstable
 from outlast.testing.scenario_runner import Action, Scenario, ScenarioResult, run_scenario
+from outlast.testing.virtual_clock import START
+
+SNAPSHOTS = ResidencyPolicy(snapshot_after=2, growth=0)
+EVICTIONS = ResidencyPolicy(evicts=True)
+HARSH = ResidencyPolicy(snapshot_after=2, growth=0, evicts=True)
+
+RESIDENCIES = {
+    "usual": DEFAULT_RESIDENCY,
+    "snapshots": SNAPSHOTS,
+    "evictions": EVICTIONS,
+    "both": HARSH,
+}
+
+
+def residency_for(number: int) -> ResidencyPolicy:
+    """One of the policies, by number."""
+    kinds = list(RESIDENCIES.values())
+    return kinds[number % len(kinds)]
+
+
+__all__ = [
+    "DEFAULT_RESIDENCY",
+    "EVICTIONS",
+    "HARSH",
+    "RESIDENCIES",
+    "SNAPSHOTS",
+    "ResidencyPolicy",
+    "residency_for",
+]
 
 SWEPT = (DEFAULT_RESIDENCY, HARSH)
 EVERY_CRASH = tuple(Crash)

@@ -21,7 +21,7 @@ from outlast.model.commit import Commit
 from outlast.ports.clock import Clock
 from outlast.ports.queue import Queue
 from outlast.ports.store import Store
-from outlast.testing.effect_ledger import EffectLedger
+from outlast.testing.scenario_result import EffectLedger
 from outlast.testing.virtual_clock import VirtualClock, Work, clock_of_step
 from outlast.testkit.checker import RecordingStore
 from outlast.testkit.wrapped_store import WrappedQueue, WrappedStore

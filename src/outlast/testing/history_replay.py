@@ -23,8 +23,7 @@ from outlast.decorators import Workflow
 from outlast.engine.replay.completion import end_of
 from outlast.engine.replay.execution import ENDINGS, Execution
 from outlast.errors import InvalidValue, Mismatch
-from outlast.model.event import Event, EventType
-from outlast.model.event_data import type_of
+from outlast.model.event import Event, EventType, type_of
 from outlast.model.payloads import Payload
 from outlast.model.query import RunQuery
 from outlast.model.run import Run

@@ -21,11 +21,9 @@ from outlast.model.run import Status
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
-from outlast.testing.clock import START
 from outlast.testing.crashable_process import CrashableProcess, CrashPoint
-from outlast.testing.effect_ledger import EffectLedger, StepExecution
-from outlast.testing.scenario_result import Ending
-from outlast.testing.virtual_clock import VirtualClock
+from outlast.testing.scenario_result import EffectLedger, Ending, StepExecution
+from outlast.testing.virtual_clock import START, VirtualClock
 from outlast.testkit.checker import RecordingStore, dump
 from outlast.testkit.run_checks import violations
 

@@ -14,12 +14,10 @@ from msgspec import Struct
 
 from outlast.errors import Unsupported
 from outlast.model.event import Event
-from outlast.model.inbox import Item
 from outlast.model.query import RunQuery
 from outlast.model.run import Run, Status
-from outlast.model.run_contents import Activity, Entry, Timer
+from outlast.model.run_contents import Activity, DeadTask, Entry, Item, Task, Timer
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import DeadTask, Task
 from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from outlast.ports.store import Store
 from outlast.testing.crashable_process import Crash, CrashableProcess
-from outlast.testing.effect_ledger import EffectLedger
+from outlast.testing.scenario_result import EffectLedger
 from outlast.testing.virtual_clock import VirtualClock
 from outlast.testkit.faults import Fault, FaultyStore, Outage, Site
 

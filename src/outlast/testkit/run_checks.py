@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
-from outlast.model.event_data import payload_of
+from outlast.model.event import payload_of
 from outlast.model.payloads import StepStarted
-from outlast.testing.effect_ledger import EffectLedger, StepExecution
+from outlast.testing.scenario_result import EffectLedger, StepExecution
 from outlast.testkit.checker import Evidence, check
 from outlast.testkit.checker.engine import check_engine
 from outlast.testkit.dump import Dump

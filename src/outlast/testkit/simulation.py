@@ -38,8 +38,7 @@ from outlast.model.query import RunQuery
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.memory import MemoryStore
-from outlast.testing.effect_ledger import EffectLedger
-from outlast.testing.scenario_result import Ending, changes, unstable
+from outlast.testing.scenario_result import EffectLedger, Ending, changes, unstable
 from outlast.testing.virtual_clock import VirtualClock
 from outlast.testkit.checker import RecordingStore, dump
 from outlast.testkit.fault_schedule import CALM, STORM, FaultRates, FaultSchedule, FaultyProcess

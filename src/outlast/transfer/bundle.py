@@ -13,17 +13,24 @@ from outlast.engine.replay.completion import child_outcome, parent_uid_in
 from outlast.errors import Busy, Moved, Undecodable
 from outlast.model.claim import ClaimOnCreate
 from outlast.model.commit import Commit, Creation
-from outlast.model.event import Event, EventType
-from outlast.model.event_data import payload_of
+from outlast.model.event import Event, EventType, payload_of
 from outlast.model.ids import root_of
-from outlast.model.inbox import Item, Send
 from outlast.model.json import from_json
 from outlast.model.payloads import ChildSpawned, Payload
 from outlast.model.query import RunQuery
 from outlast.model.run import Change, Run
-from outlast.model.run_contents import Activity, BoundKey, Entry, Fact, Timer
+from outlast.model.run_contents import (
+    Activity,
+    BoundKey,
+    DeadTask,
+    Entry,
+    Fact,
+    Item,
+    Send,
+    Task,
+    Timer,
+)
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import DeadTask, Task
 from outlast.model.times import NOW
 from outlast.ports.store import Store
 from outlast.transfer.tombstone import StateBeforeMove, is_moving, moved_event

@@ -22,7 +22,7 @@ from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
 from outlast.model.ids import new_id, root_of
 from outlast.model.run import Run, Status
-from outlast.model.task import DeadTask
+from outlast.model.run_contents import DeadTask
 from outlast.model.times import NOW
 from outlast.model.validation import check_commit
 from outlast.ports.capabilities import Capability

@@ -27,8 +27,7 @@ from outlast.errors import (
     Unsupported,
 )
 from outlast.model.commit import Commit
-from outlast.model.event import EventType
-from outlast.model.event_data import payload_of
+from outlast.model.event import EventType, payload_of
 from outlast.model.ids import SEPARATOR, new_id, root_of
 from outlast.model.payloads import WorkflowMoved
 from outlast.model.query import RunQuery

@@ -13,13 +13,11 @@ from msgspec import Raw, Struct
 
 from outlast.errors import Undecodable
 from outlast.model.commit import Commit, Creation
-from outlast.model.event import Event, EventType
-from outlast.model.event_data import payload_of, to_event
+from outlast.model.event import Event, EventType, payload_of, to_event
 from outlast.model.json import from_json, to_json
 from outlast.model.payloads import WorkflowMoved
 from outlast.model.run import MOVED, MOVED_TO, MOVING, Change, Run, Status
-from outlast.model.run_contents import Fact, RunContents, Timer
-from outlast.model.task import DeadTask, Task
+from outlast.model.run_contents import DeadTask, Fact, RunContents, Task, Timer
 from outlast.model.times import NOW
 
 

@@ -15,13 +15,12 @@ from outlast.engine.runner.poll_loop import PollLoop
 from outlast.errors import Busy, Fenced, NotFound, TryAgain
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
-from outlast.model.inbox import Receipt, Send
-from outlast.model.task import Delivery
+from outlast.model.run_contents import Delivery, Receipt, Send
 from outlast.ports.backoff import Backoff
 from outlast.ports.capabilities import Capability
 from outlast.ports.clock import LeapingClock
 from outlast.ports.store import Store
-from outlast.worker.task_poller import TaskPoller
+from outlast.worker.task_worker import TaskPoller
 
 AT_ONCE = 100
 SEND_TRIES = 4

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from outlast.errors import Closed, OutlastError
-from outlast.model.worker import Worker
+from outlast.model.claim import Worker
 from outlast.ports.capabilities import Capability
 from outlast.ports.clock import LeapingClock
 from outlast.ports.store import Store

@@ -19,7 +19,7 @@ from collections import deque
 
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
-from outlast.model.inbox import Receipt, Send
+from outlast.model.run_contents import Receipt, Send
 from outlast.ports.store import Store
 
 MAX_BATCH = 100

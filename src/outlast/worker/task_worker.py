@@ -9,13 +9,15 @@
 A worker whose lease is lost or in doubt cancels the step: another worker may have the task. An outcome is kept, and
 reported until the store answers that another worker has the task. A worker that stops reports that, and the attempt
 does not count.
+
+TaskPoller: when to poll queues for tasks: at a wake-up, when a task becomes ready, and from time to time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any
@@ -34,21 +36,20 @@ from outlast.engine.operations.step import (
 )
 from outlast.engine.runner.driver_pool import Drain
 from outlast.engine.runner.group_commit import AGAIN
-from outlast.engine.runner.lease_loss import LeaseLossReporter
-from outlast.engine.runner.leases import Lease, Leases
-from outlast.engine.runner.poll_loop import PollLoop
+from outlast.engine.runner.leases import Lease, LeaseLossReporter, Leases
+from outlast.engine.runner.poll_loop import NextPoll, PollLoop
 from outlast.engine.steps.step_executor import Outcome, StepContext, StepExecutor, self_cancelled
-from outlast.errors import Busy, Fenced, OutlastError, StoreFault, TryAgain
-from outlast.model.inbox import Item, Receipt, Send
+from outlast.errors import Busy, Fenced, OutlastError, StoreFault, TryAgain, Unsupported
+from outlast.model.commit_rules import WakeupKind
 from outlast.model.json import to_json
 from outlast.model.payloads import StepFailedEvent
 from outlast.model.query import MAX_LIMIT
-from outlast.model.task import Delivery, Task
+from outlast.model.run_contents import Delivery, Item, Receipt, Send, Task
 from outlast.ports.backoff import Backoff
 from outlast.ports.codec import Codec
+from outlast.ports.queue import Queue
 from outlast.ports.store import Store
 from outlast.worker.result_batcher import ResultBatcher
-from outlast.worker.task_poller import TaskPoller
 
 STEPS_AT_ONCE = 100
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
@@ -377,3 +378,48 @@ def _to_run(task: Task, report: StepReport, *, id: str | None = None) -> Send:
     if id is not None:
         item = Item(kind="step", name=task.step, id=id, data=item.data, sender=task.id)
     return Send(run_id=task.run_id, uid=task.uid, item=item)
+
+
+SHORTEST_PAUSE_S = 0.01
+
+
+class TaskPoller:
+    """Calls `take`, which takes tasks of the queues in `names` and returns whether it got any, until it gets none;
+    then it waits until there may be more or, if this process `is_full`, until there is room again."""
+
+    def __init__(
+        self,
+        loop: PollLoop,
+        queue: Queue,
+        names: Sequence[str],
+        take: Callable[[], Awaitable[bool]],
+        *,
+        timeout_s: float,
+        is_full: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._loop = loop
+        self._queue = queue
+        self._names = names
+        self._take = take
+        self._timeout_s = timeout_s
+        self._is_full = is_full
+
+    def start(self) -> None:
+        """Start to poll, until the loop is stopped."""
+        self._loop.start(self._poll)
+
+    async def _poll(self) -> NextPoll | None:
+        if await self._take():
+            return None
+        # There is no wake-up when a delayed task becomes ready, a lease expires or a rate allows more.
+        due = await self._queue.next_ready_at(self._names, timeout=self._timeout_s)
+        pause_s = self._loop.pause_until(due, shortest_s=SHORTEST_PAUSE_S)
+        # Where there is a policy, or was no room, any end of a run or a task may let another one start.
+        waits_for_any = self._is_full() or await self._has_policies()
+        return NextPoll(pause_s, WakeupKind.ANY if waits_for_any else WakeupKind.TASKS)
+
+    async def _has_policies(self) -> bool:
+        try:
+            return bool(await self._queue.policies(timeout=self._timeout_s))
+        except Unsupported:
+            return False

@@ -8,7 +8,7 @@ from outlast.cli.main import Exit
 from outlast.cli.output import Progress
 from outlast.cli.session import Session, told_of, with_session
 from outlast.errors import OutlastError
-from outlast.model.event_data import PAYLOADS, payload_of
+from outlast.model.event import PAYLOADS, payload_of
 from outlast.model.query import RunQuery
 from outlast.model.run import Run
 from outlast.ports.store import Store

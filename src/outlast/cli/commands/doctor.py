@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 
 from outlast.cli.commands.queue import queue_names
-from outlast.cli.commands.workers import workers_of
+from outlast.cli.commands.worker import workers_of
 from outlast.cli.main import Exit
 from outlast.cli.output import ago, length, neutral
 from outlast.cli.session import Session, settings_here, told_of, with_session

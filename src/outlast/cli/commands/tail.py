@@ -20,7 +20,7 @@ from outlast.model.run import Run, Status
 from outlast.model.times import to_micros
 from outlast.ports.store import Store
 from outlast.query import Filter, parse, search
-from outlast.query.values import moment_of, shifted
+from outlast.query.filter import moment_of, shifted
 
 LOOK_AGAIN = 0.5
 AT_ONCE = 200

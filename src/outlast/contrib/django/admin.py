@@ -17,11 +17,11 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.html import format_html, format_html_join
 
-from outlast.contrib.django.blocking import run_blocking
 from outlast.contrib.django.client import runs
 from outlast.contrib.django.conf import read_settings
 from outlast.contrib.django.models import Event, Run
 from outlast.contrib.django.store import store_here
+from outlast.contrib.django.wakeups import run_blocking
 from outlast.errors import OutlastError
 
 PAYLOADS = ("input", "result", "halt_data", "ctx")

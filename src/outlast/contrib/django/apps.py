@@ -19,7 +19,7 @@ class OutlastConfig(AppConfig):
 
     def ready(self) -> None:
         """Tell Django what to check at the start."""
-        from outlast.contrib.django.checking import check_database, check_settings
+        from outlast.contrib.django.checks import check_database, check_settings
 
         connection_created.connect(_leave_the_log, dispatch_uid="outlast")
         checks.register(check_settings, checks.Tags.compatibility)
@@ -34,6 +34,6 @@ def _leave_the_log(*, connection: Any, **_: Any) -> None:
     if connection.vendor != "sqlite" or connection.alias != read_settings().database:
         return
     if not connection.is_in_memory_db():
-        from outlast.contrib.django.log import keep
+        from outlast.contrib.django.worker import keep
 
         keep(connection)

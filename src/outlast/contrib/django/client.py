@@ -24,16 +24,15 @@ from outlast.call import Call, mark_used
 from outlast.client import Client
 from outlast.client import RunHandle as AsyncRunHandle
 from outlast.client.client import StartOptions
-from outlast.contrib.django.blocking import run_blocking
 from outlast.contrib.django.conf import read_settings
 from outlast.contrib.django.discovery import found_here
 from outlast.contrib.django.store import store_here
-from outlast.contrib.django.wakeups import wake_on_commit
+from outlast.contrib.django.wakeups import run_blocking, wake_on_commit
 from outlast.errors import WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.ids import check_id
 from outlast.model.run import Run
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 from outlast.sync import RunHandle
 
 R = TypeVar("R")

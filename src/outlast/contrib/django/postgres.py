@@ -10,10 +10,14 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from outlast.contrib.django.blocking import BlockingClock, BlockingNotifier
-from outlast.contrib.django.listening import Listening
 from outlast.contrib.django.threads import HeldTransaction, Threads
-from outlast.contrib.django.wakeups import WakingStore, listen
+from outlast.contrib.django.wakeups import (
+    BlockingClock,
+    BlockingNotifier,
+    Listening,
+    WakingStore,
+    listen,
+)
 from outlast.ports.clock import Clock
 from outlast.ports.store import Store
 from outlast.stores.postgres import PostgresStore

@@ -13,8 +13,8 @@ from typing import Any
 
 from django.db import migrations
 
-from outlast.contrib.django.blocking import run_blocking
 from outlast.contrib.django.conf import read_settings
+from outlast.contrib.django.wakeups import run_blocking
 from outlast.errors import InvalidValue
 
 VIEW = "outlast_django_runs"

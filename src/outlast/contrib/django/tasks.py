@@ -23,7 +23,7 @@ from outlast.contrib.django.client import runs
 from outlast.errors import InvalidValue, NotFound, OutlastError, UsageError
 from outlast.model.event import Event, EventType
 from outlast.model.ids import new_id
-from outlast.model.queue_options import QueueOptions
+from outlast.model.queue_policy import QueueOptions
 from outlast.model.run import Run, Status
 
 try:

@@ -193,7 +193,7 @@ def _store_in(hands: _Hands, settings: Settings, clock: Clock) -> Store:
         )
         store: Any = OnPostgres(lender, HeldSource(HeldTransaction(alias, hands)))
     else:
-        from outlast.contrib.django.sqlite import lender_of, on_connection
+        from outlast.contrib.django.store import lender_of, on_connection
         from outlast.stores.sqlite.transaction import BorrowedStore as SqliteBorrowed
 
         class OnSqlite(_Transactions, SqliteBorrowed):

@@ -1,19 +1,36 @@
-"""Who is woken in this process when a transaction commits."""
+"""Who is woken in this process when a transaction commits.
+
+How a worker on PostgreSQL hears of work: a thread with a connection of Django's that listens.
+
+It is a wake-up channel: what it misses is found by looking. Behind a pooler nobody can listen.
+
+Coroutines of outlast, called from synchronous code in its own thread and its own transaction.
+
+On a connection of the thread nothing has to be waited for: every statement blocks until it is
+answered. So a coroutine runs to its end in one go, without an event loop, and what would sleep
+blocks the thread instead.
+"""
 
 from __future__ import annotations
 
+import logging
+import selectors
+import socket
+import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 
 from outlast.model.commit import Commit, Outcome, Refusal
 from outlast.model.commit_rules import WakeupKind
-from outlast.model.inbox import Receipt, Send
-from outlast.ports.notifier import Notifier
+from outlast.model.run_contents import Receipt, Send
+from outlast.ports.clock import Clock, SystemClock
+from outlast.ports.notifier import LocalNotifier, Notifier, from_message
 from outlast.ports.store import Store
+from outlast.stores.postgres.notifier import PostgresNotifier
 
 _listening: weakref.WeakSet[object] = weakref.WeakSet()
 
@@ -53,3 +70,110 @@ class WakingStore(Store):
         receipts = await super().send(sends, **options)
         wake_on_commit(self.alias)
         return receipts
+
+
+_logger = logging.getLogger("outlast.django")
+
+GATHER = 0.01
+"""Seconds for which the driver takes in what has come, once something has."""
+
+LOOK_AGAIN = 5.0
+"""Seconds after which it is asked in any case: the driver may have read more than it has told."""
+
+RETRY = 2.0
+
+
+class Listening:
+    """Wakes those who wait on a notifier, between `start` and `stop`. Stopping twice is fine."""
+
+    def __init__(self, alias: str, notifier: PostgresNotifier) -> None:
+        self._alias = alias
+        self._notifier = notifier
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._ears: tuple[socket.socket, socket.socket] | None = None
+
+    def start(self) -> None:
+        """Begin; a thread that runs goes on."""
+        if self._thread is None:
+            self._stopping.clear()
+            self._ears = socket.socketpair()
+            self._thread = threading.Thread(
+                target=self._run, args=(self._ears[1],), name="outlast-listens", daemon=True
+            )
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for that. Blocks: not to be called in a loop."""
+        thread, self._thread = self._thread, None
+        ears, self._ears = self._ears, None
+        self._stopping.set()
+        if thread is not None and ears is not None:
+            ears[0].send(b"!")
+            thread.join()
+            for ear in ears:
+                ear.close()
+
+    def _run(self, stopped: socket.socket) -> None:
+        import psycopg
+
+        while not self._stopping.is_set():
+            try:
+                self._listen(stopped)
+            except (DatabaseError, psycopg.Error) as error:
+                _logger.debug("cannot listen: %s", error)
+                self._stopping.wait(RETRY)
+            finally:
+                self._notifier.is_listening = False
+                connections[self._alias].close()
+
+    def _listen(self, stopped: socket.socket) -> None:
+        own = connections[self._alias]
+        own.ensure_connection()
+        own.connection.execute(f'LISTEN "{self._notifier.channel}"'.encode())
+        self._notifier.is_listening = True
+        self._notifier.wake_local()  # for all that came while nobody listened
+        with selectors.DefaultSelector() as selector:
+            selector.register(stopped, selectors.EVENT_READ)
+            selector.register(own.connection.fileno(), selectors.EVENT_READ)
+            while not self._stopping.is_set():
+                for heard in own.connection.notifies(timeout=GATHER):
+                    sender, kind, runs = from_message(heard.payload)
+                    if sender != self._notifier.name:
+                        self._notifier.wake_local(kind, runs=runs)
+                selector.select(LOOK_AGAIN)
+
+
+T = TypeVar("T")
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What the coroutine returns."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    coroutine.close()
+    raise AssertionError(
+        "a coroutine that runs in its caller's thread has waited for an event loop"
+    )
+
+
+class BlockingClock(SystemClock):
+    """The machine's clock; whoever sleeps on it holds up the thread."""
+
+    async def sleep(self, seconds: float) -> None:
+        threading.Event().wait(max(seconds, 0.0))
+
+
+class BlockingNotifier(LocalNotifier):
+    """Nobody sends a wake-up in the caller's own thread: who waits looks again after a moment."""
+
+    LOOK_AGAIN = 0.1
+
+    async def wait(
+        self, clock: Clock, seconds: float, *, since: int, kind: WakeupKind | None = None
+    ) -> bool:
+        await clock.sleep(min(seconds, self.LOOK_AGAIN))
+        return False

@@ -16,6 +16,6 @@ plain store and on this one work on the same runs.
 
 from outlast.contrib.sqlalchemy.models import EntryMixin, ExecutionMixin, make_tables
 from outlast.contrib.sqlalchemy.store import store_of
-from outlast.model.projection import Projection
+from outlast.model.query import Projection
 
 __all__ = ["EntryMixin", "ExecutionMixin", "Projection", "make_tables", "store_of"]

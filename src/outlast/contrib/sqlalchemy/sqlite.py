@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.util import await_only
 
-from outlast.contrib.sqlalchemy.binding import (
+from outlast.contrib.sqlalchemy.store import (
     AUTOCOMMIT,
     Binding,
     Transaction,
@@ -29,7 +29,7 @@ from outlast.contrib.sqlalchemy.binding import (
 )
 from outlast.contrib.sqlalchemy.transactions import JoiningStore, connection_of, settle
 from outlast.errors import InvalidValue
-from outlast.model.projection import Projection
+from outlast.model.query import Projection
 from outlast.ports.clock import Clock
 from outlast.stores.sqlite import SqliteStore
 from outlast.stores.sqlite.connection import PREFIX, Connection, connect

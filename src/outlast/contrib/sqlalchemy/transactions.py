@@ -13,7 +13,7 @@ from sqlalchemy import Connection, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from outlast.contrib.sqlalchemy.binding import Binding, Transaction
+from outlast.contrib.sqlalchemy.store import Binding, Transaction
 from outlast.errors import InvalidValue
 from outlast.ports.notifier import Notifier
 from outlast.ports.store import Store

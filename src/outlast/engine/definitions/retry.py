@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from outlast.errors import InvalidValue, PayloadError
-from outlast.model.times import to_seconds
-from outlast.model.validation import MAX_DELAY
+from outlast.model.times import MAX_DELAY, to_seconds
 
 HOUR = 3600.0
 

@@ -19,10 +19,8 @@ from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.operations.operation import Operation
 from outlast.errors import ChildFailed, OutlastError
 from outlast.model.commit import Start
-from outlast.model.event import Event
-from outlast.model.event_data import to_event
+from outlast.model.event import Event, to_event
 from outlast.model.ids import check_id
-from outlast.model.inbox import Item, Send
 from outlast.model.payloads import (
     NULL,
     ChildCompleted,
@@ -32,8 +30,9 @@ from outlast.model.payloads import (
     Payload,
     WorkflowStarted,
 )
-from outlast.model.queue_options import QueueOptions
+from outlast.model.queue_policy import QueueOptions
 from outlast.model.run import Run, Status
+from outlast.model.run_contents import Item, Send
 from outlast.model.times import NOW
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from outlast.model.payloads import (
     StepProgress,
     StepStarted,
 )
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 
 if TYPE_CHECKING:
     from outlast.engine.replay.execution import Execution

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Raw
 
-from outlast.model.event import Event, EventType
-from outlast.model.event_data import payload_of
+from outlast.model.event import Event, EventType, payload_of
 from outlast.model.payloads import (
     ChildCompleted,
     ChildFailedEvent,

@@ -16,7 +16,7 @@ from outlast.engine.replay.execution import Execution, PendingCommit
 from outlast.engine.replay.updates import answers_to_keep
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Creation
-from outlast.model.event_data import to_event
+from outlast.model.event import to_event
 from outlast.model.payloads import (
     Payload,
     WorkflowCancelled,

@@ -24,16 +24,14 @@ from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.operations.compensation import UNDO, Compensations
 from outlast.engine.operations.operation import Operation
 from outlast.engine.operations.waits import start_timer
-from outlast.engine.replay.closing import Closing
+from outlast.engine.replay.completion import Closing
 from outlast.engine.replay.event_loop import RunLoop, Scope, current_scope, running_loop
 from outlast.engine.replay.replay_log import HistoryIndex, ReplayLog
 from outlast.engine.replay.updates import Updates
 from outlast.errors import ContinueAsNew, Mismatch, RunEnding
 from outlast.model.commit import Start
-from outlast.model.event import Event, EventType
-from outlast.model.event_data import payload_of, to_event, type_of
+from outlast.model.event import Event, EventType, payload_of, to_event, type_of
 from outlast.model.ids import child_id
-from outlast.model.inbox import Send
 from outlast.model.payloads import (
     CancelRequested,
     OperationAbandoned,
@@ -41,10 +39,9 @@ from outlast.model.payloads import (
     UpdateAccepted,
     WorkflowStarted,
 )
-from outlast.model.queue_options import QueueOptions
+from outlast.model.queue_policy import QueueOptions
 from outlast.model.run import Attribute
-from outlast.model.run_contents import Fact
-from outlast.model.task import Task
+from outlast.model.run_contents import Fact, Send, Task
 from outlast.model.times import EPOCH
 from outlast.ports.codec import Codec
 

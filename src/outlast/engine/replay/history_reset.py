@@ -14,8 +14,7 @@ from msgspec import Raw
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.operations.step import StepReport, stop_failure
 from outlast.model.commit import Start
-from outlast.model.event import Event, EventType
-from outlast.model.event_data import payload_of, to_event
+from outlast.model.event import Event, EventType, payload_of, to_event
 from outlast.model.json import to_json
 from outlast.model.payloads import (
     NULL,

@@ -21,8 +21,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from outlast.errors import InvalidValue, Undecodable
-from outlast.model.event import Event, EventType
-from outlast.model.event_data import payload_of
+from outlast.model.event import Event, EventType, payload_of
 from outlast.model.json import to_json
 from outlast.model.payloads import BranchEvaluated, LoopIterated, ScopeCompleted, ScopeFailedEvent
 from outlast.model.run import Run

@@ -21,13 +21,11 @@ import msgspec
 from outlast.engine.replay.completion import child_outcome
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit
-from outlast.model.event import Event
-from outlast.model.event_data import payload_of, to_event
-from outlast.model.inbox import Item, Send
+from outlast.model.event import Event, payload_of, to_event
 from outlast.model.payloads import WorkflowCancelled, WorkflowStarted
-from outlast.model.queue_options import QueueOptions
+from outlast.model.queue_policy import QueueOptions
 from outlast.model.run import MISMATCH, Change, Run, Status
-from outlast.model.task import Task
+from outlast.model.run_contents import Item, Send, Task
 from outlast.ports.backoff import read_with_retry
 from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store

@@ -21,8 +21,7 @@ from outlast.engine.runner.group_commit import CommitBatcher
 from outlast.engine.runner.history_loader import is_short, load_replay_log
 from outlast.engine.runner.leases import Lease, Leases
 from outlast.engine.runner.poll_loop import NextPoll, PollLoop
-from outlast.engine.runner.rejections import Rejections
-from outlast.engine.runner.watchdog import Failures
+from outlast.engine.runner.stuck_runs import Failures, Rejections
 from outlast.errors import (
     Fenced,
     NotFound,

@@ -13,11 +13,9 @@ from typing import Any
 from outlast.engine.replay.execution import Execution
 from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.group_commit import CommitBatcher
-from outlast.engine.runner.lease_loss import LeaseLossReporter
-from outlast.engine.runner.leases import Lease, Leases
-from outlast.engine.runner.rejections import Rejections
+from outlast.engine.runner.leases import Lease, LeaseLossReporter, Leases
 from outlast.engine.runner.run_driver import RunDriver
-from outlast.engine.runner.watchdog import Failures
+from outlast.engine.runner.stuck_runs import Failures, Rejections
 from outlast.engine.steps.step_executor import StepExecutor
 from outlast.errors import OutlastError
 from outlast.model.claim import Claim

@@ -21,14 +21,11 @@ from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.claimer import Claimer
 from outlast.engine.runner.driver_pool import Drain, DriverPool
 from outlast.engine.runner.group_commit import CommitBatcher
-from outlast.engine.runner.history_loader import load_replay_log
-from outlast.engine.runner.lease_loss import LeaseLossReporter
-from outlast.engine.runner.leases import Leases
-from outlast.engine.runner.loop_monitor import LoopMonitor
-from outlast.engine.runner.new_run import NewRun
+from outlast.engine.runner.history_loader import NewRun, load_replay_log
+from outlast.engine.runner.leases import LeaseLossReporter, Leases
+from outlast.engine.runner.loop_thread import LoopMonitor
 from outlast.engine.runner.observers import Observer, Observers, UnknownChildren
-from outlast.engine.runner.rejections import Rejections
-from outlast.engine.runner.watchdog import Watchdog
+from outlast.engine.runner.stuck_runs import Rejections, Watchdog
 from outlast.engine.steps.step_executor import StepExecutor, in_threads
 from outlast.errors import TryAgain
 from outlast.model.claim import Claim, ClaimOnCreate

@@ -24,7 +24,6 @@ from outlast.engine.operations.step import (
 from outlast.engine.operations.waits import HaltWait, SignalWait
 from outlast.engine.replay.execution import Execution
 from outlast.errors import ContinueAsNew
-from outlast.model.inbox import Item
 from outlast.model.json import from_json
 from outlast.model.payloads import (
     CancelRequested,
@@ -37,6 +36,7 @@ from outlast.model.payloads import (
     StepProgress,
     UpdateAccepted,
 )
+from outlast.model.run_contents import Item
 from outlast.ports.backoff import read_with_retry
 from outlast.ports.store import Store
 

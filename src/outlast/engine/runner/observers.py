@@ -10,8 +10,7 @@ import logging
 from collections.abc import Callable, Container, Iterable
 
 from outlast.model.commit import Commit, Committed
-from outlast.model.event import Event, EventType
-from outlast.model.event_data import payload_of
+from outlast.model.event import Event, EventType, payload_of
 from outlast.model.payloads import StepFailedEvent, StepStarted, WorkflowCancelled, WorkflowFailed
 
 Observer = Callable[[Commit, Committed], None]

@@ -33,7 +33,7 @@ from outlast.engine.replay.replay_log import DEFAULT_RESIDENCY, ResidencyPolicy
 from outlast.engine.runner.group_commit import CommitBatcher
 from outlast.engine.runner.inbox_reader import InboxReader
 from outlast.engine.runner.leases import Lease
-from outlast.engine.runner.rejections import Rejections
+from outlast.engine.runner.stuck_runs import Rejections
 from outlast.engine.steps.crash_isolation import count_interruptions
 from outlast.engine.steps.in_flight import InFlight
 from outlast.engine.steps.step_executor import StepExecutor, always

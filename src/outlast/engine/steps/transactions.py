@@ -27,8 +27,8 @@ from outlast.engine.steps.step_executor import Outcome, StepContext, StepExecuto
 from outlast.errors import Busy, Fenced, TryAgain, UsageError, WorkflowMisuse
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
-from outlast.model.inbox import Item, Send
 from outlast.model.json import to_json
+from outlast.model.run_contents import Item, Send
 from outlast.ports.derived import LOCK_PATIENCE_S
 from outlast.ports.store import Store
 

@@ -3,11 +3,23 @@
 Messages of AWS may contain parts of credentials (a canonical request, a key id), and so may a URL in an error of
 botocore. So outlast's messages have operation, queue and error code only, and an error that could contain a secret
 is not kept as ``__cause__``.
+
+Calls of SQS in threads: boto3 blocks, and the event loop must not.
+
+Each call has its own thread; the number of concurrent short calls is limited. The threads are daemons: a call that
+hangs may take minutes, and Python joins the threads of its own executors before it exits. A message that arrives for
+a caller that was cancelled, or for a closed queue, is returned at once, so that other processes need not wait for its
+visibility timeout.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Protocol
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import boto3
@@ -30,10 +42,13 @@ from outlast.errors import (
     NotFound,
     OutlastError,
     PayloadTooLarge,
+    QueueClosed,
     StoreFault,
+    TimedOut,
     Unavailable,
     UnknownOutcome,
 )
+from outlast.queues.sqs.message import ATTRIBUTES, NOTE, Message, received
 
 Answer = dict[str, Any]
 
@@ -193,3 +208,224 @@ def _status(error: Exception) -> int:
 
 def _may_hold_secrets(error: Exception) -> bool:
     return isinstance(error, ClientError) or "@" in str(error)
+
+
+MAX_CALLS = 16
+BATCH = 10
+
+Entry = dict[str, Any]
+
+
+class SqsAddress(NamedTuple):
+    """An SQS queue: its name for messages, and its URL."""
+
+    name: str
+    url: str
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether it keeps order within groups."""
+        return self.url.endswith(".fifo")
+
+
+class Calls:
+    """A client, called in threads. A client that was passed in is never closed."""
+
+    def __init__(self, client: SqsClient | None, region: str | None, endpoint: str | None) -> None:
+        self._given = client
+        self._make = partial(make_client, region, endpoint, MAX_CALLS * 4)
+        self._client = client
+        self._room: asyncio.Semaphore | None = None
+        self._polls: set[asyncio.Future[list[Message]]] = set()
+
+    def open(self) -> None:
+        """Create the client, if none was passed in."""
+        if self._room is None:
+            self._client = self._given or self._make()
+            self._room = asyncio.Semaphore(MAX_CALLS)
+
+    def close(self) -> None:
+        """Calls in flight end by themselves; callers that wait for a message get `QueueClosed`."""
+        room, self._room = self._room, None
+        for poll in list(self._polls):
+            if not poll.done():
+                poll.set_exception(_closed())
+        if room is not None and self._client is not None and self._given is None:
+            self._client.close()
+
+    def check_open(self) -> None:
+        """Raise `QueueClosed` if it is closed."""
+        self._open_room()
+
+    def _open_room(self) -> asyncio.Semaphore:
+        if self._room is None:
+            raise _closed()
+        return self._room
+
+    async def call(
+        self, operation: str, queue: str, *, timeout: float | None = None, **parameters: Any
+    ) -> Answer:
+        """Call an operation and return its response; errors as outlast's."""
+        room = self._open_room()
+        try:
+            async with asyncio.timeout(timeout), room:
+                return await in_thread(partial(self.do, operation, queue, parameters))
+        except TimeoutError as late:
+            if isinstance(late, OutlastError):
+                raise
+            text = f"{operation} of SQS queue {queue!r} took longer than {timeout} s"
+            raise (TimedOut(text) if operation in _READS else UnknownOutcome(text)) from None
+
+    async def batch(
+        self,
+        operation: str,
+        place: SqsAddress,
+        entries: list[Entry],
+        *,
+        timeout: float | None = None,
+    ) -> list[Entry]:
+        """Call a batch operation, ten entries at a time, and return the entries that failed."""
+        failed: list[Entry] = []
+        for start in range(0, len(entries), BATCH):
+            some = [
+                {"Id": str(number), **entry}
+                for number, entry in enumerate(entries[start : start + BATCH])
+            ]
+            answer = await self.call(
+                operation, place.name, timeout=timeout, QueueUrl=place.url, Entries=some
+            )
+            failed += [some[int(one["Id"])] for one in answer.get("Failed", ())]
+        return failed
+
+    async def receive(
+        self,
+        place: SqsAddress,
+        *,
+        seconds: int,
+        wait: int = 0,
+        count: int = 1,
+        timeout: float | None = None,
+    ) -> list[Message]:
+        """Receive up to `count` messages, hidden for `seconds`; wait for one up to `wait` seconds."""
+        self.check_open()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[Message]] = loop.create_future()
+        parameters = {
+            "QueueUrl": place.url,
+            "MaxNumberOfMessages": count,
+            "VisibilityTimeout": seconds,
+            "WaitTimeSeconds": wait,
+            # The name by which all versions of boto3 know it.
+            "AttributeNames": ATTRIBUTES,
+            "MessageAttributeNames": [NOTE],
+        }
+        self._polls.add(answer)
+        try:
+            begin(partial(self._poll, place, parameters, loop, answer))
+            async with asyncio.timeout(None if timeout is None else timeout + wait):
+                return await answer
+        except (asyncio.CancelledError, TimeoutError) as gone:
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                self._return_later(place, answer.result())
+            if isinstance(gone, asyncio.CancelledError):
+                raise
+            raise TimedOut(f"SQS queue {place.name!r} did not answer in {timeout} s") from None
+        finally:
+            self._polls.discard(answer)
+            answer.cancel()
+
+    def do(self, operation: str, queue: str, parameters: dict[str, Any]) -> Answer:
+        """Call an operation in this thread, blocking; errors as outlast's."""
+        try:
+            answer: Answer = getattr(self._client, operation)(**parameters)
+        except FOREIGN as error:
+            raise_ours(error, operation, queue)
+        return answer
+
+    # -- in threads ---------------------------------------------------------------------------
+
+    def _poll(
+        self,
+        place: SqsAddress,
+        parameters: dict[str, Any],
+        loop: asyncio.AbstractEventLoop,
+        answer: asyncio.Future[list[Message]],
+    ) -> None:
+        messages: list[Message] = []
+        failure: Exception | None = None
+        try:
+            messages = received(self.do("receive_message", place.name, parameters))
+        except OutlastError as error:
+            failure = error
+        except Exception as error:  # noqa: BLE001 - the waiter must be released
+            failure = Unavailable(f"SQS queue {place.name!r}: {type(error).__name__}")
+
+        def hand_over() -> None:
+            if answer.done():
+                self._return_later(place, messages)
+            elif failure is not None:
+                answer.set_exception(failure)
+            else:
+                answer.set_result(messages)
+
+        try:
+            loop.call_soon_threadsafe(hand_over)
+        except RuntimeError:  # the loop has ended
+            self._return(place, messages)
+
+    def _return_later(self, place: SqsAddress, messages: list[Message]) -> None:
+        if messages:
+            with suppress(Unavailable):  # they come back when their visibility ends
+                begin(partial(self._return, place, messages))
+
+    def _return(self, place: SqsAddress, messages: list[Message]) -> None:
+        # If it fails they come back when their visibility ends.
+        for message in messages:
+            with suppress(OutlastError):
+                parameters = {
+                    "QueueUrl": place.url,
+                    "ReceiptHandle": message.handle,
+                    "VisibilityTimeout": 0,
+                }
+                self.do("change_message_visibility", place.name, parameters)
+
+
+def _closed() -> QueueClosed:
+    return QueueClosed("this queue is closed: open it again, or close it later")
+
+
+T = TypeVar("T")
+
+
+def begin(work: Callable[[], object]) -> None:
+    """Run a function in a daemon thread. `Unavailable` if no thread can be started."""
+    try:
+        threading.Thread(target=work, name="outlast-sqs", daemon=True).start()
+    except RuntimeError as error:
+        raise Unavailable(f"no thread could be started, so nothing was done: {error}") from None
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """The result of a blocking function. After a cancellation the thread continues alone."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def hand_over(value: T | None, error: BaseException | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(value)  # type: ignore[arg-type]
+
+    def run() -> None:
+        value, error = None, None
+        try:
+            value = work()
+        except BaseException as failure:  # noqa: BLE001 - the waiter must be released
+            error = failure
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(hand_over, value, error)
+
+    begin(run)
+    return await answer

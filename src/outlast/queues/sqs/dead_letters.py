@@ -14,9 +14,9 @@ from datetime import datetime
 import msgspec
 from msgspec import Raw, Struct
 
-from outlast.model.task import DeadTask, Task
+from outlast.model.run_contents import DeadTask, Task
 from outlast.model.times import from_micros, to_micros
-from outlast.queues.sqs.calls import BATCH, Calls, Entry, SqsAddress
+from outlast.queues.sqs.client import BATCH, Calls, Entry, SqsAddress
 from outlast.queues.sqs.message import (
     MAX_MESSAGE,
     NOTE,

@@ -21,7 +21,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from outlast.errors import PayloadTooLarge
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 
 VERSION = 1
 MAX_MESSAGE = 262_144

@@ -23,8 +23,8 @@ import msgspec
 from outlast.errors import InvalidValue
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.query import check_limit
-from outlast.model.task import DeadTask, Delivery, Task
-from outlast.model.validation import check_delay
+from outlast.model.run_contents import DeadTask, Delivery, Task
+from outlast.model.times import check_delay
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import (
@@ -36,8 +36,7 @@ from outlast.ports.queue import (
     check_taking,
 )
 from outlast.queues.sqs import dead_letters as letters
-from outlast.queues.sqs.calls import BATCH, Calls
-from outlast.queues.sqs.client import SqsClient
+from outlast.queues.sqs.client import BATCH, Calls, SqsClient
 from outlast.queues.sqs.message import check_size, letter_of
 from outlast.queues.sqs.queue_urls import QueueUrls
 from outlast.queues.sqs.receiver import Receiver

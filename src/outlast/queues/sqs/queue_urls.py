@@ -15,8 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from outlast.errors import InvalidId, InvalidValue, NotFound, Unsupported
 from outlast.model.ids import check_name
-from outlast.queues.sqs.calls import Calls, SqsAddress
-from outlast.queues.sqs.client import check_url
+from outlast.queues.sqs.client import Calls, SqsAddress, check_url
 
 _name = re.compile(r"[A-Za-z0-9_-]{1,80}").fullmatch
 FIFO = ".fifo"

@@ -7,10 +7,10 @@ from math import ceil
 
 from outlast.errors import StoreFault, TryAgain
 from outlast.model.claim import Claim
-from outlast.model.task import Delivery, Task
+from outlast.model.run_contents import Delivery, Task
 from outlast.model.times import to_micros
 from outlast.ports.clock import Clock
-from outlast.queues.sqs.calls import Calls, SqsAddress
+from outlast.queues.sqs.client import Calls, SqsAddress
 from outlast.queues.sqs.message import Message, Newer, NotOurs, TaskMessage, read, task_of
 from outlast.queues.sqs.queue_urls import QueueUrls
 from outlast.queues.sqs.sender import Sender

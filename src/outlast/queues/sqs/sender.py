@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from outlast.errors import NotFound, UnknownOutcome
 from outlast.model.times import to_micros
 from outlast.ports.clock import Clock
-from outlast.queues.sqs.calls import BATCH, Calls, Entry, SqsAddress
-from outlast.queues.sqs.client import Rejected
+from outlast.queues.sqs.client import BATCH, Calls, Entry, Rejected, SqsAddress
 from outlast.queues.sqs.dead_letters import DeadLetter, collect, dead_entry, in_fifo, show_again
 from outlast.queues.sqs.message import (
     MAX_MESSAGE,

@@ -28,8 +28,7 @@ from outlast.errors import Fenced, NotFound
 from outlast.model.claim import Claim
 from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
-from outlast.queues.sqs.calls import BATCH, Calls, SqsAddress
-from outlast.queues.sqs.client import Rejected
+from outlast.queues.sqs.client import BATCH, Calls, Rejected, SqsAddress
 from outlast.queues.sqs.message import Message, NotOurs, TaskMessage, once, read
 from outlast.queues.sqs.sender import Sender, TooLong
 

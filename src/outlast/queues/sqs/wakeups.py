@@ -26,8 +26,7 @@ from msgspec import Struct
 
 from outlast.errors import Closed, InvalidValue, OutlastError, TryAgain
 from outlast.ports.notifier import WakeupChannel
-from outlast.queues.sqs.calls import BATCH, Calls, Entry, SqsAddress
-from outlast.queues.sqs.client import SqsClient
+from outlast.queues.sqs.client import BATCH, Calls, Entry, SqsAddress, SqsClient
 from outlast.queues.sqs.message import Message
 from outlast.queues.sqs.queue_urls import Location, QueueUrls
 

@@ -12,8 +12,8 @@ from outlast.model.commit import Commit, Committed, Creation, Outcome, Refusal
 from outlast.model.commit_rules import again, parks, refusal
 from outlast.model.event import Event
 from outlast.model.ids import root_of
-from outlast.model.inbox import RECEIPTS_CARRIED, Receipt, Send
 from outlast.model.run import Run
+from outlast.model.run_contents import RECEIPTS_CARRIED, Receipt, Send
 from outlast.model.times import EPOCH
 from outlast.stores.memory.tables import Life, Tables, private
 

@@ -9,25 +9,29 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.errors import Fenced, RunsOpen, StoreClosed
-from outlast.model.claim import Claim, check_ttl
+from outlast.model.claim import REMEMBERED, Claim, Worker, check_ttl
 from outlast.model.commit import Refusal
 from outlast.model.commit_rules import WakeupKind
 from outlast.model.ids import SEPARATOR, check_id, check_name
-from outlast.model.inbox import Item, Receipt, Send, refusing
 from outlast.model.query import check_limit
 from outlast.model.run import Run, Status
-from outlast.model.run_contents import Activity, BoundKey, Entry, Fact, HeldTask, RunContents, Timer
-from outlast.model.snapshot import Snapshot
-from outlast.model.task import Task
-from outlast.model.validation import (
-    check_after,
-    check_fact,
-    check_key,
-    check_moment,
-    check_send,
-    check_worker,
+from outlast.model.run_contents import (
+    Activity,
+    BoundKey,
+    Entry,
+    Fact,
+    HeldTask,
+    Item,
+    Receipt,
+    RunContents,
+    Send,
+    Task,
+    Timer,
+    refusing,
 )
-from outlast.model.worker import REMEMBERED, Worker
+from outlast.model.snapshot import Snapshot
+from outlast.model.times import check_moment
+from outlast.model.validation import check_after, check_fact, check_key, check_send, check_worker
 from outlast.ports.clock import Clock, steady
 from outlast.ports.store import Store
 from outlast.stores.memory.commit import deliver

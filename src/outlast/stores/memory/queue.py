@@ -19,9 +19,9 @@ from outlast.model.queue_policy import (
     QueuePolicy,
     check_queue,
 )
+from outlast.model.run_contents import DeadTask, Delivery, Task
 from outlast.model.stats import COUNTED, QueueStats
-from outlast.model.task import DeadTask, Delivery, Task
-from outlast.model.validation import check_delay
+from outlast.model.times import check_delay
 from outlast.ports.clock import Clock, steady
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking

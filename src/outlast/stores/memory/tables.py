@@ -11,18 +11,15 @@ from typing import TypeVar, get_type_hints
 
 import msgspec
 
-from outlast.model.claim import Claim
+from outlast.model.claim import Claim, Worker
 from outlast.model.commit_rules import Head
 from outlast.model.event import Event
 from outlast.model.ids import SEPARATOR
-from outlast.model.inbox import Item
 from outlast.model.queue_policy import PolicyChange, QueuePolicy, counts_places, scope_of
 from outlast.model.run import Run
-from outlast.model.run_contents import Activity, Entry, Fact, Timer
+from outlast.model.run_contents import Activity, DeadTask, Entry, Fact, Item, Task, Timer
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import DeadTask, Task
 from outlast.model.times import EPOCH
-from outlast.model.worker import Worker
 
 
 @dataclass

@@ -17,9 +17,8 @@ from msgspec import UNSET, Raw
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Start
 from outlast.model.event import Event
-from outlast.model.inbox import Send
 from outlast.model.run import Attribute, Change, Run
-from outlast.model.task import DeadTask, Task
+from outlast.model.run_contents import DeadTask, Send, Task
 from outlast.model.times import EPOCH, to_micros
 from outlast.stores.postgres.rows import quote, quote_or_none
 

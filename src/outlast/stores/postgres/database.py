@@ -40,8 +40,7 @@ from outlast.stores.postgres.driver_errors import is_lost, translate
 from outlast.stores.postgres.liveness import MAX_OWNERS, Liveness
 from outlast.stores.postgres.notifier import PostgresNotifier
 from outlast.stores.postgres.rows import Row
-from outlast.stores.postgres.schema import queries_of
-from outlast.stores.postgres.server import Server, check_pool_size, read_server
+from outlast.stores.postgres.schema import Server, check_pool_size, queries_of, read_server
 
 CONNECT_TIMEOUT_S = 30
 POOL_SIZE = 10

@@ -14,8 +14,8 @@ from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
 from outlast.model.commit_rules import WakeupKind
 from outlast.model.ids import check_id
-from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.query import check_limit
+from outlast.model.run_contents import Item, Receipt, Send
 from outlast.model.validation import check_after, check_send
 from outlast.ports.read_batcher import ReadBatcher
 from outlast.stores.postgres.commit_contents import Blobs, finishes_doc, send_doc, text

@@ -18,10 +18,9 @@ from outlast.model.queue_policy import (
     check_queue,
     decode_policy,
 )
+from outlast.model.run_contents import DeadTask, Delivery, Task
 from outlast.model.stats import COUNTED, KEYS_SHOWN, QueueStats
-from outlast.model.task import DeadTask, Delivery, Task
-from outlast.model.times import from_micros
-from outlast.model.validation import check_delay
+from outlast.model.times import check_delay, from_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking

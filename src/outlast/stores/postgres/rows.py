@@ -15,11 +15,9 @@ from msgspec import Raw
 
 from outlast.errors import Undecodable
 from outlast.model.event import Event
-from outlast.model.inbox import Item
 from outlast.model.run import Attribute, Run, Status
-from outlast.model.run_contents import Activity, Entry, HeldTask, Timer
+from outlast.model.run_contents import Activity, DeadTask, Entry, HeldTask, Item, Task, Timer
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import DeadTask, Task
 from outlast.model.times import EPOCH, from_micros
 
 Row = Sequence[Any]

@@ -9,7 +9,8 @@ from outlast.model.ids import check_id, check_name
 from outlast.model.query import check_limit
 from outlast.model.run_contents import Activity, Entry, Fact, Timer
 from outlast.model.snapshot import Snapshot
-from outlast.model.validation import check_fact, check_key, check_moment
+from outlast.model.times import check_moment
+from outlast.model.validation import check_fact, check_key
 from outlast.stores.postgres import rows
 from outlast.stores.postgres.commit_contents import micros_or_none
 from outlast.stores.postgres.rows import quote

@@ -22,26 +22,41 @@ function that the release before calls, or give the new one another name.
 Functions that the store calls switch off plans for small tables (`SET enable_seqscan = off` and so on):
 without statistics the planner takes a new table for an empty one, and a cached plan would read all of it
 when it has grown. For the same reason rows are looked up by LATERAL or ANY, which fix the join order.
+
+The server: its version, settings and durability, read once when a store opens.
+
+Installs the triggers of a projection (projection/triggers.sql).
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from outlast._version import __version__
-from outlast.errors import InvalidValue
-from outlast.stores._sql.sql_files import (
+from outlast.errors import InvalidValue, StoreFault
+from outlast.model.query import (
+    ENTRY_COLUMNS,
+    EXECUTION_COLUMNS,
+    Projection,
+    check_columns,
+)
+from outlast.ports.capabilities import Durability
+from outlast.stores._sql.session import (
     Migration,
     check_version,
     named_statements,
     numbered_migrations,
 )
 from outlast.stores.postgres.connection import Connection
+from outlast.stores.postgres.rows import Row
 
 PACKAGE = "outlast.stores.postgres"
 _MARK = re.compile(r"(?<![\w@#])([@#])([a-z]\w*)")
@@ -154,3 +169,128 @@ async def _missing(connection: Connection, queries: Queries, where: str) -> tupl
     [[version, release, hash]] = await connection.fetch(queries["read_version"])
     version = check_version(where, version or 0, latest())
     return version, functions().replace(release, hash)
+
+
+_logger = logging.getLogger("outlast.postgres")
+
+MIN_VERSION = 130000
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """Facts for operators, and for the choice of connections."""
+
+    version: str
+    pooled: bool
+    fsync: str
+    synchronous_commit: str
+    full_page_writes: str
+    standbys: str
+    in_recovery: bool
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledged commit survives."""
+        if self.fsync != "on" or self.full_page_writes != "on" or self.synchronous_commit == "off":
+            return Durability.PROCESS_CRASH
+        if self.standbys and self.synchronous_commit not in ("local", "off"):
+            return Durability.NODE_LOSS
+        return Durability.POWER_LOSS
+
+    @property
+    def warnings(self) -> list[str]:
+        """Unsafe settings, each with what to change."""
+        found = []
+        if self.fsync != "on":
+            found.append(
+                "fsync=off: a crash of the machine can damage the whole database; turn it on"
+            )
+        if self.full_page_writes != "on":
+            found.append(
+                "full_page_writes=off: a power loss can damage pages; turn it on unless the disk "
+                "writes them whole"
+            )
+        if self.synchronous_commit == "off":
+            found.append(
+                "synchronous_commit=off: a crash of the server loses the last commits although "
+                "they were acknowledged; set it to on for this database or user"
+            )
+        return found
+
+    def report(self, where: str) -> None:
+        """Log the warnings."""
+        for warning in self.warnings:
+            _logger.warning("%s: %s", where, warning)
+
+
+def read_server(row: Row, connection_pid: int, where: str) -> Server:
+    """The row of `describe_server`. Raises for a server that outlast does not support."""
+    number, encoding, pid, fsync, synchronous, pages, standbys, recovering, version, isolation = row
+    if number < MIN_VERSION:
+        raise StoreFault(f"{where} runs PostgreSQL {version}: 13 or later is needed")
+    if encoding != "UTF8":
+        raise StoreFault(
+            f"{where} has the encoding {encoding}: create the database with ENCODING 'UTF8'"
+        )
+    if isolation != "read committed":
+        # A statement must see what was committed while it waited for a lock.
+        raise StoreFault(
+            f"{where} has default_transaction_isolation={isolation!r}: set it to 'read committed' "
+            "for this user (ALTER ROLE … SET default_transaction_isolation = 'read committed')"
+        )
+    return Server(
+        version=version,
+        # A pooler invents the process id that its clients see.
+        pooled=pid != connection_pid,
+        fsync=fsync,
+        synchronous_commit=synchronous,
+        full_page_writes=pages,
+        standbys=standbys,
+        in_recovery=recovering,
+    )
+
+
+def check_pool_size(size: Any, name: str = "pool_size") -> int:
+    """Validate a number of connections."""
+    if not isinstance(size, int) or not 1 <= size <= 1000:
+        raise InvalidValue(f"{name}={size!r}: use a number of connections from 1 to 1000")
+    return size
+
+
+_COLUMNS = """
+    SELECT a.attname, a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AND a.attgenerated = ''
+    FROM pg_attribute AS a
+    WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
+"""
+_QUALIFIED_NAME = """
+    SELECT format('%I.%I', n.nspname, c.relname)
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.oid = to_regclass($1)
+"""
+_INSTALLED_HASH = "SELECT obj_description(to_regprocedure($1), 'pg_proc')"
+
+
+async def install(link: Connection, projection: Projection, queries: Queries) -> None:
+    """Check the tables and install the triggers; existing runs are written once."""
+    tables = {
+        "executions": (projection.executions, EXECUTION_COLUMNS),
+        "entries": (projection.entries, ENTRY_COLUMNS),
+    }
+    script = files("outlast.stores.postgres").joinpath("projection/triggers.sql").read_text("utf-8")
+    for placeholder, (table, columns) in tables.items():
+        found = await link.fetch(_COLUMNS, projection.quoted(table))
+        check_columns(table, columns, {row[0]: row[1] for row in found})
+        # Qualified: the search path of a committing session may differ.
+        [[name]] = await link.fetch(_QUALIFIED_NAME, projection.quoted(table))
+        script = script.replace(f"<{placeholder}>", name)
+    script = queries.render(script)
+    hash = hashlib.sha256(script.encode()).hexdigest()
+    function = queries.render("@project()")
+    [[installed]] = await link.fetch(_INSTALLED_HASH, function)
+    if installed == hash:
+        return
+    async with link.transaction():
+        await link.fetch(queries["lock_migrations"])
+        [[installed]] = await link.fetch(_INSTALLED_HASH, function)
+        if installed != hash:
+            await link.execute(script)
+            await link.execute(f"COMMENT ON FUNCTION {function} IS '{hash}'")

@@ -13,14 +13,13 @@ from outlast.ports.capabilities import ALL_CAPABILITIES
 from outlast.ports.store import Store
 from outlast.stores.postgres.claims import PostgresClaims
 from outlast.stores.postgres.commit import pack_commits, to_outcome
-from outlast.stores.postgres.delete import PostgresDelete
+from outlast.stores.postgres.delete import PostgresDelete, PostgresTransfer
 from outlast.stores.postgres.find import PostgresFind
 from outlast.stores.postgres.inbox import PostgresInbox
 from outlast.stores.postgres.queue import PostgresQueue
 from outlast.stores.postgres.registry import PostgresRegistry
 from outlast.stores.postgres.run_details import PostgresRunDetails
 from outlast.stores.postgres.tasks import PostgresTasks
-from outlast.stores.postgres.transfer import PostgresTransfer
 
 if TYPE_CHECKING:
     from outlast.stores.postgres.transaction import TransactionStore

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from outlast.model.claim import Claim, check_ttl
 from outlast.model.ids import check_id, check_name
 from outlast.model.query import check_limit
-from outlast.model.task import Delivery, Task
+from outlast.model.run_contents import Delivery, Task
 from outlast.stores.postgres.rows import Row, moment, quote_or_none, to_task
 from outlast.stores.postgres.session import SessionStore
 

@@ -15,8 +15,7 @@ from outlast.errors import InvalidValue, WorkflowMisuse
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Outcome, Refusal
 from outlast.model.commit_rules import wakeup_kind_of
-from outlast.model.inbox import Receipt, Send
-from outlast.model.task import Task
+from outlast.model.run_contents import Receipt, Send, Task
 from outlast.ports.notifier import LocalNotifier
 from outlast.stores.postgres.connection import ConnectionSource
 from outlast.stores.postgres.database import Database

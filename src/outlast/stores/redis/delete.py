@@ -19,8 +19,8 @@ import msgspec
 
 from outlast.errors import Busy, RunsOpen, StoreFault, TryAgain
 from outlast.model.ids import SEPARATOR, new_id
-from outlast.model.inbox import Send
 from outlast.model.run import MOVING, TERMINAL, Status
+from outlast.model.run_contents import Send
 from outlast.model.times import to_micros
 from outlast.stores.redis.connection import Command
 from outlast.stores.redis.keys import OWNED, of_run

@@ -28,7 +28,7 @@ from outlast.model.queue_policy import (
     stride,
     urgency,
 )
-from outlast.model.task import Delivery
+from outlast.model.run_contents import Delivery
 from outlast.stores.redis.concurrency_slots import (
     Return,
     carry_releases,

@@ -10,11 +10,11 @@ import msgspec
 from outlast.errors import Fenced, NotFound, RunClosed, UnknownOutcome
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
-from outlast.model.inbox import Receipt, Send
 from outlast.model.run import Status
+from outlast.model.run_contents import Receipt, Send
 from outlast.stores.redis.concurrency_slots import extend, to_wanted
 from outlast.stores.redis.keys import CLAIM_INDEXES, TASKS, of_run
-from outlast.stores.redis.outbox import relay
+from outlast.stores.redis.notifier import relay
 from outlast.stores.redis.packing import pack, pack_claim, pack_send
 from outlast.stores.redis.session import Call, Server
 from outlast.stores.redis.tasks import find_lost

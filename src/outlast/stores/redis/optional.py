@@ -11,22 +11,20 @@ from outlast.model.claim import Claim, check_ttl
 from outlast.model.commit import Refusal
 from outlast.model.commit_rules import WakeupKind
 from outlast.model.ids import check_id, check_name
-from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.query import check_limit
 from outlast.model.run import Status
-from outlast.model.run_contents import Activity, Entry, Fact, Timer
+from outlast.model.run_contents import Activity, Entry, Fact, Item, Receipt, Send, Task, Timer
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import Task
-from outlast.model.validation import check_after, check_fact, check_key, check_moment, check_send
+from outlast.model.times import check_moment
+from outlast.model.validation import check_after, check_fact, check_key, check_send
 from outlast.ports.clock import Clock, ServerClock
 from outlast.ports.store import Store
-from outlast.stores.redis import delete, inbox, index_repair, run_details, tasks
+from outlast.stores.redis import delete, failover_guard, inbox, run_details, tasks
 from outlast.stores.redis.failover_guard import FailoverGuard, quarantine_call
+from outlast.stores.redis.find import Reads
 from outlast.stores.redis.keys import Layout
 from outlast.stores.redis.location import Location
-from outlast.stores.redis.notifier import PubSubConnection, RedisNotifier
-from outlast.stores.redis.outbox import relay, waiting
-from outlast.stores.redis.reads import Reads
+from outlast.stores.redis.notifier import PubSubConnection, RedisNotifier, relay, waiting
 from outlast.stores.redis.session import Server, Session
 from outlast.stores.redis.unpacking import to_entry, to_item, to_snapshot
 
@@ -104,7 +102,7 @@ class RedisOptional(Store):
         Redis."""
         server = await self._session.server()
         await delete.finish_all(server, timeout=timeout)
-        return await index_repair.reconcile(server, timeout=timeout)
+        return await failover_guard.reconcile(server, timeout=timeout)
 
     async def _carry(
         self,

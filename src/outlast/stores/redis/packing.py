@@ -15,10 +15,8 @@ from msgspec import UNSET, Raw
 
 from outlast.model.claim import Claim
 from outlast.model.event import Event
-from outlast.model.inbox import Send
 from outlast.model.run import Attribute, Change, Run
-from outlast.model.run_contents import Activity, Entry
-from outlast.model.task import DeadTask, Task
+from outlast.model.run_contents import Activity, DeadTask, Entry, Send, Task
 from outlast.model.times import EPOCH, to_micros
 from outlast.stores.redis.keys import Layout, framed
 

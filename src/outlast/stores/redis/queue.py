@@ -13,10 +13,9 @@ from outlast.model.claim import Claim, check_ttl
 from outlast.model.ids import check_name
 from outlast.model.query import check_limit
 from outlast.model.queue_policy import ExpectedPolicy, PolicyChange, QueuePolicy, check_queue
+from outlast.model.run_contents import DeadTask, Delivery, Task
 from outlast.model.stats import COUNTED, QueueStats
-from outlast.model.task import DeadTask, Delivery, Task
-from outlast.model.times import from_micros, to_micros
-from outlast.model.validation import check_delay
+from outlast.model.times import check_delay, from_micros, to_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking

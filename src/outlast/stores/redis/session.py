@@ -3,14 +3,20 @@
 A call is a script with the names of its keys. Several calls are sent as one pipeline, each to its partition, and each
 is atomic. A script that needs more keys is called again with them; a script that the server does not know is
 loaded and called again. Both happen before the script has written anything.
+
+The Lua scripts by name, each with the parts of lua/lib that it includes, and its SHA.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import cache
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,9 +30,7 @@ from outlast.ports.clock import Clock
 from outlast.stores.redis.connection import Attempt, Command, Link, Request
 from outlast.stores.redis.driver_errors import translate
 from outlast.stores.redis.keys import Layout
-from outlast.stores.redis.location import Location, link_of
-from outlast.stores.redis.safety import Safety, inspect
-from outlast.stores.redis.scripts import Script, all_scripts, script
+from outlast.stores.redis.location import Location, Safety, inspect, link_of
 
 FORMAT = 1
 DELETING = "deleting:"
@@ -391,3 +395,40 @@ class Session:
             if not shared:
                 await self.open()
         return self._server
+
+
+_INCLUDE = re.compile(r"^-- include: (\w+)$", re.MULTILINE)
+_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+_FOLDER = files("outlast.stores.redis").joinpath("lua")
+
+
+class Script(NamedTuple):
+    """A static script. Redis knows it by its SHA once it was loaded."""
+
+    name: str
+    text: bytes
+    sha: bytes
+
+
+@cache
+def script(name: str) -> Script:
+    """The script of that name."""
+    source = _FOLDER.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+    text = _COMMENT.sub("", _whole(source)).encode()
+    return Script(name, text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+
+
+@cache
+def all_scripts() -> tuple[Script, ...]:
+    """Every script, to be loaded at once."""
+    names = [file.name for file in _FOLDER.iterdir()]
+    return tuple(script(name[:-4]) for name in sorted(names) if name.endswith(".lua"))
+
+
+@cache
+def _part(name: str) -> str:
+    return _whole(_FOLDER.joinpath("lib", f"{name}.lua").read_text(encoding="utf-8"))
+
+
+def _whole(source: str) -> str:
+    return _INCLUDE.sub(lambda found: _part(found[1]), source)

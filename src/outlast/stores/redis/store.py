@@ -22,7 +22,7 @@ from outlast.stores.redis.commit import commit_all, saved_activities
 from outlast.stores.redis.delete import hidden_among
 from outlast.stores.redis.keys import of_run
 from outlast.stores.redis.location import Location
-from outlast.stores.redis.outbox import relay
+from outlast.stores.redis.notifier import relay
 from outlast.stores.redis.queue import RedisQueue
 from outlast.stores.redis.registry import RedisRegistry
 from outlast.stores.redis.run_details import forget_elsewhere

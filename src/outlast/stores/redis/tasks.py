@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from outlast.model.claim import Claim
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 from outlast.stores.redis.concurrency_slots import (
     PROVISIONAL_LEASE_S,
     Return,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from outlast.model.ids import check_id
-from outlast.model.run_contents import BoundKey, HeldTask, RunContents
-from outlast.model.task import DeadTask, Task
+from outlast.model.run_contents import BoundKey, DeadTask, HeldTask, RunContents, Task
 from outlast.model.times import from_micros
 from outlast.model.validation import check_after
 from outlast.stores.redis.keys import key_of, of_run

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from outlast.errors import Busy, DuplicateEvent, Fenced
 from outlast.model.commit import Commit, Committed, Creation, Outcome, Refusal
 from outlast.model.commit_rules import Head, again, parks, refusal
-from outlast.model.inbox import RECEIPTS_CARRIED, Receipt
+from outlast.model.run_contents import RECEIPTS_CARRIED, Receipt
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.database import UNKNOWN_ROWS
 from outlast.stores.sqlite.delete import end_run, find_open, find_tree, forget_tree

@@ -20,7 +20,7 @@ from functools import cache, lru_cache
 from typing import Any, Literal, Protocol
 
 from outlast.errors import InvalidValue
-from outlast.stores._sql.sql_files import numbered_migrations
+from outlast.stores._sql.session import numbered_migrations
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Synchronous = Literal["full", "normal"]

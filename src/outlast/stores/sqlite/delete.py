@@ -1,4 +1,7 @@
-"""The end of a run, and its deletion with everything that it owns."""
+"""The end of a run, and its deletion with everything that it owns.
+
+What a transfer of runs to or from another store needs.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,17 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from outlast.errors import RunsOpen
-from outlast.model.inbox import Send
+from outlast.model.ids import check_id
 from outlast.model.run import Status
-from outlast.model.times import to_micros
+from outlast.model.run_contents import BoundKey, DeadTask, HeldTask, RunContents, Send
+from outlast.model.times import from_micros, to_micros
+from outlast.model.validation import check_after
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.inbox import deliver
-from outlast.stores.sqlite.rows import RunRow, text
+from outlast.stores.sqlite.registry import SqliteRegistry
+from outlast.stores.sqlite.rows import RunRow, moment, text
 from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.tasks import DeadTaskRow, TaskRow, to_task
 from outlast.stores.sqlite.unit_of_work import UnitOfWork, add_counts
 
 FIND_TREE = query("find_tree")
@@ -119,3 +126,47 @@ def expire(
     for id in ended:
         forget_tree(connection, id)
     return sorted(ended)
+
+
+LOAD_RECEIPTS = query("load_receipts")
+LOAD_TASKS_OF_RUN = query("load_tasks_of_run")
+LOAD_DEAD_TASKS_OF_RUN = query("load_dead_tasks_of_run")
+LOAD_KEYS_OF_RUN = query("load_keys_of_run")
+LOAD_FACTS_OF_ROOT = query("load_facts_of_root")
+SKIP_TOKENS = query("skip_tokens")
+
+
+class SqliteTransfer(SqliteRegistry):
+    """Contents of a run that no other method reads, and the counter of tokens."""
+
+    async def contents(self, run_id: str, *, timeout: float | None = None) -> RunContents:
+        check_id(run_id, child=True)
+        return await self._session.read(
+            lambda db: _load_contents(db, run_id), timeout=timeout, small=False
+        )
+
+    async def skip_tokens(self, above: int, *, timeout: float | None = None) -> None:
+        check_after(above)
+        await self._session.write(
+            lambda db: db.execute(SKIP_TOKENS, (above, above)), timeout=timeout
+        )
+
+
+def _load_contents(connection: Connection, run_id: str) -> RunContents:
+    def rows(sql: str) -> list[tuple[object, ...]]:
+        return connection.execute(sql, (run_id,)).fetchall()
+
+    dead = [DeadTaskRow(*row) for row in rows(LOAD_DEAD_TASKS_OF_RUN)]  # type: ignore[arg-type]
+    living = [TaskRow(*row) for row in rows(LOAD_TASKS_OF_RUN)]  # type: ignore[arg-type]
+    return RunContents(
+        receipts=tuple(str(id) for (id,) in rows(LOAD_RECEIPTS)),
+        tasks=tuple(map(to_task, living)),
+        holdings=tuple(
+            HeldTask(row.id, row.queue, row.owner, moment(row.claimed_until))
+            for row in living
+            if row.owner is not None
+        ),
+        dead=tuple(DeadTask(to_task(row), row.reason, from_micros(row.died_at)) for row in dead),
+        keys=tuple(BoundKey(*map(str, row)) for row in rows(LOAD_KEYS_OF_RUN)),
+        facts=tuple(str(hash) for (hash,) in rows(LOAD_FACTS_OF_ROOT)),
+    )

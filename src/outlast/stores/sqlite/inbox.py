@@ -10,7 +10,7 @@ from typing import Any
 from outlast.errors import Fenced, NotFound, RunClosed
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
-from outlast.model.inbox import Item, Receipt, Send, refusing
+from outlast.model.run_contents import Item, Receipt, Send, refusing
 from outlast.model.times import from_micros
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.rows import STATUS, RunRow, payload, raw

@@ -11,21 +11,19 @@ from outlast.model.claim import Claim, check_ttl
 from outlast.model.commit import Refusal
 from outlast.model.commit_rules import WakeupKind
 from outlast.model.ids import check_id, check_name
-from outlast.model.inbox import Item, Receipt, Send
 from outlast.model.query import check_limit
 from outlast.model.run import Status
-from outlast.model.run_contents import Activity, Entry, Fact, Timer
+from outlast.model.run_contents import Activity, Entry, Fact, Item, Receipt, Send, Task, Timer
 from outlast.model.snapshot import Snapshot
-from outlast.model.task import Task
-from outlast.model.validation import check_after, check_fact, check_key, check_moment, check_send
+from outlast.model.times import check_moment
+from outlast.model.validation import check_after, check_fact, check_key, check_send
 from outlast.ports.capabilities import Durability
 from outlast.ports.clock import Clock, steady
 from outlast.ports.store import Store
 from outlast.stores.sqlite import delete, inbox, run_details, tasks
 from outlast.stores.sqlite.connection import Connect, Synchronous, connect
-from outlast.stores.sqlite.database import UNKNOWN_ROWS, Database
+from outlast.stores.sqlite.database import UNKNOWN_ROWS, Database, Session
 from outlast.stores.sqlite.notifier import SqliteNotifier
-from outlast.stores.sqlite.session import Session
 from outlast.stores.sqlite.unit_of_work import UnitOfWork
 from outlast.stores.sqlite.wal import LOG_HARD_LIMIT_BYTES, LOG_LIMIT_BYTES
 

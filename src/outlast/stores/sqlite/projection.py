@@ -7,7 +7,7 @@ from functools import partial
 from importlib.resources import files
 
 from outlast.errors import StoreFault
-from outlast.model.projection import (
+from outlast.model.query import (
     ENTRY_COLUMNS,
     EXECUTION_COLUMNS,
     Projection,

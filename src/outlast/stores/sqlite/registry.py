@@ -6,13 +6,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from outlast.model.claim import check_ttl
+from outlast.model.claim import REMEMBERED, Worker, check_ttl
 from outlast.model.ids import check_name
 from outlast.model.json import from_json, to_json
 from outlast.model.run import Status
 from outlast.model.times import from_micros, to_micros
 from outlast.model.validation import check_worker
-from outlast.model.worker import REMEMBERED, Worker
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.optional import SqliteOptional
 from outlast.stores.sqlite.rows import STATUS

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from outlast.errors import NotAStore
-from outlast.stores._sql.sql_files import (
+from outlast.stores._sql.session import (
     Migration,
     check_version,
     named_statements,

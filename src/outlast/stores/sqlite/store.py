@@ -21,12 +21,12 @@ from outlast.stores.sqlite import claims as claiming
 from outlast.stores.sqlite import find
 from outlast.stores.sqlite.commit import commit_all, rows_of
 from outlast.stores.sqlite.connection import Connection
+from outlast.stores.sqlite.database import MAX_INLINE_ROWS, Session
+from outlast.stores.sqlite.delete import SqliteTransfer
 from outlast.stores.sqlite.driver_errors import Collision
 from outlast.stores.sqlite.queue import SqliteQueue
 from outlast.stores.sqlite.rows import to_events
 from outlast.stores.sqlite.schema import query
-from outlast.stores.sqlite.session import MAX_INLINE_ROWS, Session
-from outlast.stores.sqlite.transfer import SqliteTransfer
 
 if TYPE_CHECKING:
     from outlast.stores.sqlite.transaction import BorrowedStore

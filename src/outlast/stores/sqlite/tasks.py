@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from outlast.model.claim import Claim
 from outlast.model.queue_policy import counts_places, decode_policy, scope_of
-from outlast.model.task import DeadTask, Task
+from outlast.model.run_contents import DeadTask, Task
 from outlast.model.times import EPOCH, from_micros, to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.rows import (

@@ -16,12 +16,11 @@ from msgspec import Struct
 from outlast.errors import Undecodable
 from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed, Creation
-from outlast.model.event import Event
-from outlast.model.event_data import payload_of
+from outlast.model.event import Event, payload_of
 from outlast.model.ids import SEPARATOR
-from outlast.model.inbox import Receipt, Send
 from outlast.model.payloads import Payload
 from outlast.model.run import Status
+from outlast.model.run_contents import Receipt, Send
 from outlast.testkit.dump import Dump, RunDump
 
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from outlast.errors import OutlastError, UnknownOutcome
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Committed
-from outlast.model.inbox import Receipt, Send
 from outlast.model.run import Run
+from outlast.model.run_contents import Receipt, Send
 from outlast.ports.store import Store
 from outlast.testkit.checker.evidence import Effect, Fate, Op
 from outlast.testkit.wrapped_store import WrappedStore

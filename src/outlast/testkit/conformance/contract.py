@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 
 from outlast.ports import Capability, Store
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.undeclared import check_unsupported
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -8,7 +8,7 @@ import pytest
 from msgspec import Raw
 
 from outlast.model import Event, EventType, payloads
-from outlast.model.event_data import payload_of, to_event
+from outlast.model.event import payload_of, to_event
 from outlast.model.payloads import Payload
 from outlast.ports import Store
 from outlast.testkit.conformance.contract import StoreContract

@@ -9,8 +9,8 @@ import pytest
 
 from outlast.errors import NotFound, RunsOpen
 from outlast.model import Commit, Creation, Fact, Item, Run, Send, Start, Status
-from outlast.model.inbox import RECEIPTS_CARRIED
 from outlast.model.run import MOVED_TO, MOVING, Change
+from outlast.model.run_contents import RECEIPTS_CARRIED
 from outlast.model.times import NOW
 from outlast.ports import Capability, Store
 from outlast.testkit.conformance.contract import StoreContract, needs

@@ -9,9 +9,9 @@ from typing import ClassVar, TypeVar
 
 import pytest
 
-from outlast.model.task import Delivery, Task
+from outlast.model.run_contents import Delivery, Task
 from outlast.ports.queue import Queue
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 
 T = TypeVar("T")
 QUEUE = "work"

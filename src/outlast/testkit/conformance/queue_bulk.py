@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from outlast.errors import Fenced, InvalidId, InvalidValue
-from outlast.model.task import Delivery
+from outlast.model.run_contents import Delivery
 from outlast.ports.queue import Queue
 from outlast.testkit.conformance.queue_base import (
     LEASE,

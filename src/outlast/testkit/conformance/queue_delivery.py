@@ -9,7 +9,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from outlast.errors import PayloadTooLarge
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 from outlast.model.times import EPOCH
 from outlast.model.validation import MAX_PAYLOAD_BYTES
 from outlast.ports.queue import Queue

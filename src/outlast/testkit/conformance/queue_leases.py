@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from outlast.errors import Fenced, NotFound
-from outlast.model.task import Delivery
+from outlast.model.run_contents import Delivery
 from outlast.ports.queue import Queue
 from outlast.testkit.conformance.queue_base import (
     LEASE,

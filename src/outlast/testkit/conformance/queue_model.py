@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from outlast.model.queue_policy import QueuePolicy, Rate
-from outlast.model.task import Delivery
+from outlast.model.run_contents import Delivery
 from outlast.ports.queue import Queue
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance.queue_base import QueueSuite, task
 
 QUEUES = ("gpu/render", "gpu/train", "mail")

@@ -9,7 +9,7 @@ import pytest
 
 from outlast.errors import Fenced
 from outlast.model.queue_policy import QueuePolicy, Rate
-from outlast.model.task import Delivery, Task
+from outlast.model.run_contents import Delivery, Task
 from outlast.ports.queue import Queue
 from outlast.testkit.conformance.queue_base import LEASE, QueueSuite, task
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from outlast.errors import InvalidValue, UsageError
 from outlast.model.queue_policy import KEPT_CHANGES, QueuePolicy, Rate
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 from outlast.ports.queue import Queue
 from outlast.testkit.conformance.queue_base import QueueSuite, task
 from outlast.testkit.conformance.queue_policies import (

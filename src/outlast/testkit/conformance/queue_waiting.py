@@ -9,7 +9,7 @@ import pytest
 
 from outlast.errors import InvalidId, InvalidValue, QueueClosed, UsageError
 from outlast.model.claim import Claim
-from outlast.model.task import Delivery
+from outlast.model.run_contents import Delivery
 from outlast.model.times import EPOCH
 from outlast.ports.queue import Queue
 from outlast.testkit.conformance.queue_base import (

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from outlast.model.query import RunQuery
 from outlast.model.run import Status
-from outlast.model.task import Task
+from outlast.model.run_contents import Task
 from outlast.ports.capabilities import Capability
 from outlast.testkit.stateful.recipes import (
     ACTIVITIES,

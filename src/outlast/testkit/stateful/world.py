@@ -20,7 +20,7 @@ from outlast.model.commit import Commit
 from outlast.model.ids import root_of
 from outlast.ports.queue import Queue
 from outlast.ports.store import Store
-from outlast.testing.clock import ManualClock
+from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.dump import Dump, dump
 from outlast.testkit.stateful.recipes import FACTS, KEYS, QUEUES, ROOTS
 from outlast.testkit.value_diff import Pairing, differences

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import migrations, models
 
-from outlast.contrib.django.fields import (
+from outlast.contrib.django.models import (
     MomentField,
     PayloadField,
     PlainJsonField,

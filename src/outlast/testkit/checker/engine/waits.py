@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from outlast.model.inbox import Item
 from outlast.model.payloads import (
     OperationAbandoned,
     SignalReceived,
@@ -16,6 +15,7 @@ from outlast.model.payloads import (
     TimerFired,
     TimerStarted,
 )
+from outlast.model.run_contents import Item
 from outlast.testkit.checker.evidence import Attempt, Case, Fate, Violation, position, readable
 
 
