@@ -38,7 +38,7 @@ from tools.serving.system import ServerMissing, program
 
 CACHE = ROOT / ".cache"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
-CHAOS = "tests/chaos/test_chaos.py::test_workers_on_a_server_keep_their_promises"
+CHAOS = "tests/campaigns/chaos/test_chaos.py::test_workers_on_a_server_keep_their_promises"
 PATIENT = ["-q", "--timeout", "600"]
 """The table says what works: how busy the machine is, is another question."""
 PYTEST = ["-m", "pytest", *PATIENT, "-n", "2", "--dist", "worksteal", "-m", "not prove"]
@@ -54,9 +54,11 @@ class Service:
     tests: list[str]
 
 
-POSTGRES = Service("PostgreSQL", "postgres", ["postgres"], ["tests/postgres", f"{CHAOS}[postgres]"])
+POSTGRES = Service(
+    "PostgreSQL", "postgres", ["postgres"], ["tests/stores/postgres", f"{CHAOS}[postgres]"]
+)
 REDIS = Service(
-    "Redis", "redis-server", ["redis", "redis-cluster"], ["tests/redis", f"{CHAOS}[redis]"]
+    "Redis", "redis-server", ["redis", "redis-cluster"], ["tests/stores/redis", f"{CHAOS}[redis]"]
 )
 SERVERS = {
     "postgresql": POSTGRES,
@@ -76,18 +78,18 @@ DEPENDENCIES = {
 BESIDE = ["psycopg[binary]>=3.2"]
 """What users of SQLAlchemy and Django bring along: of the same age as the rest."""
 DEPENDENT = [
-    *("tests/cli", "tests/codecs", "tests/corpus/test_corpus.py", "tests/schedules"),
-    *("tests/django", "tests/sqlalchemy", "tests/sqs"),
+    *("tests/unit/cli", "tests/unit/codecs", "tests/corpus/test_corpus.py", "tests/unit/schedules"),
+    *("tests/unit/contrib/django", "tests/unit/contrib/sqlalchemy", "tests/unit/queues/sqs"),
     *(
-        f"tests/postgres/test_{name}.py"
+        f"tests/stores/postgres/test_{name}.py"
         for name in ("batches", "busy", "connections", "cuts", "faults", "liveness", "opening")
     ),
     *(
-        f"tests/postgres/test_{name}.py"
+        f"tests/stores/postgres/test_{name}.py"
         for name in ("step_connections", "transactional_steps", "transactions", "values", "waking")
     ),
     *(
-        f"tests/redis/test_{name}.py"
+        f"tests/stores/redis/test_{name}.py"
         for name in ("clients", "faults", "keys", "partitions", "secured", "waking")
     ),
 ]

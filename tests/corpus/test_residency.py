@@ -13,7 +13,7 @@ from tests.corpus.every import CASES, MakeStore, in_files, in_memory
 from tests.corpus.stage import play
 from tests.corpus.test_corpus import done
 from tests.corpus.test_crashes import check, places, shapes
-from tests.testing.storm import TOO_LONG
+from tests.unit.testing.storm import TOO_LONG
 
 RARE = {"snapshots": SNAPSHOTS, "evictions": EVICTIONS, "both": HARSH}
 SAMPLE = 8

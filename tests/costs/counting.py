@@ -27,8 +27,8 @@ from outlast.stores.postgres import PostgresStore
 from outlast.stores.sqlite import SqliteStore
 from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.wrapped_store import WrappedStore
-from tests.postgres.places import ask, direct
-from tests.redis.servers import single
+from tests.stores.postgres.places import ask, direct
+from tests.stores.redis.servers import single
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 import psycopg
 import pytest
 
-from tests.postgres.places import direct
+from tests.stores.postgres.places import direct
 
 SHOP = Path(__file__).parents[2] / "examples" / "django_shop"
 SECONDS = 60

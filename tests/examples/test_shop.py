@@ -19,7 +19,7 @@ import httpx
 import pytest
 from sqlalchemy import make_url
 
-from tests.postgres.places import SCHEMA, ask, direct
+from tests.stores.postgres.places import SCHEMA, ask, direct
 
 ROOT = Path(__file__).parents[2]
 

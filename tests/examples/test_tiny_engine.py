@@ -20,7 +20,7 @@ from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.faults import Fault, FaultyStore, Never, Nth
 from outlast.testkit.faults import Plan as FaultPlan
 from outlast.testkit.wrapped_store import WrappedStore
-from tests.conformance.minimal_store import MinimalStore
+from tests.stores.conformance.minimal_store import MinimalStore
 
 T = TypeVar("T")
 PLAN: Plan = {

@@ -19,7 +19,11 @@ from tests.mutants import ROOT, every
 from tools.serving import SERVERS
 from tools.serving.system import stop_all
 
-NEEDED = {"redis": "tests/redis", "redis-cluster": "tests/redis", "postgres": "tests/postgres"}
+NEEDED = {
+    "redis": "tests/stores/redis",
+    "redis-cluster": "tests/stores/redis",
+    "postgres": "tests/stores/postgres",
+}
 
 
 def main(argv: list[str]) -> int:

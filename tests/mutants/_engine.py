@@ -31,9 +31,9 @@ CLIENT = "client/run_actions.py"
 CALM = "tests/corpus/test_corpus.py"
 CRASH = "tests/corpus/test_crashes.py::test_a_crash_changes_nothing"
 SLEPT = "tests/corpus/test_crashes.py::test_a_process_that_slept_past_its_lease_changes_nothing"
-REPLAY = "tests/engine/test_replay.py"
-CONTROL = "tests/engine/test_control.py"
-WAKING = "tests/engine/test_waking.py"
+REPLAY = "tests/unit/engine/test_replay.py"
+CONTROL = "tests/unit/engine/test_control.py"
+WAKING = "tests/unit/engine/test_waking.py"
 
 
 def cases(*ids: str) -> tuple[str, ...]:

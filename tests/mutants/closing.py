@@ -6,8 +6,8 @@ from outlast.testkit.mutation import Mutant
 from tests.mutants._engine import DRIVE, MAPPING, STEP, UNDER_WAY, UNDO, cases
 
 CLOSING = "engine/replay/completion.py"
-CODE = "tests/engine/test_closing.py"
-STOP = "tests/engine/test_draining.py"
+CODE = "tests/unit/engine/test_closing.py"
+STOP = "tests/unit/engine/test_draining.py"
 
 MUTANTS = [
     Mutant(
@@ -15,7 +15,7 @@ MUTANTS = [
         "engine/runner/run_driver.py",
         "            hands_on = leaves or (rests and self._is_stopping and self._inbox.has_undelivered)",
         "            hands_on = leaves",
-        ("tests/engine/test_draining.py", "-k", "during_the_drain"),
+        ("tests/unit/engine/test_draining.py", "-k", "during_the_drain"),
     ),
     Mutant(
         "a queued step that may run once is taken back",
@@ -149,7 +149,7 @@ MUTANTS = [
         DRIVE,
         "            self._inbox.takes_over = True\n            await self._read_inbox()\n",
         "",
-        ("tests/postgres/test_transactional_steps.py",),
+        ("tests/stores/postgres/test_transactional_steps.py",),
     ),
     Mutant(
         "a stop cuts off what runs",

@@ -6,7 +6,7 @@ from outlast.testkit.mutation import Mutant
 
 FILE = "model/commit_rules.py"
 CHECKS = "model/validation.py"
-TESTS = ("tests/conformance/test_memory.py",)
+TESTS = ("tests/stores/conformance/test_memory.py",)
 
 MUTANTS = [
     Mutant(
@@ -189,13 +189,13 @@ MUTANTS = [
         "model/json.py",
         "not isinstance(key, str) or not isinstance(inner, kinds):",
         "not isinstance(key, str):",
-        ("tests/conformance/test_sqlite.py",),
+        ("tests/stores/conformance/test_sqlite.py",),
     ),
     Mutant(
         "a field of the wrong type is written",
         "model/json.py",
         "        if not fits:",
         "        if not fits and name == 'type':",
-        ("tests/conformance/test_sqlite.py",),
+        ("tests/stores/conformance/test_sqlite.py",),
     ),
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from outlast.testkit.mutation import Mutant
 
 THREADS = "contrib/django/threads.py"
-TESTS = "tests/django/test_threads.py"
-RUN_ALL = "tests/django/test_testing.py"
+TESTS = "tests/unit/contrib/django/test_threads.py"
+RUN_ALL = "tests/unit/contrib/django/test_testing.py"
 
 MUTANTS = [
     Mutant(
@@ -49,6 +49,6 @@ MUTANTS = [
         "engine/runner/poll_loop.py",
         "                self.error = None\n",
         "",
-        ("tests/test_app.py", "-k", "claim_error"),
+        ("tests/unit/test_app.py", "-k", "claim_error"),
     ),
 ]

@@ -41,7 +41,7 @@ MUTANTS = [
         MAPPING,
         "        self._todo = deque(call.open_items)\n",
         "        self._todo = deque(range(len(call.items)))\n",
-        ("tests/engine/test_maps.py",),
+        ("tests/unit/engine/test_maps.py",),
     ),
     # -- one writer -----------------------------------------------------------------------------
     Mutant(
@@ -70,14 +70,14 @@ MUTANTS = [
         JOURNAL,
         "        return self._timeout + ROW_SECONDS * rows\n",
         "        return self._timeout\n",
-        ("tests/engine/test_group_commit.py", "-k", "more_time"),
+        ("tests/unit/engine/test_group_commit.py", "-k", "more_time"),
     ),
     Mutant(
         "a lost answer is taken for a refusal",
         JOURNAL,
         "            if len(batch) == 1 and not isinstance(error, AGAIN):\n",
         "            if len(batch) == 1:\n",
-        ("tests/engine/test_group_commit.py",),
+        ("tests/unit/engine/test_group_commit.py",),
     ),
     Mutant(
         "one that fails takes its batch along",
@@ -86,14 +86,14 @@ MUTANTS = [
         "                batch[0].fail(error)\n",
         "            if not isinstance(error, AGAIN):\n"
         "                [one.fail(error) for one in batch]\n",
-        ("tests/engine/test_group_commit.py",),
+        ("tests/unit/engine/test_group_commit.py",),
     ),
     Mutant(
         "two batches on their way touch the same run",
         JOURNAL,
         "            if self._flying and not self._flying.isdisjoint(_touched_by(commit)):\n",
         "            if False:\n",
-        ("tests/engine/test_group_commit.py",),
+        ("tests/unit/engine/test_group_commit.py",),
     ),
     # -- waking ---------------------------------------------------------------------------------
     Mutant(
@@ -152,7 +152,7 @@ MUTANTS = [
         DRIVES,
         "        if claims:\n            await self._store.release(",
         "        if not claims:\n            await self._store.release(",
-        ("tests/engine/test_leaving.py",),
+        ("tests/unit/engine/test_leaving.py",),
     ),
     # -- the inbox ------------------------------------------------------------------------------
     Mutant(
@@ -197,7 +197,7 @@ MUTANTS = [
         ARRIVALS,
         "            self._pauses.append(item.number)\n",
         "            execution.pending.consumes.append(item.number)\n",
-        ("tests/engine/test_control.py", "-k", "request_to_pause"),
+        ("tests/unit/engine/test_control.py", "-k", "request_to_pause"),
     ),
     Mutant(
         "a new life loses its signals",
@@ -294,13 +294,13 @@ MUTANTS = [
         DIGEST,
         "if not index.skips(event)]\n",
         "if not index.skips(event)][:-1]\n",
-        ("tests/engine/test_replay_log.py",),
+        ("tests/unit/engine/test_replay_log.py",),
     ),
     Mutant(
         "what came after a snapshot is passed over",
         HISTORY_LOADER,
         "after(snapshot.sequence)",
         "after(snapshot.sequence + 1)",
-        ("tests/engine/test_replay_log.py",),
+        ("tests/unit/engine/test_replay_log.py",),
     ),
 ]

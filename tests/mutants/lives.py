@@ -16,17 +16,17 @@ REPLANTING = "engine/replay/history_reset.py"
 REPLANT = "client/history_reset.py"
 LUA = "stores/redis/lua"
 PG = "stores/postgres/functions"
-SQLITE_KIT = "tests/conformance/test_sqlite.py::TestSqliteStore"
-POSTGRES_KIT = "tests/postgres/test_conformance.py::TestPostgresStore"
-REDIS_KIT = "tests/redis/test_store.py::TestRedisStore"
+SQLITE_KIT = "tests/stores/conformance/test_sqlite.py::TestSqliteStore"
+POSTGRES_KIT = "tests/stores/postgres/test_conformance.py::TestPostgresStore"
+REDIS_KIT = "tests/stores/redis/test_store.py::TestRedisStore"
 
 
 def story(words: str) -> tuple[str, ...]:
     """The stories about it, on memory."""
-    return ("tests/lives/test_lives.py", "-k", f"memory and ({words})")
+    return ("tests/campaigns/lives/test_lives.py", "-k", f"memory and ({words})")
 
 
-def kit(words: str, store: str = "tests/conformance/test_memory.py") -> tuple[str, ...]:
+def kit(words: str, store: str = "tests/stores/conformance/test_memory.py") -> tuple[str, ...]:
     """The tests of the kit about it."""
     return (store, "-k", words)
 
@@ -40,7 +40,7 @@ MUTANTS = [
         RETRYING,
         "        asked={**asked, **started.asked},\n",
         "",
-        ("tests/engine/test_lineage.py",),
+        ("tests/unit/engine/test_lineage.py",),
     ),
     Mutant(
         "what a retry hands on leaves the inbox before it is recorded",
@@ -48,7 +48,7 @@ MUTANTS = [
         "        self._earlier[item.name] = (item, report)\n",
         "        self._earlier[item.name] = (item, report)\n"
         "        self._execution.pending.consumes.append(item.number)\n",
-        ("tests/lives/test_retrying.py",),
+        ("tests/campaigns/lives/test_retrying.py",),
     ),
     Mutant(
         "a retry tries again what was left",
@@ -217,7 +217,7 @@ MUTANTS = [
         RETRYING,
         "            child = await ended(store, child.id, ending, timeout)",
         "            pass",
-        ("tests/lives/test_retrying.py",),
+        ("tests/campaigns/lives/test_retrying.py",),
     ),
     Mutant(
         "retry forgets the children that are done",
@@ -454,7 +454,7 @@ MUTANTS = [
         "stores/redis/delete.py",
         'and open_at.get(id, "unseen") not in ((commit or b"").decode(), None)',
         "and id not in open_at",
-        kit(AS_SEEN, "tests/redis/test_deletion.py::TestPortions"),
+        kit(AS_SEEN, "tests/stores/redis/test_deletion.py::TestPortions"),
     ),
     Mutant(
         "redis: a deletion does not write back what it delivers",

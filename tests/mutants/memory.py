@@ -8,7 +8,7 @@ COMMIT = "stores/memory/commit.py"
 TABLES = "stores/memory/tables.py"
 STORE = "stores/memory/store.py"
 DETAILS = "stores/memory/optional.py"
-TESTS = ("tests/conformance/test_memory.py",)
+TESTS = ("tests/stores/conformance/test_memory.py",)
 
 MUTANTS = [
     # -- commit -------------------------------------------------------------------------------

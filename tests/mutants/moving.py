@@ -9,7 +9,7 @@ IMPORTER = "transfer/importer.py"
 BUNDLE = "transfer/bundle.py"
 TOMBSTONE = "transfer/tombstone.py"
 MOVING = tuple(
-    f"tests/moving/test_moving.py::test_{name}"
+    f"tests/unit/transfer/test_moving.py::test_{name}"
     for name in (
         "whoever_asks_is_told_where",
         "only_what_matches_is_moved_and_with_its_family",
@@ -17,10 +17,10 @@ MOVING = tuple(
         "killed_before_any_write",
     )
 )
-COUNTS = ("tests/conformance/test_sqlite.py::TestSqliteStore",)
+COUNTS = ("tests/stores/conformance/test_sqlite.py::TestSqliteStore",)
 
-GONE_ON = ("tests/moving/test_gone_on.py",)
-DISTURBED = ("tests/moving/test_disturbed.py",)
+GONE_ON = ("tests/unit/transfer/test_gone_on.py",)
+DISTURBED = ("tests/unit/transfer/test_disturbed.py",)
 
 MUTANTS = [
     Mutant(
@@ -105,7 +105,7 @@ MUTANTS = [
         IMPORTER,
         "        if since >= seconds / 3 or await self._expires_soon(new, seconds):",
         "        if False:",
-        ("tests/moving/test_holding.py",),
+        ("tests/unit/transfer/test_holding.py",),
     ),
     Mutant(
         "transfer: a dead task comes alive",
@@ -168,7 +168,7 @@ MUTANTS = [
         "client/moved_runs.py",
         "        if not await has_come(store, run_id, refusal):\n            raise refusal",
         "        raise refusal",
-        ("tests/moving/test_come_back.py",),
+        ("tests/unit/transfer/test_come_back.py",),
     ),
     Mutant(
         "counts: a run that turns is counted twice",
@@ -189,13 +189,13 @@ MUTANTS = [
         IMPORTER,
         "        return await self._target.recall(ARRIVED_LIFE, bundle.arrival_key) is not None",
         "        return False",
-        ("tests/moving/test_gone_on.py",),
+        ("tests/unit/transfer/test_gone_on.py",),
     ),
     Mutant(
         "what has come may go on before that is on record",
         IMPORTER,
         "                within = UNRECORDED_LEASE_S if self._once else ttl",
         "                within = ttl",
-        ("tests/moving/test_gone_on.py",),
+        ("tests/unit/transfer/test_gone_on.py",),
     ),
 ]

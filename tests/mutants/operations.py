@@ -51,7 +51,7 @@ MUTANTS = [
         UNWINDING,
         "        found = awaited\n",
         "        found = found or awaited\n",
-        ("tests/engine/test_leaving.py",),
+        ("tests/unit/engine/test_leaving.py",),
     ),
     Mutant(
         "a plain workflow acts when it is thrown out",
@@ -65,7 +65,7 @@ MUTANTS = [
         DRIVES,
         "        task.add_done_callback(lambda _: execution.evict())\n",
         "",
-        ("tests/engine/test_leaving.py",),
+        ("tests/unit/engine/test_leaving.py",),
     ),
     # -- steps ----------------------------------------------------------------------------------
     Mutant(
@@ -94,7 +94,7 @@ MUTANTS = [
         "engine/steps/step_executor.py",
         "    except (SystemExit, KeyboardInterrupt) as exit:",
         "    except SystemExit as exit:",
-        ("tests/engine/test_interrupts.py",),
+        ("tests/unit/engine/test_interrupts.py",),
     ),
     Mutant(
         "each attempt has a key of its own",
@@ -108,7 +108,7 @@ MUTANTS = [
         UNDER_WAY,
         "            self._loop.call_soon_threadsafe(self._report, key, attempt, details)",
         "            loop.call_soon_threadsafe(self._report, key, 1, details)",
-        ("tests/engine/test_steps.py",),
+        ("tests/unit/engine/test_steps.py",),
     ),
     Mutant(
         "a step may kill its process for ever",
@@ -129,21 +129,21 @@ MUTANTS = [
         RETRY,
         "self.backoff ** (failures - 1)",
         "self.backoff ** 0",
-        ("tests/engine/test_steps.py",),
+        ("tests/unit/engine/test_steps.py",),
     ),
     Mutant(
         "a step that nobody waits for goes on",
         UNDER_WAY,
         "                task.cancel()\n",
         "                pass\n",
-        ("tests/engine/test_leaving.py",),
+        ("tests/unit/engine/test_leaving.py",),
     ),
     Mutant(
         "a step that cancels itself is taken for one that was cut off",
         UNDER_WAY,
         "            if call.key in self._cut:\n                raise",
         "            raise",
-        ("tests/engine/test_steps.py",),
+        ("tests/unit/engine/test_steps.py",),
     ),
     # -- children, maps -------------------------------------------------------------------------
     Mutant(
@@ -261,21 +261,21 @@ MUTANTS = [
         "engine/runner/inbox_reader.py",
         "        return self.takes_over and is_open and call not in self._execution.launches\n",
         "        return False\n",
-        ("tests/engine/test_lease_loss.py", "-k", "never_began_is_not"),
+        ("tests/unit/engine/test_lease_loss.py", "-k", "never_began_is_not"),
     ),
     Mutant(
         "a step that waits for the lease is not reported",
         "engine/steps/in_flight.py",
         "        self._held_back = self._durable_launches() if in_doubt else {}\n",
         "        self._held_back = {}\n",
-        ("tests/engine/test_lease_loss.py", "-k", "never_began_is_not"),
+        ("tests/unit/engine/test_lease_loss.py", "-k", "never_began_is_not"),
     ),
     Mutant(
         "a step that runs is made again because of a report",
         "engine/runner/inbox_reader.py",
         "        return self.takes_over and is_open and call not in self._execution.launches\n",
         "        return call.attempt == attempt\n",
-        ("tests/engine/test_lease_loss.py", "-k", "does_not_stop_one_that_runs"),
+        ("tests/unit/engine/test_lease_loss.py", "-k", "does_not_stop_one_that_runs"),
     ),
     Mutant(
         "a pause is taken for a death",

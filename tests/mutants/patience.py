@@ -5,10 +5,10 @@ from __future__ import annotations
 from outlast.testkit.mutation import Mutant
 from tests.mutants._engine import CUT_OFF, DRIVE, DRIVES, JOURNAL, UNDER_WAY
 
-TESTS = ("tests/engine/test_patience.py", "-k", "not through_outages")
-ADOPTION = ("tests/engine/test_adoption.py",)
+TESTS = ("tests/unit/engine/test_patience.py", "-k", "not through_outages")
+ADOPTION = ("tests/unit/engine/test_adoption.py",)
 LEASES = "engine/runner/leases.py"
-SERVER = ("tests/postgres/test_patience.py",)
+SERVER = ("tests/stores/postgres/test_patience.py",)
 
 MUTANTS = [
     Mutant(
@@ -23,7 +23,7 @@ MUTANTS = [
         JOURNAL,
         "                parts = [left] if locked else [[waiting] for waiting in left]\n",
         "                parts = [[waiting] for waiting in left]\n",
-        ("tests/engine/test_group_commit.py",),
+        ("tests/unit/engine/test_group_commit.py",),
     ),
     Mutant(
         "a lease that is in doubt is lost",
@@ -72,7 +72,7 @@ MUTANTS = [
         "engine/runner/engine.py",
         "        elif committed.again and not await self._still_holds(claim, asked):\n",
         "        elif False:\n",
-        ("tests/engine/test_start_again.py",),
+        ("tests/unit/engine/test_start_again.py",),
     ),
     Mutant(
         "whoever waits for a result is told of an outage",
@@ -136,7 +136,7 @@ MUTANTS = [
         "            self._lost.append(executor)  # not delivered now: a commit may be in flight\n",
         "            mapping.deliver(self._execution, self._clock.now())\n"
         "            self._lost.append(mapping)\n",
-        ("tests/engine/test_doubts.py",),
+        ("tests/unit/engine/test_doubts.py",),
     ),
     Mutant(
         "a drive ends because of a claim of its own process",
@@ -157,7 +157,7 @@ MUTANTS = [
         CUT_OFF,
         "        deaths = max(self._waiting[0].suspect.interruptions - SUSPECT_AFTER, 0)\n",
         "        deaths = self._waiting[0].suspect.interruptions - SUSPECT_AFTER\n",
-        ("tests/engine/test_lease_loss.py",),
+        ("tests/unit/engine/test_lease_loss.py",),
     ),
     Mutant(
         "postgres: nothing waits for a lock in the database",
@@ -172,14 +172,14 @@ MUTANTS = [
         "        [answer] = await store.commit_when_free([commit], patience=LOCK_PATIENCE_S)\n",
         "        [answer] = await store.commit_when_free([commit], patience=4)\n"
         "        if isinstance(answer, Busy):\n            raise TryAgain('locked')\n",
-        ("tests/postgres/test_transactional_steps.py", "-k", "waits_for_a_run"),
+        ("tests/stores/postgres/test_transactional_steps.py", "-k", "waits_for_a_run"),
     ),
     Mutant(
         "postgres: a transactional step never gives way",
         "engine/steps/transactions.py",
         "            raise _Locked(answer)\n",
         "            continue\n",
-        ("tests/postgres/test_transactional_steps.py", "-k", "gives_way"),
+        ("tests/stores/postgres/test_transactional_steps.py", "-k", "gives_way"),
     ),
     Mutant(
         "postgres: one session says that a worker lives",

@@ -12,9 +12,9 @@ FOLDER = "stores/postgres/functions"
 COMMIT = f"{FOLDER}/commit.sql"
 CLAIMS = f"{FOLDER}/claim_runs.sql"
 OWNERS = f"{FOLDER}/owner_gone.sql"
-KIT = "tests/postgres/test_conformance.py::TestPostgresStore"
-STEPS = "tests/postgres/test_step_connections.py"
-LOCKED = ("tests/postgres/test_faults.py", "-k", "stalls_nobody")
+KIT = "tests/stores/postgres/test_conformance.py::TestPostgresStore"
+STEPS = "tests/stores/postgres/test_step_connections.py"
+LOCKED = ("tests/stores/postgres/test_faults.py", "-k", "stalls_nobody")
 
 
 def _kit(words: str) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ MUTANTS = [
         "stores/postgres/schema.py",
         "    if number < MIN_VERSION:",
         "    if number < 0:",
-        ("tests/test_old_servers.py",),
+        ("tests/stores/test_old_servers.py",),
     ),
     Mutant(
         "postgres: the fence is dropped",
@@ -72,28 +72,28 @@ MUTANTS = [
         COMMIT,
         "    most_names constant int := 64;\n",
         "    most_names constant int := 100000;\n",
-        ("tests/postgres/test_batches.py", "-k", "few_places"),
+        ("tests/stores/postgres/test_batches.py", "-k", "few_places"),
     ),
     Mutant(
         "postgres: a name that is taken meanwhile fails the whole batch",
         COMMIT,
         "                IF atomic THEN\n                    RAISE lock_not_available",
         "                IF true THEN\n                    RAISE lock_not_available",
-        ("tests/postgres/test_batches.py", "-k", "own_commit_only"),
+        ("tests/stores/postgres/test_batches.py", "-k", "own_commit_only"),
     ),
     Mutant(
         "postgres: an atomic batch is written but for a name that is taken meanwhile",
         COMMIT,
         "                IF atomic THEN\n                    RAISE lock_not_available",
         "                IF false THEN\n                    RAISE lock_not_available",
-        ("tests/postgres/test_batches.py", "-k", "refuses_an_atomic_batch"),
+        ("tests/stores/postgres/test_batches.py", "-k", "refuses_an_atomic_batch"),
     ),
     Mutant(
         "postgres: runs are begun in any order",
         COMMIT,
         "                ORDER BY b.run  --",
         "                --",
-        ("tests/postgres/test_batches.py", "-k", "lock_each_other_out"),
+        ("tests/stores/postgres/test_batches.py", "-k", "lock_each_other_out"),
     ),
     Mutant(
         "postgres: a refusal is decided after the events are written",
@@ -165,7 +165,7 @@ MUTANTS = [
         OWNERS,
         "        AND @is_owner_unlocked(a_owner);\n",
         "        AND true;\n",
-        ("tests/postgres/test_liveness.py", "-k", "lives"),
+        ("tests/stores/postgres/test_liveness.py", "-k", "lives"),
     ),
     Mutant(
         "postgres: the session of a step is given back as it is",
@@ -228,6 +228,6 @@ MUTANTS = [
         "stores/postgres/database.py",
         "        if self._is_inherited:\n            # A connection",
         "        if False:\n            # A connection",
-        ("tests/test_forks.py", "-k", "postgres"),
+        ("tests/unit/test_forks.py", "-k", "postgres"),
     ),
 ]

@@ -11,8 +11,8 @@ RETRYING = "client/history_reset.py"
 
 
 def program(name: str) -> tuple[str, ...]:
-    """The test of one program of `tests.programs.found`."""
-    return (f"tests/programs/test_programs.py::test_a_program_that_once_failed[{name}]",)
+    """The test of one program of `tests.campaigns.programs.found`."""
+    return (f"tests/campaigns/programs/test_programs.py::test_a_program_that_once_failed[{name}]",)
 
 
 MUTANTS = [

@@ -9,9 +9,9 @@ TABLES = "stores/memory/tables.py"
 PORT = "ports/queue.py"
 POLICY = "model/queue_policy.py"
 ADMISSION = "engine/runner/admission.py"
-TESTS = ("tests/conformance/test_queue_memory.py",)
-SHARES = ("tests/queue_policies/test_shares.py",)
-RUNS = ("tests/queue_policies/test_runs.py",)
+TESTS = ("tests/stores/conformance/test_queue_memory.py",)
+SHARES = ("tests/stores/queue_policies/test_shares.py",)
+RUNS = ("tests/stores/queue_policies/test_runs.py",)
 
 MUTANTS = [
     Mutant(
@@ -332,13 +332,13 @@ MUTANTS = [
         "engine/runner/admission.py",
         "    return msgspec.structs.replace(commit, drops=(TICKET,), consumes=consumes)",
         "    return commit",
-        ("tests/queue_policies/test_runs.py",),
+        ("tests/stores/queue_policies/test_runs.py",),
     ),
     Mutant(
         "a run that was parked goes on without a place",
         "engine/runner/admission.py",
         "    may_wait = run.status is Status.PENDING or was_parked",
         "    may_wait = run.status is Status.PENDING",
-        ("tests/queue_policies/test_runs.py",),
+        ("tests/stores/queue_policies/test_runs.py",),
     ),
 ]

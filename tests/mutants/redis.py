@@ -7,13 +7,13 @@ from outlast.testkit.mutation import Mutant
 FOLDER = "stores/redis"
 LUA = f"{FOLDER}/lua"
 WRITING = f"{LUA}/lib/write_commit.lua"
-STORE = ("tests/redis/test_store.py::TestRedisStore",)
-QUEUE = ("tests/redis/test_queue.py",)
-PARTITIONS = ("tests/redis/test_partitions.py",)
-UPKEEP = ("tests/redis/test_upkeep.py",)
-POLICY = ("tests/redis/test_fair_queue.py",)
+STORE = ("tests/stores/redis/test_store.py::TestRedisStore",)
+QUEUE = ("tests/stores/redis/test_queue.py",)
+PARTITIONS = ("tests/stores/redis/test_partitions.py",)
+UPKEEP = ("tests/stores/redis/test_upkeep.py",)
+POLICY = ("tests/stores/redis/test_fair_queue.py",)
 
-DELETION = ("tests/redis/test_deletion.py",)
+DELETION = ("tests/stores/redis/test_deletion.py",)
 
 MUTANTS = [
     Mutant(
@@ -21,7 +21,7 @@ MUTANTS = [
         f"{FOLDER}/safety.py",
         "    for one in found:\n        if _is_too_old",
         "    for one in found[:1]:\n        if _is_too_old",
-        ("tests/test_old_servers.py",),
+        ("tests/stores/test_old_servers.py",),
     ),
     Mutant(
         "redis: what is below a root that is deleted is not marked",
@@ -112,7 +112,7 @@ MUTANTS = [
         f"{FOLDER}/claims.py",
         "        tried = min(wanted << look, max(wanted, TRIED))",
         "        tried = wanted",
-        ("tests/redis/test_upkeep.py::TestServerTime",),
+        ("tests/stores/redis/test_upkeep.py::TestServerTime",),
     ),
     Mutant(
         "redis: a large tree is deleted by one script",
@@ -215,7 +215,7 @@ MUTANTS = [
         f"{FOLDER}/connection.py",
         "                    asking.add(n)",
         "                    pass",
-        ("tests/redis/test_moving.py",),
+        ("tests/stores/redis/test_moving.py",),
     ),
     Mutant(
         "redis: what cannot be found again is asked for twice",
@@ -224,7 +224,7 @@ MUTANTS = [
         "        await connection.send_packed_command(packed, check_health=False)\n"
         "        await connection.read_response(disable_decoding=True)\n"
         "        await connection.send_packed_command(",
-        ("tests/redis/test_faults.py",),
+        ("tests/stores/redis/test_faults.py",),
     ),
     Mutant(
         "redis: a run that went back is handed out",
@@ -252,14 +252,14 @@ MUTANTS = [
         f"{FOLDER}/notifier.py",
         "            if self._owed:\n                with",
         "            if False:\n                with",
-        ("tests/worker/test_wakeups.py::test_who_sends_something_and_ends_is_heard[redis]",),
+        ("tests/unit/worker/test_wakeups.py::test_who_sends_something_and_ends_is_heard[redis]",),
     ),
     Mutant(
         "redis: delete leaves timers",
         f"{LUA}/lib/run_end.lua",
         "        call('UNLINK', at(timer_name(id, timer)))\n",
         "",
-        ("tests/redis/test_keys.py",),
+        ("tests/stores/redis/test_keys.py",),
     ),
     Mutant(
         "redis: nobody checks the limits when a task begins",
@@ -301,20 +301,20 @@ MUTANTS = [
         "stores/redis/session.py",
         "        if server.is_inherited:\n",
         "        if False:\n",
-        ("tests/test_forks.py", "-k", "redis"),
+        ("tests/unit/test_forks.py", "-k", "redis"),
     ),
     Mutant(
         "redis: a forked child waits for the tasks of its parent",
         "stores/redis/notifier.py",
         "        if self._pid != os.getpid():\n",
         "        if False:\n",
-        ("tests/test_forks.py", "-k", "redis"),
+        ("tests/unit/test_forks.py", "-k", "redis"),
     ),
     Mutant(
         "a store that was flushed begins again in silence",
         "stores/redis/lua/lib/prelude.lua",
         "if context.identity and meta[1]",
         "if false and meta[1]",
-        ("tests/redis/test_faults.py",),
+        ("tests/stores/redis/test_faults.py",),
     ),
 ]

@@ -7,9 +7,9 @@ from outlast.testkit.mutation import Mutant
 RELAY = "worker/wakeup_relay.py"
 WORKFLOW = "schedules/schedule_workflow.py"
 TIMING = "schedules/timing.py"
-RINGING = ("tests/worker/test_wakeup_relay.py",)
-KEEPING = ("tests/schedules/test_keeping.py",)
-TIMING_TESTS = ("tests/schedules/test_timing.py",)
+RINGING = ("tests/unit/worker/test_wakeup_relay.py",)
+KEEPING = ("tests/unit/schedules/test_keeping.py",)
+TIMING_TESTS = ("tests/unit/schedules/test_timing.py",)
 
 MUTANTS = [
     Mutant(
@@ -45,7 +45,7 @@ MUTANTS = [
         "engine/steps/crash_isolation.py",
         "operation in execution.launches or not operation.is_inherited",
         "operation in execution.launches or not operation.recorded",
-        ("tests/worker/test_remote_steps.py",),
+        ("tests/unit/worker/test_remote_steps.py",),
     ),
     Mutant(
         "catching up stops at one",
@@ -109,13 +109,13 @@ MUTANTS = [
         "cli/bulk.py",
         "parse(text).without_schedules(), session.out",
         "parse(text), session.out",
-        ("tests/cli/test_schedules.py",),
+        ("tests/unit/cli/test_schedules.py",),
     ),
     Mutant(
         "a schedule that is paused without a worker looks active",
         "schedules/client.py",
         "                paused = request.paused\n",
         "                pass\n",
-        ("tests/schedules/test_keeping.py",),
+        ("tests/unit/schedules/test_keeping.py",),
     ),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from outlast.testkit.mutation import Mutant
 from tests.mutants._engine import DIGEST, DRIVE, EXECUTION, HISTORY_LOADER, LOOP, PAST, REGION
 
-TESTS = ("tests/engine/test_snapshots.py",)
+TESTS = ("tests/unit/engine/test_snapshots.py",)
 
 MUTANTS = [
     Mutant(
@@ -13,7 +13,7 @@ MUTANTS = [
         DIGEST,
         "    attempt: int = 0\n    alone: bool = False\n",
         "    attempt: int = 0\n",
-        ("tests/engine/test_replay_log.py",),
+        ("tests/unit/engine/test_replay_log.py",),
     ),
     Mutant(
         "what history holds counts as asked for just now",
@@ -34,7 +34,7 @@ MUTANTS = [
         DIGEST,
         "        first = last - len(self.events) + 1\n",
         "        first = 1\n",
-        ("tests/engine/test_replay_log.py",),
+        ("tests/unit/engine/test_replay_log.py",),
     ),
     Mutant(
         "a snapshot without sequences is read",
@@ -70,28 +70,28 @@ MUTANTS = [
         LOOP,
         "                        if not self._is_outcome(error):\n",
         "                        if False:\n",
-        ("tests/engine/test_loop_faults.py::test_a_callback_that_raises_parks_its_run",),
+        ("tests/unit/engine/test_loop_faults.py::test_a_callback_that_raises_parks_its_run",),
     ),
     Mutant(
         "what a task raises besides its outcome parks the run",
         LOOP,
         "                        if not self._is_outcome(error):\n",
         "                        if True:\n",
-        ("tests/engine/test_loop_faults.py::test_what_a_task_raises_is_its_outcome",),
+        ("tests/unit/engine/test_loop_faults.py::test_what_a_task_raises_is_its_outcome",),
     ),
     Mutant(
         "a life's last event stays where it was when others are left out",
         "engine/replay/history_reset.py",
         "_kept_until(events, last)) for",
         "min(last, len(events))) for",
-        ("tests/engine/test_lineage.py",),
+        ("tests/unit/engine/test_lineage.py",),
     ),
     Mutant(
         "what still runs in a finished scope is forgotten",
         REGION,
         "inside.tasks_inside > 0 or execution",
         "execution",
-        ("tests/engine/test_scopes.py",),
+        ("tests/unit/engine/test_scopes.py",),
     ),
     Mutant(
         "every process of a sweep draws the same random numbers",
@@ -99,7 +99,7 @@ MUTANTS = [
         'random.seed(f"{self._seed}, {name}" if len(self._processes) > 1 else 0)',
         "random.seed(0)",
         (
-            "tests/testing/test_crash_everywhere.py::test_what_was_found_by_chance_is_found_again[usual]",
+            "tests/unit/testing/test_crash_everywhere.py::test_what_was_found_by_chance_is_found_again[usual]",
         ),
     ),
 ]

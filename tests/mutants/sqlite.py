@@ -12,9 +12,9 @@ INBOXES = "stores/sqlite/inbox.py"
 WRITER = "stores/sqlite/writer.py"
 SHARING = "stores/sqlite/write_batching.py"
 SQL = "stores/sqlite/sql"
-STORE = ("tests/conformance/test_sqlite.py::TestSqliteStore",)
-BOTH = ("tests/conformance/test_sqlite.py",)
-OWN = ("tests/sqlite", "tests/conformance/test_sqlite.py::TestSqliteStore")
+STORE = ("tests/stores/conformance/test_sqlite.py::TestSqliteStore",)
+BOTH = ("tests/stores/conformance/test_sqlite.py",)
+OWN = ("tests/stores/sqlite", "tests/stores/conformance/test_sqlite.py::TestSqliteStore")
 
 MUTANTS = [
     Mutant(
@@ -114,7 +114,7 @@ MUTANTS = [
         DELETING,
         '"events", "inbox", "receipts", "timers", "entries"',
         '"events", "inbox", "receipts", "entries"',
-        ("tests/sqlite/test_deletion.py",),
+        ("tests/stores/sqlite/test_deletion.py",),
     ),
     Mutant(
         "sqlite: delete leaves idempotency keys",
@@ -177,69 +177,69 @@ MUTANTS = [
         SHARING,
         '            db.execute("ROLLBACK TO one")\n',
         "",
-        ("tests/sqlite/test_write_batching.py",),
+        ("tests/stores/sqlite/test_write_batching.py",),
     ),
     Mutant(
         "sqlite: who shared what was undone is not done again",
         SHARING,
         "            job.reset()\n",
         "            continue\n",
-        ("tests/sqlite/test_write_batching.py",),
+        ("tests/stores/sqlite/test_write_batching.py",),
     ),
     Mutant(
         "sqlite: a batch holds the loop up for as long as it takes",
         SHARING,
         "                if until is not None and time.perf_counter() > until:",
         "                if until is not None and time.perf_counter() > until + 1000:",
-        ("tests/sqlite/test_write_batching.py",),
+        ("tests/stores/sqlite/test_write_batching.py",),
     ),
     Mutant(
         "sqlite: a forked child writes what its parent waits for",
         WRITER,
         "        if os.getpid() != self._pid:",
         "        if not self._pid:",
-        ("tests/sqlite/test_write_batching.py",),
+        ("tests/stores/sqlite/test_write_batching.py",),
     ),
     Mutant(
         "sqlite: what was given up is written with the others",
         SHARING,
         "                if job.begin():",
         "                if job.begin() or True:",
-        ("tests/sqlite/test_write_batching.py",),
+        ("tests/stores/sqlite/test_write_batching.py",),
     ),
     Mutant(
         "time goes back with the clock of the machine",
         "ports/clock.py",
         "        if wall < steady and steady - wall <= self.MAX_AHEAD:",
         "        if wall < before and steady - wall <= 0:",
-        ("tests/sqlite/test_clock.py",),
+        ("tests/stores/sqlite/test_clock.py",),
     ),
     Mutant(
         "a clock that was a year ahead stays there",
         "ports/clock.py",
         "        if wall < steady and steady - wall <= self.MAX_AHEAD:",
         "        if wall < steady:",
-        ("tests/sqlite/test_clock.py",),
+        ("tests/stores/sqlite/test_clock.py",),
     ),
     Mutant(
         "a process does not hear what time it was for others",
         "stores/sqlite/store.py",
         "            self.clock.heard(claiming.last_time(db))",
         "            pass",
-        ("tests/sqlite/test_clock.py",),
+        ("tests/stores/sqlite/test_clock.py",),
     ),
     Mutant(
         "a file that was truncated takes commits",
         "stores/sqlite/writer.py",
         "        if found.st_size < self._size:",
         "        if found.st_size < 0:",
-        ("tests/sqlite/test_driver_errors.py",),
+        ("tests/stores/sqlite/test_driver_errors.py",),
     ),
     Mutant(
         "an empty file beside a log becomes a new store",
         "stores/sqlite/database.py",
         "        check_leftover_log(self.path)\n",
         "",
-        ("tests/sqlite/test_driver_errors.py",),
+        ("tests/stores/sqlite/test_driver_errors.py",),
     ),
 ]

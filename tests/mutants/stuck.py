@@ -6,9 +6,9 @@ from outlast.testkit.mutation import Mutant
 
 REJECTIONS = "engine/runner/stuck_runs.py"
 CLAIMING = "engine/runner/claimer.py"
-TESTS = ("tests/engine/test_rejections.py",)
+TESTS = ("tests/unit/engine/test_rejections.py",)
 CODE = "test_code_that_has_rejected_a_run_is_not_handed_it_again"
-WATCHDOG = ("tests/engine/test_watchdog.py",)
+WATCHDOG = ("tests/unit/engine/test_watchdog.py",)
 
 MUTANTS = [
     # -- rejections ------------------------------------------------------------------------------
@@ -67,42 +67,42 @@ MUTANTS = [
         "stores/memory/store.py",
         " and run.runnable_at <= now and run.may_try(code)\n",
         " and run.runnable_at <= now\n",
-        (f"tests/conformance/test_memory.py::TestMemoryStore::{CODE}",),
+        (f"tests/stores/conformance/test_memory.py::TestMemoryStore::{CODE}",),
     ),
     Mutant(
         "SQLite hands code what it has rejected",
         "stores/sqlite/claims.py",
         '                "code": request.code,\n',
         '                "code": None,\n',
-        ("tests/conformance/test_sqlite.py",),
+        ("tests/stores/conformance/test_sqlite.py",),
     ),
     Mutant(
         "SQLite hands code what it has rejected, when its owner has died",
         "stores/sqlite/claims.py",
         '{"now": now, "code": request.code}',
         '{"now": now, "code": None}',
-        ("tests/conformance/test_sqlite.py",),
+        ("tests/stores/conformance/test_sqlite.py",),
     ),
     Mutant(
         "PostgreSQL hands code what it has rejected",
         "stores/postgres/claims.py",
         "            code,\n            self.database",
         "            None,\n            self.database",
-        ("tests/postgres/test_conformance.py",),
+        ("tests/stores/postgres/test_conformance.py",),
     ),
     Mutant(
         "Redis hands code what it has rejected",
         "stores/redis/lua/claim_runs.lua",
         "    return not was_rejected(run)\n",
         "    return true\n",
-        ("tests/redis/test_store.py",),
+        ("tests/stores/redis/test_store.py",),
     ),
     Mutant(
         "Redis finds nothing behind runs that were rejected",
         "stores/redis/claims.py",
         "        refused.update({one.id for one in found} - {one.run.id for one in got})\n",
         "",
-        ("tests/redis/test_store.py",),
+        ("tests/stores/redis/test_store.py",),
     ),
     # -- crash isolation ---------------------------------------------------------------------------
     Mutant(
@@ -110,28 +110,28 @@ MUTANTS = [
         "engine/operations/step.py",
         "    return interruptions >= (MAX_INTERRUPTIONS if alone else MAX_SHARED)\n",
         "    return interruptions >= MAX_INTERRUPTIONS\n",
-        ("tests/engine_kills/test_suspects.py",),
+        ("tests/campaigns/engine_kills/test_suspects.py",),
     ),
     Mutant(
         "suspects begin one after the other",
         "engine/steps/crash_isolation.py",
         "            size *= 2\n",
         "            size *= 1\n",
-        ("tests/engine_kills/test_suspects.py",),
+        ("tests/campaigns/engine_kills/test_suspects.py",),
     ),
     Mutant(
         "a runaway step keeps its process from ending",
         "engine/steps/step_executor.py",
         "name=self._name, daemon=True)",
         "name=self._name)",
-        ("tests/engine/test_runaways.py",),
+        ("tests/unit/engine/test_runaways.py",),
     ),
     Mutant(
         "a lease that was lost is taken for a death",
         "engine/operations/step.py",
         "        if self.lease_loss_count > MAX_LOST:\n",
         "        if self.lease_loss_count > 99:\n",
-        ("tests/engine/test_lease_loss.py",),
+        ("tests/unit/engine/test_lease_loss.py",),
     ),
     # -- cancels ---------------------------------------------------------------------------------
     Mutant(
@@ -139,14 +139,14 @@ MUTANTS = [
         "client/run_actions.py",
         "            raise CodeMissing(run.id, run.workflow, max(len(live), 1))\n",
         "            return\n",
-        ("tests/engine/test_missing_code.py",),
+        ("tests/unit/engine/test_missing_code.py",),
     ),
     Mutant(
         "a cancel is refused while no worker lives",
         "client/run_actions.py",
         "        if (live or self._workflows) and not any(",
         "        if not any(",
-        ("tests/engine/test_missing_code.py",),
+        ("tests/unit/engine/test_missing_code.py",),
     ),
     Mutant(
         "a worker speaks for ever of a run that it failed on",

@@ -9,7 +9,7 @@ import pytest
 from outlast.testkit.mutation import Mutant, Verdict, applies, run
 from tests.mutants import PACKAGE, ROOT, every
 
-KIT = "tests/conformance/test_queue_memory.py"
+KIT = "tests/stores/conformance/test_queue_memory.py"
 ONE_TEST = (f"{KIT}::TestMemoryQueue::test_an_empty_queue_hands_out_nothing",)
 EMPTY = "        return taken\n\n    async def ack("
 

@@ -42,7 +42,7 @@ class Mutant(Struct, frozen=True):
     file: str
     old: str
     new: str
-    tests: tuple[str, ...] = ("tests/conformance",)
+    tests: tuple[str, ...] = ("tests/stores/conformance",)
 
     def apply(self, package: Path) -> None:
         """Change the file below `package`; `ValueError` if its text is not there exactly once."""

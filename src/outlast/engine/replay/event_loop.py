@@ -9,7 +9,7 @@ the run is parked with that error and does not hang. Between two drains the engi
 of deliveries is the order of history, the code runs in the same order in every replay.
 
 The private functions of asyncio that this needs are all in this file (`InsideLoop`, `drop_silently`);
-`tests/engine/test_asyncio_internals.py` fails on a version of Python that changes one of them.
+`tests/unit/engine/test_asyncio_internals.py` fails on a version of Python that changes one of them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,158 @@
+"""The model notices what it is there for: evidence that was tampered with is not accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.campaigns.programs.judging import judge
+from tests.campaigns.programs.model import violations
+from tests.campaigns.programs.program import (
+    Act,
+    Case,
+    Child,
+    Gather,
+    Map,
+    Raise,
+    Signal,
+    Sleep,
+    Step,
+    Try,
+)
+from tests.campaigns.programs.runner import Evidence
+
+FAILS = Case(
+    body=(Step(undo="ok"), Gather(((Step(undo="ok"),), (Step(),))), Map(undo="ok"), Raise()),
+)
+WRITES = Case(body=(Step(transactional=True),))
+FAILS_TO_WRITE = Case(body=(Step(transactional=True, raises=1),))
+COMPLETES = Case(
+    body=(Signal(), Step(raises=1, attempts=2), Try((Raise(),)), Child((Step(), Sleep(4)))),
+    handler=(Step(),),
+    acts=(Act("update", commits=1, dedup="k"), Act("update", dedup="k"), Act("signal", commits=1)),
+)
+
+
+def evidence_of(case: Case) -> Evidence:
+    """What is known of a case that kept its promises."""
+    found, evidence = judge(case)
+    assert found == []
+    assert evidence is not None
+    return evidence
+
+
+def verdict(evidence: Evidence) -> set[str]:
+    """The promises that were not kept."""
+    found = violations(evidence.case, evidence.ledger, evidence.runs, evidence.stuck)
+    return {problem.partition(":")[0] for problem in found}
+
+
+def test_a_program_keeps_its_promises() -> None:
+    """Without faults and without tampering there is nothing to complain about."""
+    assert {run.status for run in evidence_of(FAILS).runs.values()} == {"failed"}
+    assert {run.status for run in evidence_of(COMPLETES).runs.values()} == {"completed"}
+
+
+def _undoes_in_order(evidence: Evidence) -> None:
+    undone = [body for body in evidence.ledger.bodies if body.undo]
+    undone[0].path, undone[1].path = undone[1].path, undone[0].path
+
+
+def _forgets_to_undo(evidence: Evidence) -> None:
+    evidence.ledger.bodies.remove([body for body in evidence.ledger.bodies if body.undo][-1])
+
+
+def _begins_after_undoing(evidence: Evidence) -> None:
+    done = [body for body in evidence.ledger.bodies if not body.undo]
+    evidence.ledger.bodies.append(replace(done[0], tick=evidence.ledger.tick()))
+
+
+def _runs_twice(evidence: Evidence) -> None:
+    body = evidence.ledger.bodies[0]
+    evidence.ledger.bodies.append(replace(body, tick=evidence.ledger.tick()))
+
+
+def _gives_another_result(evidence: Evidence) -> None:
+    seen = evidence.ledger.seen
+    at = next(i for i, one in enumerate(seen) if one.value == "r@0.1")
+    seen[at] = replace(seen[at], value="r@0.0")
+
+
+def _ends_otherwise(evidence: Evidence) -> None:
+    run = evidence.runs["r"]
+    evidence.runs["r"] = replace(run, result=["other"])
+
+
+def _has_a_gap(evidence: Evidence) -> None:
+    run = evidence.runs["r"]
+    evidence.runs["r"] = replace(run, sequences=(1, *run.sequences[2:]))
+
+
+def _is_cancelled_by_itself(evidence: Evidence) -> None:
+    evidence.runs["r"] = replace(evidence.runs["r"], status="cancelled")
+
+
+def _loses_a_child(evidence: Evidence) -> None:
+    uid = evidence.ledger.children[0].uid
+    kept = [one for one in evidence.ledger.recorded if one.uid != uid]
+    evidence.ledger.recorded[:] = kept
+
+
+def _takes_a_signal_that_was_not_sent(evidence: Evidence) -> None:
+    seen = evidence.ledger.seen
+    seen[:] = [replace(one, value=999) if one.path == "r@0.0" else one for one in seen]
+
+
+def _answers_twice(evidence: Evidence) -> None:
+    asked = [told for told in evidence.ledger.told if told.do == "update"]
+    asked[-1].answer = 999
+
+
+def _refuses_strangely(evidence: Evidence) -> None:
+    evidence.ledger.told[0].error = "Undecodable: no"
+
+
+def _writes_twice(evidence: Evidence) -> None:
+    evidence.ledger.effects *= 2
+
+
+def _writes_nothing(evidence: Evidence) -> None:
+    evidence.ledger.effects.clear()
+
+
+def _writes_though_it_failed(evidence: Evidence) -> None:
+    body = evidence.ledger.bodies[0]
+    evidence.ledger.effects.append((body.run_id, body.uid, body.path))
+
+
+TAMPERED: list[tuple[Case, Callable[[Evidence], None], str]] = [
+    (FAILS, _undoes_in_order, "what_was_done_is_undone"),
+    (FAILS, _forgets_to_undo, "what_was_done_is_undone"),
+    (FAILS, _begins_after_undoing, "what_was_done_is_undone"),
+    (FAILS, _runs_twice, "a_recorded_step_never_runs_again"),
+    (COMPLETES, _gives_another_result, "steps_have_their_outcome"),
+    (COMPLETES, _ends_otherwise, "runs_end_as_their_code_did"),
+    (COMPLETES, _has_a_gap, "histories_have_no_gap"),
+    (COMPLETES, _is_cancelled_by_itself, "runs_end_as_their_code_did"),
+    (COMPLETES, _loses_a_child, "children_have_an_owner"),
+    (COMPLETES, _takes_a_signal_that_was_not_sent, "signals_are_taken_once_and_in_order"),
+    (WRITES, _writes_twice, "an_effect_and_its_record_are_one"),
+    (WRITES, _writes_nothing, "an_effect_and_its_record_are_one"),
+    (FAILS_TO_WRITE, _writes_though_it_failed, "an_effect_and_its_record_are_one"),
+    (COMPLETES, _answers_twice, "updates_are_answered"),
+    (COMPLETES, _refuses_strangely, "callers_get_plain_answers"),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "tamper", "rule"), TAMPERED, ids=lambda one: getattr(one, "__name__", "")
+)
+def test_what_was_tampered_with_is_noticed(
+    case: Case, tamper: Callable[[Evidence], None], rule: str
+) -> None:
+    """Each promise has evidence that breaks it, and the model says which one it is."""
+    evidence = evidence_of(case)
+    tamper(evidence)
+    assert rule in verdict(evidence)
