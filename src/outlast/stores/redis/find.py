@@ -57,7 +57,9 @@ class Reads:
         asked = [(id, "state", (b"HGETALL",)) for id in ids]
         return dict(zip(ids, await self._all(asked, timeout), strict=True))
 
-    async def _inboxes(self, pages: Sequence[InboxPage], timeout: float | None) -> dict[Page, Any]:
+    async def _inboxes(
+        self, pages: Sequence[InboxPage], timeout: float | None
+    ) -> dict[InboxPage, Any]:
         asked = [
             (id, "inbox", (b"ZRANGEBYSCORE", b"(%d" % after, b"+inf", b"LIMIT", b"0", b"%d" % most))
             for id, after, most in pages

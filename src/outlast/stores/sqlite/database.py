@@ -317,8 +317,6 @@ def _keep_inherited() -> None:
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_keep_inherited)
 
-T = TypeVar("T")
-
 MAX_INLINE_ROWS = 200
 """Rows that a read in the event loop may return: half a millisecond's worth."""
 
