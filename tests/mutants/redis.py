@@ -18,7 +18,7 @@ DELETION = ("tests/stores/redis/test_deletion.py",)
 MUTANTS = [
     Mutant(
         "redis: of several primaries only the first may be too old",
-        f"{FOLDER}/safety.py",
+        f"{FOLDER}/location.py",
         "    for one in found:\n        if _is_too_old",
         "    for one in found[:1]:\n        if _is_too_old",
         ("tests/stores/test_old_servers.py",),
@@ -53,7 +53,7 @@ MUTANTS = [
     ),
     Mutant(
         "redis: a read shows a run that is being deleted",
-        f"{FOLDER}/reads.py",
+        f"{FOLDER}/find.py",
         "        if any(found[: len(parts)]):",
         "        if False:",
         DELETION,

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from outlast.codecs import JsonCodec, Zlib, chain
+from outlast.codecs import JsonCodec, Zlib
+from outlast.codecs.chain import escape, unwrap, wrap
 from outlast.errors import Undecodable
 
 codec = JsonCodec()
@@ -15,10 +16,10 @@ codec = JsonCodec()
 
 def test_wrap_and_unwrap() -> None:
     """A tag and JSON text go in and come out."""
-    data = chain.wrap("fact", b'"9f86"')
+    data = wrap("fact", b'"9f86"')
     assert bytes(data) == b'{"~fact":"9f86"}'
-    assert chain.unwrap(data) == ("fact", msgspec.Raw(b'"9f86"'))
-    assert chain.unwrap(bytes(data)) == ("fact", msgspec.Raw(b'"9f86"'))
+    assert unwrap(data) == ("fact", msgspec.Raw(b'"9f86"'))
+    assert unwrap(bytes(data)) == ("fact", msgspec.Raw(b'"9f86"'))
 
 
 NOT_ENVELOPES = [
@@ -47,8 +48,8 @@ NOT_ENVELOPES = [
 @pytest.mark.parametrize("data", NOT_ENVELOPES, ids=lambda data: ascii(data[:20]))
 def test_anything_else_is_no_envelope(data: bytes) -> None:
     """More keys, deeper levels, other values, and text that is no JSON."""
-    assert chain.unwrap(data) is None
-    assert bytes(chain.escape(data)) == data
+    assert unwrap(data) is None
+    assert bytes(escape(data)) == data
 
 
 SPELLINGS = [
@@ -64,8 +65,8 @@ SPELLINGS = [
 @pytest.mark.parametrize("data", SPELLINGS)
 def test_every_spelling_of_an_envelope_is_seen(data: bytes) -> None:
     """JSON written by others may hold whitespace and escapes; it means the same."""
-    assert chain.unwrap(data) == ("zlib", msgspec.Raw(b"1"))
-    tag, inner = chain.unwrap(chain.escape(data)) or ("", b"")
+    assert unwrap(data) == ("zlib", msgspec.Raw(b"1"))
+    tag, inner = unwrap(escape(data)) or ("", b"")
     assert tag == "json"
     assert msgspec.json.decode(inner) == {"~zlib": 1}
 
@@ -92,7 +93,7 @@ def test_user_data_that_looks_like_ours_survives(value: Any, chain: Any, annotat
     assert back == value
     assert chain.decode(data, annotation) == value
     assert chain.decode(b" \n" + bytes(data) + b"\t", annotation) == value
-    assert (chain.unwrap(data) or [""])[0] in ("json", "zlib")
+    assert (unwrap(data) or [""])[0] in ("json", "zlib")
 
 
 @pytest.mark.proves("S2")
