@@ -23,6 +23,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -108,6 +109,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--fast", action="store_true", help="Pythons: only what needs no server")
     parser.add_argument("--again", action="store_true", help="only what failed the last time")
     options = parser.parse_args(argv)
+    # A shell starts a background job with SIGINT ignored, and tests that send it would fail.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if options.pythons is None and options.servers is None and options.dependencies is None:
         options.pythons, options.servers = list(PYTHONS), list(SERVERS)
         options.dependencies = list(DEPENDENCIES)

@@ -68,13 +68,13 @@ def code_of(error: BaseException) -> Exit:
 
 # Name → module in `commands/`, loaded when it is asked for.
 COMMANDS = {
-    "dev": "dev",
+    "dev": "worker",
     "worker": "worker",
     "start": "start",
     "ls": "ls",
     "show": "show",
     "tail": "tail",
-    "why": "why",
+    "why": "show",
     "signal": "control",
     "update": "control",
     "cancel": "control",
@@ -86,13 +86,13 @@ COMMANDS = {
     "rm": "control",
     "queues": "queue",
     "queue": "queue",
-    "workers": "workers",
-    "dead": "dead",
+    "workers": "worker",
+    "dead": "queue",
     "schedules": "schedules",
-    "export": "export",
-    "import": "export",
+    "export": "transfer",
+    "import": "transfer",
     "replay": "replay",
-    "move": "move",
+    "move": "transfer",
     "db": "db",
     "doctor": "doctor",
     "completion": "completion",
@@ -109,6 +109,8 @@ class Commands(click.Group):
         module = COMMANDS.get(cmd_name)
         if module is None:
             return None
+        if module == "completion":
+            return completion_command
         loaded = importlib.import_module(f"outlast.cli.commands.{module}")
         command: click.Command = getattr(loaded, f"{cmd_name}_command")
         return command
