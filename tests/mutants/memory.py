@@ -414,8 +414,8 @@ MUTANTS = [
     Mutant(
         "the oldest first",
         STORE,
-        "        found.sort(key=order.position, reverse=not order.rises)",
-        "        found.sort(key=order.position, reverse=order.rises)",
+        "        found.sort(key=order.position, reverse=not order.ascending)",
+        "        found.sort(key=order.position, reverse=order.ascending)",
         TESTS,
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Codecs: how values become JSON text and come back, exactly or not at all.
+"""Codecs: encode values as JSON text and decode them exactly, or refuse them.
 
 `JsonCodec` is the default; ``JsonCodec() | Zlib()`` compresses. The contract is in
 `outlast.ports.codec`.

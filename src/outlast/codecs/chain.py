@@ -1,31 +1,23 @@
-"""A codec followed by transforms, as one codec: ``JsonCodec() | Zlib() | Encrypt(key)``.
+"""Chain: a codec followed by transforms, as one codec. Zlib: the transform that compresses.
 
-The transforms pass bytes to each other, and one envelope at the end carries the result as base64.
-Its tag lists what was done, in order, so that reading needs no settings of the time of writing::
+``JsonCodec() | Zlib() | Encrypt(key)``: the transforms pass bytes to each other, and an *envelope* carries
+the result as base64. An envelope is a JSON object with exactly one key, which starts with ``~``::
 
     {"~zlib": "eJyr…"}            compressed
     {"~zlib+encrypt": "gAAA…"}    compressed, then encrypted
-    {"order": 7}                  left as it was by all of them
+    {"~fact": "9f86d081…"}        stored elsewhere, under this hash
+    {"~json": {"~zlib": 1}}       a user's value that has the form of an envelope
+    {"order": 7}                  no envelope: no transform applied
 
-Reading undoes exactly what the tag lists, and only what is in the chain: an unknown name is an
-error, and so is a name that comes twice, lest a forged tag make one small value cost much work.
+The tag lists the transforms in order, so that decoding does not depend on the settings at the time of
+writing. Decoding undoes only transforms that are in the chain. An unknown tag is an error, and so is a
+repeated one, because a forged tag could otherwise make a small value expensive to decode.
 
-Envelopes: JSON values that outlast put there itself, told apart from the user's.
+Only the outermost object is interpreted; everything deeper is data. `escape` puts a user's value that
+looks like an envelope into a ``~json`` envelope, so stored data cannot select a transform. (Serializers
+that interpret their marker at any depth were exploited: CVE-2025-68664, CVE-2025-64439.)
 
-An envelope is a JSON object with exactly one key, and that key starts with ``~``::
-
-    {"~zlib": "eJyrVkrL…"}      the text, compressed
-    {"~fact": "9f86d081…"}      the text is stored elsewhere, under this hash
-    {"~json": {"~zlib": 1}}     the user's own value, which happens to look like an envelope
-
-Only the outermost object is ever looked at. A user's value which has that form is put into a
-``~json`` envelope when it is encoded, so nothing a user stores can pass for one of ours, and
-whatever lies deeper is data. (Serializers that honour their marker at any depth have let stored
-data choose what is built: CVE-2025-68664, CVE-2025-64439.)
-
-Tags are written here without the ``~``.
-
-Compression of larger values by the standard library's zlib.
+In this module tags are written without the ``~``.
 """
 
 from __future__ import annotations
@@ -40,6 +32,14 @@ import msgspec
 from outlast.errors import InvalidValue, Undecodable
 from outlast.ports.codec import Codec, Transform
 
+_TAG = re.compile(r"[a-z0-9-]+")
+
+JSON = "json"
+"""The tag of a user's value that looks like an envelope."""
+
+FACT = "fact"
+"""The tag of a value stored once by its hash. The engine resolves it; codecs never see it."""
+
 
 class Chain(Codec):
     """`codec`, and then `transforms` from left to right."""
@@ -49,7 +49,9 @@ class Chain(Codec):
         self.transforms = transforms
         self._by_tag = {transform.tag: transform for transform in transforms}
         if len(self._by_tag) != len(transforms):
-            raise InvalidValue("two transforms of a chain have the same tag")
+            raise InvalidValue(
+                "two transforms of a chain have the same tag: give each transform a tag of its own"
+            )
         for tag in self._by_tag:
             if not _TAG.fullmatch(tag) or tag in (JSON, FACT):
                 raise InvalidValue(
@@ -89,8 +91,8 @@ class Chain(Codec):
         if unknown or len(set(names)) != len(names):
             known = ", ".join(self._by_tag) or "nothing"
             raise Undecodable(
-                f"{where}: stored in the form {'~' + tag!r}, and this codec can undo {known}. Add "
-                "the transform that wrote it to the codec"
+                f"{where}: stored as {'~' + tag!r}, and this codec can undo {known}. Add the transform "
+                "that wrote the value to the codec"
             )
         try:
             current = base64.b64decode(msgspec.json.decode(content, type=str), validate=True)
@@ -99,61 +101,15 @@ class Chain(Codec):
         except MemoryError:
             raise
         except Exception as error:
-            raise Undecodable(f"{where}: damaged inside its {'~' + tag!r} form: {error}") from error
+            raise Undecodable(f"{where}: the {'~' + tag!r} envelope is damaged: {error}") from error
         return current
 
 
-_TAG = re.compile(r"[a-z0-9-]+")
-
-JSON = "json"
-"""The tag of a user's value that looks like an envelope."""
-
-FACT = "fact"
-"""The tag of a value stored once by its hash. The engine resolves it; codecs never see it."""
-
-
-def wrap(tag: str, value: msgspec.Raw | bytes) -> msgspec.Raw:
-    """The envelope `tag` around `value`, which is JSON text."""
-    return msgspec.Raw(b'{"~%b":%b}' % (tag.encode(), bytes(value)))
-
-
-def unwrap(data: msgspec.Raw | bytes) -> tuple[str, msgspec.Raw] | None:
-    """The tag of an envelope and the JSON text in it, or None if `data` is anything else.
-
-    Malformed JSON is not an envelope either: whoever decodes it next has the better error.
-    """
-    if _may_be_one(data) is None:
-        return None
-    try:
-        members = _MEMBERS.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    if len(members) != 1:
-        return None
-    ((key, value),) = members.items()
-    return (key[1:], value) if key.startswith("~") else None
-
-
-def escape(data: msgspec.Raw | bytes) -> msgspec.Raw:
-    """The user's JSON text in a form that `unwrap` does not take for one of our envelopes."""
-    if _may_be_one(data) is not None and unwrap(data) is not None:
-        return wrap(JSON, data)
-    return data if isinstance(data, msgspec.Raw) else msgspec.Raw(data)
-
-
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-# Our own encoder writes no whitespace and no escape for "~", but text that was imported may hold
-# both: `{ "\u007ezlib" : … }` is the same JSON. The members are parsed only if this matches.
-_may_be_one = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"[~\\]').match
-
-
 class Zlib:
-    """Compress text from `threshold` bytes on, where that makes it smaller.
+    """Compress text of at least `threshold` bytes, if that makes it smaller.
 
-    A threshold of None compresses nothing and still reads what was compressed before. `max_bytes`
-    limits what one value may unfold to, so that a forged one cannot fill the memory; larger values
-    are not compressed in the first place.
+    A threshold of None compresses nothing; compressed values can still be read. `max_bytes` limits the
+    decompressed size, so that a forged value cannot exhaust the memory; larger values are not compressed.
     """
 
     tag = "zlib"
@@ -162,9 +118,14 @@ class Zlib:
         self, threshold: int | None = 1024, *, level: int = 6, max_bytes: int = 16 * 1024 * 1024
     ) -> None:
         if not -1 <= level <= 9:
-            raise InvalidValue("level is between 0 (fast) and 9 (small), or -1 for zlib's own")
+            raise InvalidValue(
+                f"level={level} is not possible: use 0 (fast) to 9 (small), or -1 for zlib's default"
+            )
         if max_bytes < 1 or (threshold is not None and threshold < 0):
-            raise InvalidValue("max_bytes is at least 1 and threshold at least 0")
+            raise InvalidValue(
+                f"threshold={threshold}, max_bytes={max_bytes} is not possible: threshold must be at least "
+                "0 or None, max_bytes at least 1"
+            )
         self.threshold = threshold
         self.level = level
         self.max_bytes = max_bytes
@@ -183,7 +144,46 @@ class Zlib:
         stream = zlib.decompressobj()
         unpacked = stream.decompress(data, self.max_bytes + 1)
         if len(unpacked) > self.max_bytes:
-            raise Undecodable(f"unfolds to more than the {self.max_bytes:,} bytes allowed")
+            raise Undecodable(f"decompresses to more than the {self.max_bytes:,} bytes allowed")
         if not stream.eof or stream.unused_data:
-            raise Undecodable("the compressed data is cut short, or something follows it")
+            raise Undecodable("the compressed data is truncated, or followed by other data")
         return unpacked
+
+
+# -- envelopes -------------------------------------------------------------------------------------
+
+
+def wrap(tag: str, value: msgspec.Raw | bytes) -> msgspec.Raw:
+    """The envelope `tag` around `value`, which is JSON text."""
+    return msgspec.Raw(b'{"~%b":%b}' % (tag.encode(), bytes(value)))
+
+
+def unwrap(data: msgspec.Raw | bytes) -> tuple[str, msgspec.Raw] | None:
+    """The tag of an envelope and the JSON text in it, or None if `data` is anything else.
+
+    Malformed JSON is not an envelope: the codec that decodes it next reports the error.
+    """
+    if _may_be_one(data) is None:
+        return None
+    try:
+        members = _MEMBERS.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if len(members) != 1:
+        return None
+    ((key, value),) = members.items()
+    return (key[1:], value) if key.startswith("~") else None
+
+
+def escape(data: msgspec.Raw | bytes) -> msgspec.Raw:
+    """The user's JSON text; in a ``~json`` envelope if `unwrap` would read it as an envelope."""
+    if _may_be_one(data) is not None and unwrap(data) is not None:
+        return wrap(JSON, data)
+    return data if isinstance(data, msgspec.Raw) else msgspec.Raw(data)
+
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+# msgspec writes no whitespace and does not escape "~", but imported text may contain both:
+# `{ "\u007ezlib" : … }` is the same JSON. The members are parsed only if this matches.
+_may_be_one = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"[~\\]').match

@@ -1,10 +1,9 @@
-"""Pydantic models, for those who use them. Nothing here imports pydantic.
+"""Pydantic models as values. This module does not import pydantic.
 
-A value can only be a model if its process has imported pydantic already, so looking into
-``sys.modules`` is enough. Models have JSON of their own, with aliases, validators and
-serializers; outlast asks them for it and embeds the text.
+A value can be a model only if its process has imported pydantic, so a lookup in ``sys.modules`` is
+enough. Models define their own JSON with validators and serializers; the codec embeds that text.
 
-Values are stored under field names, not aliases, since one field may have two aliases that differ
+Values are stored under field names, not aliases, because the two aliases of a field may differ
 (``validation_alias``, ``serialization_alias``).
 """
 
@@ -27,30 +26,30 @@ def is_model(kind: object) -> bool:
 
 def write(model: Any) -> msgspec.Raw:
     """The model as JSON text."""
-    # round_trip leaves computed fields out and lets Json[] fields be read again. Warnings would
-    # be about values of the wrong type; those do not come back the same, and are refused later.
+    # round_trip leaves computed fields out and makes Json[] fields readable again. Warnings concern
+    # values of the wrong type; the comparison after decoding refuses those.
     text = model.model_dump_json(round_trip=True, by_alias=False, warnings=False)
     return msgspec.Raw(text.encode())
 
 
 def read(kind: Any, data: msgspec.Raw | bytes) -> Any:
-    """The model of class `kind` in JSON text `data`; `ValueError` with the place if there is none."""
+    """The model of class `kind` in JSON text `data`; `ValueError` with the field if it is invalid."""
     try:
         return kind.model_validate_json(bytes(data), **_by_name())
     except ValueError as error:
-        # Pydantic's own text quotes the input, which may be secret, and runs over many lines.
+        # Pydantic's message quotes the input, which may be secret, and has many lines.
         raise ValueError(_first_line(error)) from error
 
 
 def state(model: Any) -> tuple[Any, Any, Any]:
-    """All that makes two models of one class equal in pydantic's eyes."""
+    """The attributes that pydantic's ``==`` compares."""
     return (model.__dict__, model.__pydantic_extra__, model.__pydantic_private__)
 
 
 @lru_cache(maxsize=1)
 def _by_name() -> dict[str, bool]:
-    # Before 2.11 a model with aliases says itself whether it can be read by name
-    # (`populate_by_name`). One that cannot fails to come back, and so is refused before a write.
+    # Before 2.11 the model's `populate_by_name` decides whether it can be read by name. A model that
+    # cannot be is not decoded again, and so is refused before a write.
     version = sys.modules["pydantic"].VERSION.split(".")
     return {"by_name": True} if (int(version[0]), int(version[1])) >= (2, 11) else {}
 

@@ -1,7 +1,6 @@
-"""Frozen values: the nouns of outlast, with no I/O and no behaviour beyond their own consistency.
+"""Frozen values without I/O: everything that crosses a port is one of these.
 
-Everything that crosses a port is one of these. They see nothing but `outlast.errors`, so a store
-or an engine can be written against them alone.
+The package imports only `outlast.errors`, so a store or an engine can be written against it alone.
 """
 
 from outlast.model.claim import Claim, ClaimOnCreate, Worker

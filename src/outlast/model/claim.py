@@ -1,10 +1,8 @@
-"""Claim: the exclusive, expiring right to advance a run or to do a task.
+"""Claim: the exclusive, expiring right to advance a run or to do a task. Worker: a process that holds claims.
 
 The lease (`expires_at`) says when another owner may take over. The `token`, which grows with every
 claim, fences a superseded owner. An owner whose lease has expired may still write until another owner
 claims.
-
-Worker: a process that drives runs or does tasks, as its heartbeats describe it.
 """
 
 from __future__ import annotations
@@ -72,7 +70,7 @@ def check_ttl(ttl: float | None) -> None:
         )
 
 
-REMEMBERED = timedelta(days=1)
+LISTED_FOR = timedelta(days=1)
 """How long a worker without heartbeats is listed."""
 
 

@@ -1,7 +1,7 @@
 """Commit: everything that becomes durable together, as one value. The only way to write a run.
 
-`outlast.model.commit_rules` decides whether a store writes it, `outlast.model.validation` what is
-invalid in itself.
+`outlast.model.validation` rejects a commit that is invalid in itself; `outlast.model.commit_rules` decides
+whether the store writes it on top of the run as it is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Start(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True, kw_only=True, gc=False):
-    """One atomic write. Made once, with an id, and reused as it is on every retry.
+    """One atomic write. It is created once, with an id, and every retry sends the same value.
 
     Which run, and under which conditions:
 

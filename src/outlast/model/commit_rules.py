@@ -108,7 +108,7 @@ class WakeupKind(IntFlag):
 
 
 _KINDS = tuple(map(WakeupKind, range(WakeupKind.ANY + 1)))
-"""Each by its number: to make one takes longer than to find it."""
+"""The flags by number: a lookup is faster than constructing an `IntFlag`."""
 
 _RUNS, _TASKS, _ENDS = int(WakeupKind.RUNS), int(WakeupKind.TASKS), int(WakeupKind.ENDS)
 
@@ -123,7 +123,7 @@ def wakeup_kind_of(commits: Iterable[Commit]) -> WakeupKind:
 
 def _wakeup_kind_of(commit: Commit) -> int:
     change, kind = commit.change, 0
-    # A log that a program keeps with the store alone begins like a run, and is none to claim.
+    # A history that a program writes through the store alone is created like a run, without `runnable_at`.
     is_free = commit.release or (
         commit.create is not None
         and commit.hold is None

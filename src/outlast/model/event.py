@@ -1,6 +1,6 @@
 """Event: an immutable recorded fact. A run's history is its events 1, 2, 3 … without a gap.
 
-The data of an event, written from a payload and read back as one.
+`to_event` and `payload_of` convert between an event and its typed content (`outlast.model.payloads`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class EventType(StrEnum):
 
     SNAPSHOT = "snapshot"
 
-    # Ours, beyond the seeds' twenty-one.
+    # Types that are not in the specification of the first twenty-one.
     WORKFLOW_CONTINUED = "workflow.continued"
     CANCEL_REQUESTED = "cancel.requested"
     OPERATION_ABANDONED = "operation.abandoned"
@@ -80,11 +80,11 @@ class EventType(StrEnum):
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One recorded fact of a run.
 
-    `data` is plain JSON whose shape belongs to `type` (see `outlast.model.payloads`); the store
-    never looks inside. `output` is a user's value, on completion events only. `sequence` is 0
-    until the store has numbered the event, and `token` is the claim under which it was written.
-    Unknown fields are ignored and missing ones get their default, so that `version` can grow.
-    No cycle can go through one (`gc=False`), so that a long history costs no garbage collection.
+    `data` is plain JSON whose shape belongs to `type` (see `outlast.model.payloads`); the store does not
+    interpret it. `output` is a user's value, on completion events only. `sequence` is 0 until the store
+    numbers the event, and `token` is the claim under which it was written. Unknown fields are ignored and
+    missing ones get their default, so that `version` can grow. An event cannot be part of a reference
+    cycle (`gc=False`), so a long history costs no garbage collection.
     """
 
     type: str
@@ -171,7 +171,7 @@ def to_event(
 
 
 def payload_of(event: Event) -> Payload:
-    """What `event` says, typed. Raises `Undecodable` for an unknown type or damaged data."""
+    """The typed content of `event`. Raises `Undecodable` for an unknown type or damaged data."""
     read = _READERS.get(event.type) or _reader_of(event)
     try:
         return read(event.data)
@@ -183,7 +183,7 @@ def payload_of(event: Event) -> Payload:
 
 
 _READERS: dict[str, Callable[[bytes | Raw], Payload]] = {}
-"""What reads the data of an event, by its type; made when the first one of that type is read."""
+"""The decoder for each type of event, created when the first event of that type is read."""
 
 
 def _reader_of(event: Event) -> Callable[[bytes | Raw], Payload]:
@@ -191,7 +191,7 @@ def _reader_of(event: Event) -> Callable[[bytes | Raw], Payload]:
     if payload is None:
         raise Undecodable(
             f"event {event.sequence} of run {event.run_id!r} has the unknown type {event.type!r}: "
-            "it may come from a newer outlast"
+            "a newer version of outlast may have written it. Upgrade this process"
         )
     read = _READERS[event.type] = reader(payload)
     return read

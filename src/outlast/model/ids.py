@@ -1,12 +1,12 @@
-"""Ids: how we make ours, and what we accept as yours.
+"""Ids: generation of outlast's own, validation of the user's, and the tree that a run id encodes.
 
-Ours are UUIDv7 texts: they sort by the time they were made and only grow within a process, so
-that an index on them is appended to and never scattered.
+Generated ids are UUIDv7 texts: they sort by creation time and only grow within a process, so that an
+index on them is appended to.
 
-Yours name runs, tasks, timers, signals. One function checks them all. The characters that
-backends give a meaning (``:`` and ``{}`` in Redis keys, control characters in terminals and
-messages) are refused rather than escaped, so that an id looks the same in every place it is seen.
-``~`` separates a run from its children and is ours: partition and tree are read off the id.
+Users name runs, tasks, timers and signals; `check_id` validates run ids and `check_name` the others.
+Characters with a meaning in a backend (``:`` and ``{}`` in Redis keys, control characters in terminals
+and logs) are refused rather than escaped, so that an id looks the same everywhere. ``~`` is reserved: it
+separates a run from its children, so that tree and partition follow from the id.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from outlast.errors import InvalidId
 MAX_ID_BYTES = 255
 MAX_CHILD_ID_BYTES = 1024
 CHILD_PATH_BYTES = 512
-"""A child's id is at most this much longer than that of its root."""
+"""The id of a child is at most this much longer than the id of its root."""
 CHILD_NAME_LENGTH = 60
-"""What is left of a key, in characters, where a path is shortened."""
+"""The length, in characters, of a key in a shortened path."""
 SEPARATOR = "~"
 SCHEDULE_OF = "schedule of "
-"""How the names of our own workflows begin: those that keep the schedules of another."""
+"""The prefix in the name of the internal workflow that runs a workflow's schedules."""
 
-# Most ids are like this, and every call checks one.
+# Fast path: matches most ids.
 _plain = re.compile(r"[A-Za-z0-9 _./@+=,-]{1,255}").fullmatch
 _FORBIDDEN = {":": "a colon", "{": "a brace", "}": "a brace"}
 
-# The last 48 bits of an id are counted with a bit before them: so `hex` writes all their digits.
+# The last 48 bits of an id are counted with a leading 1 bit, so that `hex` writes all 12 digits.
 _TAIL, _FULL = 1 << 48, 2 << 48
 
 _lock = threading.Lock()
@@ -49,12 +49,11 @@ _time_ns = time.time_ns
 
 
 class _Front(NamedTuple):
-    """How the ids of one millisecond begin, and the tails that tell them apart.
+    """The common prefix of the ids of one millisecond, and the counter for their tails.
 
-    48 bits of milliseconds are followed by 74 that start at random and grow by a random step of up to
-    2^32: neighbours are unguessable enough to be distinct between processes. `upper` is all but
-    the tail. Three ids are made for every step, so the front is written once, and to count
-    takes no lock.
+    48 bits of milliseconds are followed by 74 bits that start at a random number and grow by a random
+    increment of up to 2^32, so that ids of different processes do not collide. `upper` is everything but
+    the tail. Each step needs three ids, so the prefix is formatted once, and counting needs no lock.
     """
 
     upper: int
@@ -64,10 +63,10 @@ class _Front(NamedTuple):
 
 
 def _next_front(before: int, now: int) -> _Front:
-    """One that is greater than the front with `before` as its upper bits, whatever the clock says."""
+    """A prefix greater than the one with `before` as upper bits, even if the clock was set back."""
     millisecond = now // 1_000_000
     upper = max(millisecond << 26 | _random.getrandbits(25), before + 1)
-    # Version 7 and variant 2 stand between the parts, as RFC 9562 has it.
+    # RFC 9562: version 7 and variant 2 are between the parts.
     text = f"{upper >> 26:012x}7{upper >> 14 & 0xFFF:03x}{0x8000 | upper & 0x3FFF:04x}"
     return _Front(
         upper,
@@ -81,7 +80,7 @@ _front = _next_front(0, _time_ns())
 
 
 def new_id() -> str:
-    """A UUIDv7 that is greater than any this process has made before."""
+    """A UUIDv7 that is greater than all earlier ones of this process."""
     global _front
     front = _front
     tail, now = next(front.tails), _time_ns()
@@ -96,8 +95,8 @@ def new_id() -> str:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Make ids in this block that depend on `seed` alone, so that a simulation can be repeated:
-    what is made twice with one seed has the same ids, so let nothing of it outlive the block."""
+    """Generate ids from `seed` alone in this block, so that a simulation is repeatable. Two blocks with
+    the same seed generate the same ids, so do not use them outside."""
     global _random, _time_ns, _front
     before = _random, _time_ns, _front
     _random, _time_ns = random.Random(seed), lambda: 0
@@ -121,10 +120,9 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 def check_id(value: object, what: str = "run id", *, child: bool = False) -> str:
-    """Return `value` if it may stand as an id, else raise `InvalidId` saying what to change.
+    """Return `value` if it is a valid id, else raise `InvalidId` that says what to change.
 
-    With ``child`` the separator ``~`` is allowed between non-empty parts, as in the ids of
-    children and in calls that may address one.
+    With ``child`` the separator ``~`` is allowed between non-empty parts, as in the id of a child.
     """
     if not isinstance(value, str):
         raise InvalidId(f"the {what} must be a str, not {type(value).__name__}")
@@ -133,7 +131,7 @@ def check_id(value: object, what: str = "run id", *, child: bool = False) -> str
     if not value:
         raise InvalidId(f"the {what} is empty: give it at least one character")
     limit = MAX_CHILD_ID_BYTES if child else MAX_ID_BYTES
-    # The length in characters is checked first so that a 10 MB text is not encoded to be refused.
+    # The length in characters is checked first, so that a 10 MB text is refused without encoding it.
     if len(value) > limit or _utf8_length(value, what) > limit:
         raise InvalidId(
             f"the {what} {value[:40]!r}… is longer than {limit} bytes: "
@@ -159,7 +157,7 @@ def check_id(value: object, what: str = "run id", *, child: bool = False) -> str
 
 def check_name(value: object, what: str) -> str:
     """Check a name inside a run (task, timer, signal, step key, owner): text without control
-    characters, 1 to 1,024 bytes. It never becomes part of a key on its own, so more is allowed."""
+    characters, 1 to 1,024 bytes. It is never a backend key on its own, so more characters are allowed."""
     if not isinstance(value, str):
         raise InvalidId(f"the {what} must be a str, not {type(value).__name__}")
     if _plain(value):
@@ -167,7 +165,10 @@ def check_name(value: object, what: str) -> str:
     if not value:
         raise InvalidId(f"the {what} is empty: give it at least one character")
     if len(value) > MAX_CHILD_ID_BYTES or _utf8_length(value, what) > MAX_CHILD_ID_BYTES:
-        raise InvalidId(f"the {what} {value[:40]!r}… is longer than {MAX_CHILD_ID_BYTES} bytes")
+        raise InvalidId(
+            f"the {what} {value[:40]!r}… is longer than {MAX_CHILD_ID_BYTES} bytes: "
+            "use a shorter one, for instance a hash of it"
+        )
     if not value.isprintable() and any(c < " " or "\x7f" <= c <= "\x9f" for c in value):
         raise InvalidId(f"the {what} {value[:80]!r} contains a control character: remove it")
     return value
@@ -184,10 +185,11 @@ def parent_of(run_id: str) -> str | None:
 
 
 def child_id(parent: str, key: str, life: str = "") -> str:
-    """The id of the child that a run asks for under `key`: below its own, as far as that is short. `life`
-    is the uid of the life that asks, if another one had the id before: children of that one may go on,
-    and are not meant. A path that grows long is shortened, so that children nest to any depth."""
-    part = key.replace(":", ".")  # a colon has no place in an id
+    """The id of the child that a run starts under `key`: the parent's id, ``~`` and the key. `life` is the
+    uid of the parent's life, given if an earlier life had the same id: children of that life may still
+    run, and must not be mistaken for this child. A long path is shortened by a hash, so that children can
+    nest to any depth."""
+    part = key.replace(":", ".")  # an id cannot contain a colon
     if life:
         part = f"{part}@{_digest(life)}"
     path = f"{parent}{SEPARATOR}{part}"
@@ -213,5 +215,5 @@ def _utf8_length(value: str, what: str) -> int:
     except UnicodeEncodeError as error:
         raise InvalidId(
             f"the {what} {value[:40]!r} contains a lone surrogate, which is not text: "
-            "decode the bytes it came from properly"
+            "decode the original bytes as UTF-8"
         ) from error

@@ -1,14 +1,12 @@
-"""Values as JSON text and back, for export, logs and event payloads.
+"""Structs as JSON text and back, and the check that their fields have the declared types.
 
-msgspec cannot read a field of type ``Raw | None``: in a union it takes the bytes for nothing but
-null. So a struct with such fields is read through a twin whose raw fields default to *absent*,
-which then become None. A raw ``null`` that was really written stays a raw ``null``.
+msgspec cannot decode a field of type ``Raw | None``: in a union it accepts only null. So a struct with
+such fields is decoded through a generated twin whose raw fields default to *absent*, which becomes None.
+A raw ``null`` in the text stays a raw ``null``.
 
-Whether the fields of a value have the types that its class declares.
-
-Python checks no annotation: ``Event(metadata={"n": 1})`` is made without a word, and a store that
-writes it cannot read it again. So every value is checked before it is written. Most values of a
-class have the same types in the same places: such a shape is checked once and remembered.
+Python does not check annotations: ``Event(metadata={"n": 1})`` raises nothing, and a store that writes it
+cannot read it again. So `check_types` checks every value before it is written. Most values of a class
+have the same types in the same fields, so each such combination is checked once and cached.
 """
 
 from __future__ import annotations
@@ -35,8 +33,8 @@ to_json: Callable[[Struct], bytes] = _ENCODER.encode
 
 
 def from_json(data: bytes | Raw, type: type[T], *, where: str = "value") -> T:
-    """The value that `to_json` was given. Unknown fields are ignored and missing ones get their
-    default; `Undecodable` if the text is not of this type."""
+    """The value that `to_json` has encoded. Unknown fields are ignored and missing ones get their default.
+    Raises `Undecodable` if the text is not of this type."""
     try:
         value: T = reader(type)(data)
     except DAMAGE as error:
@@ -45,12 +43,12 @@ def from_json(data: bytes | Raw, type: type[T], *, where: str = "value") -> T:
 
 
 DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a reader raises if the text is not of its type."""
+"""The exceptions that `reader` raises for text of another type."""
 
 
 @cache
 def reader(type: type[T]) -> Callable[[bytes | Raw], T]:
-    """What reads a value of this type, for those who read many; it raises `DAMAGE`."""
+    """The decoder of this type, for repeated use. It raises `DAMAGE` for text of another type."""
     hints = get_type_hints(type)
     optional = tuple(name for name in type.__struct_fields__ if hints[name] == Raw | None)
     if not optional:
@@ -83,12 +81,12 @@ MAX_BITS = 63
 MAX_KNOWN_SHAPES = 1000
 
 known_shapes: set[tuple[type, ...]] = set()
-"""Classes with the types of their fields that were found to be right."""
+"""Cache: classes with types of their fields that have passed the check."""
 _WORDS = {str: "text", int: "an integer", Raw: "msgspec.Raw", NoneType: "None", dict: "a dict"}
 
 
 def check_types(value: Struct, what: str) -> None:
-    """Refuse a value of which a field is not what its class declares; `what` names the value."""
+    """Raise if a field of `value` does not have its declared type; `what` names the value."""
     fields = astuple(value)
     shape = (type(value), *map(type, fields))
     if shape not in known_shapes:
@@ -117,7 +115,7 @@ def _check_shape(value: Struct, fields: tuple[Any, ...], what: str) -> None:
     for name, kinds, found in zip(
         value.__struct_fields__, _kinds(type(value)), fields, strict=True
     ):
-        # For Python True is an int. A database gives 1 back, which is not what was written.
+        # In Python True is an int; a database would return 1 for it.
         fits = isinstance(found, kinds) and (not isinstance(found, bool) or bool in kinds)
         if not fits:
             raise InvalidValue(f"{name} of {what} is {found!r}: use {_declared(kinds)}")
@@ -125,19 +123,19 @@ def _check_shape(value: Struct, fields: tuple[Any, ...], what: str) -> None:
 
 @cache
 def _kinds(type: type[Struct]) -> tuple[tuple[type, ...], ...]:
-    """What each field may be, in the order of declaration."""
+    """The types that each field may have, in the order of declaration."""
     hints = get_type_hints(type)
     return tuple(_alternatives(hints[name]) for name in type.__struct_fields__)
 
 
 @cache
 def _looked_into(type: type[Struct]) -> tuple[tuple[int, tuple[type, ...]], ...]:
-    """The positions of integers, and of maps with what their values may be."""
+    """The positions of integers, and of dicts with the types that their values may have."""
     hints = get_type_hints(type)
     found: list[tuple[int, tuple[Any, ...]]] = []
     for position, name in enumerate(type.__struct_fields__):
         options = get_args(hints[name]) if _is_union(hints[name]) else (hints[name],)
-        if int in options and str not in options:  # else it is kept as text
+        if int in options and str not in options:  # else it is stored as text
             found.append((position, ()))
         found += [
             (position, _alternatives(get_args(option)[1]))

@@ -1,4 +1,4 @@
-"""Payloads: the shape of `Event.data` for each type of event, read and written by `event_data`.
+"""Payloads: the shape of `Event.data` for each type of event; `outlast.model.event` encodes and decodes them.
 
 A payload class has the name of its event type (`StepStarted` for ``step.started``). Those that would
 share the name of an exception in `outlast.errors` have the suffix `Event` (`StepFailedEvent` is recorded,
@@ -26,29 +26,29 @@ class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 class WorkflowStarted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     workflow_name: str
-    # An int in the first seed, a text later: both are read, and kept as they came.
+    # An int or a text; stored as given.
     version: int | str
     input: Raw = NULL
     # The seed of random numbers, if not the run's own uid: a fork has that of its origin.
     seed: str = ""
     # The input of the first life, if this one continues another: a repeated start compares with it.
     origin: Raw | None = None
-    # Of a run that is retried: the uids of its earlier lives, each with the last event from there.
+    # Of a retried run: the uids of its earlier lives, each with the last event taken over from it.
     lineage: list[tuple[str, int]] = []
     # In which queue the run waits before it starts.
     place: QueueOptions | None = None
-    # Whether an earlier life had this id: then the ids of its children name the life.
+    # Whether an earlier life had this id: if so, the ids of its children contain the life.
     later: bool = False
-    # Of a child: the uid of the life that asked for it.
+    # Of a child: the uid of the parent's life that started it.
     parent_uid: str = ""
     # Answers to updates that earlier lives gave, each the data of an `update.completed`, for callers who
     # have not read them yet.
     answers: list[Raw] = []
-    # Of a run that is retried: children by key that earlier lives asked for after the point from which it
-    # goes on, and that run or have completed. The same call gets the same child.
+    # Of a retried run: children by key that earlier lives started after the point of the retry, and that
+    # run or have completed. The same call gets the same child.
     adopts: dict[str, ChildSpawned] = {}
-    # Likewise steps by key that have no result: the life that asked, and the input. The same call has the same
-    # idempotency key.
+    # Of a retried run: steps by key that have no result, with the life that started them and the input. The same
+    # call has the same idempotency key.
     asked: dict[str, tuple[str, Raw]] = {}
 
 
@@ -112,7 +112,7 @@ class ChildSpawned(Payload, frozen=True, kw_only=True, omit_defaults=True):
     child_run_id: str
     workflow_name: str
     input: Raw = NULL
-    # What becomes of it when its parent ends first; empty for cancel.
+    # What happens to the child when its parent ends first; empty for cancel.
     parent_close: str = ""
     place: QueueOptions | None = None
 
@@ -120,7 +120,7 @@ class ChildSpawned(Payload, frozen=True, kw_only=True, omit_defaults=True):
 class ChildCompleted(Payload, frozen=True, kw_only=True, omit_defaults=True):
     child_run_id: str
     output: Raw | None = None
-    # The life that asked, as the child knows it.
+    # The uid of the parent's life that started the child.
     parent_uid: str = ""
 
 

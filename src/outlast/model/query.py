@@ -1,14 +1,12 @@
-"""What to find, and a page of what was found.
+"""RunQuery: a search for runs. Page: a part of its results. Projection: tables for other people's SQL.
 
-All stores list runs in the same orders: newest first unless asked otherwise, ties broken by id. A page
-ends with a cursor that names the last run seen, so that going on is a seek, not a skip, and nothing is
-shown twice or left out when runs come and go in between. Only what changes while it is listed by its
-last change may be shown again, or come before the place where one is.
+All stores list runs in the same orders: newest first by default, ties broken by id. A page ends with a
+cursor that names its last run, so that the next page is an index seek. Runs that are created or deleted
+in between do not make a run appear twice or be skipped. In the orders by last change, a run that changes
+during the listing may appear again or be skipped.
 
-Projection: a run and its audit lines in the shape of the seed's two tables.
-
-The truth is in the store's own tables, with text ids and exact bytes. The projection is for others to
-read and to join: it is written by triggers in the commit that changes a run, whoever commits.
+The projection has a run and its audit lines as two plain tables that other programs can read and join.
+Database triggers write it in the transaction of each commit. The store's own tables remain the truth.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ MAX_LIMIT = 10_000
 
 
 class Order(StrEnum):
-    """In which order. Ties are broken by id, in the same direction."""
+    """The order of a listing. Ties are broken by id, in the same direction."""
 
     NEWEST = "-created"
     OLDEST = "created"
@@ -39,30 +37,30 @@ class Order(StrEnum):
     STALEST = "updated"
 
     @property
-    def rises(self) -> bool:
+    def ascending(self) -> bool:
         """Whether the smallest time comes first."""
         return not self.value.startswith("-")
 
     @property
     def by_change(self) -> bool:
-        """Whether it goes by the time of the last change, not of creation."""
+        """Whether runs are ordered by the time of their last change, not of their creation."""
         return self in (Order.LATEST, Order.STALEST)
 
     def moment(self, run: Run) -> datetime:
-        """The time of a run that it goes by."""
+        """The time of a run that decides its position."""
         return run.updated_at if self.by_change else run.created_at
 
     def position(self, run: Run) -> tuple[int, str]:
-        """Where a run stands."""
+        """The position of a run: time in microseconds, and id."""
         return to_micros(self.moment(run)), run.id
 
     def is_past(self, position: tuple[int, str], other: tuple[int, str]) -> bool:
         """Whether a position comes after another one."""
-        return position > other if self.rises else position < other
+        return position > other if self.ascending else position < other
 
 
 class RunQuery(Struct, frozen=True, kw_only=True):
-    """Which runs. Filters combine and are applied before `limit`."""
+    """A search for runs. Filters combine and are applied before `limit`."""
 
     workflow: str | None = None
     status: frozenset[Status] = frozenset()
@@ -73,7 +71,7 @@ class RunQuery(Struct, frozen=True, kw_only=True):
     after: str | None = None
 
     def matches(self, run: Run) -> bool:
-        """Whether `run` passes the filters: their meaning, for stores that filter in Python."""
+        """Whether `run` passes the filters."""
         return (
             (self.workflow is None or run.workflow == self.workflow)
             and (not self.status or run.status in self.status)
@@ -84,50 +82,50 @@ class RunQuery(Struct, frozen=True, kw_only=True):
         )
 
     def check(self) -> None:
-        """Raise `InvalidValue` for a limit or a cursor that no store could honour."""
+        """Raise `InvalidValue` for an invalid limit or cursor."""
         check_limit(self.limit)
         if self.after is not None:
             parse_cursor(self.after, self.order)
 
 
 class Page(Struct, Generic[T], frozen=True):
-    """Some of what was found, and the cursor for the rest (None: that was all)."""
+    """Some of the results, and the cursor of the next page (None: this is the last page)."""
 
     items: list[T]
     next: str | None = None
 
 
 def check_limit(limit: int) -> int:
-    """Refuse a limit that is not between 1 and 10,000."""
+    """Raise for a limit that is not between 1 and 10,000."""
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidValue(f"limit {limit} is out of range: use 1 to {MAX_LIMIT} and the cursor")
     return limit
 
 
 def cursor_of(run: Run, order: Order = Order.NEWEST) -> str:
-    """The cursor that goes on after `run`."""
+    """The cursor of the page that starts after `run`."""
     return cursor_at(order.position(run), order)
 
 
 def cursor_at(position: tuple[int, str], order: Order = Order.NEWEST) -> str:
-    """The cursor that goes on after a position."""
+    """The cursor of the page that starts after a position."""
     named = position if order is Order.NEWEST else (*position, order)
     return base64.urlsafe_b64encode(msgspec.json.encode(named)).decode().rstrip("=")
 
 
 def parse_cursor(cursor: str, order: Order = Order.NEWEST) -> tuple[int, str]:
-    """The time in microseconds and the id that a cursor of an order names."""
+    """The time in microseconds and the id in a cursor of this order."""
     found, position = _read(cursor)
     if found is not order:
         raise InvalidValue(
-            f"{cursor[:40]!r} is a cursor of the order {found.value!r}, not {order.value!r}: go on in "
-            "the order in which the last page was"
+            f"{cursor[:40]!r} is a cursor of the order {found.value!r}, not {order.value!r}: use the order "
+            "of the page that returned it"
         )
     return position
 
 
 def order_of(cursor: str) -> Order:
-    """The order that a cursor goes on in."""
+    """The order of the page that returned a cursor."""
     return _read(cursor)[0]
 
 
@@ -141,13 +139,13 @@ def _read(cursor: str) -> tuple[Order, tuple[int, str]]:
             raise ValueError("not a position")
     except (ValueError, UnicodeError) as error:
         raise InvalidValue(
-            f"{cursor[:40]!r} is not a cursor: pass on the one that the last page gave you"
+            f"{cursor[:40]!r} is not a cursor: pass the `next` of the previous page"
         ) from error
     return order, (moment, id)
 
 
 def _same(left: object, right: object) -> bool:
-    # True == 1 in Python; in a filter they are different values.
+    # True == 1 in Python, but a filter distinguishes them.
     return type(left) is type(right) and left == right
 
 
@@ -166,34 +164,37 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
 class Projection(Struct, frozen=True):
-    """The names of the tables, and of the schema that they are in: of the connection if None."""
+    """The names of the tables and of their schema (None: the default schema of the connection)."""
 
     executions: str = EXECUTIONS
     entries: str = ENTRIES
     schema: str | None = None
 
     def check(self) -> None:
-        """Refuse what is no name."""
+        """Raise for an invalid name of a table or schema."""
         for name in (self.executions, self.entries, self.schema):
             if name is not None and not _NAME.fullmatch(name):
                 raise InvalidValue(
-                    f"{name!r} is no name of a table: use letters, digits and '_', up to 63"
+                    f"{name!r} is not a name of a table or schema: use up to 63 letters, digits and '_', not starting "
+                    "with a digit"
                 )
         if self.executions == self.entries:
-            raise InvalidValue(f"{self.entries!r} is to hold both: give each a table of its own")
+            raise InvalidValue(
+                f"{self.entries!r} is given for executions and for entries: use two tables"
+            )
 
     def quoted(self, table: str) -> str:
-        """A table as SQL names it."""
+        """The quoted SQL name of a table."""
         return f'"{table}"' if self.schema is None else f'"{self.schema}"."{table}"'
 
 
 def check_columns(table: str, wanted: tuple[str, ...], found: dict[str, bool]) -> None:
-    """Refuse a table that the projection could not be written to. `found` tells of each column
-    whether a row needs a value for it that nobody would give."""
+    """Raise if the projection cannot write to a table. `found` has its columns, and whether each is
+    required: NOT NULL without a default."""
     if not found:
         raise InvalidValue(
-            f"there is no table {table!r}: run your migrations, or metadata.create_all, before a store "
-            "with a projection is opened"
+            f"there is no table {table!r}: run your migrations or metadata.create_all before you open a "
+            "store with a projection"
         )
     missing = [name for name in wanted if name not in found]
     if missing:
@@ -201,9 +202,9 @@ def check_columns(table: str, wanted: tuple[str, ...], found: dict[str, bool]) -
             f"the table {table!r} has no column {', '.join(missing)}: use the mixins of "
             "outlast.contrib.sqlalchemy, and migrate"
         )
-    needy = [name for name, is_needy in found.items() if is_needy and name not in wanted]
-    if needy:
+    required = [name for name, is_required in found.items() if is_required and name not in wanted]
+    if required:
         raise InvalidValue(
-            f"the column {', '.join(needy)} of {table!r} may not be NULL and has no default: rows of "
-            "runs could not be written. Allow NULL, or give it a server_default"
+            f"the column {', '.join(required)} of {table!r} is NOT NULL without a default, so the projection "
+            "cannot insert rows. Allow NULL, or give it a server_default"
         )

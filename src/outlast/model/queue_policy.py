@@ -1,8 +1,9 @@
-"""QueueOptions: in which queue a run waits before it starts, and until when.
+"""QueuePolicy: how many tasks of a queue run at once, how often they start, and which key is next.
 
-QueuePolicy: how many tasks of a queue run at once, how often they start, and which key is next.
+`QueueOptions` says in which queue a run waits before it starts, and until when. `allocate` shares free
+places among the keys of a queue.
 
-The tasks of a queue form lines, one for each key (a tenant, a customer, a device). Lines take turns by
+The tasks of a queue form lines, one for each key (a tenant, a customer, a device). Lines are served by
 stride scheduling::
 
     line "acme"  ▯▯▯▯▯▯▯▯▯  ╲
@@ -39,8 +40,8 @@ class QueueOptions(Struct, frozen=True, omit_defaults=True):
     """How a run waits in a named queue. The queue's policy decides when the run starts; from then on it
     is in flight until it ends.
 
-    Runs with the same `key` form a line, and lines take turns; the smallest `priority` of a line is
-    first. With `delay` (seconds) or `at` it does not start before that time.
+    Runs with the same `key` form a line, and lines are served fairly; within a line the smallest
+    `priority` is first. With `delay` (seconds) or `at` the run does not start before that time.
     """
 
     queue: str = STARTS
@@ -55,22 +56,22 @@ class QueueOptions(Struct, frozen=True, omit_defaults=True):
         check_key(self.key)
         if type(self.priority) is not int or abs(self.priority) >= 2**31:
             raise InvalidValue(
-                f"priority={self.priority!r} is not possible: use a whole number of 32 bits, the "
-                "smallest goes first"
+                f"priority={self.priority!r} is not possible: use an integer of 32 bits; the smallest is "
+                "served first"
             )
         delay: object = self.delay
         if type(delay) not in (int, float, timedelta):
             raise InvalidValue(f"delay={delay!r} is not possible: give seconds or a timedelta")
-        begins: object = self.at
-        if begins is not None and not isinstance(begins, datetime):
-            raise InvalidValue(f"at={begins!r} is not possible: give a datetime with a time zone")
+        given: object = self.at
+        if given is not None and not isinstance(given, datetime):
+            raise InvalidValue(f"at={given!r} is not possible: give a datetime with a time zone")
         seconds = self.delay.total_seconds() if isinstance(self.delay, timedelta) else self.delay
         check_delay(seconds)
         at = self.at
         if at is not None:
-            check_moment(at, "the time at which a run begins")
+            check_moment(at, "the time at which a run starts")
             if seconds:
-                raise InvalidValue("a run has `at` and `delay`: give one of them")
+                raise InvalidValue("`at` and `delay` are both given: give one of them")
         elif seconds:
             at = now + timedelta(seconds=seconds)
         return QueueOptions(self.queue, self.key, self.priority, at)
@@ -82,9 +83,9 @@ STRIDE = 1_000_000
 MAX_KEY_BYTES = 512
 MAX_LIMIT = 1_000_000
 MAX_PERIOD = 366 * 86_400.0
-FINEST = 1_000_000
-"""Starts a second: the store's clock has microseconds."""
-HEAVIEST, LIGHTEST = 1000.0, 0.001
+MAX_STARTS_PER_S = 1_000_000
+"""The store's clock has microseconds."""
+MAX_WEIGHT, MIN_WEIGHT = 1000.0, 0.001
 MAX_WEIGHTS = 10_000
 KEPT_CHANGES = 250
 """Audit lines kept for each queue."""
@@ -98,7 +99,7 @@ class Rate(Struct, frozen=True, omit_defaults=True):
 
 
 class QueuePolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The policy of a named queue. What is left out is not limited.
+    """The policy of a named queue. A limit that is left out does not apply.
 
     - `concurrency`: how many may be in flight at once, over all workers.
     - `key_concurrency`: how many of one key.
@@ -133,28 +134,28 @@ class PolicyChange(Struct, frozen=True, kw_only=True):
 
 
 class ExpectedPolicy(Struct, frozen=True):
-    """The policy that a writer has read (None: none) and replaces only if it is still the same."""
+    """Condition of an update: the policy that the writer has read (None: there was none)."""
 
     policy: QueuePolicy | None
 
 
 class Line(Struct, kw_only=True):
-    """The tasks of one key in a queue, with all its steps, before some are handed out."""
+    """The tasks of one key in a queue and in the queues of its steps; the input of `allocate`."""
 
     key: str
     passed: int
     ready: int
-    """How many could be handed out."""
+    """How many tasks are ready."""
     more: bool = False
-    """Whether there may be more: an adapter need not count further than it thinks is needed."""
+    """Whether more tasks may be ready: an adapter may stop counting."""
     in_flight: int = 0
     started: int = 0
-    """How many have started within the period of `QueuePolicy.key_rate`."""
+    """How many tasks started within the period of `QueuePolicy.key_rate`."""
 
 
 class Shares(Struct, frozen=True):
-    """How many tasks each line hands out, by key; the queue's `present` after that; and which keys got
-    all tasks that were counted, so that more should be counted."""
+    """The result of `allocate`: how many tasks each key gets; the queue's `present` afterwards; and the
+    keys that got all tasks that the adapter counted, so that it should count more."""
 
     given: dict[str, int]
     present: int
@@ -170,8 +171,8 @@ def allocate(
     in_flight: int = 0,
     started: int = 0,
 ) -> Shares:
-    """Who is served now, in turns; `Line.passed` is moved on. `in_flight` and `started` are those of
-    the whole queue, `present` is where the last call has left it."""
+    """Share `room` places among the lines, and advance their `passed`. `in_flight` and `started` are
+    totals of the queue; `present` is the one of the previous result."""
     room = min(room, queue_room(policy, in_flight=in_flight, started=started))
     turns = []
     for line in lines:
@@ -196,7 +197,7 @@ def allocate(
 
 
 def queue_room(policy: QueuePolicy, *, in_flight: int, started: int) -> int:
-    """How many more the rules of the whole queue allow."""
+    """How many more tasks the limits of the whole queue allow."""
     if policy.paused:
         return 0
     left = MAX_LIMIT
@@ -208,7 +209,7 @@ def queue_room(policy: QueuePolicy, *, in_flight: int, started: int) -> int:
 
 
 def line_room(policy: QueuePolicy, line: Line) -> int:
-    """How many more of one line its own rules allow. Tasks without a key have no such rules."""
+    """How many more tasks of a line the limits of a key allow. Tasks without a key have no such limits."""
     left = line.ready
     if line.key and policy.key_concurrency is not None:
         left = min(left, policy.key_concurrency - line.in_flight)
@@ -218,33 +219,33 @@ def line_room(policy: QueuePolicy, line: Line) -> int:
 
 
 def stride(policy: QueuePolicy, key: str) -> int:
-    """How far one task moves its line on."""
+    """How much one task adds to the pass of its line."""
     return max(1, round(STRIDE / policy.weight(key)))
 
 
 def urgency(policy: QueuePolicy, priority: int, ready_at: int) -> tuple[float, int]:
-    """What tasks of a line are ordered by, the smallest first; times in microseconds. With ageing
-    a level of priority is worth so much waiting, and the order of two tasks never changes."""
+    """The sort key of the tasks of a line, the smallest first; times in microseconds. With ageing, a
+    priority level equals a waiting time, so that the order of two tasks never changes."""
     if policy.ageing is None:
         return priority, ready_at
     return priority * policy.ageing * 1_000_000 + ready_at, ready_at
 
 
 def counts_places(policy: QueuePolicy | None) -> bool:
-    """Whether an expired lease may have lost its place to another task: then it cannot be renewed,
-    even if the task was not claimed again."""
+    """Whether another task may have taken the place of a task whose lease expired. If so, the lease cannot
+    be renewed, even if the task was not claimed again."""
     return policy is not None and (
         policy.concurrency is not None or policy.key_concurrency is not None
     )
 
 
 def scope_of(queue: str) -> str:
-    """The queue whose rules hold: `gpu` for `gpu/render`, where the tasks of one step wait."""
+    """The queue whose policy applies: `gpu` for `gpu/render`, which has the tasks of one step."""
     return queue.partition("/")[0]
 
 
 def encode_policy(policy: QueuePolicy) -> bytes:
-    """Rules as they are stored: the same bytes for equal rules."""
+    """A policy as it is stored: equal policies have equal bytes."""
     plain = decode_policy(msgspec.json.encode(policy))  # 3 and 3.0 are equal
     return msgspec.json.encode(plain, order="sorted")
 
@@ -258,8 +259,8 @@ def check_policy(policy: QueuePolicy) -> QueuePolicy:
         msgspec.convert(msgspec.to_builtins(policy), QueuePolicy, strict=True)
     except (msgspec.ValidationError, TypeError) as error:
         raise InvalidValue(
-            f"a rule of queue {getattr(policy, 'queue', policy)!r} has the wrong type: {error}. Limits are "
-            "whole numbers, times are seconds, `paused` is True or False"
+            f"the policy of queue {getattr(policy, 'queue', policy)!r} has a value of the wrong type: {error}. "
+            "Limits are integers, times are seconds, `paused` is True or False"
         ) from error
     check_queue(policy.queue)
     _check_count(policy.concurrency, "concurrency")
@@ -268,26 +269,26 @@ def check_policy(policy: QueuePolicy) -> QueuePolicy:
     _check_rate(policy.key_rate, "key_rate")
     if len(policy.weights) > MAX_WEIGHTS:
         raise InvalidValue(
-            f"queue {policy.queue!r} has {len(policy.weights):,} weights, and every take reads them: give "
-            f"them to at most {MAX_WEIGHTS:,} keys; all others have 1"
+            f"queue {policy.queue!r} has {len(policy.weights):,} weights, and each dequeue reads them: set "
+            f"weights for at most {MAX_WEIGHTS:,} keys; all others have 1"
         )
     for key, weight in policy.weights.items():
         check_key(key)
-        if not LIGHTEST <= weight <= HEAVIEST:
+        if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
             raise InvalidValue(
-                f"a weight of {weight} for {key!r} is not possible: use {LIGHTEST} to {HEAVIEST:.0f},"
-                " where others have 1. To stop a key, cancel its runs"
+                f"a weight of {weight} for {key!r} is not possible: use {MIN_WEIGHT} to {MAX_WEIGHT:.0f} "
+                "(the default is 1). To stop a key, cancel its runs"
             )
     if policy.ageing is not None and not 0 < policy.ageing <= MAX_PERIOD:
         raise InvalidValue(
-            f"ageing={policy.ageing} is not possible: give the seconds of waiting that are worth one "
-            "priority, or leave it out"
+            f"ageing={policy.ageing} is not possible: give the seconds of waiting that equal one priority "
+            "level, at most a year, or leave it out"
         )
     return policy
 
 
 def check_queue(name: object) -> str:
-    """Refuse the name of a queue that people write: it is the part before the slash."""
+    """Raise for an invalid name of a queue as users write it: without a slash."""
     checked = check_name(name, "queue name")
     if "/" in checked:
         raise InvalidValue(
@@ -298,7 +299,7 @@ def check_queue(name: object) -> str:
 
 
 def check_key(key: object) -> str:
-    """Refuse a key that no queue may hold. Empty: no key."""
+    """Raise for an invalid fairness key. An empty text means no key."""
     if key == "":
         return ""
     if isinstance(key, str) and len(key) > MAX_KEY_BYTES:
@@ -330,29 +331,28 @@ def _check_rate(rate: Rate | None, name: str) -> None:
         raise InvalidValue(
             f"{name}.per={rate.per} is not possible: give a number of seconds, at most a year"
         )
-    if rate.limit / rate.per > FINEST:
+    if rate.limit / rate.per > MAX_STARTS_PER_S:
         raise InvalidValue(
-            f"{name} of {rate.limit} in {rate.per} s is finer than the clock, which counts "
-            f"microseconds: use at most {FINEST:,} a second, or no rate"
+            f"{name} of {rate.limit} in {rate.per} s is more than the clock can resolve: use at most "
+            f"{MAX_STARTS_PER_S:,} a second, or no rate"
         )
 
 
 def window(policy: QueuePolicy) -> float:
-    """For how many seconds a start must be remembered."""
+    """For how many seconds the store must keep the time of a start."""
     return max(
         (rate.per for rate in (policy.rate, policy.key_rate) if rate is not None), default=0.0
     )
 
 
 def rotated(parts: Sequence[T], at: int) -> list[T]:
-    """The same from another beginning each time, so that what comes first by chance does not always
-    come first."""
-    begin = at % len(parts) if parts else 0
-    return [*parts[begin:], *parts[:begin]]
+    """The same sequence from another start, so that no part is always first."""
+    start = at % len(parts) if parts else 0
+    return [*parts[start:], *parts[:start]]
 
 
 def scopes(queues: Iterable[str]) -> dict[str, list[str]]:
-    """Queues by the scope whose rules hold for them."""
+    """Queues by the queue whose policy applies to them; see `scope_of`."""
     found: dict[str, list[str]] = {}
     for queue in queues:
         found.setdefault(scope_of(queue), []).append(queue)

@@ -1,14 +1,13 @@
-"""Inbox: messages to a run that its owner has not yet recorded in its history.
+"""What a run owns besides its record and its events: inbox items, tasks, keys, facts, timers, entries.
 
-Every process but the owner writes here. The store numbers the items of a run 1, 2, 3 … in the order
-of arrival. The commit that records an item also consumes it, so it takes effect exactly once.
+`Item`: a message in the inbox of a run, which its owner has not yet recorded in the history. Other
+processes send items; the store numbers those of a run 1, 2, 3 … in the order of arrival. The commit that
+records an item also consumes it, so it takes effect exactly once.
 
-Task: a message in a queue: a worker is needed. Leased, never popped.
-
-RunContents: what a run owns besides its record, its events and its inbox.
+`Task`: a message in a queue. A worker leases it, and it stays in the queue until it is finished.
 
 `Activity`, `Entry`, `Fact` and `Timer` are rows for engines of your own; the engine of outlast records
-events instead. `RunContents` is what only a transfer reads as a whole.
+events instead. `RunContents` is what a transfer reads of a run.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Receipt(Struct, frozen=True):
 
 
 def refusing(sends: Sequence[Send], receipts: Sequence[object]) -> set[str]:
-    """The runs that have refused an item."""
+    """The runs that refused an item."""
     return {
         send.run_id
         for send, receipt in zip(sends, receipts, strict=True)
@@ -72,7 +71,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Work for a worker. A task of a run has `run_id`, `uid` and the step's key.
 
     The smallest `priority` is served first. Tasks with the same `key` (a tenant, a customer) form a
-    line, and lines take turns. `run_at` delays the task. `attempt` counts deliveries and is increased
+    line, and lines are served fairly. `run_at` delays the task. `attempt` counts deliveries and is increased
     before the work starts, so that a task that crashes its worker is counted too.
     """
 
@@ -101,7 +100,7 @@ class Delivery(Struct, frozen=True):
 
 
 class DeadTask(Struct, frozen=True):
-    """A task that is not retried any more, why, and since when."""
+    """A task that is no longer retried, why, and since when."""
 
     task: Task
     reason: str

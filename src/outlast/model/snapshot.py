@@ -1,7 +1,7 @@
-"""Snapshot: a fold of the history at a sequence, to shorten replay. A cache, never the truth.
+"""Snapshot: the state of a run at a sequence, to shorten replay. A cache, never the truth.
 
-The store keeps it as one blob in an envelope that says how to read it; a snapshot that cannot be
-read, or that belongs to another definition, is discarded and the history replayed.
+The store keeps it as one blob with a header that says how to decode it. A snapshot that cannot be
+decoded, or that belongs to another definition, is discarded, and the whole history is replayed.
 
 ::
 
@@ -42,11 +42,11 @@ class Snapshot(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def unpack(cls, envelope: bytes) -> Snapshot:
-        """Read an envelope; `Undecodable` if it is damaged or of a form we do not know."""
+        """Decode an envelope; `Undecodable` if it is damaged or of an unknown format."""
         if envelope[:4] != MAGIC:
             raise Undecodable(
-                f"a snapshot starts with {envelope[:4]!r}, not {MAGIC!r}: it is damaged or of a "
-                "newer format; delete it, and the history is replayed"
+                f"a snapshot starts with {envelope[:4]!r}, not {MAGIC!r}: it is damaged or of a newer "
+                "format. Delete it; the engine then replays the history"
             )
         end = 8 + int.from_bytes(envelope[4:8], "big")
         try:
@@ -64,7 +64,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Position(StrEnum):
-    """Where a run of an engine of your own stands."""
+    """The position of a run, for engines of your own."""
 
     NOT_STARTED = "not_started"
     AT_TASK = "at_task"
@@ -73,8 +73,8 @@ class Position(StrEnum):
 
 
 class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A ready-made snapshot body for engines that step from task to task: what is done, with what
-    output, where the run stands, and what it began with."""
+    """A ready-made snapshot body for engines that go from task to task: the input, the outputs of
+    completed tasks, and the position."""
 
     input: Raw | None = None
     completed: dict[str, Raw] = {}
@@ -88,7 +88,7 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def decode(cls, body: bytes) -> Progress:
-        """Read a body; `Undecodable` if it is not one."""
+        """Decode a body; `Undecodable` if it is damaged."""
         return from_json(body, cls, where="this snapshot")
 
 

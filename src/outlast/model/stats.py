@@ -1,4 +1,4 @@
-"""QueueStats: how a named queue stands, at a cost that does not grow with it."""
+"""QueueStats: the numbers of a named queue, at a cost that does not grow with its size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from outlast.model.queue_policy import QueuePolicy
 
 COUNTED = 10_000
-"""A store that has to count what it is asked for counts no further."""
+"""A store that has to count rows stops at this number."""
 KEYS_SHOWN = 100
 
 
@@ -25,18 +25,19 @@ class KeyStats(Struct, frozen=True, kw_only=True):
     at_least: tuple[str, ...] = ()
 
     def said(self, count: str) -> str:
-        """A count as people read it: ``10000+`` where nobody has counted further."""
+        """A count as text; ``10000+`` if counting stopped there."""
         return _said(self, count)
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):
-    """A queue with all its steps.
+    """A queue, including the queues of its steps.
 
-    Numbers are exact, but for those that `at_least` names: there are so many or more, because nobody
-    counted further. So are `oldest` (so long or longer) and `keys`, of which `KEYS_SHOWN` are told.
+    Numbers are exact, except those that `at_least` names: these are lower bounds, because counting
+    stopped. `at_least` names `oldest` if an older task may exist, and `keys` if there are more than
+    `KEYS_SHOWN`.
 
-    `oldest` is since when the one that waits longest has been ready. `blocked_by` names the rule
-    that keeps ready tasks from beginning now: ``paused``, ``concurrency`` or ``rate``, of a key
+    `oldest` is the time since which the oldest ready task has been ready. `blocked_by` names the limit
+    that prevents ready tasks from starting now: ``paused``, ``concurrency`` or ``rate``, of a key
     ``key_concurrency`` or ``key_rate``.
     """
 
@@ -52,12 +53,12 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     at_least: tuple[str, ...] = ()
 
     def said(self, count: str) -> str:
-        """A count as people read it: ``10000+`` where nobody has counted further."""
+        """A count as text; ``10000+`` if counting stopped there."""
         return _said(self, count)
 
 
 def capped(most: int, **counts: int) -> dict[str, Any]:
-    """Fields of `QueueStats` or `KeyStats`, of numbers that were counted to `most` + 1."""
+    """Fields of `QueueStats` or `KeyStats` from numbers that were counted up to `most` + 1."""
     return {
         **{name: min(count, most) for name, count in counts.items()},
         "at_least": tuple(name for name, count in counts.items() if count > most),
@@ -78,8 +79,8 @@ def counted_stats(
     oldest: datetime | None,
     all_seen: bool,
 ) -> QueueStats:
-    """How a queue stands, of numbers that were counted to `most` + 1: its own, and for each key what is
-    ready, in flight, and was started of late. Without `all_seen`, something may be older than `oldest`."""
+    """The stats of a queue from numbers that were counted up to `most` + 1: its totals, and for each key
+    what is ready, in flight, and recently started. Without `all_seen`, a task older than `oldest` may exist."""
     rules = policy or QueuePolicy(queue=queue)
     counts = capped(most, ready=ready, delayed=delayed, in_flight=in_flight, dead=dead)
     not_all = {"oldest": not all_seen, "keys": len(keys) > KEYS_SHOWN}
@@ -106,7 +107,7 @@ def _said(stats: KeyStats | QueueStats, count: str) -> str:
 
 
 def blocked_by(policy: QueuePolicy, *, in_flight: int, started: int) -> str | None:
-    """The rule of the whole queue that lets nothing begin now."""
+    """The limit of the whole queue that prevents tasks from starting now."""
     if policy.paused:
         return "paused"
     if policy.concurrency is not None and in_flight >= policy.concurrency:
@@ -117,7 +118,7 @@ def blocked_by(policy: QueuePolicy, *, in_flight: int, started: int) -> str | No
 
 
 def key_blocked_by(policy: QueuePolicy, key: str, *, in_flight: int, started: int) -> str | None:
-    """The rule of its key that lets nothing of a line begin now."""
+    """The limit of a key that prevents its tasks from starting now."""
     if key and policy.key_concurrency is not None and in_flight >= policy.key_concurrency:
         return "key_concurrency"
     if key and policy.key_rate is not None and started >= policy.key_rate.limit:

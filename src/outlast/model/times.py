@@ -1,4 +1,4 @@
-"""Time as stores keep it: whole microseconds since 1970, UTC; exact and sortable everywhere."""
+"""Times as stores keep them: whole microseconds since 1970 in UTC, which is exact and sortable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from outlast.errors import InvalidValue
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOW = EPOCH
-"""As a time to become runnable: at once. A store reads any time in the past as its own present."""
+"""As `runnable_at`: immediately. A store treats any time in the past as its current time."""
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -24,7 +24,7 @@ def from_micros(micros: int) -> datetime:
 
 
 def moment_after(now: datetime, seconds: float) -> datetime | None:
-    """When so many seconds have passed; None for never: not within the years that there are dates for."""
+    """The time after so many seconds; None (never) if `datetime` cannot represent it."""
     try:
         return now + timedelta(seconds=max(seconds, 0.0))
     except OverflowError:
@@ -32,24 +32,25 @@ def moment_after(now: datetime, seconds: float) -> datetime | None:
 
 
 def to_seconds(time: float | timedelta) -> float:
-    """A time span in seconds. Whatever else was given is returned as it is, for the caller to refuse."""
+    """A duration in seconds. A value of another type is returned as it is; the caller validates it."""
     return time.total_seconds() if isinstance(time, timedelta) else time
 
 
 MAX_DELAY = 100 * 365 * 86_400.0
+"""In seconds. A longer delay is a mistake, and may exceed the range of `datetime`."""
 
 
 def check_moment(moment: datetime, what: str) -> datetime:
-    """Refuse a time without a zone: nobody could say when it is."""
+    """Raise for a time without a time zone."""
     if moment.utcoffset() is None:
         raise InvalidValue(f"{what} has no time zone: use an aware datetime, such as now(UTC)")
     return moment
 
 
 def check_delay(delay: float) -> None:
-    """Refuse a delay that no queue can keep: negative, endless, or not a number."""
+    """Raise for a delay that is negative, longer than `MAX_DELAY`, or not a number."""
     kind: object = type(delay)
     if kind not in (int, float) or not 0 <= delay <= MAX_DELAY:
         raise InvalidValue(
-            f"a delay of {delay!r} s is not possible: use a number, 0 for now, or more"
+            f"a delay of {delay!r} s is not possible: use a number from 0 (now) to {MAX_DELAY:.0f}"
         )

@@ -1,4 +1,4 @@
-"""What no store may hold: checked before anything is locked or written, the same for all stores."""
+"""Validation of values before anything is locked or written; the same for all stores."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ MAX_PLAIN_INTEGER = 2**62
 RAW_OR_NONE = frozenset({Raw, type(None)})
 NONE_YET = 0
 NO_METADATA: dict[str, str] = {}
-"""Seconds. Beyond that a delay is a mistake, and soon no date any more."""
 
 
 def check_batch(commits: Sequence[Commit]) -> None:
-    """Refuse a batch that could not be written whatever the store holds. Every store calls this
+    """Raise for a batch that is invalid in itself, whatever the store contains. Every store calls this
     first, so that bad input is an error before anything is locked or written."""
     runs: set[str] = set()
     for commit in commits:
@@ -41,27 +40,27 @@ def check_batch(commits: Sequence[Commit]) -> None:
             )
         runs.add(commit.run_id)
         check_commit(commit)
-    beginning = [commit for commit in commits if commit.create is not None]
-    if not beginning:
+    creating = [commit for commit in commits if commit.create is not None]
+    if not creating:
         return
     started = {start.run.id for commit in commits for start in commit.starts}
-    for commit in beginning:
+    for commit in creating:
         if commit.run_id in started:
             raise InvalidCommit(
                 f"run {commit.run_id!r} is created by one commit of a batch and started as a "
-                "child by another: only one of them can begin it, so send them one after the other"
+                "child by another: only one of them can create it, so send them one after the other"
             )
         if commit.creation is Creation.REPLACE:
             below = commit.run_id + SEPARATOR
             if any(other.startswith(below) for other in runs):
                 raise InvalidCommit(
-                    f"run {commit.run_id!r} is replaced, and with it its children, in the same "
-                    "batch as a commit of one of them: send that one on its own"
+                    f"run {commit.run_id!r} is replaced with its children in the same batch as a commit "
+                    "of one of the children: send that one in another batch"
                 )
 
 
 def check_commit(commit: Commit) -> None:
-    """Refuse a commit that contradicts itself or carries what no store may hold."""
+    """Raise for a commit that contradicts itself or contains an invalid value."""
     check_id(commit.run_id, child=True)
     check_name(commit.id, "commit id")
     _check_events(commit.events, commit.run_id, commit.expected)
@@ -74,7 +73,7 @@ def check_commit(commit: Commit) -> None:
     if commit.hold is not None:
         if commit.create is None and not commit.force:
             raise InvalidCommit(
-                "`hold` claims the run that a commit creates, or takes by `force`: use claim_runs instead"
+                "`hold` needs `create` or `force`: to claim an existing run, use claim_runs"
             )
         check_name(commit.hold.owner, "owner")
         check_ttl(commit.hold.ttl)
@@ -88,7 +87,7 @@ def check_commit(commit: Commit) -> None:
 
 
 def check_fields(value: Struct, what: str) -> None:
-    """Refuse a value of which one field could not be stored so that it comes back exactly."""
+    """Raise if a field of `value` cannot be stored and read back exactly."""
     if is_plain(value):
         return
     check_types(value, what)
@@ -98,8 +97,8 @@ def check_fields(value: Struct, what: str) -> None:
 
 
 def is_plain(value: Struct) -> bool:
-    """Whether every field is empty, or so short and simple that nothing can be wrong with it. A
-    commit is checked often, and most are like this."""
+    """Fast path: whether every field is empty, or short and of a plain type, so that no check can
+    fail."""
     fields = astuple(value)
     if (type(value), *map(type, fields)) not in known_shapes:
         return False
@@ -120,8 +119,8 @@ def is_plain(value: Struct) -> bool:
 
 
 def check_value(value: object, name: str, what: str) -> None:
-    """Refuse what no store gives back as it was: too large, a lone surrogate, a time without a
-    zone, a float that is no number."""
+    """Raise for a value that a store cannot return exactly: too large, a lone surrogate, a time without a
+    time zone, NaN or infinity."""
     if isinstance(value, str):
         size = len(value) if value.isascii() else _utf8_size(value, name, what)
     elif isinstance(value, (Raw, bytes)):
@@ -135,7 +134,9 @@ def check_value(value: object, name: str, what: str) -> None:
         elif isinstance(value, datetime):
             check_moment(value, f"{name} of {what}")
         elif isinstance(value, float) and not isfinite(value):
-            raise NotSerializable(f"{name} of {what} is {value}, which JSON does not have")
+            raise NotSerializable(
+                f"{name} of {what} is {value}, which is not a number in JSON: use None or a text"
+            )
     if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(
             f"{name} of {what} has {size:,} bytes, the limit is {MAX_PAYLOAD_BYTES:,}: "
@@ -144,8 +145,7 @@ def check_value(value: object, name: str, what: str) -> None:
 
 
 def check_attributes(attributes: object) -> None:
-    """Refuse attributes that no store could read again: the record of a run that has one would be
-    damaged, and whoever lists runs would meet it."""
+    """Raise for attributes that a store could not read again: every listing of that run would fail."""
     if not isinstance(attributes, dict):
         raise InvalidValue(f"attributes={attributes!r}: use a dict of names and values")
     for name, value in attributes.items():
@@ -158,7 +158,7 @@ def check_attributes(attributes: object) -> None:
 
 
 def check_reason(reason: object) -> str:
-    """Refuse what cannot stand in a record as the reason why somebody ended a run."""
+    """Raise for an invalid reason of a cancellation or termination."""
     if not isinstance(reason, str):
         raise InvalidValue(f"reason={reason!r}: use a text")
     check_value(reason, "reason", "an end")
@@ -166,7 +166,7 @@ def check_reason(reason: object) -> str:
 
 
 def check_key(scope: str, key: str, value: str, run_id: str | None) -> None:
-    """Refuse an idempotency key that no store could keep as it is."""
+    """Raise for an invalid idempotency key."""
     check_name(scope, "scope")
     check_name(key, "key")
     check_value(value, "value", f"key {key!r}")
@@ -180,7 +180,7 @@ def _utf8_size(value: str, name: str, what: str) -> int:
     except UnicodeEncodeError as error:
         raise NotSerializable(
             f"{name} of {what} contains a lone surrogate, which is not text: "
-            "decode the bytes it came from properly"
+            "decode the original bytes as UTF-8"
         ) from error
 
 
@@ -192,7 +192,9 @@ def _check_events(events: tuple[Event, ...], run_id: str, expected: int | None) 
         if not _is_plain_event(event):
             check_fields(event, f"event {position} of a commit of {run_id!r}")
         if not event.id or event.id in ids:
-            raise InvalidCommit(f"event id {event.id!r} is empty or twice in one commit")
+            raise InvalidCommit(
+                f"event id {event.id!r} is empty or occurs twice in one commit: use new_id()"
+            )
         if not event.type:
             raise InvalidCommit(
                 f"event {position} of a commit of {run_id!r} has no type: "
@@ -201,25 +203,25 @@ def _check_events(events: tuple[Event, ...], run_id: str, expected: int | None) 
         ids.add(event.id)
         if event.sequence and expected is not None and event.sequence != expected + position:
             raise InvalidCommit(
-                f"event {position} of a commit on top of {expected} says sequence "
+                f"event {position} of a commit on top of {expected} has sequence "
                 f"{event.sequence}, not {expected + position}: sequences have no gaps"
             )
 
 
 def _is_plain_event(event: Event) -> bool:
-    """`check_types` and `is_plain`, field by field: events are most of what is written."""
+    """`check_types` and `is_plain` for events, written out because events are the most frequent."""
     data, output, at = event.data, event.output, event.timestamp
     try:
         text = event.type + event.id + event.step_name
         size = len(text) + len(data) + (0 if output is None else len(output))
     except TypeError:
-        return False  # one of them is not what it should be
+        return False  # a field has the wrong type: `check_fields` reports it
     return (
         size <= PLAIN_BYTES
         and text.isascii()
         and type(data) in RAW_OR_NONE
         and type(output) in RAW_OR_NONE
-        # By identity: True is equal to 1, and is not what a store gives back.
+        # By identity: True equals 1, and a store would return 1.
         and event.version is SCHEMA_VERSION
         and event.sequence is NONE_YET
         and event.token is NONE_YET
@@ -230,7 +232,7 @@ def _is_plain_event(event: Event) -> bool:
 
 
 def _is_at_a_step(change: Change) -> bool:
-    """Whether it says at which step a run is, and nothing else: most do."""
+    """Whether a change sets only status and current step: the most frequent change."""
     status, step = change.status, change.current_step
     return (
         type(status) is Status
@@ -242,7 +244,7 @@ def _is_at_a_step(change: Change) -> bool:
 
 
 def _check_new_run(run: Run) -> None:
-    # Whoever may use `~` is whoever has a parent: so a user's id cannot reach into another tree.
+    # Only a run with a parent in the same tree may have `~` in its id: a user's id cannot be in another tree.
     parent = run.parent or ""
     is_child = root_of(run.id) == root_of(parent) and all(parent.split(SEPARATOR))
     check_id(run.id, child=is_child)
@@ -302,7 +304,7 @@ def _check_own_task(task: Task, run_id: str) -> None:
 
 
 def check_send(send: Send) -> None:
-    """Refuse an item that no inbox may hold."""
+    """Raise for an invalid item of an inbox."""
     check_id(send.run_id, child=True)
     check_name(send.item.id, "item id")
     check_name(send.item.kind, "item kind")
@@ -311,7 +313,7 @@ def check_send(send: Send) -> None:
 
 
 def check_task(task: Task) -> None:
-    """Refuse a task that no queue may hold."""
+    """Raise for an invalid task."""
     check_name(task.id, "task id")
     check_name(task.queue, "queue name")
     if task.key:
@@ -320,20 +322,20 @@ def check_task(task: Task) -> None:
 
 
 def check_worker(worker: Worker) -> None:
-    """Refuse a worker that no store may list."""
+    """Raise for an invalid heartbeat."""
     check_name(worker.owner, "owner")
     check_fields(worker, f"worker {worker.owner!r}")
 
 
 def check_fact(fact: Fact) -> None:
-    """Refuse a fact whose name is not the hash of its content."""
+    """Raise for a fact whose name is not the hash of its content."""
     check_value(fact.data, "data", f"fact {fact.hash!r}")
     if fact.hash != hash_of(fact.data):
         raise InvalidCommit(f"fact {fact.hash!r} is not the SHA-256 of its content: use Fact.of")
 
 
 def check_after(after: int) -> int:
-    """Refuse a position in a history that cannot be one."""
+    """Raise for a negative position in a history."""
     if after < 0:
         raise InvalidValue(f"after={after} is negative: use 0 for the beginning")
     return after

@@ -157,7 +157,7 @@ class _MergedSearch:
     def _is_past_end(self, moment: datetime) -> bool:
         """Whether no later run can match."""
         since, until = self._plan.since, self._plan.until
-        if self._plan.order.rises:
+        if self._plan.order.ascending:
             return until is not None and moment >= until
         return since is not None and moment < since
 
@@ -201,7 +201,7 @@ class _PagedSearch:
 def _start(plan: Plan, after: str | None) -> str | None:
     """The cursor of the first page: a bound on the sort time is a position in the index."""
     order = plan.order
-    edge = plan.since if order.rises else plan.until
+    edge = plan.since if order.ascending else plan.until
     if edge is None:
         return after
     bound = cursor_at((to_micros(edge), ""), order)

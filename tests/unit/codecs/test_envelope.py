@@ -124,4 +124,4 @@ def test_an_unknown_tag_is_named(tag: str) -> None:
     """A form from another version or a forged one is an error, never a guess."""
     with pytest.raises(Undecodable) as refused:
         codec.decode(msgspec.json.encode({f"~{tag}": "x"}), where="result of pay")
-    assert f"result of pay: stored in the form '~{tag}'" in str(refused.value)
+    assert f"result of pay: stored as '~{tag}'" in str(refused.value)

@@ -174,7 +174,7 @@ def with_private(state: int) -> Private:
 
 
 REFUSED: list[tuple[Any, Any, str]] = [
-    (LINE, Any, "annotate this place as line"),
+    (LINE, Any, "annotate it as line"),
     ({"a": LINE}, dict[str, Any], "value → a: "),
     (Line(sku="s", note=(1,)), Line, "value → note: a value of type tuple"),
     (Order(lines=[LINE, Line(sku="s", note={"b": b"x"})]), Order, "value → lines[1].note.b: "),
@@ -182,13 +182,13 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Line(sku="s", weight=math.inf), Line, "value → weight: inf"),
     (Holder(Line(sku="s", note={1: 2})), Holder, "value → line.note: the key 1"),
     (Line(sku="s", note=object()), Line, "value → note: a value of type object"),
-    (Line(sku="\ud800"), Line, "value → sku: the text holds a lone surrogate"),
+    (Line(sku="\ud800"), Line, "value → sku: the text contains a lone surrogate"),
     (Derived(sku="s"), Line, "derived would come back as a value of type line"),
     (with_private(5), Private, "value → _state: "),
     (Excluded(a=5), Excluded, "value → a: "),
     (Secret(key=pydantic.SecretStr("x")), Secret, "value → key: "),
     (LINE, Line | int, "tag=true"),
-    (Stubborn(), Stubborn, "would not come back: ValueError: not today"),
+    (Stubborn(), Stubborn, "cannot be decoded again: ValueError: not today"),
     ({"sku": "s"}, Line, "dict would come back as a value of type line"),
     (Underscored(5), Underscored, "value → _hidden: "),
 ]

@@ -82,7 +82,7 @@ async def test_an_argument_that_cannot_be_stored_says_how_to_annotate_it() -> No
     async with app(draws) as testing:
         error = await failure_of(testing, draws)
     assert "argument 'point'" in error
-    assert "Annotate this place as Point" in error
+    assert "Annotate it as Point" in error
 
 
 @pytest.mark.proves("I28")

@@ -49,7 +49,7 @@ async def test_answers_are_those_of_plain_python(kind: str, tmp_path: Path) -> N
         for _ in range(QUESTIONS[kind]):
             text, meaning = a_question(chance)
             order = chance.choice([Order.NEWEST, Order.NEWEST, *Order])
-            ordered = sorted(runs, key=order.position, reverse=not order.rises)
+            ordered = sorted(runs, key=order.position, reverse=not order.ascending)
             expected = [run.id for run in ordered if meaning(run)]
             limit, budget = chance.choice([7, 100, 700]), chance.choice([900, 10_000])
             found = [

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.errors import Fenced, RunsOpen, StoreClosed
-from outlast.model.claim import REMEMBERED, Claim, Worker, check_ttl
+from outlast.model.claim import LISTED_FOR, Claim, Worker, check_ttl
 from outlast.model.commit import Refusal
 from outlast.model.commit_rules import WakeupKind
 from outlast.model.ids import SEPARATOR, check_id, check_name
@@ -74,7 +74,7 @@ class MemoryOptional(Store):
                 until=now + timedelta(seconds=ttl),
             )
             for one in list(tables.workers.values()):
-                if one.until < now - REMEMBERED:
+                if one.until < now - LISTED_FOR:
                     del tables.workers[one.owner]
 
     async def leave(self, owner: str, *, timeout: float | None = None) -> bool:

@@ -83,7 +83,7 @@ class MemoryStore(MemoryOptional):
         with self._locked() as tables:
             found = [life.run for life in tables.lives.values() if query.matches(life.run)]
         order = query.order
-        found.sort(key=order.position, reverse=not order.rises)
+        found.sort(key=order.position, reverse=not order.ascending)
         if query.after is not None:
             last = parse_cursor(query.after, order)
             found = [run for run in found if order.is_past(order.position(run), last)]

@@ -74,7 +74,7 @@ class PostgresFind(SessionStore):
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
         query.check()
         order = query.order
-        moment, id = START_OF_TIME if order.rises else END_OF_TIME
+        moment, id = START_OF_TIME if order.ascending else END_OF_TIME
         if query.after is not None:
             moment, id = parse_cursor(query.after, order)
         statuses = [status.value for status in query.status] or None

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from outlast.model.claim import REMEMBERED, Worker, check_ttl
+from outlast.model.claim import LISTED_FOR, Worker, check_ttl
 from outlast.model.ids import check_name
 from outlast.model.json import from_json, to_json
 from outlast.model.run import Status
@@ -32,7 +32,7 @@ class PostgresRegistry(SessionStore):
             worker.owner,
             to_micros(now),
             to_micros(now + timedelta(seconds=ttl)),
-            to_micros(now - REMEMBERED),
+            to_micros(now - LISTED_FOR),
             to_json(worker),
             timeout=timeout,
         )

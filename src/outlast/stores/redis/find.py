@@ -153,14 +153,14 @@ async def _matching(server: Server, query: RunQuery, timeout: float | None) -> A
     positions: dict[Walk, bytes | None] = dict.fromkeys(walks, last)
     shown: tuple[int, str] | None = None
     while positions:
-        found = await _read(server, positions, page, timeout, rises=order.rises)
+        found = await _read(server, positions, page, timeout, ascending=order.ascending)
         # As far as the shortest page reaches, nothing that comes before can be missing.
         full = [places[-1] for places in found.values() if len(places) == page]
-        end = min(full, default=LAST) if order.rises else max(full, default=b"")
+        end = min(full, default=LAST) if order.ascending else max(full, default=b"")
         merged = [
             place
-            for place in merge(*found.values(), reverse=not order.rises)
-            if (place <= end if order.rises else place >= end)
+            for place in merge(*found.values(), reverse=not order.ascending)
+            if (place <= end if order.ascending else place >= end)
         ]
         ids = [place[WIDTH:].decode() for place in merged]
         runs = await find_runs(server, ids, timeout=timeout)
@@ -186,13 +186,13 @@ async def _read(
     page: int,
     timeout: float | None,
     *,
-    rises: bool,
+    ascending: bool,
 ) -> dict[Walk, list[bytes]]:
     """The next members of each walk, in order."""
     commands = []
-    verb = b"ZRANGEBYLEX" if rises else b"ZREVRANGEBYLEX"
+    verb = b"ZRANGEBYLEX" if ascending else b"ZREVRANGEBYLEX"
     for walk, last in positions.items():
-        first, end = (b"", LAST) if rises else (LAST, b"")
+        first, end = (b"", LAST) if ascending else (LAST, b"")
         start = b"(" + walk.head + (first if last is None else last)
         stop = b"[" + walk.head + end
         key = server.layout.key(walk.part, walk.place)
@@ -231,7 +231,7 @@ async def _walks(server: Server, query: RunQuery, timeout: float | None) -> list
 
 
 def _is_past(place: bytes, end: bytes, order: Order) -> bool:
-    return place > end if order.rises else place < end
+    return place > end if order.ascending else place < end
 
 
 def _position(query: RunQuery) -> bytes:

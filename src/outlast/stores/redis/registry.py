@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import msgspec
 
-from outlast.model.claim import REMEMBERED, Worker, check_ttl
+from outlast.model.claim import LISTED_FOR, Worker, check_ttl
 from outlast.model.ids import check_name
 from outlast.model.json import from_json, to_json
 from outlast.model.run import Status
@@ -66,7 +66,7 @@ class RedisRegistry(RedisOptional):
         commands += [
             (0, (b"HDEL", key, one.owner.encode()))
             for one in known.values()
-            if one.until < now - REMEMBERED
+            if one.until < now - LISTED_FOR
         ]
         await server.commands(commands, timeout=timeout, writes=True)
 

@@ -61,7 +61,7 @@ def find(connection: Connection, query: RunQuery) -> Page[Run]:
             _walk(connection, sql, parameters, start, min(query.limit + 1, PAGE))
             for sql, parameters in _walks(connection, query)
         ]
-        merged = merge(*walks, reverse=not query.order.rises)
+        merged = merge(*walks, reverse=not query.order.ascending)
         matching = (found for found in merged if _matches(connection, query, found))
         page = list(islice(matching, query.limit + 1))
         keys = [found.key for found in page[: query.limit]]
@@ -78,7 +78,7 @@ def _walks(connection: Connection, query: RunQuery) -> list[tuple[str, dict[str,
     if query.order is Order.OLDEST:
         return [(FIND_OLDEST, {})]
     if query.order.by_change:
-        return [(sql, {}) for sql in (FIND_STALEST if query.order.rises else FIND_LATEST)]
+        return [(sql, {}) for sql in (FIND_STALEST if query.order.ascending else FIND_LATEST)]
     if query.parent is not None:
         return [(FIND_CHILDREN, {"parent": query.parent})]
     for name, value in query.attributes.items():
@@ -127,7 +127,7 @@ def _matches(connection: Connection, query: RunQuery, found: Found) -> bool:
 
 def _start(query: RunQuery) -> tuple[int, str]:
     if query.after is None:
-        return START_OF_TIME if query.order.rises else END_OF_TIME
+        return START_OF_TIME if query.order.ascending else END_OF_TIME
     moment, id = parse_cursor(query.after, query.order)
     # A forged cursor may contain any number.
     return max(min(moment, 2**63 - 1), -(2**63)), id

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from outlast.model.claim import REMEMBERED, Worker, check_ttl
+from outlast.model.claim import LISTED_FOR, Worker, check_ttl
 from outlast.model.ids import check_name
 from outlast.model.json import from_json, to_json
 from outlast.model.run import Status
@@ -57,7 +57,7 @@ def _heartbeat(connection: Connection, worker: Worker, ttl: float, now: datetime
         "data": to_json(worker),
     }
     connection.execute(PUT_WORKER, values)
-    connection.execute(FORGET_WORKERS, (to_micros(now - REMEMBERED),))
+    connection.execute(FORGET_WORKERS, (to_micros(now - LISTED_FOR),))
 
 
 def _leave(connection: Connection, owner: str) -> bool:

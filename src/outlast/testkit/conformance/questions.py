@@ -40,7 +40,7 @@ class Questions(StoreContract, needs=(Capability.FIND,)):
         runs = await self._crowd(store, chance)
         assert len(runs) == MANY
         for number, order in enumerate([*Order] * ASKED):
-            ordered = sorted(runs, key=order.position, reverse=not order.rises)
+            ordered = sorted(runs, key=order.position, reverse=not order.ascending)
             text, meaning = by_change(chance, runs) if number % 3 == 0 else a_question(chance)
             expected = [run.id for run in ordered if meaning(run)]
             limit, budget = chance.choice([9, 40, 100]), chance.choice([70, 10_000])

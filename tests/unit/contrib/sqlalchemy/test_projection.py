@@ -283,7 +283,7 @@ async def test_the_ready_migration_leaves_nothing_for_autogenerate(engine: Any, 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_bad_tables_are_told_at_the_start(engine: Any, kind: str) -> None:
     """Each says which column, and what to do."""
-    with pytest.raises(InvalidValue, match="no name of a table"):
+    with pytest.raises(InvalidValue, match="not a name of a table"):
         store_of(engine, projection=Projection('x"; drop'))
     with pytest.raises(InvalidValue, match="two models"):
         store_of(engine, projection=(Execution,))

@@ -1,18 +1,15 @@
-"""Is what came back what was given? Equal in value and in type, at every depth.
+"""Whether a decoded value is the value that was encoded, in value and type, at every depth.
 
-JSON knows six kinds of values and Python many more, so an encoder has to bend some: msgspec turns
-NaN to null, a tuple to an array, bytes to text and a subclass to its base, and each is right for
-somebody. Rather than keep a list of all that may be bent, the codec decodes what it encoded and
-compares. Python's ``==`` is too kind for that (``1 == True == 1.0``, an enum member equals its
-value, an ``OrderedDict`` equals a dict), hence `same`.
+JSON has six kinds of values and Python has many more, so an encoder converts some: msgspec turns NaN
+into null, a tuple into an array, bytes into text and a subclass into its base. Instead of keeping a list
+of such conversions, the codec decodes what it encoded and compares. Python's ``==`` is too lenient for
+that (``1 == True == 1.0``, an enum member equals its value, an ``OrderedDict`` equals a dict), hence
+`same`. It runs for every stored value, so it makes a call per container and none per plain value.
 
-It runs for every value stored, so there is a call per container and none per plain value.
-
-Where in a value the trouble is, and what to do about it: the words of the codec's errors.
-
-Nothing here runs unless a value has been refused, so it may take its time. The rules of what is
-refused are not repeated: `first_different` asks `same`, and `first_failing` asks the encoder
-itself, of ever smaller parts, until one part fails although all of its own parts pass.
+The second half of the module explains a refusal: the path to the part that is refused, and what to do.
+It runs only after a refusal, so its speed does not matter. It does not repeat the rules:
+`first_different` calls `same`, and `first_failing` calls the encoder on smaller and smaller parts, until
+a part fails whose own parts all pass.
 """
 
 from __future__ import annotations
@@ -35,12 +32,12 @@ from outlast.codecs import models
 
 
 def same(given: Any, back: Any, depth: int) -> bool:
-    """Whether `back` is `given` again, types included.
+    """Whether the decoded value `back` equals `given`, types included.
 
-    One difference is allowed: an int may come back as the float it equals, since Python lets an
-    int stand wherever a float is annotated (and only there would it come back so).
+    One difference is allowed: an int may come back as the equal float, because Python accepts an int
+    where a float is annotated (and an int is decoded as a float only there).
 
-    Raises `RecursionError` if the value holds more than `depth` containers inside each other.
+    Raises `RecursionError` if containers are nested deeper than `depth`.
     """
     kind = type(given)
     if kind is not type(back):
@@ -62,9 +59,9 @@ def same(given: Any, back: Any, depth: int) -> bool:
         raise RecursionError
     if len(ours) != len(theirs):
         return False
-    for one, other in zip(ours, theirs):  # noqa: B905 - just compared; `strict` takes its time
+    for one, other in zip(ours, theirs):  # noqa: B905 - the lengths are equal; `strict` is slower
         kind = type(one)
-        if kind is type(other) and kind in _PLAIN:  # as above, but without a call
+        if kind is type(other) and kind in _PLAIN:  # as above, without a call
             if one != other:
                 return False
         elif not same(one, other, depth - 1):
@@ -72,8 +69,8 @@ def same(given: Any, back: Any, depth: int) -> bool:
     return True
 
 
-# Of these, two of one type that are equal cannot be told apart. (-0.0 and 0.0 can, but a number's
-# text keeps the sign.)
+# Two equal values of one of these types are indistinguishable. (Except -0.0 and 0.0, but the text of a
+# number keeps the sign.)
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, UUID, dt.date, dt.timedelta})
 
 
@@ -84,13 +81,15 @@ _KNOWN: dict[type, tuple[Unfold | None, Rule]] = {}
 
 
 def _learn(kind: type[Any]) -> tuple[Unfold | None, Rule]:
-    if len(_KNOWN) >= 4096:  # a program that makes classes without end must not fill the memory
+    if (
+        len(_KNOWN) >= 4096
+    ):  # a program that creates classes dynamically must not exhaust the memory
         _KNOWN.clear()
     _KNOWN[kind] = known = _unfolding(kind), _rule(kind)
     return known
 
 
-# -- other containers, which unfold to what they hold, in order -----------------------------------
+# -- other containers: a sequence of their members ------------------------------------------------
 
 
 def _unfolding(kind: type[Any]) -> Unfold | None:
@@ -127,7 +126,7 @@ def _entries(value: dict[Any, Any]) -> list[Any]:
 def _fields(names: tuple[str, ...]) -> Unfold:
     if len(names) > 1:
         return attrgetter(*names)
-    # attrgetter of one name returns the bare value, and of none it cannot be made.
+    # attrgetter with one name returns the bare value, and with none it raises.
     return lambda value: [getattr(value, name) for name in names]
 
 
@@ -136,7 +135,7 @@ def _model(value: Any) -> list[Any]:
     return [*fields, *fields.values(), extra, private]
 
 
-# -- the others, which take a rule of their own ---------------------------------------------------
+# -- other types: a rule for each -----------------------------------------------------------------
 
 
 def _rule(kind: type[Any]) -> Rule:
@@ -150,7 +149,7 @@ def _identical(given: Any, back: Any, _depth: int) -> bool:
 def _members(given: Any, back: Any, depth: int) -> bool:
     if given != back:
         return False
-    # A set has no order to pair its members by, but equal members find each other by hash.
+    # A set has no order, so equal members are paired by hash.
     found = {member: member for member in back}
     return same(list(given), [found[member] for member in given], depth)
 
@@ -168,13 +167,13 @@ def _moment(given: Any, back: Any, _depth: int) -> bool:
 
 
 def _fixed_offset(moment: dt.datetime | dt.time) -> dt.timedelta | None:
-    # A zone with daylight saving knows no offset without a date and answers None. So such a zone
-    # never equals the fixed offset that ISO 8601 made of it, although the instant does.
+    # A zone with daylight saving has no offset without a date and returns None. So it never equals the
+    # fixed offset that ISO 8601 turns it into, although the instant is equal.
     return None if moment.tzinfo is None else moment.tzinfo.utcoffset(None)
 
 
 def _decimal(given: Decimal, back: Decimal, _depth: int) -> bool:
-    # NaN would be restored, but is not equal to itself; infinity goes the way of the floats.
+    # NaN would be restored but is not equal to itself; infinity is refused as for floats.
     return given.is_finite() and given.as_tuple() == back.as_tuple()
 
 
@@ -194,7 +193,7 @@ Found = tuple[str, Any]
 
 
 def first_different(given: Any, back: Any, depth: int, path: str = "") -> tuple[str, Any, Any]:
-    """The innermost place at which `back` is not `given`: path, given there, back there."""
+    """The innermost difference between `given` and `back`: the path to it, and both parts."""
     if type(given) is type(back):
         theirs = dict(parts(back))
         ours = dict(parts(given))
@@ -216,7 +215,7 @@ def first_failing(value: Any, fails: Callable[[Any], bool], depth: int, path: st
 
 
 def parts(value: Any) -> Iterator[Found]:
-    """What a container holds, each with its step in a path; nothing for other values."""
+    """The members of a container, each with its step in a path; nothing for other values."""
     if isinstance(value, dict):
         for key, part in value.items():
             if isinstance(key, str) and not _storable(key):
@@ -255,13 +254,13 @@ def no_form(value: Any) -> str:
     """Why `value`, alone, has no JSON form, and what to do."""
     if type(value) is str:
         return (
-            "the text holds a lone surrogate, half of a character that no encoding can store. "
-            "Mend it where it comes in: text.encode('utf-8', 'replace').decode()"
+            "the text contains a lone surrogate, which UTF-8 cannot encode. Replace it where the text "
+            "is read: text.encode('utf-8', 'replace').decode()"
         )
     if type(value) is int:
         return (
-            "the int has more digits than Python writes (sys.set_int_max_str_digits). Keep it as "
-            "bytes: value.to_bytes(...)"
+            "the int has more digits than Python converts to text (sys.set_int_max_str_digits). Store it "
+            "as bytes: value.to_bytes(...)"
         )
     if isinstance(value, dict):
         return _keys(value, {})
@@ -269,12 +268,12 @@ def no_form(value: Any) -> str:
 
 
 def would_change(given: Any, back: Any) -> str:
-    """Why `given` was refused, when it would have come back as `back`; and what to do."""
+    """Why `given` is refused, if it is decoded as `back`; and what to do."""
     kind = type(given)
     if not_finite(given):
-        return f"{given} is not a number that JSON has. Use None, or a string that says it"
+        return f"{given} is not a number in JSON. Use None or a string instead"
     if kind is int and isinstance(back, float):
-        return "the int is not exactly a float, as which it is annotated. Annotate it as int"
+        return "the int is annotated as float and is not exactly a float. Annotate it as int"
     if kind is not type(back):
         return f"{_a(given)} would come back as {_a(back)}. {_remedy(given)}"
     if kind is dict:
@@ -282,22 +281,22 @@ def would_change(given: Any, back: Any) -> str:
     if isinstance(given, dt.datetime | dt.time):
         return _zone(given)
     if isinstance(given, set | frozenset):
-        return f"members of the {kind.__name__} would come back changed. Annotate their type too"
+        return f"members of the {kind.__name__} would change. Annotate their type too"
     return (
-        f"{_a(given)} would come back different. Its own code (a constructor, a validator or a "
-        "serializer) does not restore what it wrote, or it holds state that is not a field"
+        f"{_a(given)} would come back different. Its constructor, validator or serializer does not "
+        "restore what it wrote, or it has state that is not a field"
     )
 
 
 def not_finite(value: Any) -> bool:
-    """Whether this is a NaN or an infinity; as a float, msgspec would write it as null."""
+    """Whether this is NaN or infinity; msgspec writes such a float as null."""
     if isinstance(value, Decimal):
         return not value.is_finite()
     return isinstance(value, float) and not math.isfinite(value)
 
 
 def holds_not_finite(value: Any, depth: int) -> bool:
-    """Whether there is a NaN or an infinity anywhere in `value`."""
+    """Whether NaN or infinity is anywhere in `value`."""
     return not_finite(value) or (
         depth > 0 and any(holds_not_finite(part, depth - 1) for _, part in parts(value))
     )
@@ -319,30 +318,33 @@ def _keys(given: dict[Any, Any], back: dict[Any, Any]) -> str:
     odd = [key for key in given if type(key) is not str]
     if odd:
         return (
-            f"the key {_shown(odd[0])} is {_a(odd[0])}, and JSON's keys are text. Annotate the "
-            "dict with its keys' type (dict[int, ...], dict[UUID, ...]) or make each key a str"
+            f"the key {_shown(odd[0])} is {_a(odd[0])}, and keys in JSON are text. Annotate the dict with "
+            "the type of its keys (dict[int, ...], dict[UUID, ...]) or convert each key to str"
         )
     lost = [key for key in given if key not in back]
     if lost:
-        return f"the key {_shown(lost[0])} is not in the annotation, and would be lost"
-    return "its keys would come back in another type. Pass keys of the type that is annotated"
+        return (
+            f"the key {_shown(lost[0])} is not in the annotation and would be lost. Add it there, or "
+            "remove it from the value"
+        )
+    return "its keys would come back with another type. Pass keys of the annotated type"
 
 
 def _zone(value: dt.datetime | dt.time) -> str:
     if value.tzinfo is None:
-        return "fold=1 would be lost. Use a time in UTC, or clear it: value.replace(fold=0)"
+        return "fold=1 would be lost. Use a time in UTC, or value.replace(fold=0)"
     return (
-        f"the time zone {value.tzinfo} would come back as a fixed offset in whole minutes. Convert "
-        "it with value.astimezone(timezone.utc), and keep the zone's name in a field of its own"
+        f"the time zone {value.tzinfo} would come back as a fixed offset in whole minutes. Convert the "
+        "value with value.astimezone(timezone.utc), and store the name of the zone in another field"
     )
 
 
 def _remedy(value: Any) -> str:
     kind = type(value)
     if kind in _EXAMPLES:
-        return f"Annotate this place, for instance as {_EXAMPLES[kind]}, or convert the value first"
+        return f"Annotate it, for instance as {_EXAMPLES[kind]}, or convert the value first"
     if kind in _DATA or isinstance(value, enum.Enum) or _names(value) or hasattr(kind, "_fields"):
-        return f"Annotate this place as {annotation(kind)}, or convert the value first"
+        return f"Annotate it as {annotation(kind)}, or convert the value first"
     for base in (*_EXAMPLES, *_DATA):
         if isinstance(value, base):
             return f"Convert it to {base.__name__} first"
@@ -351,14 +353,14 @@ def _remedy(value: Any) -> str:
     if isinstance(value, Iterator):
         return "Pass a list: list(value)"
     if isinstance(value, BaseException):
-        return "Pass what you need of the error as data, for instance str(error)"
+        return "Pass the parts of the error that you need, for instance str(error)"
     if callable(value):
-        return "Values are data, never code: pass a name and look the function up where it runs"
+        return "Values are data, never code: pass a name, and look up the function in the step"
     if kind.__module__ == "builtins":
         return "Convert it to data first"
     return (
-        f"Make {annotation(kind)} a dataclass or a msgspec.Struct and annotate this place with it, "
-        "or convert the value first"
+        f"Make {annotation(kind)} a dataclass or a msgspec.Struct and annotate with it, or convert the "
+        "value first"
     )
 
 
@@ -390,7 +392,7 @@ def _key_step(key: Any) -> str:
 def _shown(value: Any) -> str:
     try:
         return ascii(value)[:60]
-    except Exception:  # noqa: BLE001 - an error in __repr__ must not hide the one being told
+    except Exception:  # noqa: BLE001 - an error in __repr__ must not hide the one being raised
         return f"<{annotation(type(value))}>"
 
 
