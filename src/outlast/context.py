@@ -22,7 +22,6 @@ from typing import Any, Literal, NoReturn, TypeVar, overload
 from outlast.call import Call, check_call, workflow_here
 from outlast.decorators import Step
 from outlast.engine.definitions.retry import is_number
-from outlast.engine.definitions.signature import type_of_value
 from outlast.engine.operations import scopes as _scopes
 from outlast.engine.operations.child import ParentClose
 from outlast.engine.operations.map import MapCall
@@ -34,9 +33,9 @@ from outlast.engine.steps.step_executor import StepContext, step_connection, ste
 from outlast.errors import ContinueAsNew, InvalidValue, WorkflowMisuse
 from outlast.model.ids import check_name
 from outlast.model.queue_policy import QueueOptions
-from outlast.model.run import Attribute
+from outlast.model.run import AttributeValue
 from outlast.model.times import to_seconds
-from outlast.model.validation import check_attributes
+from outlast.model.validation import as_attributes
 
 
 def the_run(name: str) -> Execution:
@@ -281,14 +280,14 @@ def publish(**values: Any) -> None:
     run = the_run("publish")
     for name, value in values.items():
         where = f"published {check_name(name, 'name of a published value')!r}"
-        run.pending.published[name] = run.codec.encode(value, type_of_value(value), where=where)
+        run.pending.published[name] = run.codec.encode_untyped(value, where=where)
 
 
-def set_attributes(**values: Attribute) -> None:
-    """Set search attributes of the run: text, numbers, booleans."""
+def set_attributes(**values: AttributeValue) -> None:
+    """Set search attributes of the run: text, numbers, booleans. A moment or a UUID is stored as text, an Enum member
+    as its value, a Decimal as a number."""
     run = the_run("set_attributes")
-    check_attributes(values)
-    run.pending.attributes.update(values)
+    run.pending.attributes.update(as_attributes(values))
 
 
 def now() -> datetime:
@@ -332,8 +331,7 @@ def heartbeat(details: Any = None) -> None:
     """Report that a long step is alive, with details that its next attempt can read by
     `last_heartbeat`."""
     context = step_info()
-    kind = type_of_value(details)
-    context.report(context.codec.encode(details, kind, where="heartbeat details"))
+    context.report(context.codec.encode_untyped(details, where="heartbeat details"))
 
 
 @overload

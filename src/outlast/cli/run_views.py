@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from outlast.cli.output import STATUS_COLOURS, Output, length, neutral, shortened, width_of
+from outlast.codecs.untyped import without_types
 from outlast.model.event import Event
 from outlast.model.run import Run
 from outlast.query.outline import Part
@@ -62,8 +63,8 @@ def part_record(part: Part) -> dict[str, Any]:
 
 
 def as_text(value: msgspec.Raw | None) -> str:
-    """A recorded value as it stands in the store."""
-    return "" if value is None else bytes(value).decode("utf-8", "replace")
+    """A recorded value as it stands in the store; of one with a table of types, the value."""
+    return "" if value is None else bytes(without_types(value)).decode("utf-8", "replace")
 
 
 MARKS = {

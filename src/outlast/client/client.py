@@ -26,8 +26,9 @@ from outlast.errors import InvalidValue, NotFound, RunClosed, RunExists
 from outlast.model.commit import Commit, Committed, Creation
 from outlast.model.ids import check_id, new_id
 from outlast.model.queue_policy import STARTS, QueueOptions
-from outlast.model.run import Attribute
+from outlast.model.run import AttributeValue
 from outlast.model.times import EPOCH, to_seconds
+from outlast.model.validation import as_attributes
 
 R = TypeVar("R")
 Create = Callable[[NewRun], Awaitable[object]]
@@ -41,7 +42,7 @@ class StartOptions(TypedDict, total=False):
 
     id: str | None
     on_conflict: Literal["attach", "fail", "replace"]
-    attributes: dict[str, Attribute] | None
+    attributes: Mapping[str, AttributeValue] | None
     queue: str | QueueOptions | None
 
 
@@ -83,7 +84,7 @@ class Client(RunActions):
         self,
         calls: Mapping[str, Call[R]] | Iterable[Call[R]],
         *,
-        attributes: dict[str, Attribute] | None = None,
+        attributes: Mapping[str, AttributeValue] | None = None,
         queue: str | QueueOptions | Callable[[Call[R]], str | QueueOptions] | None = None,
     ) -> list[RunHandle[R]]:
         """Start many runs, hundreds in one commit: ``start_many(ship(order) for order in orders)``.
@@ -106,7 +107,7 @@ class Client(RunActions):
                 workflow=request.workflow,
                 definition=request.definition,
                 input=request.input,
-                attributes=attributes or {},
+                attributes=as_attributes(attributes or {}),
                 queue=_queue_options(queue(call) if callable(queue) else queue, now),
             )
             commits.append(new.commit())
@@ -174,7 +175,7 @@ class Client(RunActions):
         *,
         id: str | None = None,
         on_conflict: str = "attach",
-        attributes: dict[str, Attribute] | None = None,
+        attributes: Mapping[str, AttributeValue] | None = None,
         queue: str | QueueOptions | None = None,
     ) -> RunHandle[Any]:
         if on_conflict not in self._conflicts:
@@ -200,7 +201,7 @@ class Client(RunActions):
             definition=request.definition,
             input=request.input,
             creation=creation,
-            attributes=attributes or {},
+            attributes=as_attributes(attributes or {}),
             queue=options,
         )
         try:

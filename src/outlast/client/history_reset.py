@@ -40,7 +40,7 @@ from outlast.engine.replay.history_reset import (
     spawned_children,
 )
 from outlast.engine.replay.updates import answers_to_keep
-from outlast.errors import Busy, WorkflowMisuse
+from outlast.errors import Busy, InvalidValue, Undecodable, WorkflowMisuse
 from outlast.model.commit import Commit, Creation
 from outlast.model.event import Event, payload_of
 from outlast.model.ids import SEPARATOR, child_id
@@ -70,7 +70,12 @@ def edited_input(
             f"App(…, workflows=[{run.workflow}])"
         )
     args, kwargs = workflow.signature.decode_call(codec, run.input or Raw(b"{}"))
-    return workflow.signature.edit_call(codec, args, kwargs, changes)
+    try:
+        return workflow.signature.edit_call(codec, args, kwargs, changes)
+    except Undecodable as error:
+        raise InvalidValue(
+            f"the input does not fit {workflow.name}{workflow.signature.text}: {error}"
+        ) from error
 
 
 def forked(

@@ -29,7 +29,6 @@ from outlast.client.queues import Queues
 from outlast.client.results import answer_in, answered, ended
 from outlast.client.terminate import terminated
 from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.definitions.signature import type_of_value
 from outlast.engine.replay.audit import activities_of, entries_of
 from outlast.engine.replay.execution import current_execution
 from outlast.engine.replay.history_reset import before_step
@@ -170,7 +169,7 @@ class RunActions:
         """Send a signal; `RunClosed` if the run has ended, `NotFound` if there is none, `Busy` if a
         transaction, of yours maybe, has locked it for `timeout` seconds."""
         check_name(name, "signal name")
-        data = self._codec.encode(value, type_of_value(value), where=f"signal {name!r}")
+        data = self._codec.encode_untyped(value, where=f"signal {name!r}")
         # Two signals of different names may have the same key.
         id = new_id() if dedup is None else f"{name}: {dedup}"
         item = Item(kind="signal", name=name, id=id, data=data)
@@ -191,7 +190,7 @@ class RunActions:
         asked for, and the answer is always the same."""
         check_name(name, "update name")
         run = await self.get(run_id)
-        data = self._codec.encode(value, type_of_value(value), where=f"update {name!r}")
+        data = self._codec.encode_untyped(value, where=f"update {name!r}")
         id = new_id() if dedup is None else f"update {name}: {dedup}"
         # One with a key may have been answered, in this life or the one before.
         past = [] if dedup is None else await self._store.history(run_id)
@@ -258,7 +257,7 @@ class RunActions:
         parked = run.status is Status.PAUSED or run.wait_kind == "mismatch"
         # One that is still at work may be about to pause.
         going = run.status in (Status.PENDING, Status.RUNNING) and run.halt_data is None
-        data = self._codec.encode(value, type_of_value(value), where="resume value")
+        data = self._codec.encode_untyped(value, where="resume value")
         answer = Item(kind="resume", data=data)
         if parked or going:
             if value is not None and run.halt_data is None:

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from outlast.call import check_call, mark_used
 from outlast.engine.definitions.definition import WorkflowDefinition
-from outlast.engine.definitions.signature import POSITIONAL, type_of_value
+from outlast.engine.definitions.signature import POSITIONAL
 from outlast.engine.replay.execution import current_execution
 from outlast.errors import InvalidValue, NotFound, PayloadError, Undecodable, WorkflowMisuse
 from outlast.model.event import payload_of
@@ -90,9 +90,7 @@ def _request_by_name(
 
 def _encoded(codec: Codec, value: Any, where: str) -> Raw:
     # Raw is JSON that is encoded already: that of the command line.
-    return (
-        value if isinstance(value, Raw) else codec.encode(value, type_of_value(value), where=where)
-    )
+    return value if isinstance(value, Raw) else codec.encode_untyped(value, where=where)
 
 
 def _unknown(name: str, workflows: Mapping[str, WorkflowDefinition]) -> NotFound:

@@ -6,6 +6,7 @@ the result as base64. An envelope is a JSON object with exactly one key, which s
     {"~zlib": "eJyr…"}            compressed
     {"~zlib+encrypt": "gAAA…"}    compressed, then encrypted
     {"~fact": "9f86d081…"}        stored elsewhere, under this hash
+    {"~typed": {"value": …}}      without a declared type, with the places of its types (`untyped`)
     {"~json": {"~zlib": 1}}       a user's value that has the form of an envelope
     {"order": 7}                  no envelope: no transform applied
 
@@ -37,6 +38,9 @@ _TAG = re.compile(r"[a-z0-9-]+")
 JSON = "json"
 """The tag of a user's value that looks like an envelope."""
 
+TYPED = "typed"
+"""The tag of a value without a declared type, with the places of its types."""
+
 FACT = "fact"
 """The tag of a value stored once by its hash. The engine resolves it; codecs never see it."""
 
@@ -53,10 +57,10 @@ class Chain(Codec):
                 "two transforms of a chain have the same tag: give each transform a tag of its own"
             )
         for tag in self._by_tag:
-            if not _TAG.fullmatch(tag) or tag in (JSON, FACT):
+            if not _TAG.fullmatch(tag) or tag in (JSON, FACT, TYPED):
                 raise InvalidValue(
                     f"{tag!r} cannot be a transform's tag: use lower-case letters, digits and "
-                    "hyphens, and neither 'json' nor 'fact'"
+                    "hyphens, and none of 'json', 'fact' and 'typed'"
                 )
 
     def __repr__(self) -> str:
@@ -68,9 +72,12 @@ class Chain(Codec):
     def encode(self, value: object, type: Any = Any, *, where: str = "value") -> msgspec.Raw:
         return self._forward(self.codec.encode(value, type, where=where))
 
+    def encode_untyped(self, value: object, *, where: str = "value") -> msgspec.Raw:
+        return self._forward(self.codec.encode_untyped(value, where=where))
+
     def decode(self, data: msgspec.Raw | bytes, type: Any = Any, *, where: str = "value") -> Any:
         found = unwrap(data)
-        if found is not None and found[0] != JSON:
+        if found is not None and found[0] not in (JSON, TYPED):
             data = self._backward(*found, where)
         return self.codec.decode(data, type, where=where)
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from outlast.codecs import chain, models, roundtrip
+from outlast.codecs import chain, models, roundtrip, untyped
 from outlast.codecs.chain import Chain
 from outlast.codecs.roundtrip import same
 from outlast.errors import (
@@ -77,10 +77,7 @@ class JsonCodec(Codec):
         try:
             text = self._write(value)
             if len(text) > self.max_bytes:
-                raise PayloadTooLarge(
-                    f"{where}: {len(text):,} bytes of JSON are more than the {self.max_bytes:,} "
-                    "allowed. Store the data elsewhere and pass its name, or raise max_bytes"
-                )
+                raise self._too_large(text, where)
             back = read(text)
             if not same(value, back, self.max_depth):
                 self._refuse_change(value, back, where)
@@ -95,6 +92,38 @@ class JsonCodec(Codec):
         # Only an object can look like an envelope.
         return (chain.escape(text) if text[0] == OBJECT else msgspec.Raw(text)), back
 
+    def encode_untyped(self, value: object, *, where: str = "value") -> msgspec.Raw:
+        kind = type(value)
+        if untyped.has_class(kind):
+            return self.encode(value, kind, where=where)
+        try:
+            return self.encode(value, where=where)
+        except NotSerializable:  # not all of it is of JSON's own kinds
+            return self._encode_kinds(value, where)
+
+    def _encode_kinds(self, value: object, where: str) -> msgspec.Raw:
+        def data_of(part: Any) -> Any:
+            return msgspec.json.decode(self.roundtrip(part, type(part), where=where)[0])
+
+        types: list[untyped.Entry] = []
+        try:
+            data = untyped.as_data(value, data_of, self.max_depth)
+            text = self._write(untyped.written(data, types))
+            back = untyped.restored(msgspec.json.decode(text), types)
+            if not same(data, back, self.max_depth):
+                self._refuse_change(data, back, where)
+        except (PayloadError, MemoryError):
+            raise
+        except RecursionError as error:
+            raise self._too_deep(where) from error
+        except Exception as error:
+            raise self._no_form(value, error, where) from error
+        if len(text) > self.max_bytes:
+            raise self._too_large(text, where)
+        if not types:  # objects of classes, and else only JSON's own kinds
+            return chain.escape(text)
+        return chain.wrap(chain.TYPED, msgspec.json.encode(untyped.Typed(msgspec.Raw(text), types)))
+
     def decode(self, data: msgspec.Raw | bytes, type: Any = Any, *, where: str = "value") -> Any:
         try:
             read = self._reader(type)
@@ -103,7 +132,9 @@ class JsonCodec(Codec):
         found = chain.unwrap(data)
         if found is not None:
             tag, data = found
-            if tag != chain.JSON:
+            if tag == chain.TYPED:
+                read = partial(_read_typed, read, type)
+            elif tag != chain.JSON:
                 raise Undecodable(
                     f"{where}: stored as {'~' + tag!r}, which this codec cannot decode. Add the transform "
                     "that wrote the value to the codec"
@@ -134,6 +165,12 @@ class JsonCodec(Codec):
             raise NotSerializable(
                 f"{where}: cannot be stored as {roundtrip.annotation(type)}: {_impossible(type, error)}"
             ) from error
+
+    def _too_large(self, text: bytes, where: str) -> PayloadTooLarge:
+        return PayloadTooLarge(
+            f"{where}: {len(text):,} bytes of JSON are more than the {self.max_bytes:,} "
+            "allowed. Store the data elsewhere and pass its name, or raise max_bytes"
+        )
 
     def _too_deep(self, where: str) -> PayloadTooDeep:
         return PayloadTooDeep(
@@ -183,6 +220,18 @@ def _reader(annotation: Any) -> Read:
     return msgspec.json.Decoder(annotation, dec_hook=_read_custom).decode
 
 
+def _read_typed(read: Read, annotation: Any, data: bytes | msgspec.Raw) -> Any:
+    """A value that was sent without a declared type, by the annotation of its receiver."""
+    found = _typed(data)
+    if models.is_model(annotation) or not untyped.leaves_open(annotation):
+        return read(found.value)
+    value = untyped.restored(msgspec.json.decode(found.value), found.types)
+    if annotation is Any or annotation is inspect.Parameter.empty:
+        return value
+    return msgspec.convert(value, annotation, dec_hook=_read_custom, str_keys=True)
+
+
+_typed = msgspec.json.Decoder(untyped.Typed).decode
 _checked = msgspec.json.Decoder(msgspec.Raw).decode
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from enum import StrEnum
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum, StrEnum
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -13,6 +15,8 @@ from outlast.model.ids import new_id
 from outlast.model.times import EPOCH
 
 Attribute = str | int | float | bool
+AttributeValue = Attribute | Decimal | UUID | date | Enum
+"""What a program may give as an attribute; stored as an `Attribute`."""
 
 
 class Status(StrEnum):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
 from math import isfinite
+from typing import Any
+from uuid import UUID
 
 from msgspec import Raw, Struct
 from msgspec.structs import astuple
@@ -16,7 +20,7 @@ from outlast.model.commit import Commit, Creation
 from outlast.model.event import SCHEMA_VERSION, Event
 from outlast.model.ids import SEPARATOR, check_id, check_name, root_of
 from outlast.model.json import check_types, known_shapes
-from outlast.model.run import Change, Run, Status
+from outlast.model.run import Attribute, AttributeValue, Change, Run, Status
 from outlast.model.run_contents import Fact, Send, Task, hash_of
 from outlast.model.times import check_moment
 
@@ -144,7 +148,29 @@ def check_value(value: object, name: str, what: str) -> None:
         )
 
 
-def check_attributes(attributes: object) -> None:
+def as_attributes(values: Mapping[str, AttributeValue]) -> dict[str, Attribute]:
+    """Attributes as they are stored and searched: a moment as text in UTC, a UUID as text, an Enum member as its
+    value, a Decimal as the nearest number. Whatever no store could keep is refused."""
+    given: object = values
+    if isinstance(given, Mapping):
+        given = {name: _attribute(value) for name, value in given.items()}
+    return check_attributes(given)
+
+
+def _attribute(value: Any) -> Any:
+    match value:
+        case Enum():
+            return _attribute(value.value)
+        case datetime(tzinfo=zone):
+            return value.isoformat() if zone is None else value.astimezone(UTC).isoformat()
+        case date() | UUID():
+            return str(value)
+        case Decimal() if value.is_finite():
+            return int(value) if value == value.to_integral_value() else float(value)
+    return value
+
+
+def check_attributes(attributes: object) -> dict[str, Attribute]:
     """Raise for attributes that a store could not read again: every listing of that run would fail."""
     if not isinstance(attributes, dict):
         raise InvalidValue(f"attributes={attributes!r}: use a dict of names and values")
@@ -155,6 +181,7 @@ def check_attributes(attributes: object) -> None:
             raise InvalidValue(f"attribute {name!r} must be text, a number or a boolean")
         check_value(name, "name", f"attribute {name!r}")
         check_value(value, "value", f"attribute {name!r}")
+    return attributes
 
 
 def check_reason(reason: object) -> str:

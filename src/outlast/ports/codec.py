@@ -44,6 +44,15 @@ class Codec(Protocol):
         """
         ...
 
+    def encode_untyped(self, value: object, *, where: str = "value") -> msgspec.Raw:
+        """The text of a value for which no type is declared where it is sent; the receiver chooses one.
+
+        - `decode` with the type that fits gives the value back; without a type, at least JSON's own
+          kinds come back as they were, and objects of classes as plain data.
+        - What cannot be sent so is refused as by `encode`.
+        """
+        return self.encode(value, where=where)
+
     def decode(self, data: msgspec.Raw | bytes, type: Any = Any, *, where: str = "value") -> Any:
         """The value that `encode` was given.
 
@@ -76,7 +85,7 @@ class Transform(Protocol):
         """The name that is stored with what this has made, so that it can be undone later.
 
         Lower-case letters, digits and hyphens. It is a promise about stored data: a new format
-        needs a new tag. ``json`` and ``fact`` are taken.
+        needs a new tag. ``json``, ``fact`` and ``typed`` are taken.
         """
         ...
 

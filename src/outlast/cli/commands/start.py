@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
+import msgspec
 
 from outlast.app import App
 from outlast.cli.app_runner import load_app
@@ -12,6 +15,7 @@ from outlast.cli.output import Output, neutral, neutral_lines
 from outlast.cli.session import Session, client_of, with_session
 from outlast.client import Client, RunHandle
 from outlast.client.client import StartOptions
+from outlast.codecs.chain import escape
 from outlast.errors import NotFound, RunFailed
 from outlast.ports.store import Store
 
@@ -52,11 +56,7 @@ async def start_command(
       outlast start checkout --app shop:app --input '{"order": "o-1"}'
       outlast start checkout --app shop.py --input @order.json --id o-1 --wait
     """
-    input = json_of(given, "--input")
-    if not isinstance(input, dict):
-        raise click.UsageError(
-            f"--input is a {type(input).__name__}: give the arguments by name, as one JSON object"
-        )
+    input = _arguments(given)
     found = attributes_of(attributes)
     app = load_app(named, session.place.url if session.store_given else None)
     options: StartOptions = {"id": run_id, "on_conflict": "fail", "attributes": found}
@@ -69,6 +69,16 @@ async def start_command(
         run = await app.start(name, kwargs=input, here=False, **options)
         session.out.note(f"{run.id} is running here")
         await _wait(app, session.out, run.id, timeout)
+
+
+def _arguments(given: str) -> dict[str, Any]:
+    """Arguments by name as JSON that the code will read by its annotations."""
+    input = json_of(given, "--input")
+    if not isinstance(input, dict):
+        raise click.UsageError(
+            f"--input is a {type(input).__name__}: give the arguments by name, as one JSON object"
+        )
+    return {name: escape(msgspec.json.encode(value)) for name, value in input.items()}
 
 
 async def _wait(app: App, out: Output, run_id: str, timeout: float | None) -> None:
@@ -115,7 +125,7 @@ async def fork_command(
         async with session.store() as store:
             forked = await _fork(client_of(store), store, run_id, step, fork_id, None)
     else:
-        input = json_of(given, "--input")
+        input = _arguments(given)
         app: App = load_app(named, session.place.url if session.store_given else None)
         async with app.store:
             forked = await _fork(app, app.store, run_id, step, fork_id, input)

@@ -143,12 +143,23 @@ class Signature:
         for name, value in changes.items():
             if name not in self._parameters.parameters:
                 raise WorkflowMisuse(f"{self._name}() has no argument {name!r}")
-            bound.arguments[name] = value
+            where = f"argument {name!r} of {self._name}"
+            # Raw is JSON that is encoded already: that of the command line.
+            is_encoded = isinstance(value, Raw)
+            bound.arguments[name] = (
+                codec.decode(value, self._hints[name], where=where) if is_encoded else value
+            )
         return self.encode_call(codec, bound.args, bound.kwargs)[0]
 
     def encode_result(self, codec: Codec, value: Any) -> Raw:
         """The recorded form of a result."""
         return codec.encode(value, self._hints["return"], where=self._result)
+
+    def encode_answer(self, codec: Codec, value: Any) -> Raw:
+        """The recorded form of a result whose reader chooses a type if the function declares none."""
+        if self._hints["return"] is Any:
+            return codec.encode_untyped(value, where=self._result)
+        return self.encode_result(codec, value)
 
     def roundtrip_result(self, codec: Codec, value: Any) -> tuple[Raw, Any]:
         """The recorded form of a result, and the result as a replay would decode it."""
@@ -220,11 +231,3 @@ class Signature:
                 hint = dict.__class_getitem__((str, hint))
             found[name] = hint
         return found
-
-
-def type_of_value(value: object) -> Any:
-    """The type for a value without an annotation, whose reader chooses the type: a signal, an answer, a published value,
-    a report. An object with fields is encoded as its class; everything else has to be plain JSON."""
-    kind = type(value)
-    fields = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "model_fields")
-    return kind if any(hasattr(kind, name) for name in fields) else Any

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
-from outlast.engine.definitions.signature import type_of_value
 from outlast.engine.operations.operation import Operation
 from outlast.errors import InvalidValue, SignalTimeout
 from outlast.model.event import Event
@@ -115,7 +114,7 @@ class HaltWait(Operation):
     def __init__(self, execution: Execution, data: Any, type: Any) -> None:
         self._execution = execution
         self._type = type
-        self.data: Raw = execution.codec.encode(data, type_of_value(data), where="halt data")
+        self.data: Raw = execution.codec.encode_untyped(data, where="halt data")
 
     def intent(self) -> Payload:
         return HaltStarted(data=self.data)

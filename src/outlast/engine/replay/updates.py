@@ -108,7 +108,7 @@ class Updates:
         try:
             given = [signature.decode_first(execution.codec, update.input)]
             value = await self._call(handler, given if signature.takes_any else [])
-            output = signature.encode_result(execution.codec, value)
+            output = signature.encode_answer(execution.codec, value)
         except ContinueAsNew:
             error = "continue_as_new() works in the workflow itself, not in an update's handler"
         except asyncio.CancelledError:
