@@ -1,47 +1,57 @@
-"""outlast: workflows that outlast the process that runs them."""
+"""outlast: workflows that outlast the process that runs them.
 
+Each name is loaded when it is first used, so that a program pays at its start for what it uses: a web process
+with a `Client` loads no worker code, and an app on SQLite loads no other store. docs/reference/public-names.md
+lists the modules that users may import.
+"""
+
+import importlib
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+# An extension that is not made for free threading turns the global interpreter lock on, see below.
+import msgspec  # noqa: F401 # pyright: ignore[reportUnusedImport]
+
 from outlast import errors
 from outlast._version import __version__ as __version__
-from outlast.app import App
-from outlast.call import Call
-from outlast.client import Client, RunHandle
-from outlast.context import (
-    branch,
-    child,
-    connection,
-    continue_as_new,
-    halt,
-    heartbeat,
-    last_heartbeat,
-    loop,
-    map,
-    now,
-    on_update,
-    patched,
-    publish,
-    random,
-    scope,
-    set_attributes,
-    sleep,
-    sleep_until,
-    step_info,
-    uuid4,
-    wait_for_signal,
-)
-from outlast.decorators import Step, Workflow, step, workflow
-from outlast.engine.definitions.retry import Retry
-from outlast.engine.operations.scopes import Stop
-from outlast.model.event import Event
-from outlast.model.queue_policy import QueueOptions, QueuePolicy, Rate
-from outlast.model.run import Run, Status
-from outlast.run_logging import get_logger
-from outlast.schedules import Schedule
 
 if TYPE_CHECKING:
+    from outlast import sync
+    from outlast.app import App
+    from outlast.call import Call
+    from outlast.client import Client, RunHandle
+    from outlast.context import (
+        branch,
+        child,
+        connection,
+        continue_as_new,
+        halt,
+        heartbeat,
+        last_heartbeat,
+        loop,
+        map,
+        now,
+        on_update,
+        patched,
+        publish,
+        random,
+        scope,
+        set_attributes,
+        sleep,
+        sleep_until,
+        step_info,
+        uuid4,
+        wait_for_signal,
+    )
+    from outlast.decorators import Step, Workflow, step, workflow
+    from outlast.engine.definitions.retry import Retry
+    from outlast.engine.operations.scopes import Stop
+    from outlast.model.event import Event
+    from outlast.model.queue_policy import QueueOptions, QueuePolicy, Rate
+    from outlast.model.run import Run, Status
+    from outlast.run_logging import get_logger
+    from outlast.schedules import Schedule
     from outlast.transfer import move
 
 __all__ = [
@@ -83,12 +93,30 @@ __all__ = [
     "sleep_until",
     "step",
     "step_info",
+    "sync",
     "uuid4",
     "wait_for_signal",
     "workflow",
 ]
 
-# Asked when all extensions are loaded: one that is not made for it turns the lock on again.
+_MODULES = {
+    "outlast.app": "App",
+    "outlast.call": "Call",
+    "outlast.client": "Client RunHandle",
+    "outlast.decorators": "Step Workflow step workflow",
+    "outlast.engine.definitions.retry": "Retry",
+    "outlast.engine.operations.scopes": "Stop",
+    "outlast.model.event": "Event",
+    "outlast.model.queue_policy": "QueueOptions QueuePolicy Rate",
+    "outlast.model.run": "Run Status",
+    "outlast.run_logging": "get_logger",
+    "outlast.schedules": "Schedule",
+    "outlast.transfer": "move",
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+"""Where an exported name is defined, if not in `outlast.context`."""
+
+# Asked when all extensions are loaded.
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     warnings.warn(
         "outlast is not tested on free-threaded Python: what its threads share is guarded by the global "
@@ -98,10 +126,16 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
     )
 
 
-def __getattr__(name: str) -> Any:
-    # Loaded when it is used: few programs move runs, and each would pay for it at its start.
-    if name == "move":
-        from outlast.transfer import move
+if not TYPE_CHECKING:  # a type checker would take it as a promise that every name exists
 
-        return move
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name == "sync":
+            return importlib.import_module("outlast.sync")
+        value = getattr(importlib.import_module(_MODULE_OF.get(name, "outlast.context")), name)
+        globals()[name] = value  # the next time it is found without a call
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -12,6 +12,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
+from outlast._public import public
 from outlast.call import Call
 from outlast.client import Client, RunHandle
 from outlast.client.client import StartOptions
@@ -47,6 +48,7 @@ from outlast.worker.heartbeat import Heartbeat
 R = TypeVar("R")
 
 
+@public
 class App(Client):
     """Runs workflows in this process, durably, on the store you name.
 

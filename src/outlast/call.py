@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from outlast._public import public
 from outlast.engine.definitions.definition import WorkflowDefinition
 from outlast.engine.operations.child import ChildRun, ParentClose
 from outlast.engine.replay.execution import Execution, current_execution
@@ -38,6 +39,7 @@ def workflow_here() -> Execution | None:
     return run
 
 
+@public
 class Call(Coroutine[Any, Any, R_co]):
     """A workflow with its arguments. `App.start` starts it; a workflow awaits it as a child run."""
 

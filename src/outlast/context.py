@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, Literal, NoReturn, TypeVar, overload
 
+from outlast._public import public
 from outlast.call import Call, check_call, workflow_here
 from outlast.decorators import Step
 from outlast.engine.definitions.retry import is_number
@@ -66,6 +67,7 @@ T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
+@public
 def sleep(
     seconds: float | timedelta = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
 ) -> Coroutine[Any, Any, None]:
@@ -86,6 +88,7 @@ def sleep(
     return perform(lambda _: asyncio.sleep(pause), "sleep")
 
 
+@public
 def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
     """Sleep durably until a moment, which must have a time zone."""
     given: object = moment
@@ -116,6 +119,7 @@ def wait_for_signal(
 def wait_for_signal(
     signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
 ) -> Coroutine[Any, Any, Any]: ...
+@public
 def wait_for_signal(
     signal: str, type: Any = Any, *, timeout: timedelta | float | None = None
 ) -> Any:
@@ -133,6 +137,7 @@ def wait_for_signal(
 def halt(data: Any, type: type[T]) -> Coroutine[Any, Any, T]: ...
 @overload
 def halt(data: Any = None, type: Any = Any) -> Coroutine[Any, Any, Any]: ...
+@public
 def halt(data: Any = None, type: Any = Any) -> Any:
     """Wait for a person: the run is `halted` and shows `data` until somebody resumes it with a
     value."""
@@ -143,6 +148,7 @@ def halt(data: Any = None, type: Any = Any) -> Any:
 def on_update(handler: Handler, /) -> Handler: ...
 @overload
 def on_update(*, name: str) -> Callable[[Handler], Handler]: ...
+@public
 def on_update(handler: Any = None, /, *, name: str | None = None) -> Any:
     """Declare, in a workflow, what answers an update: a function, ``async`` or plain, with one
     argument or none, that is known by its name.
@@ -170,6 +176,7 @@ R = TypeVar("R")
 Choice = TypeVar("Choice", bound=str | bool)
 
 
+@public
 def child(
     call: Call[R],
     *,
@@ -191,6 +198,7 @@ def child(
     )
 
 
+@public
 def map(
     step: Step[[T], R],
     items: Iterable[T],
@@ -221,6 +229,7 @@ def map(
     )
 
 
+@public
 def scope(
     body: Callable[..., Awaitable[R]], *args: Any, name: str | None = None, **kwargs: Any
 ) -> Coroutine[Any, Any, R]:
@@ -229,6 +238,7 @@ def scope(
     return perform(lambda run: run_scope(run, _awaited(run, body), args, kwargs, label), "scope")
 
 
+@public
 def loop(
     body: Callable[[T], Awaitable[T | Stop[R]]], state: T, *, name: str | None = None
 ) -> Coroutine[Any, Any, R]:
@@ -238,17 +248,20 @@ def loop(
     return perform(lambda run: run_loop(run, _awaited(run, body), state, label), "loop")
 
 
+@public
 def branch(name: str, choice: Choice) -> Choice:
     """Record a decision and give it back; in a replay, the one that was recorded."""
     return _scopes.branch(the_run("branch"), name, choice)
 
 
+@public
 def patched(id: str) -> bool:
     """Whether this run takes the new code: True for runs that had not passed this point when the
     new code came, False for those that had."""
     return _scopes.patched(the_run("patched"), check_name(id, "patch id"))
 
 
+@public
 def continue_as_new(call: Call[Any]) -> NoReturn:
     """Go on under the same id with a call of the same workflow and an empty history:
     ``continue_as_new(meter(total))``. Signals that the code has not received are kept."""
@@ -274,6 +287,7 @@ def _awaited(run: Execution, body: Callable[..., Any]) -> Callable[..., Awaitabl
     return in_thread
 
 
+@public
 def publish(**values: Any) -> None:
     """Show values to whoever queries the run, from the next commit on; they stay readable when
     the run is asleep or over."""
@@ -283,6 +297,7 @@ def publish(**values: Any) -> None:
         run.pending.published[name] = run.codec.encode_untyped(value, where=where)
 
 
+@public
 def set_attributes(**values: AttributeValue) -> None:
     """Set search attributes of the run: text, numbers, booleans. A moment or a UUID is stored as text, an Enum member
     as its value, a Decimal as a number."""
@@ -290,22 +305,26 @@ def set_attributes(**values: AttributeValue) -> None:
     run.pending.attributes.update(as_attributes(values))
 
 
+@public
 def now() -> datetime:
     """The time of the last event: the same in every replay."""
     return the_run("now").now
 
 
+@public
 def random() -> _random.Random:
     """A source of random numbers that gives the same ones in every replay."""
     run = the_run("random")
     return _random.Random(f"{run.seed}/{run.scope.key('random')}")
 
 
+@public
 def uuid4() -> _uuid.UUID:
     """A random UUID that is the same in every replay."""
     return _uuid.UUID(int=random().getrandbits(128), version=4)
 
 
+@public
 def step_info() -> StepContext:
     """What a step may know while it runs: its run, key, attempt and idempotency key."""
     try:
@@ -314,6 +333,7 @@ def step_info() -> StepContext:
         raise WorkflowMisuse("step_info() works in a step that a workflow has called") from None
 
 
+@public
 def connection() -> Any:
     """In a transactional step, the connection whose transaction ends with the step: what is written
     through it is there if and only if the step is recorded as completed. On PostgreSQL it is
@@ -327,6 +347,7 @@ def connection() -> Any:
     return found
 
 
+@public
 def heartbeat(details: Any = None) -> None:
     """Report that a long step is alive, with details that its next attempt can read by
     `last_heartbeat`."""
@@ -338,6 +359,7 @@ def heartbeat(details: Any = None) -> None:
 def last_heartbeat(type: type[T]) -> T | None: ...
 @overload
 def last_heartbeat(type: Any = Any) -> Any: ...
+@public
 def last_heartbeat(type: Any = Any) -> Any:
     """What an earlier attempt of this step reported last, or None."""
     context = step_info()

@@ -16,6 +16,7 @@ from typing import (
     overload,
 )
 
+from outlast._public import public
 from outlast.call import Call
 from outlast.engine.definitions.definition import StepDefinition, WorkflowDefinition
 from outlast.engine.definitions.retry import ONCE, Retry
@@ -28,6 +29,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
+@public
 class Step(Generic[P, R]):
     """A step. In a workflow it is recorded; called anywhere else it is just the function."""
 
@@ -80,6 +82,7 @@ class Step(Generic[P, R]):
         return declare if function is None else declare(function)
 
 
+@public
 class Workflow(Generic[P, R_co]):
     """A workflow. Calling it gives an inert `Call`: start that with `App.start`, or await it in a
     workflow as a child run."""
@@ -139,6 +142,7 @@ def step(
     priority: int | Callable[..., int] = 0,
     transactional: bool = False,
 ) -> DeclareStep: ...
+@public
 def step(
     function: Callable[..., Any] | None = None,
     /,
@@ -189,6 +193,7 @@ def workflow(function: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]
 def workflow(function: Callable[P, R], /) -> Workflow[P, R]: ...
 @overload
 def workflow(*, name: str | None = None, version: int | str = 1) -> DeclareWorkflow: ...
+@public
 def workflow(
     function: Callable[..., Any] | None = None,
     /,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from outlast._public import public
 from outlast.call import workflow_here
 from outlast.engine.runner.observers import shown
 from outlast.engine.steps.step_executor import step_context
@@ -34,6 +35,7 @@ class RunLogger(logging.LoggerAdapter[logging.Logger]):
         self.logger.log(level, msg, *args, **kwargs)
 
 
+@public
 def get_logger(name: str | None = None) -> RunLogger:
     """The logger to use in workflows and steps, instead of `logging.getLogger`."""
     return RunLogger(logging.getLogger(name), {})

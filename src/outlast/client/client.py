@@ -15,6 +15,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
+from outlast._public import public
 from outlast.call import Call
 from outlast.client.debounce import check_times, debounced
 from outlast.client.handle import RunHandle
@@ -46,6 +47,7 @@ class StartOptions(TypedDict, total=False):
     queue: str | QueueOptions | None
 
 
+@public
 class Client(RunActions):
     """Starts runs for any worker that has their code, and acts on runs."""
 

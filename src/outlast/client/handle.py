@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from outlast._public import public
 from outlast.model.run import Status
 from outlast.ports.derived import LOCK_PATIENCE_S
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@public
 class RunHandle(Generic[T]):
     """A run, by id: what a program holds of it."""
 

@@ -22,8 +22,10 @@ from outlast.model.run_contents import (
     Timer,
 )
 from outlast.model.snapshot import Progress, Snapshot
+from outlast.model.times import NOW
 
 __all__ = [
+    "NOW",
     "Activity",
     "Change",
     "Claim",

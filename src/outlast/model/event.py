@@ -12,6 +12,7 @@ from enum import StrEnum
 import msgspec
 from msgspec import Raw, Struct
 
+from outlast._public import public
 from outlast.errors import Undecodable
 from outlast.model import payloads
 from outlast.model.ids import new_id
@@ -77,6 +78,7 @@ class EventType(StrEnum):
     WORKFLOW_MOVED = "workflow.moved"
 
 
+@public
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One recorded fact of a run.
 

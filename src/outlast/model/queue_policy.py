@@ -28,6 +28,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from outlast._public import public
 from outlast.errors import InvalidValue
 from outlast.model.ids import check_name
 from outlast.model.times import check_delay, check_moment
@@ -36,6 +37,7 @@ STARTS = "starts"
 """The queue of runs that only wait for a time."""
 
 
+@public
 class QueueOptions(Struct, frozen=True, omit_defaults=True):
     """How a run waits in a named queue. The queue's policy decides when the run starts; from then on it
     is in flight until it ends.
@@ -91,6 +93,7 @@ KEPT_CHANGES = 250
 """Audit lines kept for each queue."""
 
 
+@public
 class Rate(Struct, frozen=True, omit_defaults=True):
     """At most `limit` starts in any `per` seconds."""
 
@@ -98,6 +101,7 @@ class Rate(Struct, frozen=True, omit_defaults=True):
     per: float = 1.0
 
 
+@public
 class QueuePolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The policy of a named queue. A limit that is left out does not apply.
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from outlast._public import public
 from outlast.errors import InvalidValue
 from outlast.model.ids import new_id
 from outlast.model.times import EPOCH
@@ -19,6 +20,7 @@ AttributeValue = Attribute | Decimal | UUID | date | Enum
 """What a program may give as an attribute; stored as an `Attribute`."""
 
 
+@public
 class Status(StrEnum):
     """The status of a run. `waiting`: for a timer, a signal or a child. `halted`: for a person."""
 
@@ -59,6 +61,7 @@ MISMATCH = "mismatch"
 """`wait_kind` of a run that is parked because its history does not match the code of the workers."""
 
 
+@public
 class Run(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The record of a run.
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
+from outlast._public import public
 from outlast.call import Call, check_call
 from outlast.errors import InvalidId, InvalidValue
 from outlast.model.ids import check_id
@@ -46,6 +47,7 @@ class ScheduleSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.catch_up_limit if self.catch_up == "all" else 1
 
 
+@public
 class Schedule:
     """Start a workflow by the clock: ``Schedule("nightly", report("Munich"), cron="0 2 * * *")``.
 

@@ -16,6 +16,7 @@ from datetime import datetime
 
 import msgspec
 
+from outlast._public import public
 from outlast.errors import (
     Busy,
     InvalidValue,
@@ -78,6 +79,7 @@ class MoveResult:
     refused: dict[str, str] = field(default_factory=dict)
 
 
+@public
 async def move(
     source: str | Store,
     target: str | Store,

@@ -22,7 +22,7 @@ LOCK = f"SELECT FROM {SCHEMA}.runs WHERE id = 'order' FOR UPDATE"
 @outlast.workflow
 async def waits() -> None:
     """Until somebody says so."""
-    await outlast.signal("done")
+    await outlast.wait_for_signal("done")
 
 
 @pytest.fixture

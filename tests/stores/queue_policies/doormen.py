@@ -63,7 +63,7 @@ async def work_whoever_dies(run_id: str, seconds: float) -> None:
     while True:
         try:
             return await work(run_id, seconds)
-        except outlast.StepFailed as failure:
+        except outlast.errors.StepFailed as failure:
             if failure.error_type != "Interrupted":
                 raise
 

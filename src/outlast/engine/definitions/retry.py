@@ -7,12 +7,14 @@ import random
 from dataclasses import dataclass
 from datetime import timedelta
 
+from outlast._public import public
 from outlast.errors import InvalidValue, PayloadError
 from outlast.model.times import MAX_DELAY, to_seconds
 
 HOUR = 3600.0
 
 
+@public
 @dataclass(frozen=True)
 class Retry:
     """How many attempts a step gets, and how far apart they are.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from msgspec import Raw
 
+from outlast._public import public
 from outlast.engine.definitions.signature import Signature
 from outlast.engine.operations.operation import Operation
 from outlast.engine.replay.error_text import text_of
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
+@public
 class Stop(Generic[S]):
     """Returned by the body of a loop to end the loop with a result."""
 
