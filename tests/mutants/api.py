@@ -15,13 +15,6 @@ MUTANTS = [
         (NAMES, "-k", "exported_name_says"),
     ),
     Mutant(
-        "annotations of exported classes are looked up in the package",
-        "_public.py",
-        "    if isinstance(thing, type) and get_annotations(thing):",
-        "    if False:",
-        ("tests/unit/model",),
-    ),
-    Mutant(
         "the import of outlast loads the app",
         "__init__.py",
         "from outlast import errors\n",
