@@ -4,7 +4,7 @@ program that shows it has to notice."""
 from __future__ import annotations
 
 from outlast.testkit.mutation import Mutant
-from tests.mutants._engine import DRIVE, DRIVES, EXECUTION, JOURNAL, TURN
+from tests.mutants._engine import ARRIVALS, DRIVE, DRIVES, EXECUTION, JOURNAL, TURN
 
 CLOSING = "engine/replay/completion.py"
 RETRYING = "client/history_reset.py"
@@ -23,6 +23,14 @@ MUTANTS = [
         "            paused = self._paused and not (leaves and self.in_flight.is_end_unknown)\n",
         "            paused = self._paused\n",
         program("a paused run that is stopped in a step that must not be repeated"),
+    ),
+    # -- the next life ----------------------------------------------------------------------------
+    Mutant(
+        "programs: a report of an earlier life answers a step of the next",
+        ARRIVALS,
+        "isinstance(call, StepCall) or report.life != self._execution.life_of(call):\n",
+        "isinstance(call, StepCall):\n",
+        program("a report of a queued step that comes after its life"),
     ),
     # -- replay ---------------------------------------------------------------------------------
     Mutant(

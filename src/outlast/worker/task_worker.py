@@ -184,7 +184,7 @@ class TaskWorker:
         self._leases.drop(self._working[working])
         working.cancel("its lease was lost")
         task = delivery.task
-        report = LeaseLossReport(attempts={task.step: _attempt_of(task)})
+        report = LeaseLossReport(life=task.uid, attempts={task.step: _attempt_of(task)})
         self._lease_losses.report(delivery.claim, report)
 
     async def _give_back(self, found: Sequence[Delivery]) -> None:
@@ -192,13 +192,10 @@ class TaskWorker:
         reporting = []
         for delivery in found:
             task = delivery.task
-            attempt = _attempt_of(task)
             failed = _given_up(self._steps[task.queue], task) or stop_failure(
-                attempt, self._clock.now()
+                _attempt_of(task), self._clock.now()
             )
-            reporting.append(
-                self._report_in_time(delivery, StepReport(attempt=attempt, failed=failed))
-            )
+            reporting.append(self._report_in_time(delivery, _report_of(task, failed=failed)))
         await asyncio.gather(*reporting)
 
     def _over(self, task: asyncio.Task[None]) -> None:
@@ -214,7 +211,7 @@ class TaskWorker:
         attempt = _attempt_of(task)
         given_up = _given_up(step, task)
         if given_up is not None:
-            await self._report(delivery, StepReport(attempt=attempt, failed=given_up))
+            await self._report(delivery, _report_of(task, failed=given_up))
             return
         latest = _Progress()
         try:
@@ -222,7 +219,7 @@ class TaskWorker:
         except asyncio.CancelledError:
             if self._stopping and not step.at_most_once:
                 stopped = stop_failure(attempt, self._clock.now())
-                report = StepReport(attempt=attempt, failed=stopped, progress=latest.details)
+                report = _report_of(task, failed=stopped, progress=latest.details)
                 await self._report_in_time(delivery, report)
             if self._is_cut_off():
                 raise
@@ -231,8 +228,8 @@ class TaskWorker:
         finally:
             latest.over()
         failed = self._failed(step, task, attempt, outcome)
-        report = StepReport(
-            attempt=attempt,
+        report = _report_of(
+            task,
             output=outcome.output,
             failed=failed,
             progress=None if failed is None else latest.details,
@@ -248,7 +245,7 @@ class TaskWorker:
         def report(details: Raw) -> None:
             latest.details = details
             # A plain step runs in a thread, and may outlive its attempt there.
-            loop.call_soon_threadsafe(latest.send, self._send_progress, task, attempt)
+            loop.call_soon_threadsafe(latest.send, self._send_progress, task)
 
         progress = task.metadata.get("progress")
         context = StepContext(
@@ -332,8 +329,8 @@ class TaskWorker:
         except (TryAgain, StoreFault, TimeoutError) as error:
             log.warning("the stop of task %s was not reported: %r", delivery.task.id, error)
 
-    async def _send_progress(self, task: Task, attempt: int, details: Raw) -> None:
-        report = StepReport(attempt=attempt, progress=details)
+    async def _send_progress(self, task: Task, details: Raw) -> None:
+        report = _report_of(task, progress=details)
         try:
             await self._store.send([_to_run(task, report)], timeout=self._timeout_s)
         except (TryAgain, StoreFault) as error:
@@ -363,6 +360,11 @@ class _Progress:
 
 def _attempt_of(task: Task) -> int:
     return int(task.metadata.get("attempt", "1"))
+
+
+def _report_of(task: Task, **said: Any) -> StepReport:
+    """A report of the attempt that a task stands for."""
+    return StepReport(life=task.metadata.get("life", ""), attempt=_attempt_of(task), **said)
 
 
 def _given_up(step: StepDefinition, task: Task) -> StepFailedEvent | None:

@@ -264,4 +264,30 @@ FOUND: dict[str, Case] = {
         faults=(Fault("busy", at=5, any_call=True, seconds=2),),
         workers=2,
     ),
+    # -- the next life ----------------------------------------------------------------------------
+    "a report of a queued step that comes after its life": Case(
+        (
+            Try(
+                (
+                    Gather(
+                        (
+                            (Try((Step(seconds=1),), final=(Raise(),)),),
+                            (Step(seconds=1, queued=True),),
+                        )
+                    ),
+                )
+            ),
+            Continue(),
+        )
+    ),
+    "a transaction that is committed after its branch was given up": Case(
+        (
+            Try((Gather(((Raise(),), (Step(transactional=True),))),), final=(Step(),)),
+            Continue(),
+        )
+    ),
+    "a busy row, and a task of a life that is over": Case(
+        (Try((Gather(((Raise(),), (Step(queued=True),))),)), Continue()),
+        faults=(Fault("busy", at=2, seconds=1),),
+    ),
 }

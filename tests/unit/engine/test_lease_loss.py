@@ -166,7 +166,8 @@ async def test_a_report_about_another_attempt_does_not_stop_one_that_runs(store:
     async with opened(store) as virtual:
         run = await virtual.start(works_once(), id="r")
         await virtual.clock.sleep(1)
-        report = Raw(to_json(LeaseLossReport(attempts={}, not_started={"once": 1})))
+        uid = (await virtual.get("r")).uid
+        report = Raw(to_json(LeaseLossReport(life=uid, attempts={}, not_started={"once": 1})))
         await store.send([Send(run_id="r", item=Item(kind=LOST, data=report))])
         assert await run.result() == "done"
     assert tries == [1]
@@ -273,5 +274,7 @@ async def _lives(dying: outlast.App, workflow: Any) -> None:
 async def _loss_of(store: Store) -> Send:
     """What a process says whose second attempts were lost."""
     keys = {event.step_name for event in await store.history("r") if event.type == "step.started"}
-    report = LeaseLossReport(attempts=dict.fromkeys(keys, 2))
+    run = await store.find_one("r")
+    assert run is not None
+    report = LeaseLossReport(life=run.uid, attempts=dict.fromkeys(keys, 2))
     return Send(run_id="r", item=Item(kind=LOST, id="lost", data=Raw(to_json(report))))

@@ -334,25 +334,26 @@ def withdraw_abandoned(execution: Execution, now: datetime) -> None:
 
 
 class LeaseLossReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Sent to a run by a process that lost its claim: which attempts of steps and maps were cut off, and which never
-    started."""
+    """Sent to the `life` of a run by a process that lost its claim: which attempts of steps and maps were cut off, and
+    which never started."""
 
+    life: str
     attempts: dict[str, int]
     not_started: dict[str, int] = {}
 
 
 class StepReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a task worker reports of an attempt: its outcome or its progress. An earlier life sends one too, to the
-    `life` that retries the run: its attempt is 0, `items` are the finished items of a map, and `input` is set if the
-    call has yet to be made again."""
+    """What a task worker reports of an attempt: its outcome or its progress. `life` is the one that requested the step.
+    An earlier life sends one too, to the `life` that retries the run: its attempt is 0, `items` are the finished items
+    of a map, and `input` is set if the call has yet to be made again."""
 
+    life: str
     attempt: int = 0
     output: Raw | None = None
     failed: StepFailedEvent | None = None
     progress: Raw | None = None
     duration_ns: int = 0
     items: MapProgress | None = None
-    life: str = ""
     input: Raw | None = None
 
 

@@ -193,10 +193,12 @@ class InboxReader:
             if self._execution.is_own(report.life):
                 self._deliver_earlier(call, report, now)
             return
+        if not isinstance(call, StepCall) or report.life != self._execution.life_of(call):
+            return  # the inbox passes on to the next life, which may call a step under the same key
         if isinstance(call, QueuedStepCall):
             if call.attempt != report.attempt or call.due is not None:
                 return  # a report of an attempt that has ended
-        elif not isinstance(call, StepCall) or not call.step.transactional:
+        elif not call.step.transactional:
             return
         if report.progress is not None:
             progress = StepProgress(attempt=report.attempt, details=report.progress)
@@ -225,6 +227,8 @@ class InboxReader:
     def _deliver_losses(self, item: Item, now: datetime) -> None:
         data = item.data or Raw(b"{}")
         report = from_json(data, LeaseLossReport, where="report of a lost lease")
+        if not self._execution.is_own(report.life):
+            return
         for key, attempt in (report.attempts | report.not_started).items():
             call = self._execution.open.get(key)
             if not isinstance(call, StepCall | MapCall):

@@ -111,7 +111,9 @@ class InFlight:
             for call in self._execution.launches
             if isinstance(call, StepCall) and self._held_back.get(call.key) == call.attempt
         }
-        return LeaseLossReport(attempts=dict(self._attempts), not_started=not_started)
+        return LeaseLossReport(
+            life=self.claim.uid, attempts=dict(self._attempts), not_started=not_started
+        )
 
     def on_durable(self) -> None:
         """All that was delivered is durable now."""

@@ -84,7 +84,7 @@ async def _attempt(
                 # A deferred constraint refuses what the step has written: the step has failed.
                 failed = Outcome(None, error, outcome.duration_ns)
                 raise _RollBack from error
-            revision = await _record(borrowed, call, outcome, claim)
+            revision = await _record(borrowed, call, context.life, outcome, claim)
     except _RollBack:
         assert failed is not None, "only a failed step is rolled back"
         return failed
@@ -105,10 +105,10 @@ async def _begun(store: Store, ends: AsyncExitStack, call: StepCall) -> tuple[An
 
 
 async def _record(
-    store: Store, call: StepCall, outcome: Outcome, claim: Callable[[], Claim]
+    store: Store, call: StepCall, life: str, outcome: Outcome, claim: Callable[[], Claim]
 ) -> int:
     report = StepReport(
-        attempt=call.attempt, output=outcome.output, duration_ns=outcome.duration_ns
+        life=life, attempt=call.attempt, output=outcome.output, duration_ns=outcome.duration_ns
     )
     while True:
         held = claim()
