@@ -1,5 +1,5 @@
-"""The command line: run it, see it, mend it.
+"""The command line: run an app, inspect runs, repair them.
 
-Everything acts through the client, the store port and `outlast.query`, as programs do; nothing
-reads tables behind the store's back. One file per command, or per small group, in `commands/`.
+Commands use the client, the store port and `outlast.query`, as programs do, and never read a store's tables.
+`commands/` has one file per command or small group of commands.
 """

@@ -38,15 +38,15 @@ def load_app(named: str | None, store: str | None = None) -> App:
     if found is None:
         raise click.UsageError(
             f"{module_name} has no {attribute or 'app'!r}: "
-            f"name what is there, as in {module_name}:app"
+            f"name an app that it defines, as in {module_name}:app"
         )
     if inspect.isroutine(found):
         takes_url = bool(inspect.signature(found).parameters)
         found = found(find_place(store).url) if takes_url else found()
     elif store is not None and isinstance(found, App | sync.App):
         raise click.UsageError(
-            f"{module_name} chooses its own store: leave --store out, or name a function that takes "
-            "a store's URL and gives the app"
+            f"{module_name} chooses its own store: omit --store, or name a function that takes the URL of "
+            "a store and returns the app"
         )
     if isinstance(found, sync.App):
         return found.to_async()
@@ -58,18 +58,18 @@ def load_app(named: str | None, store: str | None = None) -> App:
 
 
 def app_name(named: str | None) -> str:
-    """How the app is called."""
+    """The name of the app to load."""
     name = named or os.environ.get("OUTLAST_APP") or settings_here()[0].get("app")
     if not name:
         raise click.UsageError(
-            "which app? Name it as module:app, in OUTLAST_APP, or as app = … under [tool.outlast] "
+            "no app is named: pass MODULE:APP, set OUTLAST_APP, or write app = … under [tool.outlast] "
             "in pyproject.toml"
         )
     return str(name)
 
 
 def file_of(named: str) -> Path | None:
-    """The file of an app that is named by it."""
+    """The file of an app that is named by its file."""
     path = Path(named.partition(":")[0])
     return path if path.suffix == ".py" else None
 
@@ -84,13 +84,13 @@ def _module(name: str) -> ModuleType:
             if error.name is None or not name.startswith(error.name):
                 raise
             raise click.UsageError(
-                f"there is no module {neutral(name)!r} here or installed: run this in the folder "
-                "that has it, or name its file"
+                f"there is no module {neutral(name)!r} here or installed: run the command in the folder "
+                "that contains it, or name its file"
             ) from error
     if not path.is_file():
         raise click.UsageError(f"there is no file {neutral(str(path))}")
     sys.path.insert(0, str(path.resolve().parent))
-    # Under its own name, so that types and steps in processes of their own are found again.
+    # Registered under its own name, so that pickled types and step subprocesses can import it.
     return importlib.import_module(path.stem)
 
 
@@ -107,23 +107,23 @@ def _only_app(module: ModuleType) -> Any:
 
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""SIGHUP is the end of a terminal, or of the connection to it."""
+"""SIGHUP is sent when a terminal or the connection to it is closed."""
 
 
 class Stop:
-    """Set by the first signal to stop; the second one cuts short what that waits for, and a third one
-    ends the process as it usually does."""
+    """Set by the first signal to stop. The second signal ends the grace period, and a third one has its
+    default effect."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.by: signal.Signals | None = None
         self.hurry: Callable[[], None] = lambda: None
-        """What the second signal does."""
-        # Afterwards nobody can tell: a terminal that is gone is none.
+        """The effect of the second signal."""
+        # Checked now, because a closed terminal no longer says that it was one.
         self._terminals = [stream for stream in (1, 2) if os.isatty(stream)]
 
     def ask(self, by: signal.Signals) -> None:
-        """Somebody says stop."""
+        """A signal to stop has arrived."""
         if by is signal.SIGHUP:
             self._let_go_of_terminals()
         if self.by is None:
@@ -136,7 +136,7 @@ class Stop:
             loop.remove_signal_handler(one)
 
     def _let_go_of_terminals(self) -> None:
-        """They are gone. Whoever printed would fail: a step that is to be handed back, for instance."""
+        """The terminal is closed: redirect the streams, so that a print in a step does not raise."""
         nothing = os.open(os.devnull, os.O_WRONLY)
         for stream in self._terminals:
             os.dup2(nothing, stream)
@@ -145,7 +145,7 @@ class Stop:
 
 @contextlib.contextmanager
 def stopping() -> Iterator[Stop]:
-    """Listen to the signals that say stop."""
+    """Handle the signals to stop in this block."""
     stop, loop = Stop(), asyncio.get_running_loop()
     heard = _heard()
     for one in heard:
@@ -158,13 +158,13 @@ def stopping() -> Iterator[Stop]:
 
 
 def _heard() -> list[signal.Signals]:
-    """Who was started with `nohup` is to go on without its terminal."""
+    """The signals to handle: without SIGHUP if the process was started with `nohup`."""
     return [one for one in STOPPING if signal.getsignal(one) is not signal.SIG_IGN]
 
 
 def leave(stop: Stop) -> None:
-    """End a command that was told to stop. StepExecutor in threads cannot be stopped, and Python would
-    wait for them at its end: their runs are handed back, so the process ends without them."""
+    """End a command after a signal to stop. Step functions in threads cannot be interrupted, and Python
+    would wait for them at exit. Their runs have been released, so the process ends without waiting."""
     code = Exit.INTERRUPTED if stop.by is signal.SIGINT else Exit.OK
     if in_threads:
         logging.shutdown()
@@ -177,11 +177,11 @@ def leave(stop: Stop) -> None:
 
 
 def log_to_stderr(*, verbose: bool) -> None:
-    """Show what the library and the app log."""
+    """Log the messages of the library and of the app to standard error."""
     form = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format=form)
 
 
 def workflows_of(app: App) -> str:
-    """The names of what an app runs, for a line."""
+    """The names of an app's workflows, as one line."""
     return ", ".join(sorted(app.workflow_names)) or "no workflow"

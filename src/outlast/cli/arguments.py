@@ -1,4 +1,4 @@
-"""What people type: JSON values, ids of runs and their beginnings, answers to questions, completions."""
+"""Arguments that users type: JSON values, run ids and prefixes of them, confirmations, completions."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ MAX_SHOWN = 10
 
 
 class Ambiguous(NotFound):
-    """Several runs begin like that."""
+    """Several runs have this prefix."""
 
     def __init__(self, prefix: str, ids: list[str]) -> None:
         super().__init__("run", prefix)
         listed = "\n".join(f"  {id}" for id in ids[:MAX_SHOWN])
         more = f"\n  … and {len(ids) - MAX_SHOWN} more" if len(ids) > MAX_SHOWN else ""
-        self.args = (f"several runs begin with {prefix!r}; type more of the id:\n{listed}{more}",)
+        self.args = (f"several ids start with {prefix!r}; type more of the id:\n{listed}{more}",)
 
 
 async def find_run(store: Store, typed: str, *, certain: bool = False) -> Run:
-    """The run whose id is `typed`, or the only one that begins with it.
+    """The run whose id is `typed`, or the only one whose id starts with it.
 
-    With `certain`, for commands that change something, a beginning counts only if all runs could
-    be looked at: in a store of very many, the whole id has to be given."""
+    With `certain`, for commands that change something, a prefix is accepted only if all runs could be
+    searched: in a very large store the whole id is required."""
     try:
         check_id(typed, child=True)
         run = await store.find_one(typed)
@@ -64,8 +64,8 @@ async def find_run(store: Store, typed: str, *, certain: bool = False) -> Run:
         raise _unknown(typed, seen)
     if certain and not whole:
         raise click.UsageError(
-            f"{neutral(typed)!r} is the beginning of {roots[0]!r}, but there are too many runs to be "
-            "sure that it is the only one: give the whole id"
+            f"{neutral(typed)!r} is a prefix of {roots[0]!r}, but there are too many runs to check that no "
+            "other id starts with it: give the whole id"
         )
     return begun[roots[0]]
 
@@ -88,12 +88,12 @@ def _unknown(typed: str, seen: list[str]) -> NotFound:
     if near:
         error.args = (f"{error}; did you mean {' or '.join(map(repr, near))}?",)
     else:
-        error.args = (f"{error}; `outlast ls` shows which there are",)
+        error.args = (f"{error}; `outlast ls` lists the runs",)
     return error
 
 
 def text_of(given: str) -> str:
-    """What was given: as it stands, of a file (`@file`), or of standard input (`-`)."""
+    """The argument itself, the content of a file (`@file`), or standard input (`-`)."""
     try:
         if given == "-":
             return sys.stdin.read()
@@ -128,23 +128,23 @@ def json_of(given: str, what: str) -> Any:
 
 
 def attributes_of(given: tuple[str, ...]) -> dict[str, Attribute]:
-    """Attributes given as NAME=VALUE; what reads as a number or as true or false is that."""
+    """Attributes given as NAME=VALUE. A value that is a JSON number or boolean is decoded."""
     found: dict[str, Attribute] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"{neutral(pair)!r} is no attribute: write NAME=VALUE")
+            raise click.UsageError(f"{neutral(pair)!r} is not an attribute: write NAME=VALUE")
         found[name] = attributes_like(value)[-1]
     return found
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not part of it")
+    raise ValueError(f"{name} is not JSON")
 
 
 async def confirm(question: str, otherwise: str) -> None:
-    """Go on only if the answer is yes. Where nobody can be asked, `otherwise` says what to add to
-    the command line; no is exit code 1, and Ctrl-C what it always is."""
+    """Ask for confirmation. Without a terminal, raise with `otherwise`, which says what to add to the
+    command line. The answer no exits with 1, Ctrl-C as usual."""
     if not sys.stdin.isatty():
         raise click.UsageError(otherwise)
     if await _answer(f"{neutral(question)} [y/N]: ") not in ("y", "yes"):
@@ -181,7 +181,7 @@ Offer = Callable[[Store, click.Context, str], Awaitable[list[CompletionItem]]]
 
 
 class Completed(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions alone
-    """Text for which the store has proposals."""
+    """Text that the store can complete."""
 
     name = "text"
 
@@ -210,7 +210,7 @@ async def _runs(store: Store, _: click.Context, typed: str) -> list[CompletionIt
         looked += 1
         if looked > COMPLETION_ROWS or len(found) == MAX_COMPLETIONS:
             break
-        # A shell splits at what is not plain, and a terminal obeys what is not printable.
+        # A shell splits at other characters, and unprintable ones can control the terminal.
         if run.id.startswith(typed) and neutral(run.id) == run.id and " " not in run.id:
             found.append(CompletionItem(run.id, help=f"{run.workflow} {run.status}"))
     return found

@@ -1,8 +1,8 @@
-"""Doing the same to many runs: those that are named, or all that match a query.
+"""A command on many runs: those that are named, or all that match a query.
 
-What matches is counted and shown first, and only done when it is confirmed. It is done in batches,
-each run on its own and whole; so it can be stopped at any time and done again: runs that are past
-it are told and left alone.
+The matching runs are counted and shown first, and changed after confirmation. Each run is changed by
+itself, in batches, so the command can be interrupted and repeated: runs that are already changed are
+reported and left as they are.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from outlast.query import Filter, all_matching, count, parse
 
 BATCH = 50
 Action = Callable[[Run], Awaitable[str | None]]
-"""Does it to a run; what to tell about it, if there is something."""
+"""Changes a run; returns a remark for the output, or None."""
 Unfit = Callable[[Run], bool]
-"""Whether a run, as it is, would refuse it."""
+"""Whether a run, as it is, would refuse the change."""
 
 
 async def do_to_named(
     store: Store, out: Output, ids: tuple[str, ...], verb: str, act: Action
 ) -> None:
-    """Do something to the runs that are named. The first that refuses is raised."""
+    """Change the runs that are named. The first refusal is raised."""
     runs = [await find_run(store, typed, certain=True) for typed in ids]
     for run in runs:
         _tell(out, run.id, verb, await act(run))
@@ -49,11 +49,11 @@ async def do_to_matching(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Do something to all runs that match, once that is confirmed."""
+    """Change all runs that match, after confirmation."""
     wanted, out = parse(text).without_schedules(), session.out
     if not wanted.text.strip():
         raise click.UsageError(
-            "--where is empty: to mean all runs, say --where 'status:open,ended'"
+            "--where is empty: to select all runs, use --where 'status:open,ended'"
         )
     now = await store.now()
     looking = Progress("looked at", None, "runs")
@@ -73,7 +73,7 @@ async def do_to_matching(
     if not number.number:
         return
     if not yes:
-        look = f"add --yes to {verb} {number} without being asked, or --dry-run to look"
+        look = f"add --yes to {verb} {number} without confirmation, or --dry-run to list them"
         await confirm(f"{verb} them?", look)
     counts: Counter[str] = Counter()
     progress = Progress(verb, None if number.more else number.number)
@@ -115,12 +115,12 @@ async def _dry(store: Store, out: Output, wanted: Filter, verb: str, unfit: Unfi
             out.line(f"{would}  {neutral(run.id)}  {run.status}")
         progress.at(number)
     progress.end()
-    some = f", of which {refused:,} would refuse" if refused else ""
-    out.note(f"{number:,} in all{some}; nothing was changed")
+    some = f", {refused:,} of them would refuse" if refused else ""
+    out.note(f"{number:,} in total{some}; nothing was changed")
 
 
 async def _do(out: Output, batch: list[Run], verb: str, act: Action) -> Counter[str]:
-    """A batch at once; an unreachable store ends it all, a refusal only concerns its run."""
+    """Change a batch concurrently. An unreachable store ends the command; a refusal concerns one run."""
     outcomes = await asyncio.gather(*(act(run) for run in batch), return_exceptions=True)
     counts: Counter[str] = Counter()
     for run, outcome in zip(batch, outcomes, strict=True):

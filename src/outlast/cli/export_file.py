@@ -52,11 +52,11 @@ LISTS: dict[str, tuple[str, type[Struct]]] = {
     "entry": ("entries", Entry),
     "activity": ("activities", Activity),
 }
-"""What a run has many of: by the word of its lines, the field of the bundle and the type."""
+"""Lines that occur many times per run: the name of the line, the field of the bundle, and the type."""
 
 
 class ExportTooNew(StoreFault):
-    """The file was written by a newer outlast."""
+    """A newer version of outlast wrote the file."""
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ def write(file: BinaryIO, family: list[Bundle], redaction: Redaction, made_at: d
 
 def _lines(head: Head, family: list[Bundle], redaction: Redaction) -> Iterator[bytes]:
     yield msgspec.json.encode(head)
-    # Facts that are blotted out have another name: whoever refers to them has to know it.
+    # Redacted facts have new hashes, which the events that refer to them need.
     facts = [[redaction.fact(fact) for fact in one.facts] for one in family]
     hashes = {
         old.hash: new.hash
@@ -129,7 +129,7 @@ def _many(kind: str, values: Iterable[Struct]) -> Iterator[bytes]:
 def read(
     file: BinaryIO, name: str, progress: Callable[[int], None] | None = None
 ) -> tuple[Head, list[Bundle]]:
-    """Read a file; one that is not whole, not unchanged, or newer than this is refused."""
+    """Read a file. A truncated, changed or newer file raises."""
     digest, runs = hashlib.sha256(), list[Bundle]()
     head: Head | None = None
     for lines, line in enumerate(file):
@@ -139,7 +139,9 @@ def read(
         elif line.startswith(b'{"end":'):
             _check_end(line, lines, digest.hexdigest(), name)
             if file.read(1) or len(runs) != head.runs or not runs:
-                raise Undecodable(f"{name} does not hold what its first line says: it was changed")
+                raise Undecodable(
+                    f"{name} does not contain what its first line says: it was changed. Export the run again"
+                )
             return head, runs
         else:
             _add(runs, line, where)
@@ -149,7 +151,7 @@ def read(
     raise Undecodable(
         f"{name} is empty: export the run again"
         if head is None
-        else f"{name} ends in the middle: it was cut off. Export the run again, or copy it again"
+        else f"{name} is truncated: export the run again, or copy the file again"
     )
 
 
@@ -161,13 +163,15 @@ def _head(line: bytes, name: str) -> Head:
     try:
         head = msgspec.json.decode(line, type=Head)
     except DAMAGE as error:
-        raise Undecodable(f"{name} is not a file of `outlast export`") from error
+        raise Undecodable(
+            f"{name} is not an export file: create one with `outlast export`"
+        ) from error
     if head.outlast != "export":
-        raise Undecodable(f"{name} is not a file of `outlast export`")
+        raise Undecodable(f"{name} is not an export file: create one with `outlast export`")
     if head.version > VERSION:
         raise ExportTooNew(
-            f"{name} has version {head.version}, and this outlast reads {VERSION}: a newer one has "
-            "written it. Upgrade outlast here"
+            f"{name} has version {head.version}, and this outlast reads {VERSION}: a newer version wrote "
+            "it. Upgrade outlast here"
         )
     return head
 
@@ -176,11 +180,11 @@ def _check_end(line: bytes, lines: int, digest: str, name: str) -> None:
     try:
         end: dict[str, Any] = msgspec.json.decode(line)["end"]
     except DAMAGE as error:
-        raise Undecodable(f"{name} ends in the middle: it was cut off") from error
+        raise Undecodable(f"{name} is truncated: copy the file again") from error
     if end.get("lines") != lines or end.get("sha256") != digest:
         raise Undecodable(
-            f"{name} was changed after it was written: its lines do not hash to what its last line "
-            "says. Export the run again"
+            f"{name} was changed after it was written: the hash of its lines differs from the one in its "
+            "last line. Export the run again"
         )
 
 
@@ -192,14 +196,16 @@ def _add(runs: list[Bundle], line: bytes, where: str) -> None:
         else:
             _give(runs[-1], kind, raw, where)
     except (*DAMAGE, ValueError, TypeError, KeyError, IndexError) as error:
-        raise Undecodable(f"{where} cannot be read: the file was cut off or changed") from error
+        raise Undecodable(
+            f"{where} cannot be decoded: the file was truncated or changed"
+        ) from error
 
 
 def _give(bundle: Bundle, kind: str, raw: Raw, where: str) -> None:
     if kind == "fact":
         fact = msgspec.json.decode(raw, type=Fact)
         if hash_of(fact.data) != fact.hash:
-            raise Undecodable(f"{where}: a fact does not hash to its name")
+            raise Undecodable(f"{where}: the hash of a fact differs from its name")
         bundle.facts.append(fact)
     elif kind == "receipts":
         bundle.receipts = msgspec.json.decode(raw, type=tuple[str, ...])
@@ -219,14 +225,14 @@ BLOT = "[redacted]"
 
 
 class Redaction:
-    """Replaces the value of every field with one of these names, however deep, in what users gave:
-    inputs, outputs, signals, published values, attributes. Names are compared without case."""
+    """Replaces every field with one of these names, at any depth, in user values: inputs, outputs,
+    signals, published values, attributes. Names are compared without case."""
 
     def __init__(self, names: tuple[str, ...] = ()) -> None:
         self.names = {name.casefold() for name in names}
 
     def run(self, run: Run) -> Run:
-        """A run without what is to be kept back."""
+        """The redacted record of a run."""
         if not self.names:
             return run
         safe = self._struct(run)
@@ -242,7 +248,7 @@ class Redaction:
         )
 
     def event(self, event: Event, hashes: dict[str, str]) -> Event:
-        """An event without it; facts that were changed are named by their new hash."""
+        """The redacted event; references to redacted facts get the new hash."""
         if not self.names:
             return event
         try:
@@ -258,13 +264,13 @@ class Redaction:
         return msgspec.structs.replace(event, data=Raw(text), output=output)
 
     def fact(self, fact: Fact) -> Fact:
-        """A fact without it, under the hash that it then has."""
+        """The redacted fact, under its new hash."""
         if not self.names:
             return fact
         return Fact.of(bytes(self._raw(Raw(fact.data))), fact.root)
 
     def value(self, value: S) -> S:
-        """An inbox item, a task, an audit line or an activity state without it."""
+        """The redacted inbox item, task, audit line or activity state."""
         return self._struct(value)
 
     def _struct(self, value: S) -> S:
@@ -300,7 +306,7 @@ class Redaction:
 
 @cache
 def _raw_fields(type: type[Struct]) -> tuple[str, ...]:
-    """The fields that hold what users gave."""
+    """The fields that contain user values."""
     return tuple(
         name
         for name, hint in get_type_hints(type).items()

@@ -1,7 +1,7 @@
-"""The command `outlast`: loads the command that is named, and turns errors into a message and an exit
-code.
+"""The command `outlast`: imports the module of the named command, and turns errors into a message and an
+exit code.
 
-`outlast completion`: what a shell needs to complete commands and options.
+`outlast completion` is here too, because it completes the commands that this module lists.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from outlast.errors import (
 
 
 class Exit(IntEnum):
-    """How a command ended. The numbers never change their meaning."""
+    """The exit codes. Their meaning never changes."""
 
     OK = 0
-    FOUND = 1  # doctor or db check found something; a question was answered with no
+    FOUND = 1  # doctor or db check found a problem; a confirmation was declined
     USAGE = 2  # the command line is wrong: nothing was done
-    NOT_FOUND = 3  # no such run, or several whose ids begin like that
-    REFUSED = 4  # the store looked and said no: it has ended, it exists, somebody was faster
+    NOT_FOUND = 3  # no such run, or several ids with this prefix
+    REFUSED = 4  # the store refused: the run has ended, exists already, or was changed meanwhile
     UNREACHABLE = 5  # the store cannot be reached or is busy: try again
-    DAMAGED = 6  # the store or a file is not as it should be
+    DAMAGED = 6  # the store or a file is damaged
     RUN_FAILED = 7  # the run that was waited for failed or was cancelled
-    TIMED_OUT = 8  # what was waited for did not come in time
+    TIMED_OUT = 8  # the timeout of a wait
     INTERRUPTED = 130  # Ctrl-C
-    PIPE_CLOSED = 141  # whoever read the output has gone
+    PIPE_CLOSED = 141  # the reader of the output has closed the pipe
 
 
 def code_of(error: BaseException) -> Exit:
@@ -66,7 +66,7 @@ def code_of(error: BaseException) -> Exit:
     return Exit.FOUND
 
 
-# Name → module in `commands/`, loaded when it is asked for.
+# Name → module in `commands/`, imported on first use.
 COMMANDS = {
     "dev": "worker",
     "worker": "worker",
@@ -100,7 +100,7 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """The commands by name, each loaded when it is used."""
+    """The commands by name, each imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -129,7 +129,7 @@ class Commands(click.Group):
             answer = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # What is left in the buffer must not make Python complain on its way out.
+            # Otherwise Python reports the unwritten buffer at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(Exit.PIPE_CLOSED)
         except KeyboardInterrupt:
@@ -149,18 +149,18 @@ class Commands(click.Group):
 )
 @click.version_option(__version__, message="outlast %(version)s")
 def cli() -> None:
-    """Durable workflows: run them, see them, mend them.
+    """Durable workflows: run an app, inspect runs, repair them.
 
     \b
-      outlast dev app.py                        run the app in app.py, again at every change
-      outlast ls 'status:failed age<1d'         which runs, newest first
-      outlast show RUN                          what one has done
-      outlast why RUN                           what it waits for, and how to move it on
+      outlast dev app.py                        run the app in app.py, restart it at every change
+      outlast ls 'status:failed age<1d'         list runs, newest first
+      outlast show RUN                          show what a run has done
+      outlast why RUN                           show what it waits for, and how to continue it
     """
 
 
 def main() -> None:
-    """What the console script calls."""
+    """The entry point of the console script."""
     cli(prog_name="outlast")
 
 
@@ -174,7 +174,7 @@ HOW = {
 @click.command("completion")
 @click.argument("shell", type=click.Choice(list(HOW)))
 def completion_command(shell: str) -> None:
-    """Print the script that lets a shell complete `outlast` commands.
+    """Print the script with which a shell completes `outlast` commands.
 
     \b
       eval "$(outlast completion bash)"

@@ -1,9 +1,8 @@
-"""What a command prints: tables, colours and times for people; one JSON value a line for programs.
+"""What a command prints: tables, colours and relative times on a terminal; JSON lines for programs.
 
-A program reads if standard output is no terminal, or with ``--json``. Only answers go to standard output;
-progress, advice and the name of the store go to standard error. User data is printed as text that cannot
-control the terminal: control characters, bidirectional marks and the like are escaped (S11). In JSON the
-escape is JSON's own.
+Output is for programs if standard output is not a terminal, or with ``--json``. Only results go to standard
+output; progress, advice and the name of the store go to standard error. User data cannot control the
+terminal: control characters and bidirectional marks are escaped (S11), in JSON by JSON's own escapes.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ STATUS_COLOURS = {
 
 
 class Output:
-    """Where answers go, and how they look there."""
+    """Writes results to standard output, and notes to standard error."""
 
     def __init__(
         self, *, json: bool = False, utc: bool = False, colour: bool | None = None
@@ -53,14 +52,14 @@ class Output:
         self.width = max(shutil.get_terminal_size((80, 24)).columns, 20) if terminal else 100
         self.now = datetime.now(UTC)
 
-    # -- answers --------------------------------------------------------------------------------
+    # -- results --------------------------------------------------------------------------------
 
     def value(self, value: Any) -> None:
         """One JSON value on a line of its own."""
         click.echo(to_json(value))
 
     def line(self, text: str = "", colour: str | None = None, *, bold: bool = False) -> None:
-        """A line for people. `text` is ours, or has been made neutral."""
+        """A line for people. `text` must be safe for a terminal: constant, or from `neutral`."""
         click.echo(self.styled(text, colour, bold=bold), color=self.colour)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
@@ -71,7 +70,7 @@ class Output:
             click.echo(text.rstrip(), color=self.colour)
 
     def styled(self, text: str, colour: str | None = None, *, bold: bool = False) -> str:
-        """Text in a colour, where there are colours."""
+        """Text in a colour, if colours are on."""
         if not self.colour or (colour is None and not bold):
             return text
         return click.style(text, fg=colour, bold=bold or None)
@@ -81,19 +80,19 @@ class Output:
         return Cell(str(status), STATUS_COLOURS.get(status))
 
     def moment(self, moment: datetime | None) -> str:
-        """A moment: as seen from now, or with --utc exactly."""
+        """A time: relative to now, or exact with --utc."""
         if moment is None:
             return ""
         return iso(moment) if self.utc else ago(moment, self.now)
 
     def short(self, text: str, used: int = 0) -> str:
-        """Foreign text in what is left of a line."""
+        """User text, shortened to the rest of a line."""
         return shortened(neutral(text), max(self.width - used, 8))
 
-    # -- beside the answers ---------------------------------------------------------------------
+    # -- notes ----------------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """Something that is not an answer."""
+        """Text that is not a result."""
         click.echo(neutral_lines(text), err=True)
 
 
@@ -101,8 +100,8 @@ GAP = 2
 
 
 class Column(NamedTuple):
-    """A heading; the least width it can be shortened to (None: it never is); and how dispensable it
-    is: 0 stays, higher goes first."""
+    """A heading; the minimum width it can be shortened to (None: never shortened); and its rank: 0 is
+    always shown, higher ranks are dropped first."""
 
     name: str
     least: int | None = None
@@ -119,9 +118,9 @@ class Cell(NamedTuple):
 def fitted(
     columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int
 ) -> list[list[Cell]]:
-    """The heading and the rows, padded so that they stand under each other in `width` columns."""
+    """The heading and the rows, padded so that columns align within `width`."""
     kept = list(range(len(columns)))
-    # A column in which nothing stands says nothing.
+    # Empty columns are left out.
     kept = [
         at
         for at in kept
@@ -155,7 +154,7 @@ def _shared(kept: list[int], natural: list[int], least: list[int], width: int) -
         widths[widest] -= 1
     over = sum(widths.values()) + GAP * (len(kept) - 1) - width
     if over > 0 and kept:
-        # A terminal narrower than anything was made for: the first column gives what it can.
+        # The terminal is too narrow for the minimum widths: shorten the first column.
         widths[kept[0]] = max(widths[kept[0]] - over, 4)
     return widths
 
@@ -171,7 +170,7 @@ def _padded(line: Sequence[Cell], kept: list[int], widths: dict[int, int]) -> li
 
 
 class Progress:
-    """Tells on standard error how many are done, of how many, and how many a second."""
+    """Shows on standard error how many are done, of how many, and the rate per second."""
 
     def __init__(self, what: str, total: int | None, of: str = "") -> None:
         self._what = what
@@ -182,7 +181,7 @@ class Progress:
         self._shown = False
 
     def at(self, done: int) -> None:
-        """So many are done."""
+        """So many are done; redraw the line."""
         now = time.monotonic()
         if now - self._told < 1 or not sys.stderr.isatty():
             return
@@ -196,7 +195,7 @@ class Progress:
         )
 
     def end(self) -> None:
-        """It is over: the line is taken back."""
+        """Erase the line."""
         if self._shown:
             click.echo("\r\033[K", err=True, nl=False)
 
@@ -205,7 +204,7 @@ _STEPS = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)]
 
 
 def length(seconds: float) -> str:
-    """A length of time in two units at most: 3d 4h, 1.2s, 35ms."""
+    """A duration in at most two units: 3d 4h, 1.2s, 35ms."""
     if seconds < 0.0005:
         return "0s" if seconds <= 0 else "<1ms"
     if seconds < 0.9995:
@@ -224,7 +223,7 @@ def length(seconds: float) -> str:
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """A moment as seen from now: `3m ago`, `in 2h`."""
+    """A time relative to now: `3m ago`, `in 2h`."""
     seconds = (now - moment).total_seconds()
     if abs(seconds) < 1:
         return "now"
@@ -233,17 +232,17 @@ def ago(moment: datetime, now: datetime) -> str:
 
 
 def iso(moment: datetime) -> str:
-    """A moment in UTC, to the millisecond."""
+    """A time in UTC, to the millisecond."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def between(start: datetime | None, end: datetime | None) -> timedelta | None:
-    """How long something took, if both are known."""
+    """The duration between two times, if both are known."""
     return None if start is None or end is None else end - start
 
 
-# C0, DEL and C1; marks that turn the direction of text; what is invisible or breaks a line; tags;
-# lone surrogates, which no terminal can be sent.
+# C0, DEL and C1; bidirectional marks; invisible characters and line breaks; tags; lone surrogates, which
+# cannot be encoded.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f\ud800-\udfff]"
@@ -252,22 +251,22 @@ _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def neutral(text: str) -> str:
-    """Text that is one line and does nothing but be read."""
+    """Text as one line without characters that control the terminal."""
     return _UNSAFE.sub(_escape, text)
 
 
 def neutral_lines(text: str) -> str:
-    """The same, with lines and indentation as they are."""
+    """The same for several lines, keeping lines and indentation."""
     return "\n".join(neutral(line.replace("\t", "    ")) for line in text.splitlines())
 
 
 def to_json(value: Any) -> str:
-    """A value as one line of JSON in which nothing is unsafe."""
+    """A value as one line of JSON without characters that control the terminal."""
     return _UNSAFE.sub(_json_escape, msgspec.json.encode(value).decode())
 
 
 def width_of(text: str) -> int:
-    """How many columns a text takes."""
+    """How many terminal columns a text takes."""
     if text.isascii():
         return len(text)
     return sum(
@@ -277,7 +276,7 @@ def width_of(text: str) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """Text in at most so many columns; what is left out is an ellipsis."""
+    """Text in at most `width` columns, with an ellipsis for what is cut."""
     if width_of(text) <= width:
         return text
     kept, used = [], 0

@@ -23,7 +23,7 @@ VALUES = ("input", "result", "ctx", "halt_data", "recover_to")
 
 
 def run_record(run: Run, *, values: bool = False) -> dict[str, Any]:
-    """A run; with its `values` also what it was given and what it gave."""
+    """A run; with `values` also its input and its result."""
     names = (*FIELDS, *VALUES) if values else FIELDS
     return {name: getattr(run, name) for name in names}
 
@@ -42,7 +42,7 @@ def event_record(event: Event) -> dict[str, Any]:
 
 
 def part_record(part: Part) -> dict[str, Any]:
-    """A part of a run, with those below it."""
+    """A part of a run, with its sub-parts."""
     record: dict[str, Any] = {
         "key": part.key,
         "kind": part.kind,
@@ -63,7 +63,7 @@ def part_record(part: Part) -> dict[str, Any]:
 
 
 def as_text(value: msgspec.Raw | None) -> str:
-    """A recorded value as it stands in the store; of one with a table of types, the value."""
+    """A recorded value as stored, without the table of its types."""
     return "" if value is None else bytes(without_types(value)).decode("utf-8", "replace")
 
 
@@ -79,7 +79,7 @@ BAR = 24
 
 
 class Drawn(NamedTuple):
-    """A part and what stands before it on its line and on the lines below it."""
+    """A part, the prefix of its line, and the prefix of the lines below it."""
 
     part: Part
     lead: str
@@ -141,7 +141,7 @@ def _took(part: Part, end: datetime) -> str:
 
 
 def _about(part: Part, *, full: bool) -> str:
-    """What a part was given and what it gave, in a few words."""
+    """Input and output of a part, in short."""
     told = [neutral(part.note)] if part.note else []
     if len(part.attempts) > 1:
         told.append(f"{len(part.attempts)} attempts")
@@ -156,8 +156,8 @@ def _about(part: Part, *, full: bool) -> str:
 
 
 def _notes(part: Part) -> list[str]:
-    """What went wrong: attempt by attempt, if there were several, with the user's own lines, the
-    innermost first. Lines that are the same as for the attempt before are not shown again."""
+    """The errors of a part: by attempt, if there were several, each with the user's frames, innermost
+    first. Frames that equal those of the previous attempt are not repeated."""
     failed = [attempt for attempt in part.attempts if attempt.error]
     if not failed:
         return [neutral(part.error)] if part.error else []
@@ -172,7 +172,7 @@ def _notes(part: Part) -> list[str]:
 
 
 def _bar(part: Part, start: datetime, end: datetime) -> str:
-    """When a part was under way within the time of its run."""
+    """A bar that shows when a part ran, within the time of its run."""
     whole = (end - start).total_seconds()
     if part.started_at is None or whole <= 0:
         return " " * BAR

@@ -31,7 +31,7 @@ CONNECT_SECONDS = 15.0
 
 
 class Session:
-    """One call of a command."""
+    """One invocation of a command."""
 
     def __init__(self, store: str | None, output: Output) -> None:
         self._option = store
@@ -39,7 +39,7 @@ class Session:
 
     @property
     def place(self) -> StoreChoice:
-        """The store that is meant."""
+        """The chosen store."""
         return find_place(self._option)
 
     @property
@@ -48,7 +48,7 @@ class Session:
         return self._option is not None
 
     def here(self, command: str) -> str:
-        """A command to be typed, with the store that this one was given. An app names its own."""
+        """A command for the user to type, with the same --store. `outlast worker` gets its store from the app."""
         if not self.store_given or " --store " in command or command.startswith("outlast worker "):
             return command
         typed, remark, why = command.partition("   #")
@@ -58,8 +58,7 @@ class Session:
     async def store(
         self, *, create: bool = False, at: StoreChoice | None = None
     ) -> AsyncIterator[Store]:
-        """The store that is meant, or another, open. One that is not there is only made with
-        `create`."""
+        """The chosen store, or another one, open. A missing store is created only with `create`."""
         place = at or self.place
         if not create:
             check_exists(place)
@@ -80,12 +79,12 @@ class Session:
 
 
 def client_of(store: Store) -> Client:
-    """A client on a store, which knows no workflow's code."""
+    """A client of a store, without workflow code."""
     return Client(store, codec=JsonCodec())
 
 
 def told_of(store: Store) -> dict[str, Any]:
-    """What a store tells about itself; one that has nothing to tell need not."""
+    """The description that a store gives of itself; empty if it has none."""
     describe = getattr(store, "describe", None)
     return {} if describe is None else describe()
 
@@ -94,8 +93,8 @@ def with_session(
     function: Callable[..., Coroutine[Any, Any, None]],
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> Callable[..., None]:
-    """Make an async function with a `Session` a command: it gets the options that all have. What
-    lives for long may have a loop of another kind, which takes longer to load."""
+    """Turn an async function with a `Session` into a command with the common options. A long-running
+    command may pass a `loop_factory`, for a loop that takes longer to import."""
 
     @click.option("--store", metavar="URL", help="The store; see `outlast --help`.")
     @click.option("--json", is_flag=True, help="One JSON value a line, also on a terminal.")
@@ -113,12 +112,12 @@ def with_session(
 
 
 DEFAULT_FILE = "outlast.db"
-# In the head of a SQLite file, at byte 68, stands whose it is.
+# SQLite's application_id, at byte 68 of the file.
 _MAGIC, _OURS = b"SQLite format 3\0", b"outl"
 
 
 class StoreChoice(NamedTuple):
-    """A store's URL, and who named it."""
+    """The URL of a store, and where it was set."""
 
     url: str
     named_by: str
@@ -130,7 +129,7 @@ class StoreChoice(NamedTuple):
 
 
 def find_place(option: str | None) -> StoreChoice:
-    """The store that is meant."""
+    """The store that is chosen by the option, the environment, the settings or the current folder."""
     if option:
         return StoreChoice(option, "--store")
     if from_environment := os.environ.get("OUTLAST_STORE"):
@@ -144,7 +143,7 @@ def find_place(option: str | None) -> StoreChoice:
 
 
 def settings_here() -> tuple[dict[str, Any], Path | None]:
-    """``[tool.outlast]`` of the nearest pyproject.toml, in this folder or above."""
+    """``[tool.outlast]`` of the nearest pyproject.toml, in this folder or a parent."""
     for folder in (Path.cwd(), *Path.cwd().parents):
         file = folder / "pyproject.toml"
         if not file.is_file():
@@ -159,7 +158,7 @@ def settings_here() -> tuple[dict[str, Any], Path | None]:
 
 
 def check_exists(place: StoreChoice) -> None:
-    """Refuse a SQLite file that is not there: reading must not make one."""
+    """Raise for a SQLite file that does not exist: reading must not create one."""
     if not place.url.startswith("sqlite:///"):
         return
     path = Path(place.url.removeprefix("sqlite:///"))
@@ -167,12 +166,12 @@ def check_exists(place: StoreChoice) -> None:
         raise click.UsageError(
             f"there is no store at {path} (named by {place.named_by}). Name one with --store URL, "
             "OUTLAST_STORE, or store = … under [tool.outlast] in pyproject.toml; "
-            f"`outlast db upgrade --store {place.url}` makes a new one"
+            f"`outlast db upgrade --store {place.url}` creates a new one"
         )
 
 
 def _beside(url: str, folder: Path) -> str:
-    """A relative file is meant from the folder of the settings that name it."""
+    """Resolve a relative file against the folder of the settings that name it."""
     path = url.removeprefix("sqlite:///")
     if path == url or Path(path).is_absolute():
         return url

@@ -109,7 +109,7 @@ def test_bulk_actions_can_be_looked_at_first_and_repeated(outlast: Invoke) -> No
         "order-halts",
         "order-sleeps",
     }
-    assert "3 in all; nothing was changed" in done.stderr
+    assert "3 in total; nothing was changed" in done.stderr
     done = outlast("resume", "--where", "workflow:checkout", "--dry-run")
     would = {run["id"]: run["would"] for run in records(done.stdout)}
     assert (would["order-halts"], would["order-done"]) == ("resume", "refuse")
@@ -156,7 +156,7 @@ def test_rm_spares_the_id_that_has_a_new_life(
     monkeypatch.setattr(bulk, "_first", nothing)
     done = outlast("rm", "--where", "workflow:checkout status:ended", "--yes")
     assert done.exit_code == Exit.REFUSED
-    assert "order-done: run 'order-done' is another one since it was looked for" in done.stderr
+    assert "order-done: run 'order-done' has been replaced since the search" in done.stderr
     assert "2 refused" in done.stderr
     left = {run["id"] for run in records(outlast("ls").stdout)}
     assert {"order-done", "order-lost"} <= left

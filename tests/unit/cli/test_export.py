@@ -99,16 +99,16 @@ def forged(text: bytes, line: bytes) -> bytes:
 
 
 SPOILT: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "cut in a line": (lambda text: text[: len(text) // 2], "cut off"),
-    "cut at a line": (spoil_end, "ends in the middle"),
+    "cut in a line": (lambda text: text[: len(text) // 2], "truncated"),
+    "cut at a line": (spoil_end, "truncated"),
     "changed": (lambda text: text.replace(b"paid 10", b"paid 99"), "was changed"),
     "a line less": (lambda text: b"".join(text.splitlines(keepends=True)[:3] + text.splitlines(keepends=True)[4:]), "was changed"),
     "newer": (lambda text: text.replace(b'"version":1', b'"version":2', 1), "Upgrade outlast"),
-    "something else": (lambda text: b'{"a": 1}\n', "not a file of `outlast export`"),
-    "binary": (lambda text: bytes(range(256)), "not a file of `outlast export`"),
+    "something else": (lambda text: b'{"a": 1}\n', "not an export file"),
+    "binary": (lambda text: bytes(range(256)), "not an export file"),
     "empty": (lambda text: b"", "is empty"),
-    "a key that is none": (lambda text: forged(text, b'{"key":{"scope":"a"}}'), "cannot be read"),
-    "of a kind that is none": (lambda text: forged(text, b'{"x":{}}'), "cannot be read"),
+    "a key that is none": (lambda text: forged(text, b'{"key":{"scope":"a"}}'), "cannot be decoded"),
+    "of a kind that is none": (lambda text: forged(text, b'{"x":{}}'), "cannot be decoded"),
     "more": (lambda text: text + b"{}\n", "was changed"),
 }  # fmt: skip
 

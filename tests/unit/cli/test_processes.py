@@ -244,7 +244,7 @@ def test_a_worker_that_is_told_to_stop_lets_steps_end(tmp_path: Path, *, hurries
     try:
         assert worker.stdout.readline() == "begun\n"
         worker.send_signal(signal.SIGTERM)
-        while "60 s to end" not in worker.stderr.readline():
+        while "60 s to finish" not in worker.stderr.readline():
             pass
         if hurries:
             worker.send_signal(signal.SIGTERM)

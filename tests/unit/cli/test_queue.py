@@ -61,7 +61,7 @@ def test_rules_are_set_shown_and_audited(outlast: Invoke) -> None:
         (("--rate", "1/0"), "at most a year"),
         (("--weight", "acme"), "KEY=3"),
         (("--weight", "acme=0"), "a weight of 0"),
-        ((), "no rule is named"),
+        ((), "no limit is given"),
     ],
 )
 def test_impossible_rules(outlast: Invoke, args: tuple[str, ...], told: str) -> None:

@@ -83,8 +83,8 @@ def test_ls_counts_and_sorts(outlast: Invoke) -> None:
         (["ls", "--after", "nonsense!"], "is not a cursor"),
         (["ls", "--sort", "id", "-n", "-3"], "limit -3 is out of range"),
         (["ls", "--count", "-n", "10001"], "limit 10001 is out of range"),
-        (["ls", "--sort", "id", "--after", "nonsense!"], "not by id: leave out --after"),
-        (["db", "check", "-n", "-1"], "--limit is -1: with at least 1, something is checked"),
+        (["ls", "--sort", "id", "--after", "nonsense!"], "not with --sort id: omit --after"),
+        (["db", "check", "-n", "-1"], "--limit is -1: use at least 1"),
         (["lss"], "there is no command 'lss', did you mean `outlast ls`?"),
         (["ls", "--store", "mysql://x"], "does not name a store"),
         (["ls", "--store", "sqlite:///nowhere.db"], "there is no store at nowhere.db"),
@@ -97,15 +97,15 @@ def test_ls_counts_and_sorts(outlast: Invoke) -> None:
         (["start", "checkout", "--app", "shop:charge"], "not an outlast.App"),
         (["start", "checkout", "--app", "shop:gone"], "shop has no 'gone'"),
         (["start", "checkout", "--app", "shop", "--store", "memory:"], "chooses its own store"),
-        (["start", "checkout"], "which app? Name it as module:app"),
+        (["start", "checkout"], "no app is named: pass MODULE:APP"),
         (["start", "checkout", "--app", "shop", "--input", '{"ordr": 1}'], "checkout(order: str, amount: int = 10)"),
         (["start", "checkout", "--app", "shop", "--input", '{"order": 1}'], "expected `str`, got `int`"),
         (["start", "checkout", "--app", "shop", "--input", "{}"], "missing a required argument: 'order'"),
-        (["cancel"], "cancel what? Name runs by id, or say --where QUERY"),
+        (["cancel"], "cancel needs either run ids or --where QUERY"),
         (["cancel", "order-waits", "--where", "status:open"], "not both"),
         (["cancel", "--where", " "], "--where is empty"),
         (["cancel", "--where", "status:open"], "add --yes"),
-        (["cancel", "order-waits", "--dry-run"], "--dry-run goes with --where"),
+        (["cancel", "order-waits", "--dry-run"], "--dry-run needs --where"),
         (["fork", "order-done", "chrge"], "it has charge, 0/ship"),
         (["dead", "purge", "default"], "add --yes"),
     ],
@@ -151,8 +151,8 @@ def test_times_at_the_end_of_the_calendar(outlast: Invoke, query: str, found: bo
     ("args", "told", "code"),
     [
         (["show", "ordre-done"], "did you mean 'order-done'", Exit.NOT_FOUND),
-        (["show", "zzz"], "`outlast ls` shows which there are", Exit.NOT_FOUND),
-        (["show", "order"], "several runs begin with 'order'; type more of the id:\n  order-done\n", Exit.NOT_FOUND),
+        (["show", "zzz"], "`outlast ls` lists the runs", Exit.NOT_FOUND),
+        (["show", "order"], "several ids start with 'order'; type more of the id:\n  order-done\n", Exit.NOT_FOUND),
         (["cancel", "order-done"], "'order-done' is completed", Exit.REFUSED),
         (["retry", "order-done"], "only a failed run can be retried", Exit.USAGE),
         (["rm", "order-waits"], "cancel it first, or remove it with --force", Exit.USAGE),
@@ -281,7 +281,7 @@ def test_pages_go_on_in_every_order(outlast: Invoke) -> None:
     refused = outlast("ls", "--sort", "created", "--after", cursor)
     assert (refused.exit_code, "cursor of the order" in refused.stderr) == (Exit.USAGE, True)
     refused = outlast("ls", "--sort", "id", "--after", cursor)
-    assert (refused.exit_code, "not by id" in refused.stderr) == (Exit.USAGE, True)
+    assert (refused.exit_code, "not with --sort id" in refused.stderr) == (Exit.USAGE, True)
 
 
 WHY = [
@@ -364,7 +364,7 @@ def test_doctor_tells_of_the_dead_and_of_what_is_on_its_way(
     found = {one["what"]: one for one in records(done.stdout)}
     [dead] = [one for what, one in found.items() if "app-1" in what]
     assert dead["level"] == "warning"
-    assert "on there (pid 7) fell silent" in dead["what"]
+    assert "on there (pid 7) sent its last heartbeat" in dead["what"]
     [sealed] = [one for what, one in found.items() if "being moved" in what]
     assert sealed["level"] == "problem"
     assert "outlast move --to sqlite:///other.db" in sealed["remedy"]
@@ -393,7 +393,7 @@ async def test_doctor_tells_of_steps_that_nobody_serves() -> None:
         assert await problems() == []
         clock.advance(120)
         [told] = await problems()
-        assert "steps wait in queue gpu/render since 2m ago" in told
+        assert "a step was put into queue gpu/render 2m ago" in told
         assert "run film" in told
         await store.heartbeat(Worker(owner="w", queues=("gpu/render",)), 600)
         assert await problems() == []

@@ -23,7 +23,7 @@ Refuses = Callable[[Run, dict[str, Any]], bool]
 def _command(
     verb: str, make: Make, refuses: Refuses, help: str, *options: Callable[..., Any]
 ) -> click.Command:
-    """A command that does something to runs named by id, or to all that match a query."""
+    """A command on runs named by id, or on all that match a query."""
 
     @with_session
     async def act(
@@ -36,9 +36,9 @@ def _command(
         **given: Any,
     ) -> None:
         if bool(run_ids) is (where is not None):
-            raise click.UsageError(f"{verb} what? Name runs by id, or say --where QUERY; not both")
+            raise click.UsageError(f"{verb} needs either run ids or --where QUERY, not both")
         if dry_run and where is None:
-            raise click.UsageError("--dry-run goes with --where")
+            raise click.UsageError("--dry-run needs --where")
         async with session.store() as store:
             action = make(store, given)
             if where is None:
@@ -112,14 +112,14 @@ def _rm(store: Store, given: dict[str, Any]) -> Action:
     client = client_of(store)
 
     async def act(run: Run) -> str | None:
-        # Of many, the record was read a while ago: its id may have a new life since.
+        # The record may be old: since then, the id may have a new life.
         there = await store.find_one(run.id)
         if there is None:
-            return "was gone already"
+            return "was already removed"
         if there.uid != run.uid:
             raise InvalidValue(
-                f"run {run.id!r} is another one since it was looked for, and {there.status}: "
-                "it stays; look at it, and remove it by its id"
+                f"run {run.id!r} has been replaced since the search, and is {there.status}: it is kept. "
+                "Check it, and remove it by its id"
             )
         for seen in (there, run):
             if not seen.status.terminal and not given["force"]:
@@ -127,7 +127,7 @@ def _rm(store: Store, given: dict[str, Any]) -> Action:
                     f"run {run.id!r} is {seen.status}: cancel it first, or remove it with --force"
                 )
         gone = await client.delete(run.id, uid=run.uid, force=given["force"])
-        return None if gone else "was gone already"
+        return None if gone else "was already removed"
 
     return act
 
@@ -149,7 +149,7 @@ def _lives(run: Run, given: dict[str, Any]) -> bool:
     return not run.status.terminal and not given["force"]
 
 
-_reason = click.option("--reason", metavar="TEXT", help="Why, for whoever reads its history.")
+_reason = click.option("--reason", metavar="TEXT", help="Why; recorded in the history.")
 _value = click.option("--value", default="null", metavar="JSON", help="The answer to a halt.")
 _force = click.option("--force", is_flag=True, help="Also runs that have not ended.")
 
@@ -157,7 +157,7 @@ cancel_command = _command(
     "cancel",
     _cancel,
     _has_ended,
-    """Ask runs to stop: their code sees it, and what they did is compensated.
+    """Ask runs to stop: their code is cancelled, and completed steps are compensated.
 
     \b
       outlast cancel order-1
@@ -169,7 +169,7 @@ terminate_command = _command(
     "terminate",
     _terminate,
     _has_ended,
-    """End runs now, whoever holds them. Their code sees nothing of it, and nothing is compensated.
+    """End runs immediately, without their code: nothing is cancelled or compensated.
 
     \b
       outlast terminate order-1 --reason 'stuck since Monday'
@@ -180,7 +180,7 @@ pause_command = _command(
     "pause",
     _pause,
     _has_ended,
-    """Let runs rest where they are, after the steps that are running, until they are resumed.
+    """Pause runs after the steps that are executing, until they are resumed.
 
     \b
       outlast pause order-1
@@ -191,7 +191,7 @@ resume_command = _command(
     "resume",
     _resume,
     _rests_not,
-    """Let paused runs go on, answer a halt with a value, or try runs again whose code was mended.
+    """Resume paused runs, answer a halt with a value, or retry runs whose code was corrected.
 
     \b
       outlast resume order-1 --value '{"approved": true}'
@@ -203,7 +203,7 @@ retry_command = _command(
     "retry",
     _retry,
     _has_not_failed,
-    """Begin failed runs anew from the step that failed. What was done before stays done.
+    """Retry failed runs from the step that failed. Completed steps are not repeated.
 
     \b
       outlast retry order-1
@@ -214,7 +214,7 @@ rm_command = _command(
     "rm",
     _rm,
     _lives,
-    """Remove runs with their history, their children and all they own, for good.
+    """Delete runs with their history, their children and all their contents.
 
     \b
       outlast rm order-1
@@ -232,9 +232,9 @@ rm_command = _command(
     "given",
     default="null",
     metavar="JSON",
-    help="What to send; @file, or - for standard input.",
+    help="The value to send; @file, or - for standard input.",
 )
-@click.option("--dedup", metavar="KEY", help="The same key is taken once.")
+@click.option("--dedup", metavar="KEY", help="Idempotency key: accepted once.")
 @with_session
 async def signal_command(
     session: Session, *, run_id: str, name: str, given: str, dedup: str | None
@@ -262,15 +262,15 @@ async def signal_command(
     "given",
     default="null",
     metavar="JSON",
-    help="What to ask with; @file, or - for standard input.",
+    help="The value to send; @file, or - for standard input.",
 )
-@click.option("--dedup", metavar="KEY", help="The same key is done once and answered alike.")
+@click.option("--dedup", metavar="KEY", help="Idempotency key: executed once, same answer.")
 @click.option("--timeout", type=float, default=30.0, show_default=True, metavar="SECONDS")
 @with_session
 async def update_command(
     session: Session, *, run_id: str, name: str, given: str, dedup: str | None, timeout: float
 ) -> None:
-    """Ask a run for something (`outlast.on_update`) and print its answer. A worker must be running.
+    """Send an update to a run (`outlast.on_update`) and print the answer. A worker must be running.
 
     \b
       outlast update order-1 set_address --value '{"city": "Lisbon"}'

@@ -1,4 +1,4 @@
-"""`outlast db`: make or upgrade a store, and look whether all in it can be read."""
+"""`outlast db`: create or upgrade a store, and check that all runs in it can be read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from outlast.ports.store import Store
 
 @click.group("db")
 def db_command() -> None:
-    """The store itself: make or upgrade it, check it."""
+    """The store itself: create, upgrade or check it."""
 
 
 @db_command.command("upgrade")
 @with_session
 async def db_upgrade(session: Session) -> None:
-    """Make the store if it is not there, and bring its tables up to date.
+    """Create the store if it does not exist, and migrate its tables.
 
     \b
       outlast db upgrade --store sqlite:///shop.db
@@ -38,17 +38,17 @@ async def db_upgrade(session: Session) -> None:
 
 
 @db_command.command("check")
-@click.option("-n", "--limit", type=int, help="Only the newest so many runs.")
+@click.option("-n", "--limit", type=int, help="Only the newest N runs.")
 @with_session
 async def db_check(session: Session, *, limit: int | None) -> None:
-    """Read every run and its history, and tell what is not as it should be. Changes nothing.
+    """Read every run and its history, and report problems. Changes nothing.
 
     \b
       outlast db check
       outlast db check --limit 1000
     """
     if limit is not None and limit < 1:
-        raise click.UsageError(f"--limit is {limit}: with at least 1, something is checked")
+        raise click.UsageError(f"--limit is {limit}: use at least 1")
     out, runs, wrong = session.out, 0, 0
     progress = Progress("checked", limit)
     async with session.store() as store:
@@ -70,13 +70,13 @@ async def db_check(session: Session, *, limit: int | None) -> None:
 
 
 async def problems_of(store: Store, run: Run) -> list[str]:
-    """What is wrong with a run: gaps in its history, a record that does not fit, damaged bytes."""
+    """The problems of a run: gaps in its history, a record that does not match it, damaged data."""
     found: list[str] = []
     last = 0
     try:
         async for event in store.stream(run.id):
             if event.sequence != last + 1:
-                found.append(f"event {event.sequence} comes after {last}: its history has a gap")
+                found.append(f"event {event.sequence} follows {last}: the history has a gap")
             last = event.sequence
             if event.type in PAYLOADS:
                 payload_of(event)
@@ -85,5 +85,5 @@ async def problems_of(store: Store, run: Run) -> list[str]:
         return found
     now = await store.find_one(run.id)
     if now is not None and now.uid == run.uid and last < run.sequence:
-        found.append(f"its record is at event {run.sequence}, its history ends with {last}")
+        found.append(f"the record is at event {run.sequence}, the history ends with {last}")
     return found

@@ -70,7 +70,7 @@ async def doctor_command(session: Session, *, wakeup_channel: str | None) -> Non
 
 def _in_the_way(error: OutlastError) -> Finding:
     return Finding(
-        "problem", str(error), "see the message; `outlast --help` says how the store is chosen"
+        "problem", str(error), "see the message; `outlast --help` explains how the store is chosen"
     )
 
 
@@ -79,7 +79,7 @@ LOOKED_AT = 10_000
 
 
 async def life_of(store: Store) -> AsyncIterator[Finding]:
-    """What goes on in a store."""
+    """Findings about workers, runs and queues of a store."""
     if Capability.WORKERS in store.capabilities:
         async for finding in _workers(store):
             yield finding
@@ -100,16 +100,16 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
     known = await workers_of(store)
     now = await store.now()
     alive = [worker for worker, lives in known if lives]
-    many = "1 worker lives" if len(alive) == 1 else f"{len(alive)} workers live"
+    many = "1 worker is alive" if len(alive) == 1 else f"{len(alive)} workers are alive"
     yield Finding("ok", many if alive else "no worker is running")
     for worker, lives in known:
         if not lives:
             yield Finding(
                 "warning",
-                f"worker {worker.owner} on {worker.host} (pid {worker.pid}) fell silent "
-                f"{ago(worker.seen_at, now)} without having stopped; it held {worker.runs} runs",
-                "others take over what it held when its leases end. Look why it ended: was it "
-                "killed, out of memory, cut off? It is forgotten after a day",
+                f"worker {worker.owner} on {worker.host} (pid {worker.pid}) sent its last heartbeat "
+                f"{ago(worker.seen_at, now)} and did not shut down; it held {worker.runs} runs",
+                "other workers take over its runs when its leases expire. Check why it ended: killed, "
+                "out of memory, disconnected? It is listed for a day",
             )
 
 
@@ -133,18 +133,18 @@ async def _runs(store: Store) -> AsyncIterator[Finding]:
         names = ", ".join(sorted({run.workflow for run in stuck}))
         yield Finding(
             "problem",
-            f"{len(stuck):,} runs could go on for more than {length(STUCK_AFTER.total_seconds())} "
-            f"and no worker takes them ({names}), such as {stuck[0].id}",
+            f"{len(stuck):,} runs have been runnable for more than {length(STUCK_AFTER.total_seconds())} "
+            f"and no worker claims them ({names}), such as {stuck[0].id}",
             f"start a worker that has their code: outlast worker MODULE:APP; then outlast why "
             f"{stuck[0].id}",
         )
     if mismatched:
         yield Finding(
             "problem",
-            f"{len(mismatched):,} runs are parked because their code and their history disagree, "
+            f"{len(mismatched):,} runs are parked because their code does not match their history, "
             f"such as {mismatched[0].id}",
-            f"outlast why {mismatched[0].id}; deploy code that fits: its workers take them up by themselves. "
-            "To try them again with code that was tried: outlast resume --where 'wait:mismatch'",
+            f"outlast why {mismatched[0].id}; deploy code that matches: its workers claim them. "
+            "To retry with the same code: outlast resume --where 'wait:mismatch'",
         )
     if not stuck and not mismatched:
         more = "the newest " if page.next is not None else ""
@@ -167,14 +167,14 @@ async def _moving(store: Store) -> AsyncIterator[Finding]:
         where = next((run.moved_to for run in page.runs), None) or "URL"
         yield Finding(
             "problem",
-            f"{number} runs are sealed because they are being moved to {where}, and go on nowhere "
-            "until that is done",
-            f"outlast move --to {where}, unless one is under way",
+            f"{number} runs are closed because they are being moved to {where}, and do not advance until "
+            "the move is complete",
+            f"outlast move --to {where}, unless a move is running",
         )
 
 
 async def _unserved(store: Store) -> AsyncIterator[Finding]:
-    """Queued steps that have been ready for a while in a queue that no living worker serves."""
+    """Queued steps that have been ready for some time in a queue that no live worker serves."""
     if not {Capability.WORKERS, Capability.TASKS} <= store.capabilities:
         return
     served = {name for worker, lives in await workers_of(store) if lives for name in worker.queues}
@@ -186,8 +186,8 @@ async def _unserved(store: Store) -> AsyncIterator[Finding]:
             if task.run_id and task.enqueued_at < now - STUCK_AFTER:
                 yield Finding(
                     "problem",
-                    f"steps wait in queue {name} since {ago(task.enqueued_at, now)}, and no worker that "
-                    f"lives serves it; one of them is of run {task.run_id}",
+                    f"a step was put into queue {name} {ago(task.enqueued_at, now)}, and no live "
+                    f"worker serves the queue; the step belongs to run {task.run_id}",
                     f"start a worker that has their code: outlast worker MODULE:APP; then outlast why "
                     f"{task.run_id}",
                 )
@@ -212,7 +212,7 @@ async def _dead(store: Store) -> AsyncIterator[Finding]:
 
 SKEW_SECONDS = 2.0
 SURVIVES = {
-    Durability.NOTHING: "nothing: it is gone with the process",
+    Durability.NOTHING: "nothing: it is lost with the process",
     Durability.PROCESS_CRASH: "a crash of the process",
     Durability.POWER_LOSS: "a loss of power",
     Durability.NODE_LOSS: "the loss of a machine",
@@ -221,7 +221,7 @@ MAX_WAKEUP_AGE_S, MAX_WAITING_WAKEUPS = 3_600, 1_000
 
 
 async def settings_of(store: Store) -> AsyncIterator[Finding]:
-    """What the store and its server are like."""
+    """Findings about the settings of the store and its server."""
     told = told_of(store)
     level = store.durability
     safe = level >= Durability.POWER_LOSS
@@ -248,9 +248,9 @@ def _sqlite(told: dict[str, Any]) -> Iterator[Finding]:
     if told.get("wal_reset_race"):
         yield Finding(
             "ok",
-            f"SQLite {told.get('sqlite_version')} has the WAL-reset race; outlast avoids what sets "
+            f"SQLite {told.get('sqlite_version')} has the WAL-reset race; outlast avoids its trigger "
             "it off",
-            "no other program may checkpoint this file; SQLite after 3.51.2 has it mended",
+            "no other program may checkpoint this file; SQLite after 3.51.2 has the fix",
         )
 
 
@@ -266,8 +266,8 @@ def _postgres(told: dict[str, Any]) -> Iterator[Finding]:
     if told.get("pooled"):
         yield Finding(
             "ok",
-            "there is a pooler in between: a worker that dies is noticed when its lease ends",
-            "give workers a URL of the server itself to have it noticed at once",
+            "a connection pooler is in between: a crashed worker is detected when its lease expires",
+            "give workers the URL of the server itself, so that a crash is detected immediately",
         )
 
 
@@ -285,8 +285,8 @@ def _redis(told: dict[str, Any]) -> Iterator[Finding]:
     elif fsync != "always":
         yield Finding(
             "warning",
-            f"appendfsync is {fsync}: the last second or two may be lost with the power",
-            "CONFIG SET appendfsync always, and in redis.conf, if that must not be",
+            f"appendfsync is {fsync}: a power loss may lose the last one or two seconds",
+            "to prevent that, CONFIG SET appendfsync always, and in redis.conf",
         )
     eviction = str(told.get("eviction") or "noeviction")
     if eviction.startswith("allkeys"):
@@ -298,13 +298,13 @@ def _redis(told: dict[str, Any]) -> Iterator[Finding]:
     elif eviction == "unknown":
         yield Finding(
             "warning",
-            "Redis does not tell whether it evicts keys",
-            "see in its settings that maxmemory-policy is noeviction",
+            "Redis does not report whether it evicts keys",
+            "check in its settings that maxmemory-policy is noeviction",
         )
 
 
 async def wakeup_channel_of(url: str) -> AsyncIterator[Finding]:
-    """What the SQS queue is like that wakes workers. Wake-ups are worth nothing after a while."""
+    """Findings about the SQS queue of wake-ups. A wake-up is useless after a short time."""
     told = await resolve_wakeup_channel(url).describe()
     waiting = int(told.get("ApproximateNumberOfMessages", "0"))
     yield Finding(
@@ -313,13 +313,13 @@ async def wakeup_channel_of(url: str) -> AsyncIterator[Finding]:
     if told.get("FifoQueue") == "true":
         yield Finding(
             "problem",
-            "the wake-up channel is a FIFO queue, which holds wake-ups back",
+            "the wake-up channel is a FIFO queue, which delays wake-ups",
             "use a standard queue",
         )
     if int(told.get("DelaySeconds", "0")):
         yield Finding(
             "warning",
-            f"wake-ups are held back for {told['DelaySeconds']} s",
+            f"wake-ups are delayed by {told['DelaySeconds']} s",
             "set DelaySeconds of the queue to 0",
         )
     if int(told.get("MessageRetentionPeriod", "0")) > MAX_WAKEUP_AGE_S:
@@ -332,19 +332,19 @@ async def wakeup_channel_of(url: str) -> AsyncIterator[Finding]:
     if "RedrivePolicy" in told:
         yield Finding(
             "warning",
-            "wake-ups that nobody needs go to a queue of dead letters",
-            "remove the RedrivePolicy of the queue: a wake-up carries nothing",
+            "expired wake-ups go to a dead-letter queue",
+            "remove the RedrivePolicy of the queue: a wake-up contains no data",
         )
     if waiting > MAX_WAITING_WAKEUPS:
         yield Finding(
             "warning",
-            f"{waiting:,} wake-ups wait: nobody listens",
-            "start workers with App(…, wakeup_channel=…); the store is looked at now and then all the same",
+            f"{waiting:,} wake-ups wait: no worker receives them",
+            "start workers with App(…, wakeup_channel=…); workers also poll the store",
         )
 
 
 class Finding(NamedTuple):
-    """Something that was looked at: `level` is ok, warning or problem."""
+    """One result of a check: `level` is ok, warning or problem."""
 
     level: str
     what: str
@@ -352,7 +352,7 @@ class Finding(NamedTuple):
 
 
 def versions() -> Finding:
-    """What this process runs on."""
+    """The versions of outlast, Python and SQLite in this process."""
     try:
         own = version("outlast")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""`outlast ls`: which runs there are."""
+"""`outlast ls`: list runs."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from outlast.query import Filter, all_matching, best_order, count, parse, search
 
 SORTED_AT_MOST = 10_000
 ORDERS = {order.value: order for order in Order}
-"""What the stores have an index for; by the others is sorted here."""
+"""Orders for which stores have an index; other columns are sorted in this process."""
 OTHERS = ("id", "workflow", "status")
 SORTS = ("created", "updated", *OTHERS)
 
 
 @click.command("ls")
 @click.argument("query", nargs=-1)
-@click.option("-n", "--limit", default=20, show_default=True, help="How many at most.")
-@click.option("--after", metavar="CURSOR", help="Go on where the last page ended.")
-@click.option("--count", "counted", is_flag=True, help="Only how many.")
+@click.option("-n", "--limit", default=20, show_default=True, help="The maximum number of runs.")
+@click.option("--after", metavar="CURSOR", help="Continue after the previous page.")
+@click.option("--count", "counted", is_flag=True, help="Print only the number.")
 @click.option(
     "--sort",
     type=click.Choice([*SORTS, *(f"-{name}" for name in SORTS)]),
-    help="Sort by this, upwards; with - downwards. Newest first otherwise, and if it is asked by the "
-    "time of the last change, by that.",
+    help="Sort ascending by this column; with - descending. The default is the newest first, or the last "
+    "change first if the query is about the time of the last change.",
 )
 @click.option(
     "--attr", "attributes", multiple=True, metavar="NAME", help="Show an attribute as a column."
@@ -60,7 +60,7 @@ async def ls_command(
     in_order = None if sort is None else ORDERS.get(sort)
     if sort is not None and in_order is None and after is not None:
         raise click.UsageError(
-            f"pages go on in the order of creation or of the last change, not by {sort}: leave out "
+            f"--after works in the order of creation or of the last change, not with --sort {sort}: omit "
             "--after, or sort by created or updated"
         )
     async with session.store() as store:
@@ -86,7 +86,7 @@ async def ls_command(
 
 
 def show_runs(out: Output, runs: list[Run], attributes: tuple[str, ...] = ()) -> None:
-    """Runs as a table, or one a line for programs."""
+    """Runs as a table, or as JSON lines for programs."""
     if out.json:
         for run in runs:
             out.value(run_record(run))
@@ -137,7 +137,7 @@ async def _sorted(store: Store, wanted: Filter, sort: str, limit: int, out: Outp
     progress = Progress("ls", None)
     async for run in all_matching(store, wanted):
         if len(found) == SORTED_AT_MOST:
-            out.note(f"sorted are the newest {SORTED_AT_MOST:,} that match, not all")
+            out.note(f"only the newest {SORTED_AT_MOST:,} that match are sorted")
             break
         found.append(run)
         progress.at(len(found))
@@ -147,7 +147,7 @@ async def _sorted(store: Store, wanted: Filter, sort: str, limit: int, out: Outp
 
 
 def _go_on(out: Output, query: tuple[str, ...], cursor: str, *, short: bool) -> None:
-    why = "not all runs were looked at" if short else "there are more"
+    why = "not all runs were searched" if short else "there are more"
     asked = " ".join(query)
     asked = f" {quote(neutral(asked))}" if asked else ""
     out.note(f"{why}: outlast ls{asked} --after {cursor}")

@@ -1,7 +1,5 @@
-"""`outlast queues` and `outlast queue`: the queues of a store, and the policy of one.
-
-`outlast dead`: tasks that are not tried any more.
-"""
+"""`outlast queues`, `outlast queue` and `outlast dead`: the queues of a store, the policy of one, and dead
+tasks."""
 
 from __future__ import annotations
 
@@ -30,8 +28,7 @@ DEAD_AT_MOST = 1_000
 @click.argument("names", metavar="[QUEUE]...", nargs=-1)
 @with_session
 async def queues_command(session: Session, *, names: tuple[str, ...]) -> None:
-    """Show queues: those that are named, or all that hold a task in whatever state, or that a worker
-    serves.
+    """Show queues: those that are named, or all that contain a task in any state or that a worker serves.
 
     \b
       outlast queues
@@ -70,29 +67,29 @@ async def queues_command(session: Session, *, names: tuple[str, ...]) -> None:
 
 
 async def queue_names(store: Store, given: tuple[str, ...] = ()) -> list[str]:
-    """The queues that are known: those given, or the default, those that hold a task in whatever
-    state, and those that a worker serves."""
+    """The known queues: those given, or the default, those that contain a task in any state, and those
+    that a worker serves."""
     if given:
         return sorted({*given})
     found = {"default"}
     for worker, alive in await workers_of(store):
         found |= set(worker.queues) if alive else set()
     async with store.queue() as queue:
-        with suppress(Unsupported):  # a foreign queue: name them
+        with suppress(Unsupported):  # an external queue does not list its names
             found |= set(await queue.names())
     return sorted(found)
 
 
 @click.group("queue")
 def queue_command() -> None:
-    """The rules of a queue: how much at once, how often, in whose turn."""
+    """The policy of a queue: concurrency, rate, fairness."""
 
 
 @queue_command.command("show")
 @click.argument("name")
 @with_session
 async def queue_show(session: Session, *, name: str) -> None:
-    """Show how a queue stands, its rules, and its keys.
+    """Show the numbers of a queue, its policy, and its keys.
 
     \b
       outlast queue show mail
@@ -108,9 +105,9 @@ async def queue_show(session: Session, *, name: str) -> None:
         f"{stats.said('delayed')} delayed, {stats.said('dead')} dead"
     )
     if stats.oldest is not None:
-        out.line(f"the one that waits longest is ready since {out.moment(stats.oldest)}")
+        out.line(f"the oldest task has been ready since {out.moment(stats.oldest)}")
     if stats.blocked_by is not None:
-        out.line(f"nothing begins now: {stats.blocked_by}", "yellow")
+        out.line(f"nothing starts now: {stats.blocked_by}", "yellow")
     for name_, value in _rules(stats.policy or QueuePolicy(queue=name)).items():
         out.line(f"{name_:<16} {value}")
     if stats.keys:
@@ -131,15 +128,19 @@ async def queue_show(session: Session, *, name: str) -> None:
 
 @queue_command.command("set")
 @click.argument("name")
-@click.option("--concurrency", metavar="N", help="At most so many at once; `none` for no limit.")
-@click.option("--key-concurrency", metavar="N", help="At most so many of one key at once.")
-@click.option("--rate", metavar="N/SECONDS", help="At most so many begin in any so many seconds.")
+@click.option("--concurrency", metavar="N", help="At most N at once; `none` for no limit.")
+@click.option("--key-concurrency", metavar="N", help="At most N of one key at once.")
+@click.option("--rate", metavar="N/SECONDS", help="At most N start in any SECONDS.")
 @click.option("--key-rate", metavar="N/SECONDS", help="The same for each key.")
-@click.option("--ageing", metavar="SECONDS", help="So much waiting is worth one priority.")
-@click.option("--weight", metavar="KEY=W", multiple=True, help="The share of a key, next to 1.")
+@click.option(
+    "--ageing", metavar="SECONDS", help="The waiting time that equals one priority level."
+)
+@click.option(
+    "--weight", metavar="KEY=W", multiple=True, help="The share of a key; the default is 1."
+)
 @with_session
 async def queue_set(session: Session, *, name: str, weight: tuple[str, ...], **given: Any) -> None:
-    """Change rules of a queue; those that are not named stay. They hold for all workers at once.
+    """Change the policy of a queue; limits that are not named stay. It applies to all workers at once.
 
     \b
       outlast queue set mail --concurrency 20 --key-concurrency 2
@@ -152,7 +153,7 @@ async def queue_set(session: Session, *, name: str, weight: tuple[str, ...], **g
         if weight:
             rules["weights"] = {**(await queues.get(name)).weights, **dict(map(_weight, weight))}
         if not rules:
-            raise InvalidValue("no rule is named: see `outlast queue set --help`")
+            raise InvalidValue("no limit is given: see `outlast queue set --help`")
         policy = await queues.change(name, by=_who(), **rules)
     _told(session, policy)
 
@@ -161,7 +162,7 @@ async def queue_set(session: Session, *, name: str, weight: tuple[str, ...], **g
 @click.argument("name")
 @with_session
 async def queue_pause(session: Session, *, name: str) -> None:
-    """Let nothing of a queue begin, for all workers at once; what is under way goes on.
+    """Start no task of a queue, for all workers at once; tasks in flight continue.
 
     \b
       outlast queue pause mail
@@ -175,7 +176,7 @@ async def queue_pause(session: Session, *, name: str) -> None:
 @click.argument("name")
 @with_session
 async def queue_resume(session: Session, *, name: str) -> None:
-    """Let a paused queue go on.
+    """Resume a paused queue.
 
     \b
       outlast queue resume mail
@@ -189,7 +190,7 @@ async def queue_resume(session: Session, *, name: str) -> None:
 @click.argument("name")
 @with_session
 async def queue_drop(session: Session, *, name: str) -> None:
-    """Take the rules of a queue away: it has no limits any more.
+    """Remove the policy of a queue: it then has no limits.
 
     \b
       outlast queue drop mail
@@ -204,7 +205,7 @@ async def queue_drop(session: Session, *, name: str) -> None:
 @click.option("-n", "--limit", default=20, show_default=True)
 @with_session
 async def queue_log(session: Session, *, name: str, limit: int) -> None:
-    """Who changed the rules of a queue, the last change first.
+    """Show who changed the policy of a queue, the last change first.
 
     \b
       outlast queue log mail
@@ -238,7 +239,7 @@ def _told(session: Session, policy: QueuePolicy) -> None:
 
 
 def _rules(policy: QueuePolicy) -> dict[str, str]:
-    """The rules that a queue has, as people write them."""
+    """The limits of a policy as text."""
     found = {
         "concurrency": policy.concurrency,
         "key_concurrency": policy.key_concurrency,
@@ -260,7 +261,7 @@ def _rate(rate: Rate | None) -> str | None:
 
 
 def _parsed(name: str, text: str) -> object:
-    """A rule as it is written on the command line."""
+    """Parse a limit from the command line."""
     try:
         if text.lower() == "none":
             return None
@@ -285,7 +286,7 @@ def _weight(text: str) -> tuple[str, float]:
 
 
 def _who() -> str:
-    """Who stands in the audit: the person at this machine."""
+    """The author of a change in the audit: the user and the host."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
@@ -295,7 +296,7 @@ def _who() -> str:
 
 @click.group("dead")
 def dead_command() -> None:
-    """Tasks that are not tried any more: list them, make them ready again, or remove them."""
+    """Tasks that are no longer retried: list them, make them ready again, or delete them."""
 
 
 @dead_command.command("ls")
@@ -303,7 +304,7 @@ def dead_command() -> None:
 @click.option("-n", "--limit", default=100, show_default=True)
 @with_session
 async def dead_ls(session: Session, *, queue: str | None, limit: int) -> None:
-    """List the dead tasks of a queue and its steps, or of all, the longest dead first.
+    """List the dead tasks of a queue and its steps, or of all queues, the oldest first.
 
     \b
       outlast dead ls
@@ -323,7 +324,7 @@ async def dead_ls(session: Session, *, queue: str | None, limit: int) -> None:
             out.value({"reason": one.reason, "died_at": one.died_at, "task": one.task})
         return
     if not dead:
-        out.note("no task is dead" if queue is None else f"no task of {queue!r} is dead")
+        out.note("no dead task" if queue is None else f"no dead task in {queue!r}")
         return
     columns = [
         Column("TASK", 12),
@@ -354,7 +355,7 @@ async def dead_ls(session: Session, *, queue: str | None, limit: int) -> None:
 @click.argument("tasks", metavar="[TASK]...", nargs=-1)
 @with_session
 async def dead_redrive(session: Session, *, queue: str, tasks: tuple[str, ...]) -> None:
-    """Make dead tasks ready again with fresh attempts: all of a queue and its steps, or those named.
+    """Make dead tasks ready again with new attempts: all of a queue and its steps, or those named.
 
     \b
       outlast dead redrive video
@@ -372,7 +373,7 @@ async def dead_redrive(session: Session, *, queue: str, tasks: tuple[str, ...]) 
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @with_session
 async def dead_purge(session: Session, *, queue: str, tasks: tuple[str, ...], yes: bool) -> None:
-    """Remove dead tasks for good: all of a queue and its steps, or those named.
+    """Delete dead tasks: all of a queue and its steps, or those named.
 
     \b
       outlast dead purge video --yes
@@ -383,14 +384,14 @@ async def dead_purge(session: Session, *, queue: str, tasks: tuple[str, ...], ye
             number = sum([len(await found.dead(line, limit=10_000)) for line in lines])
             await confirm(
                 f"remove {number} dead tasks of {queue}?",
-                f"add --yes to remove {number} tasks without being asked",
+                f"add --yes to remove {number} tasks without confirmation",
             )
         number = sum([await found.purge(line, tasks or None) for line in lines])
     _tell(session, queue, "purged", number)
 
 
 async def _lines(tasks: Queue, queue: str | None) -> list[str]:
-    """A queue and those of its steps, as `gpu/render` is one of `gpu`; or all that hold a task."""
+    """A queue and the queues of its steps, as `gpu/render` is one of `gpu`; or all that have a task."""
     names = await tasks.names()
     if queue is None:
         return names

@@ -1,6 +1,6 @@
-"""`outlast replay`: run a workflow's code on a recorded history, under the debugger if wanted.
+"""`outlast replay`: run a workflow's code on a recorded history, optionally in the debugger.
 
-No step runs and nothing is written: what steps gave is read from the file.
+No step is executed and nothing is written: the results of steps are read from the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from outlast.transfer import Bundle
 
 @click.command("replay")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--app", "named", metavar="MODULE:APP", help="Where its code is.")
+@click.option("--app", "named", metavar="MODULE:APP", help="The app with the workflow's code.")
 @click.option(
     "--break-at", "step", metavar="STEP", help="Stop in the debugger where this step is called."
 )
@@ -40,7 +40,7 @@ from outlast.transfer import Bundle
 async def replay_command(
     session: Session, *, file: Path, named: str | None, step: str | None
 ) -> None:
-    """Run the code of an exported run on its history: does it still fit, and what happened there?
+    """Run the code of an exported run on its history, to check that it still matches or to debug it.
 
     \b
       outlast replay order-1.outlast --app shop:app
@@ -67,9 +67,9 @@ async def replay_command(
                 }
             )
         else:
-            goes = f", and then asks for {', '.join(outcome.asks)}" if outcome.asks else ""
+            goes = f", and then requests {', '.join(outcome.asks)}" if outcome.asks else ""
             out.line(
-                f"{neutral(one.run.id)}: the code fits its {len(one.events)} events{neutral(goes)}"
+                f"{neutral(one.run.id)}: the code matches its {len(one.events)} events{neutral(goes)}"
             )
 
 
@@ -90,7 +90,7 @@ def _debug(definition: WorkflowDefinition, one: Bundle, step: str) -> None:
     execution = Stopping(
         definition, run_id=one.run.id, uid=one.run.uid, codec=JsonCodec(), step=step
     )
-    # Ctrl-C is the debugger's, as ever: asyncio would only make a note of it.
+    # The debugger handles Ctrl-C; asyncio.run would replace its handler.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         execution.replay(events)
@@ -101,7 +101,7 @@ def _debug(definition: WorkflowDefinition, one: Bundle, step: str) -> None:
 
 
 class Stopping(Execution):
-    """An execution that opens the debugger where the code asks for a step."""
+    """An execution that opens the debugger where the code calls a step."""
 
     def __init__(self, *args: object, step: str, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
@@ -114,8 +114,8 @@ class Stopping(Execution):
         return asked
 
     def _open_debugger(self) -> None:
-        """The prompt, in the user's own frame that is calling, or that waits for those that it has let
-        call, as in `asyncio.gather(charge(…), ship(…))`."""
+        """Open the prompt in the user's frame that calls the step, or that awaits the tasks which call it, as in
+        `asyncio.gather(charge(…), ship(…))`."""
         debugger = Debugger()
         frame: FrameType | None = inspect.currentframe()
         while frame is not None and location_of(frame.f_code, frame.f_lineno) is None:
@@ -126,22 +126,22 @@ class Stopping(Execution):
         waiting = None if self.main is None else frame_of_coroutine(self.main.get_coro())
         if waiting is None:
             click.echo(
-                "a plain `def` workflow runs on a thread of its own: no debugger there", err=True
+                "a plain `def` workflow runs in a thread, where the debugger cannot stop", err=True
             )
             return
         debugger.look_into(waiting)
 
 
 class Debugger(pdb.Pdb):
-    """Steps through the user's code alone. Whoever quits has seen enough: an exception in the workflow
-    would look like a fault of it."""
+    """Steps through the user's code only. Quitting ends the process: an exception in the workflow would look
+    like a failure of the run."""
 
     goes_on = False
 
     def look_into(self, waiting: FrameType) -> None:
-        """The prompt in a frame that is not running; what is typed there holds from when it is."""
+        """The prompt in a frame that is suspended; commands take effect when it resumes."""
         self.reset()
-        self.botframe = inspect.currentframe()  # below it, there is nothing to stop at
+        self.botframe = inspect.currentframe()  # do not stop below this frame
         self.interaction(waiting, None)
         if not self.goes_on or self.get_all_breaks():
             waiting.f_trace = self.trace_dispatch

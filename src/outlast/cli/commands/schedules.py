@@ -1,4 +1,4 @@
-"""`outlast schedules`: what is started by the clock, and how to change that while it runs."""
+"""`outlast schedules`: list schedules, and change them while they run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from outlast.codecs import JsonCodec
 from outlast.errors import InvalidValue, NotFound
 from outlast.schedules import Schedules, ScheduleState
 
-NOTE = click.option("--note", default="", help="Why; kept in the audit of the schedule.")
+NOTE = click.option("--note", default="", help="Why; recorded in the audit of the schedule.")
 COLOURS = {"active": "green", "paused": "yellow", "failed": "red"}
 
 
 @click.group("schedules")
 def schedules_command() -> None:
-    """Schedules: list them, pause and resume them, start a run now or for a time that is past."""
+    """Schedules: list, pause and resume them, start a run now or for a time in the past."""
 
 
 @schedules_command.command("ls")
@@ -42,7 +42,7 @@ async def schedules_ls(session: Session) -> None:
             out.value(_record(one))
         return
     if not found:
-        out.note("there are no schedules: App(…, schedules=[outlast.Schedule(…)])")
+        out.note("there are no schedules: declare one with App(…, schedules=[outlast.Schedule(…)])")
         return
     columns = [
         Column("SCHEDULE", 12),
@@ -72,7 +72,7 @@ async def schedules_ls(session: Session) -> None:
 @click.argument("name")
 @with_session
 async def schedules_show(session: Session, *, name: str) -> None:
-    """Show a schedule, where it stands, and what was done to it.
+    """Show a schedule, its state, and its audit.
 
     \b
       outlast schedules show nightly
@@ -102,14 +102,14 @@ async def schedules_show(session: Session, *, name: str) -> None:
 @NOTE
 @with_session
 async def schedules_pause(session: Session, *, name: str, note: str) -> None:
-    """Fire no more until it is resumed. What falls into the pause is not made up.
+    """Stop firing until the schedule is resumed. Firings during the pause are not made up.
 
     \b
       outlast schedules pause nightly --note "the database moves"
     """
     async with _schedules(session) as schedules:
         did = await schedules.pause(name, by=_who(), note=note)
-    _tell(session, name, "paused" if did else "was paused already")
+    _tell(session, name, "paused" if did else "was already paused")
 
 
 @schedules_command.command("resume")
@@ -132,7 +132,7 @@ async def schedules_resume(session: Session, *, name: str, note: str) -> None:
 @NOTE
 @with_session
 async def schedules_trigger(session: Session, *, name: str, note: str) -> None:
-    """Start a run now, whatever else is running.
+    """Start a run now, even if another one is running.
 
     \b
       outlast schedules trigger nightly
@@ -151,8 +151,8 @@ async def schedules_trigger(session: Session, *, name: str, note: str) -> None:
 async def schedules_backfill(
     session: Session, *, name: str, start: str, end: str, note: str
 ) -> None:
-    """Start a run for each firing from START up to, not including, END. Runs that are there
-    already are left alone.
+    """Start a run for each firing from START up to, not including, END. Existing runs are left as they
+    are.
 
     \b
       outlast schedules backfill nightly 2026-11-01T00:00Z 2026-11-15T00:00Z
@@ -167,7 +167,7 @@ async def schedules_backfill(
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @with_session
 async def schedules_rm(session: Session, *, name: str, yes: bool) -> None:
-    """Remove a schedule. Its runs stay. One that an app declares comes back when that opens.
+    """Delete a schedule. Its runs stay. A schedule that an app declares is created again when the app opens.
 
     \b
       outlast schedules rm nightly --yes
@@ -175,7 +175,7 @@ async def schedules_rm(session: Session, *, name: str, yes: bool) -> None:
     async with _schedules(session) as schedules:
         await schedules.get(name)
         if not yes:
-            await confirm(f"remove schedule {name}?", "add --yes to remove it without being asked")
+            await confirm(f"remove schedule {name}?", "add --yes to remove it without confirmation")
         if not await schedules.delete(name):
             raise NotFound("schedule", name)
     _tell(session, name, "removed")
@@ -215,5 +215,5 @@ def _moment(text: str) -> datetime:
 def _who() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # nobody has a name here
+    except (KeyError, OSError):  # the user has no name, as in some containers
         return ""

@@ -1,7 +1,4 @@
-"""`outlast show`: what one run has done.
-
-`outlast why`: what a run waits for, and what to type to move it on.
-"""
+"""`outlast show`: what a run has done. `outlast why`: what it waits for, and what to type to continue it."""
 
 from __future__ import annotations
 
@@ -31,10 +28,10 @@ DEEPEST = 8
 @click.command("show")
 @click.argument("run_id", metavar="RUN", type=RUN)
 @click.option("--full", is_flag=True, help="Inputs and results at full length.")
-@click.option("--history", is_flag=True, help="The events as they are recorded.")
+@click.option("--history", is_flag=True, help="The recorded events.")
 @with_session
 async def show_command(session: Session, *, run_id: str, full: bool, history: bool) -> None:
-    """Show a run as a tree: steps, attempts, maps, children, compensation, and when.
+    """Show a run as a tree: steps, attempts, maps, children, compensation, and times.
 
     \b
       outlast show order-1
@@ -70,7 +67,7 @@ async def show_command(session: Session, *, run_id: str, full: bool, history: bo
 
 
 async def _with_children(store: Store, run: Run, depth: int) -> list[Part]:
-    """The parts of a run, and below each child its own."""
+    """The parts of a run, with the parts of each child below it."""
     parts = outline(await store.history(run.id), ended=run.status.terminal)
     for part in [one for top in parts for one in top.walk()]:
         if part.child_id is not None and depth > 0:
@@ -98,7 +95,7 @@ def _head(out: Output, run: Run, *, full: bool) -> None:
         lines.append(("parent", neutral(run.parent)))
     if run.owner:
         lines.append(
-            ("held by", f"{neutral(run.owner)}, lease ends {out.moment(run.claimed_until)}")
+            ("owner", f"{neutral(run.owner)}, lease expires {out.moment(run.claimed_until)}")
         )
     for name, value in run.attributes.items():
         lines.append((f"attr.{neutral(name)}", neutral(str(value))))
@@ -120,7 +117,7 @@ def _code(run: Run) -> str:
 @click.argument("run_id", metavar="RUN", type=RUN)
 @with_session
 async def why_command(session: Session, *, run_id: str) -> None:
-    """Say in a sentence or two what a run waits for, since when, until when, and who holds it.
+    """Explain in a sentence or two what a run waits for, since when, until when, and which process owns it.
 
     \b
       outlast why order-1
@@ -175,7 +172,7 @@ async def why_command(session: Session, *, run_id: str) -> None:
 
 
 async def _queued_steps(store: Store, run: Run) -> dict[str, QueuedStep]:
-    """The steps of a run that are tasks in queues, by their keys, and how each of them stands."""
+    """The queued steps of a run by key, and the state of their tasks."""
     if Capability.MOVE not in store.capabilities:
         return {}
     owned = await store.contents(run.id)
@@ -209,7 +206,7 @@ async def _queued_steps(store: Store, run: Run) -> dict[str, QueuedStep]:
 
 
 def _when(out: Output, moment: datetime) -> str:
-    """A moment by the clock, and how far away it is."""
+    """A time, and how far away it is."""
     if out.utc:
         return iso(moment)
     clock = iso(moment)[11:19] if abs(moment - out.now).days < 1 else iso(moment)[:16]

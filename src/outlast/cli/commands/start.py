@@ -1,4 +1,4 @@
-"""`outlast start` and `outlast fork`: new runs."""
+"""`outlast start` and `outlast fork`: create runs."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from outlast.ports.store import Store
 
 @click.command("start")
 @click.argument("name", metavar="WORKFLOW", type=WORKFLOW)
-@click.option("--app", "named", metavar="MODULE:APP", help="Where its code is.")
+@click.option("--app", "named", metavar="MODULE:APP", help="The app with the workflow's code.")
 @click.option(
     "--input",
     "given",
     default="{}",
     metavar="JSON",
-    help="Its arguments by name; @file, or - for standard input.",
+    help="Its arguments by name, as JSON; @file, or - for standard input.",
 )
 @click.option(
-    "--id", "run_id", metavar="ID", help="The id of the run; also the key by which it starts once."
+    "--id", "run_id", metavar="ID", help="The id of the run; a repeated start with it does nothing."
 )
 @click.option(
-    "--attr", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute to find it by."
+    "--attr", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute of the run."
 )
-@click.option("--wait", is_flag=True, help="Run it here, with the app, and print its result.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="With --wait: how long at most.")
+@click.option("--wait", is_flag=True, help="Run it in this process, and print its result.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="With --wait: how long to wait.")
 @with_session
 async def start_command(
     session: Session,
@@ -50,7 +50,7 @@ async def start_command(
     wait: bool,
     timeout: float | None,
 ) -> None:
-    """Start a run. Without --wait it is left to a worker.
+    """Start a run. Without --wait a worker executes it.
 
     \b
       outlast start checkout --app shop:app --input '{"order": "o-1"}'
@@ -102,9 +102,9 @@ async def _wait(app: App, out: Output, run_id: str, timeout: float | None) -> No
     "--input",
     "given",
     metavar="JSON",
-    help="Arguments, by name, that are to be others; needs --app.",
+    help="Arguments to replace, by name, as JSON; needs --app.",
 )
-@click.option("--app", "named", metavar="MODULE:APP", help="Where its code is.")
+@click.option("--app", "named", metavar="MODULE:APP", help="The app with the workflow's code.")
 @with_session
 async def fork_command(
     session: Session,
@@ -115,7 +115,7 @@ async def fork_command(
     given: str | None,
     named: str | None,
 ) -> None:
-    """Begin a new run with the history of RUN up to where STEP was asked for. A worker goes on with it.
+    """Create a new run with the history of RUN up to the call of STEP. A worker continues it.
 
     \b
       outlast fork order-1 ship

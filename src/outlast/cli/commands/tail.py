@@ -1,4 +1,4 @@
-"""`outlast tail`: follow a run, or all runs that match, as they go."""
+"""`outlast tail`: follow a run, or all runs that match a query."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ RED = ("failed", "timeout", "cancelled")
 
 @click.command("tail")
 @click.argument("run_id", metavar="[RUN]", required=False, type=RUN)
-@click.option("--after", default=0, metavar="SEQUENCE", help="Go on after this event.")
+@click.option("--after", default=0, metavar="SEQUENCE", help="Start after this event.")
 @click.option("--where", "query", default="", metavar="QUERY", help="Without RUN: only these runs.")
-@click.option("--since", metavar="TIME", help="Without RUN: go on with what changed since then.")
-@click.option("--no-follow", is_flag=True, help="Show what there is and stop.")
+@click.option("--since", metavar="TIME", help="Without RUN: start with changes since then.")
+@click.option("--no-follow", is_flag=True, help="Print what exists and exit.")
 @with_session
 async def tail_command(
     session: Session,
@@ -45,11 +45,11 @@ async def tail_command(
     no_follow: bool,
 ) -> None:
     """Follow a run event by event until it ends; without RUN, all runs that match as they change,
-    beginning with the 200 that changed last.
+    starting with the 200 that changed last.
 
-    Exits with 7 if the run failed or was cancelled, with 4 if it was moved to another store, and says
-    where. Interrupted, it can go on with --after the last
-    sequence, or with --since the last time, and leaves nothing out.
+    Exits with 7 if the run failed or was cancelled, and with 4 if it was moved to another store, whose address
+    is printed. After an interruption, --after with the last sequence or --since with the last time continues
+    without a gap.
 
     \b
       outlast tail order-1
@@ -59,9 +59,9 @@ async def tail_command(
     """
     wanted = parse(query)
     if run_id is not None and (since is not None or query):
-        raise click.UsageError("--where and --since are about many runs: leave out RUN, or them")
+        raise click.UsageError("--where and --since are for many runs: omit them, or omit RUN")
     if run_id is None and after:
-        raise click.UsageError("--after is about the history of one run: name it, or say --since")
+        raise click.UsageError("--after is for the history of one run: name RUN, or use --since")
     async with session.store() as store:
         if run_id is None:
             start = None if since is None else moment_of(since, await store.now())
@@ -83,7 +83,7 @@ async def _events(store: Store, out: Output, run_id: str, after: int, *, follow:
         wakeups = store.notifier.wakeups
         run = await store.get(run_id)
         if run.uid != uid:
-            out.note("it has continued as new: a new history begins")
+            out.note("the run continued as new: a new history starts")
             uid, after = run.uid, 0
         async for event in store.stream(run_id, after=after):
             _show(out, event)
@@ -125,8 +125,8 @@ async def _changes(
 
 
 async def _changed(store: Store, wanted: Filter, since: datetime) -> AsyncIterator[Run]:
-    """All that match and have changed since, or shortly before: a commit that took long to write has
-    an older time than one that was seen already."""
+    """Runs that match and have changed since then, or shortly before: a commit that took long to write
+    has an older time than one that was already read."""
     after: str | None = cursor_at((to_micros(shifted(since, -OVERLAP)), ""), Order.STALEST)
     while after is not None:
         page = await search(store, wanted, order=Order.STALEST, limit=AT_ONCE, after=after)

@@ -1,7 +1,4 @@
-"""`outlast export` and `outlast import`: a run as a file, and back.
-
-`outlast move`: runs from one store to another, while workers run.
-"""
+"""`outlast export`, `outlast import` and `outlast move`: a run as a file, and runs to another store."""
 
 from __future__ import annotations
 
@@ -35,21 +32,25 @@ from outlast.urls import resolve
 @click.command("export")
 @click.argument("run_id", metavar="RUN", type=RUN)
 @click.option(
-    "-o", "--output", "target", metavar="FILE", help="Where to; standard output otherwise."
+    "-o",
+    "--output",
+    "target",
+    metavar="FILE",
+    help="The file to write, instead of standard output.",
 )
 @click.option(
     "--redact",
     "names",
     multiple=True,
     metavar="FIELD",
-    help="Blot out a field of users' values, however deep. May be repeated.",
+    help="Redact a field of user values, at any depth. May be repeated.",
 )
 @with_session
 async def export_command(
     session: Session, *, run_id: str, target: str | None, names: tuple[str, ...]
 ) -> None:
-    """Write a run with all it owns (history, facts, inbox, queued steps, timers) and its children as
-    one file. The run is not touched.
+    """Write a run with all its contents (history, facts, inbox, queued steps, timers) and its children to
+    one file. The run is not changed.
 
     \b
       outlast export order-1 -o order-1.outlast
@@ -64,11 +65,11 @@ async def export_command(
         write(written, runs, Redaction(names), await store.now())
     if target is None:
         if sys.stdout.isatty():
-            raise click.UsageError("name a file with -o FILE, or send the output somewhere")
+            raise click.UsageError("name a file with -o FILE, or redirect the output")
         sys.stdout.buffer.write(written.getvalue())
         return
     path = Path(target)
-    # Whole or not at all: a file that is there is not replaced by half of another.
+    # Written to a temporary file first: an existing file is never replaced by an incomplete one.
     partial = path.with_name(path.name + ".partial")
     descriptor = os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -82,12 +83,12 @@ async def export_command(
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--live", is_flag=True, help="Let runs that had not ended go on here.")
+@click.option("--live", is_flag=True, help="Let runs that had not ended continue here.")
 @with_session
 async def import_command(session: Session, *, file: Path, live: bool) -> None:
-    """Restore a run from a file, under its own id, with all it owned. Runs that had not ended come in
-    paused, so that nothing is done twice; `outlast resume` or --live lets them go on. Killed, it is
-    simply started again: what has come is not brought twice.
+    """Restore a run from a file, under its own id, with all its contents. Runs that had not ended are
+    paused, so that nothing is executed twice; `outlast resume` or --live continues them. The command is
+    idempotent: after an interruption, repeat it.
 
     \b
       outlast import order-1.outlast --store sqlite:///copy.db
@@ -99,8 +100,8 @@ async def import_command(session: Session, *, file: Path, live: bool) -> None:
     reading.end()
     if live and head.redacted:
         raise click.UsageError(
-            f"{file.name} has fields blotted out ({', '.join(map(neutral, head.redacted))}): it "
-            "cannot go on with those. Import it without --live, to look at it"
+            f"{file.name} has redacted fields ({', '.join(map(neutral, head.redacted))}), with which the run "
+            "cannot continue. Import it without --live to inspect it"
         )
     async with session.store(create=True) as store:
         progress = Progress("import", len(runs))
@@ -118,10 +119,10 @@ def _report_import(session: Session, root: str, restored: ImportResult) -> None:
         many = "1 run" if restored.runs == 1 else f"{restored.runs:,} runs"
         out.line(f"{neutral(root)} is restored ({many}) in {session.place.shown}")
     else:
-        out.line(f"{neutral(root)} is in {session.place.shown} already: nothing was changed")
+        out.line(f"{neutral(root)} is already in {session.place.shown}: nothing was changed")
     if waiting and restored.written:
         steps = "1 queued step waits" if waiting == 1 else f"{waiting:,} queued steps wait"
-        out.note(f"{steps} among the dead. To let workers have what waits there:")
+        out.note(f"{steps} as dead tasks. To give them to workers:")
         for queue in restored.queues:
             out.note(f"  outlast dead redrive {quote(neutral(queue))}")
 
@@ -129,10 +130,10 @@ def _report_import(session: Session, root: str, restored: ImportResult) -> None:
 @click.command("move")
 @click.argument("query", nargs=-1)
 @click.option(
-    "--from", "source", metavar="URL", help="The store they are in, else as --store says."
+    "--from", "source", metavar="URL", help="The source store; the default is as for --store."
 )
-@click.option("--to", "target", metavar="URL", required=True, help="The store they go to.")
-@click.option("--dry-run", is_flag=True, help="Only show which.")
+@click.option("--to", "target", metavar="URL", required=True, help="The target store.")
+@click.option("--dry-run", is_flag=True, help="Only list them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @with_session
 async def move_command(
@@ -144,9 +145,9 @@ async def move_command(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Move runs to another store, all or those that match, with their families. Workers may run on
-    both: a run that is under way is interrupted and goes on there. Whoever asks for it here is told
-    where it is. Killed or interrupted, it is simply started again, and finishes what it has begun.
+    """Move runs to another store, all or those that match, with their families. Workers may run on both:
+    a running run is interrupted and continues there. A client that asks for it here gets its new address.
+    The command is idempotent: after an interruption, repeat it, and it completes the moves.
 
     \b
       outlast move --from sqlite:///shop.db --to postgresql://localhost/shop
@@ -158,7 +159,7 @@ async def move_command(
     if here.shown == there.shown:
         raise click.UsageError(f"--from and --to are both {here.shown}: name another store")
     if dry_run:
-        resolve(target)  # a name that no store has is told now
+        resolve(target)  # raises for an unknown kind of URL
         async with session.store(at=here) as old:
             await _dry(old, out, wanted)
         return
@@ -171,7 +172,7 @@ async def move_command(
         if not yes:
             await confirm(
                 f"move them to {there.shown}?",
-                "add --yes to move without being asked, or --dry-run",
+                "add --yes to move without confirmation, or --dry-run to list them",
             )
         progress = Progress("move", None if number_of.more else number_of.number)
         moves = await move_runs(
@@ -187,7 +188,7 @@ async def move_command(
 
 
 async def _dry(store: Store, out: Output, wanted: Filter) -> None:
-    """Show which would move. Where they would go to is not opened: that would make it."""
+    """List what would move. The target is not opened, because that would create it."""
     number = 0
     async for run in all_matching(store, wanted):
         if run.wait_kind != MOVED or run.moved_to is None:
@@ -196,13 +197,13 @@ async def _dry(store: Store, out: Output, wanted: Filter) -> None:
                 out.value({"id": run.id, "status": run.status, "would": "move"})
             else:
                 out.line(f"would move  {neutral(run.id)}  {run.status}")
-    out.note(f"{number:,} in all; nothing was changed")
+    out.note(f"{number:,} in total; nothing was changed")
 
 
 def _report_moves(session: Session, moves: MoveResult, there: StoreChoice) -> None:
     out = session.out
     for run_id, reason in moves.refused.items():
-        out.note(f"{neutral(run_id)} stays: {reason}")
+        out.note(f"{neutral(run_id)} is not moved: {reason}")
     if out.json:
         out.value({"moved": moves.runs, "families": moves.families, "refused": len(moves.refused)})
     else:

@@ -1,11 +1,8 @@
-"""`outlast worker`: run an app until it is told to stop.
+"""`outlast worker`, `outlast workers` and `outlast dev`: run an app, list the workers of a store, and run an
+app that restarts at every change of its code.
 
-`outlast workers`: who is alive, since when, and what they hold.
-
-`outlast dev`: run an app, and again at every change of its code.
-
-There is one process. At a change the app is closed, which hands back what is under way, and the
-process begins anew with the new code; runs go on from their last recorded step.
+`outlast dev` is one process. At a change the app is closed, which releases its runs, and the process
+executes itself again with the new code; runs continue from their last recorded step.
 """
 
 from __future__ import annotations
@@ -37,6 +34,8 @@ from outlast.ports.capabilities import Capability
 from outlast.ports.store import Store
 from outlast.worker.background_loop import new_loop
 
+POLL_INTERVAL_S = 0.3
+
 
 @click.command("worker")
 @click.argument("app", metavar="[MODULE:APP]", required=False)
@@ -46,14 +45,14 @@ from outlast.worker.background_loop import new_loop
     default=25.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long steps that run get to end in when the worker is to stop.",
+    help="How long executing steps may take to finish after a signal to stop.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @partial(with_session, loop_factory=new_loop)
 async def worker_command(session: Session, *, app: str | None, drain: float, verbose: bool) -> None:
-    """Run an app: go on with what is unfinished, take what is new. On SIGTERM or Ctrl-C it stops
-    taking runs, lets steps end for --drain seconds, hands back what is left, and exits. A second
-    signal hands it back at once.
+    """Run an app: continue its unfinished runs and take new ones. On SIGTERM or Ctrl-C it stops claiming
+    runs, lets steps finish for --drain seconds, releases the rest, and exits. A second signal ends the
+    grace period.
 
     \b
       outlast worker shop:app
@@ -67,7 +66,7 @@ async def worker_command(session: Session, *, app: str | None, drain: float, ver
         async with loaded:
             session.out.note(f"running {workflows_of(loaded)}; stop with Ctrl-C or SIGTERM")
             await stop.asked.wait()
-            session.out.note(f"stopping: what runs has {drain:g} s to end")
+            session.out.note(f"stopping: steps have {drain:g} s to finish")
     session.out.note("stopped")
     leave(stop)
 
@@ -75,12 +74,12 @@ async def worker_command(session: Session, *, app: str | None, drain: float, ver
 @click.command("workers")
 @with_session
 async def workers_command(session: Session) -> None:
-    """Show the processes that work on the store: since when, when they were last heard of, and how
-    many runs and tasks they held then. One that fell silent without stopping is dead.
+    """Show the processes that work on the store: since when, their last heartbeat, and how many runs and
+    tasks they held then. A worker that stopped sending heartbeats without a shutdown is dead.
 
     \b
       outlast workers
-      outlast ls owner:app-…          the runs that one holds
+      outlast ls owner:app-…          the runs of one worker
     """
     out = session.out
     async with session.store() as store:
@@ -145,12 +144,9 @@ async def workers_of(store: Store) -> list[tuple[Worker, bool]]:
 async def _is_alive(store: Store, worker: Worker, now: datetime) -> bool:
     if not worker.is_alive(now):
         return False
-    # Where the database sees that a process has ended, nobody has to wait for its next word.
+    # Where the database detects the end of a process, its next heartbeat need not be awaited.
     watched = Capability.OWNER_GONE in store.capabilities
     return not (watched and await store.owner_gone(worker.owner))
-
-
-LOOK_AGAIN = 0.3
 
 
 @click.command("dev")
@@ -158,7 +154,7 @@ LOOK_AGAIN = 0.3
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @with_session
 async def dev_command(session: Session, *, app: str | None, verbose: bool) -> None:
-    """Run the app of a file, and begin anew whenever its code changes.
+    """Run the app of a file, and restart it whenever its code changes.
 
     \b
       outlast dev app.py
@@ -166,7 +162,7 @@ async def dev_command(session: Session, *, app: str | None, verbose: bool) -> No
     """
     log_to_stderr(verbose=verbose)
     out = session.out
-    # What is written while the code is loaded counts as a change.
+    # A file that is written while the code is imported counts as a change.
     before = _files(app_name(app))
     with stopping() as stop:
         try:
@@ -181,12 +177,12 @@ async def dev_command(session: Session, *, app: str | None, verbose: bool) -> No
             files = {**_files(app_name(app)), **before}
             stop.hurry = loaded.hurry
             async with loaded:
-                out.note(f"running {workflows_of(loaded)}; begins anew when the code changes")
+                out.note(f"running {workflows_of(loaded)}; restarts when the code changes")
                 await _changed(stop, files)
     if stop.by is None:
         out.note("the code has changed")
         sys.stdout.flush()
-        # Itself, with the arguments that it was given.
+        # The same program with the same arguments.
         os.execv(  # noqa: S606
             sys.executable, [sys.executable, "-m", "outlast", *sys.argv[1:]]
         )
@@ -195,7 +191,7 @@ async def dev_command(session: Session, *, app: str | None, verbose: bool) -> No
 
 
 def _files(named: str) -> dict[Path, float]:
-    """The files of the app's own code, and when they were written."""
+    """The files of the app's code, and their modification times."""
     file = file_of(named)
     home = file.resolve().parent if file is not None else Path.cwd()
     loaded = {
@@ -208,10 +204,10 @@ def _files(named: str) -> dict[Path, float]:
 
 
 async def _changed(stop: Stop, files: dict[Path, float]) -> None:
-    """Return when a file has changed, or it is told to stop."""
+    """Return when a file has changed, or after a signal to stop."""
     while not stop.asked.is_set():
         try:
-            await asyncio.wait_for(stop.asked.wait(), LOOK_AGAIN)
+            await asyncio.wait_for(stop.asked.wait(), POLL_INTERVAL_S)
         except TimeoutError:
             if any(_written(path) != written for path, written in files.items()):
                 return
