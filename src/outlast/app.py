@@ -35,9 +35,9 @@ from outlast.model.queue_policy import STARTS, QueuePolicy, check_policy
 from outlast.model.times import to_seconds
 from outlast.ports.clock import Clock, LeapingClock
 from outlast.ports.codec import Codec
-from outlast.ports.derived import LOCK_PATIENCE_S
 from outlast.ports.notifier import WakeupChannel
 from outlast.ports.store import Store
+from outlast.ports.store_methods import LOCK_PATIENCE_S
 from outlast.registry import queued_steps_in, with_children, workflows_in
 from outlast.schedules import Schedule, Schedules
 from outlast.schedules.schedule_workflow import schedule_workflow

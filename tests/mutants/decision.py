@@ -179,7 +179,7 @@ MUTANTS = [
     ),
     Mutant(
         "a refused commit wakes every worker",
-        "ports/core.py",
+        "ports/store_methods.py",
         "                if isinstance(outcome, Committed)\n",
         "                if outcome is not None\n",
         TESTS,

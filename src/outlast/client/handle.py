@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from outlast._public import public
 from outlast.model.run import Status
-from outlast.ports.derived import LOCK_PATIENCE_S
+from outlast.ports.store_methods import LOCK_PATIENCE_S
 
 if TYPE_CHECKING:
     from outlast.client.run_actions import RunActions

@@ -17,8 +17,8 @@ from outlast.model.ids import root_of
 from outlast.model.run import Run
 from outlast.model.run_contents import Item, Receipt, Send
 from outlast.ports.clock import Clock
-from outlast.ports.derived import FIRST_PAUSE_S, LOCK_PATIENCE_S, LONGEST_PAUSE_S, locked
 from outlast.ports.store import Store
+from outlast.ports.store_methods import LOCK_PATIENCE_S, lock_backoff, locked
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ async def when_free(
     clock: Clock, call: Callable[[], Awaitable[T]], deadline: float, patience: float
 ) -> T:
     """What a call gives that may be repeated, once no other transaction is in its way."""
-    pause = FIRST_PAUSE_S
+    backoff = lock_backoff()
     while True:
         try:
             return await call()
@@ -94,8 +94,7 @@ async def when_free(
             left = deadline - clock.monotonic()
             if left <= 0:
                 raise locked(busy, patience) from busy
-            await clock.sleep(min(pause, left))
-            pause = min(2 * pause, LONGEST_PAUSE_S)
+            await clock.sleep(min(backoff.next_s(), left))
 
 
 def coming_and_going(run_id: str) -> Busy:

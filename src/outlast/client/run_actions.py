@@ -55,8 +55,9 @@ from outlast.model.stats import QueueStats
 from outlast.model.validation import check_reason
 from outlast.ports.capabilities import Capability
 from outlast.ports.codec import Codec
-from outlast.ports.derived import LOCK_PATIENCE_S, accepted
+from outlast.ports.custom_engine import accepted
 from outlast.ports.store import Store
+from outlast.ports.store_methods import LOCK_PATIENCE_S
 
 T = TypeVar("T")
 

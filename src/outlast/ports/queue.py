@@ -13,18 +13,15 @@ task is delivered twice.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
 from outlast.errors import InvalidValue, Unsupported
-from outlast.model.claim import Claim, check_ttl
+from outlast.model.claim import Claim
 from outlast.model.ids import check_name
-from outlast.model.query import check_limit
 from outlast.model.queue_policy import (
     ExpectedPolicy,
     PolicyChange,
@@ -38,6 +35,7 @@ from outlast.model.times import check_delay
 from outlast.model.validation import check_task
 from outlast.ports.clock import Clock, SystemClock
 from outlast.ports.notifier import LocalNotifier, Notifier
+from outlast.ports.port import Port, check_limit, check_owner, check_ttl, checks
 
 _NO_POLICY = (
     "{} has no queue policies: use the queue of a store (`store.queue()`), and this one as its wake-up "
@@ -48,7 +46,37 @@ DEFAULT_ATTEMPTS = 5
 POLL_SECONDS = 1.0
 
 
-class Queue(ABC):
+def _check_queue_name(queue: object) -> None:
+    check_name(queue, "queue name")
+
+
+def _check_author(by: object) -> None:
+    check_name(by, "by")
+
+
+def _check_queues(queues: Collection[str]) -> None:
+    if isinstance(queues, str):
+        raise InvalidValue(f"queues={queues!r}: give the names of queues in a list")
+    for queue in queues:
+        _check_queue_name(queue)
+
+
+def _check_tasks(
+    _: Queue, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, **__: object
+) -> None:
+    _check_queue_name(queue)
+    check_delay(delay)
+    for task in addressed(queue, tasks):
+        check_task(task)
+
+
+def addressed(queue: str, tasks: Sequence[Task], now: datetime | None = None) -> list[Task]:
+    """The tasks with the name of this queue, and with `now` if the database does not set the time."""
+    given = {"queue": queue} if now is None else {"queue": queue, "enqueued_at": now}
+    return [msgspec.structs.replace(task, **given) for task in tasks]
+
+
+class Queue(Port):
     """Named queues of tasks. Every method is safe from several processes at once."""
 
     def __init__(
@@ -73,19 +101,8 @@ class Queue(ABC):
     async def close(self) -> None:
         """Stop: calls after it, and calls that wait now, raise `QueueClosed`. Tasks stay."""
 
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     @abstractmethod
+    @checks(_check_tasks)
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:
@@ -94,6 +111,7 @@ class Queue(ABC):
         is not delivered before that time."""
 
     @abstractmethod
+    @checks(queues=_check_queues, owner=check_owner, visibility=check_ttl, limit=check_limit)
     async def take_many(
         self,
         queues: Collection[str],
@@ -111,6 +129,7 @@ class Queue(ABC):
         is ready again; one without attempts left becomes dead instead.
         """
 
+    @checks(queue=_check_queue_name, owner=check_owner, visibility=check_ttl)
     async def take(
         self, queue: str, *, owner: str, visibility: float, timeout: float | None = None
     ) -> Delivery | None:
@@ -147,6 +166,7 @@ class Queue(ABC):
         another worker has it, or has finished it."""
 
     @abstractmethod
+    @checks(delay=check_delay)
     async def nack(
         self,
         claim: Claim,
@@ -162,10 +182,12 @@ class Queue(ABC):
         and `NotFound` as for `ack`."""
 
     @abstractmethod
+    @checks(seconds=check_ttl)
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         """Set the lease to `seconds` from now. `Fenced` and `NotFound` as for `ack`."""
 
     @abstractmethod
+    @checks(queue=_check_queue_name)
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
         """How many tasks are ready now: neither delayed nor in flight nor dead."""
 
@@ -175,6 +197,7 @@ class Queue(ABC):
         raise Unsupported(f"{type(self).__name__} does not know its queues: name them")
 
     @abstractmethod
+    @checks(limit=check_limit)
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[DeadTask]:
@@ -249,6 +272,7 @@ class Queue(ABC):
         policies = {policy.queue: policy for policy in await self.policies(timeout=timeout)}
         return ExpectedPolicy(policies.get(queue))
 
+    @checks(by=_check_author)
     async def _write_policy(
         self,
         queue: str,
@@ -268,12 +292,14 @@ class Queue(ABC):
         """The policies of all queues that have one, by name."""
         raise Unsupported(_NO_POLICY.format(type(self).__name__))
 
+    @checks(limit=check_limit)
     async def policy_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[PolicyChange]:
         """The changes of a queue's policy, the last one first."""
         raise Unsupported(_NO_POLICY.format(type(self).__name__))
 
+    @checks(queue=check_queue, counted=check_limit)
     async def stats(
         self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
     ) -> QueueStats:
@@ -288,28 +314,3 @@ class Queue(ABC):
         a rate that allows more. None: not by time. A hint for pollers; a queue that cannot find it
         cheaply returns its present."""
         return self.clock.now()
-
-
-def addressed(
-    queue: str, tasks: Sequence[Task], delay: float, now: datetime | None = None
-) -> list[Task]:
-    """What `enqueue` calls first: raise for bad input. The tasks with the name of this queue, and with
-    `now` if the database does not set the time."""
-    check_name(queue, "queue name")
-    check_delay(delay)
-    given = {"queue": queue} if now is None else {"queue": queue, "enqueued_at": now}
-    found = [msgspec.structs.replace(task, **given) for task in tasks]
-    for task in found:
-        check_task(task)
-    return found
-
-
-def check_taking(queues: Collection[str], owner: str, visibility: float, limit: int) -> None:
-    """What `take_many` calls first: raise for bad input."""
-    if isinstance(queues, str):
-        raise InvalidValue(f"queues={queues!r}: give the names of queues in a list")
-    for queue in queues:
-        check_name(queue, "queue name")
-    check_name(owner, "owner")
-    check_ttl(visibility)
-    check_limit(limit)

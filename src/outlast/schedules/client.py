@@ -32,7 +32,7 @@ from outlast.model.run import Run, Status
 from outlast.model.run_contents import Item
 from outlast.ports.capabilities import Capability
 from outlast.ports.codec import Codec
-from outlast.ports.derived import accepted
+from outlast.ports.custom_engine import accepted
 from outlast.ports.store import Store
 from outlast.schedules.schedule import Schedule, ScheduleSpec, check_schedule_name
 from outlast.schedules.schedule_workflow import MAX_CHANGES, Change, ChangeRequest, State

@@ -22,7 +22,7 @@ from outlast.engine.definitions.retry import Retry
 from outlast.engine.runner.history_loader import NewRun
 from outlast.errors import InvalidValue, OutlastError, Refused, RunExists, TryAgain
 from outlast.model.ids import SCHEDULE_OF
-from outlast.ports.derived import accepted
+from outlast.ports.custom_engine import accepted
 from outlast.ports.store import Store
 from outlast.schedules.schedule import ScheduleSpec
 from outlast.schedules.timing import due, firings, jitter, stamp

@@ -14,8 +14,8 @@ from outlast.errors import Closed, InvalidValue, WorkflowMisuse
 from outlast.model.event import Event
 from outlast.model.run import Run
 from outlast.model.run_contents import Activity, Entry
-from outlast.ports.derived import LOCK_PATIENCE_S
 from outlast.ports.store import Store
+from outlast.ports.store_methods import LOCK_PATIENCE_S
 from outlast.sync.handles import RunHandle, TransactionClient
 from outlast.sync.schedules import Schedules
 from outlast.worker.background_loop import BackgroundLoop

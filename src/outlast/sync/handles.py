@@ -10,7 +10,7 @@ from outlast.client import RunHandle as AsyncRunHandle
 from outlast.client.client import StartOptions
 from outlast.client.transaction import TransactionClient as AsyncEnlisted
 from outlast.model.run import Status
-from outlast.ports.derived import LOCK_PATIENCE_S
+from outlast.ports.store_methods import LOCK_PATIENCE_S
 
 R = TypeVar("R")
 T = TypeVar("T")

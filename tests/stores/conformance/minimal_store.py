@@ -12,13 +12,10 @@ from msgspec.structs import replace
 
 from outlast.errors import DuplicateEvent, StoreClosed
 from outlast.model import Claim, Commit, Committed, Event, Outcome, Run
-from outlast.model.claim import ClaimedRun, check_ttl
+from outlast.model.claim import ClaimedRun
 from outlast.model.commit_rules import Head, again, parks, refusal
-from outlast.model.ids import check_id, check_name
-from outlast.model.query import check_limit
 from outlast.model.run import CHANGEABLE
 from outlast.model.times import EPOCH
-from outlast.model.validation import check_after
 from outlast.ports import Clock, Store
 
 
@@ -49,7 +46,6 @@ class MinimalStore(Store):
     async def commit(
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
     ) -> list[Outcome]:
-        self.check(commits, atomic=atomic)
         with self._locked():
             done = [self._decided(commit) or self._written(deepcopy(commit)) for commit in commits]
         self.announce(commits, done)
@@ -102,18 +98,15 @@ class MinimalStore(Store):
     # -- read: what is given out is the caller's own ------------------------------------------
 
     async def find_one(self, run_id: str, *, timeout: float | None = None) -> Run | None:
-        check_id(run_id, child=True)
         with self._locked():
             return deepcopy(self._runs.get(run_id))
 
     async def history(
         self, run_id: str, *, after: int = 0, limit: int | None = None, timeout: float | None = None
     ) -> list[Event]:
-        check_id(run_id, child=True)
-        start = check_after(after)
-        end = None if limit is None else start + check_limit(limit)
+        end = None if limit is None else after + limit
         with self._locked():
-            return deepcopy(self._events.get(run_id, [])[start:end])
+            return deepcopy(self._events.get(run_id, [])[after:end])
 
     # -- claim: the lease is for others to wait, the token fences -----------------------------
 
@@ -128,9 +121,6 @@ class MinimalStore(Store):
         code: str | None = None,
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
-        check_name(owner, "owner")
-        check_ttl(ttl)
-        check_limit(limit)
         now = self.clock.now()
 
         def available(run: Run) -> bool:
@@ -155,7 +145,6 @@ class MinimalStore(Store):
     async def renew(
         self, claims: Sequence[Claim], ttl: float, *, timeout: float | None = None
     ) -> list[Claim | None]:
-        check_ttl(ttl)
         until = self.clock.now() + timedelta(seconds=ttl)
         with self._locked():
             kept = [self._lease(claim, claim.owner, until) for claim in claims]

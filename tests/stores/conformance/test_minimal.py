@@ -13,7 +13,7 @@ import pytest
 
 from outlast.model import Run, Status
 from outlast.ports import Store
-from outlast.ports.core import StoreCore
+from outlast.ports.store_methods import StoreMethods
 from outlast.testing.virtual_clock import ManualClock
 from outlast.testkit.conformance import StoreConformance
 from outlast.testkit.conformance.scenario import event, events
@@ -44,7 +44,7 @@ def minimal() -> MinimalStore:
 @pytest.mark.proves("S-18", "C-19", "D-05")
 def test_the_core_is_six_methods() -> None:
     """A store has to implement the abstract methods of the port, and no more."""
-    assert StoreCore.__abstractmethods__ == {
+    assert StoreMethods.__abstractmethods__ == {
         "commit",
         "find_one",
         "history",

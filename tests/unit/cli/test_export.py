@@ -18,7 +18,7 @@ from outlast.model.event import Event, to_event
 from outlast.model.payloads import MapCompleted, MapStarted, WorkflowStarted
 from outlast.model.run import Run
 from outlast.model.run_contents import Fact
-from outlast.ports.derived import accepted
+from outlast.ports.custom_engine import accepted
 from outlast.transfer import export_runs
 from outlast.urls import resolve
 from tests.unit.cli.conftest import Invoke

@@ -35,8 +35,8 @@ from outlast.model.payloads import WorkflowContinued
 from outlast.model.run import Status
 from outlast.ports.clock import LeapingClock, ServerClock
 from outlast.ports.codec import Codec
-from outlast.ports.derived import LOCK_PATIENCE_S
 from outlast.ports.store import Store
+from outlast.ports.store_methods import LOCK_PATIENCE_S
 
 LEASE_S = 30.0
 MAX_RUNS = 1000

@@ -29,8 +29,8 @@ from outlast.model.claim import Claim
 from outlast.model.commit import Commit, Committed
 from outlast.model.json import to_json
 from outlast.model.run_contents import Item, Send
-from outlast.ports.derived import LOCK_PATIENCE_S
 from outlast.ports.store import Store
+from outlast.ports.store_methods import LOCK_PATIENCE_S
 
 _logger = logging.getLogger("outlast.engine")
 

@@ -21,10 +21,8 @@ from datetime import timedelta
 import msgspec
 
 from outlast.errors import InvalidValue
-from outlast.model.claim import Claim, check_ttl
-from outlast.model.query import check_limit
+from outlast.model.claim import Claim
 from outlast.model.run_contents import DeadTask, Delivery, Task
-from outlast.model.times import check_delay
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
 from outlast.ports.queue import (
@@ -33,7 +31,6 @@ from outlast.ports.queue import (
     POLL_SECONDS,
     Queue,
     addressed,
-    check_taking,
 )
 from outlast.queues.sqs import dead_letters as letters
 from outlast.queues.sqs.client import BATCH, Calls, SqsClient
@@ -109,7 +106,7 @@ class SqsQueue(Queue):
         validated before one is sent. A failure in between is `UnknownOutcome`: enqueue them again, since delivery is
         at least once."""
         now = self.clock.now()
-        stamped = addressed(queue, tasks, delay, now)
+        stamped = addressed(queue, tasks, now)
         waits = [
             max(delay, (task.run_at - now).total_seconds() if task.run_at else 0.0)
             for task in stamped
@@ -131,7 +128,6 @@ class SqsQueue(Queue):
         timeout: float | None = None,
     ) -> list[Delivery]:
         """As in the port, but queue by queue, with at most ten tasks per request."""
-        check_taking(queues, owner, visibility, limit)
         taken: list[Delivery] = []
         for queue in queues:
             while room := min(limit - len(taken), BATCH):
@@ -160,7 +156,6 @@ class SqsQueue(Queue):
         """`take`, waiting up to `wait` seconds: by long polling for whole seconds, else locally."""
         if not wait >= 0:  # not a number is neither
             raise InvalidValue(f"wait={wait} is not possible: use 0 to look once, or more")
-        check_taking([queue], owner, visibility, 1)
         deadline = self.clock.monotonic() + wait
         while True:
             wakeups = self.notifier.wakeups
@@ -198,7 +193,6 @@ class SqsQueue(Queue):
     ) -> None:
         """As in the port: visible again after `delay`, moved to the dead letters, or with `drop` deleted. With dead
         letters left to SQS the message becomes visible at once, so that the redrive policy can act."""
-        check_delay(delay)
         self._calls.check_open()
         async with self._keeper.holding(claim) as held:
             if requeue and held.attempt < self.max_attempts:
@@ -224,7 +218,6 @@ class SqsQueue(Queue):
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
         """Hide the task for `seconds` from now. SQS hides a message for 12 hours; after that a copy replaces it (see
         docs/reference/sqs.md for the cost)."""
-        check_ttl(seconds)
         self._calls.check_open()
         async with self._keeper.holding(claim) as held:
             until = self.clock.now() + timedelta(seconds=seconds)
@@ -251,7 +244,6 @@ class SqsQueue(Queue):
     ) -> list[DeadTask]:
         """Dead tasks, longest dead first among those that SQS returned. They are hidden from a concurrent list for a
         moment."""
-        check_limit(limit)
         place = await self._places.dead(queue, timeout=timeout)
         found = await letters.collect(self._calls, place, queue=queue, limit=limit, timeout=timeout)
         await letters.show_again(self._calls, place, found, timeout=timeout)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from outlast.errors import InvalidId, InvalidValue, NotFound, Unsupported
-from outlast.model.ids import check_name
 from outlast.queues.sqs.client import Calls, SqsAddress, check_url
 
 _name = re.compile(r"[A-Za-z0-9_-]{1,80}").fullmatch
@@ -48,7 +47,6 @@ class QueueUrls:
 
     async def of(self, queue: str, *, timeout: float | None = None) -> SqsAddress:
         """The SQS queue for a name."""
-        check_name(queue, "queue name")
         self._calls.check_open()
         known = self._known.get(queue)
         if known is None:

@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.errors import Fenced, RunsOpen, StoreClosed
-from outlast.model.claim import LISTED_FOR, Claim, Worker, check_ttl
+from outlast.model.claim import LISTED_FOR, Claim, Worker
 from outlast.model.commit import Refusal
 from outlast.model.commit_rules import WakeupKind
-from outlast.model.ids import SEPARATOR, check_id, check_name
-from outlast.model.query import check_limit
+from outlast.model.ids import SEPARATOR
 from outlast.model.run import Run, Status
 from outlast.model.run_contents import (
     Activity,
@@ -30,8 +29,6 @@ from outlast.model.run_contents import (
     refusing,
 )
 from outlast.model.snapshot import Snapshot
-from outlast.model.times import check_moment
-from outlast.model.validation import check_after, check_fact, check_key, check_send, check_worker
 from outlast.ports.clock import Clock, steady
 from outlast.ports.store import Store
 from outlast.stores.memory.commit import deliver
@@ -55,15 +52,12 @@ class MemoryOptional(Store):
 
     @contextmanager
     def _life(self, run_id: str) -> Iterator[Life | None]:
-        check_id(run_id, child=True)
         with self._locked() as tables:
             yield tables.lives.get(run_id)
 
     # -- workers ------------------------------------------------------------------------------
 
     async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
-        check_worker(worker)
-        check_ttl(ttl)
         now = self.clock.now()
         with self._locked() as tables:
             known = tables.workers.get(worker.owner)
@@ -78,7 +72,6 @@ class MemoryOptional(Store):
                     del tables.workers[one.owner]
 
     async def leave(self, owner: str, *, timeout: float | None = None) -> bool:
-        check_name(owner, "owner")
         with self._locked() as tables:
             return tables.workers.pop(owner, None) is not None
 
@@ -97,8 +90,6 @@ class MemoryOptional(Store):
         keeps: Sequence[Claim] = (),
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
-        for send in sends:
-            check_send(send)
         with self._locked() as tables:
             now = self.clock.now()
             for claim in (*finishes, *keeps):
@@ -118,8 +109,6 @@ class MemoryOptional(Store):
     async def inbox(
         self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
     ) -> list[Item]:
-        check_after(after)
-        check_limit(limit)
         with self._life(run_id) as life:
             inbox = {} if life is None else life.inbox
             return [inbox[number] for number in sorted(inbox) if number > after][:limit]
@@ -135,10 +124,6 @@ class MemoryOptional(Store):
         ttl: float | None = None,
         timeout: float | None = None,
     ) -> Claim | None:
-        check_id(run_id, child=True)
-        check_name(task_id, "task id")
-        check_name(owner, "owner")
-        check_ttl(ttl)
         now = self.clock.now()
         with self._locked() as tables:
             for (_, of_run, id), queued in tables.tasks.items():
@@ -149,7 +134,6 @@ class MemoryOptional(Store):
     async def find_available_tasks(
         self, *, queue: str | None = None, limit: int = 1, timeout: float | None = None
     ) -> list[Task]:
-        check_limit(limit)
         now = self.clock.now()
         with self._locked() as tables:
             ready = [
@@ -170,8 +154,7 @@ class MemoryOptional(Store):
     async def due_timers(
         self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
     ) -> list[Timer]:
-        check_limit(limit)
-        moment = check_moment(now or self.clock.now(), "now")
+        moment = now or self.clock.now()
         with self._locked() as tables:
             due = [
                 timer
@@ -192,7 +175,6 @@ class MemoryOptional(Store):
     async def find_activity(
         self, activity_id: str, *, timeout: float | None = None
     ) -> Activity | None:
-        check_name(activity_id, "activity id")
         with self._locked() as tables:
             for life in tables.lives.values():
                 if activity_id in life.activities:
@@ -213,7 +195,6 @@ class MemoryOptional(Store):
     async def snapshot_ids(
         self, *, after: str = "", limit: int = 1000, timeout: float | None = None
     ) -> list[str]:
-        check_limit(limit)
         with self._locked() as tables:
             ids = [id for id, life in tables.lives.items() if life.snapshot and id > after]
         return sorted(ids)[:limit]
@@ -225,7 +206,6 @@ class MemoryOptional(Store):
             return tables.facts.get((root, hash))
 
     async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
-        check_fact(fact)
         with self._locked() as tables:
             tables.facts["", fact.hash] = Fact(fact.hash, fact.data)
 
@@ -244,7 +224,6 @@ class MemoryOptional(Store):
         run_id: str | None = None,
         timeout: float | None = None,
     ) -> str | None:
-        check_key(scope, key, value, run_id)
         with self._locked() as tables:
             bound = tables.keys.get((scope, key))
             if bound is None:
@@ -283,7 +262,6 @@ class MemoryOptional(Store):
             )
 
     async def skip_tokens(self, above: int, *, timeout: float | None = None) -> None:
-        check_after(above)
         with self._locked() as tables:
             tables.token = max(tables.token, above)
 
@@ -299,7 +277,6 @@ class MemoryOptional(Store):
         sends: Sequence[Send] = (),
         timeout: float | None = None,
     ) -> bool:
-        check_id(run_id, child=True)
         with self._locked() as tables:
             life = tables.lives.get(run_id)
             if uid is not None and (life is None or life.run.uid != uid):
@@ -329,8 +306,6 @@ class MemoryOptional(Store):
         limit: int = 100,
         timeout: float | None = None,
     ) -> list[str]:
-        check_limit(limit)
-        check_moment(before, "before")
         with self._locked() as tables:
             ended = [
                 (life.run.ended_at, id)

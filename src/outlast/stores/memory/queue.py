@@ -9,22 +9,18 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.claim import Claim, check_ttl
-from outlast.model.ids import check_name
-from outlast.model.query import check_limit
+from outlast.model.claim import Claim
 from outlast.model.queue_policy import (
     KEPT_CHANGES,
     ExpectedPolicy,
     PolicyChange,
     QueuePolicy,
-    check_queue,
 )
 from outlast.model.run_contents import DeadTask, Delivery, Task
 from outlast.model.stats import COUNTED, QueueStats
-from outlast.model.times import check_delay
 from outlast.ports.clock import Clock, steady
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed
 from outlast.stores.memory.fair_queue import next_ready_at, next_tasks, stats_of
 from outlast.stores.memory.tables import QueuedTask, Tables
 
@@ -65,7 +61,7 @@ class MemoryQueue(Queue):
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:
         now = self.clock.now()
-        stamped = addressed(queue, tasks, delay, now)
+        stamped = addressed(queue, tasks, now)
         later = now + timedelta(seconds=delay)
         with self._locked() as tables:
             added = sum(tables.add_task(task, max(later, task.run_at or now)) for task in stamped)
@@ -81,7 +77,6 @@ class MemoryQueue(Queue):
         limit: int,
         timeout: float | None = None,
     ) -> list[Delivery]:
-        check_taking(queues, owner, visibility, limit)
         now = self.clock.now()
         taken: list[Delivery] = []
         with self._locked() as tables:
@@ -114,7 +109,6 @@ class MemoryQueue(Queue):
         reason: str = "rejected",
         timeout: float | None = None,
     ) -> None:
-        check_delay(delay)
         now = self.clock.now()
         with self._held(claim) as (tables, queued):
             if requeue and queued.task.attempt < self.max_attempts:
@@ -127,7 +121,6 @@ class MemoryQueue(Queue):
         self.notifier.wake()
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
-        check_ttl(seconds)
         with self._held(claim) as (tables, queued):
             if tables.alive(claim, self.clock.now()) is None:
                 raise Fenced(claim.subject, token=claim.token, current=queued.token)
@@ -135,7 +128,6 @@ class MemoryQueue(Queue):
             return msgspec.structs.replace(claim, expires_at=queued.claimed_until)
 
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
-        check_name(queue, "queue name")
         now = self.clock.now()
         with self._locked() as tables:
             return sum(
@@ -150,7 +142,6 @@ class MemoryQueue(Queue):
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[DeadTask]:
-        check_limit(limit)
         with self._locked() as tables:
             dead = [dead for dead in tables.dead.values() if dead.task.queue == queue]
         return sorted(dead, key=lambda one: (one.died_at, one.task.id))[:limit]
@@ -210,16 +201,14 @@ class MemoryQueue(Queue):
     async def policy_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[PolicyChange]:
-        check_limit(limit)
         with self._locked() as tables:
             return tables.policy_changes.get(queue, [])[::-1][:limit]
 
     async def stats(
         self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
     ) -> QueueStats:
-        check_limit(counted)
         with self._locked() as tables:
-            return stats_of(tables, check_queue(queue), self.clock.now())
+            return stats_of(tables, queue, self.clock.now())
 
     async def next_ready_at(
         self, queues: Sequence[str], *, timeout: float | None = None

@@ -9,14 +9,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from outlast.model.claim import Claim, ClaimedRun, check_ttl
+from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Outcome
 from outlast.model.event import Event
-from outlast.model.ids import check_id, check_name
-from outlast.model.query import Page, RunQuery, check_limit, cursor_of, parse_cursor
+from outlast.model.query import Page, RunQuery, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
 from outlast.model.times import EPOCH
-from outlast.model.validation import check_after
 from outlast.ports.capabilities import ALL_CAPABILITIES, Capability, Durability
 from outlast.stores.memory.commit import commit_all
 from outlast.stores.memory.optional import MemoryOptional
@@ -49,7 +47,6 @@ class MemoryStore(MemoryOptional):
     async def commit(
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
     ) -> list[Outcome]:
-        self.check(commits, atomic=atomic)
         with self._locked() as tables:
             outcomes = commit_all(tables, commits, self.clock.now(), atomic=atomic)
         self.announce(commits, outcomes)
@@ -58,7 +55,6 @@ class MemoryStore(MemoryOptional):
     # -- reads --------------------------------------------------------------------------------
 
     async def find_one(self, run_id: str, *, timeout: float | None = None) -> Run | None:
-        check_id(run_id, child=True)
         with self._locked() as tables:
             life = tables.lives.get(run_id)
             return None if life is None else private(life.run)
@@ -71,15 +67,12 @@ class MemoryStore(MemoryOptional):
         limit: int | None = None,
         timeout: float | None = None,
     ) -> list[Event]:
-        check_id(run_id, child=True)
-        check_after(after)
-        end = None if limit is None else after + check_limit(limit)
+        end = None if limit is None else after + limit
         with self._locked() as tables:
             life = tables.lives.get(run_id)
             return [] if life is None else [private(event) for event in life.events[after:end]]
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
-        query.check()
         with self._locked() as tables:
             found = [life.run for life in tables.lives.values() if query.matches(life.run)]
         order = query.order
@@ -107,9 +100,6 @@ class MemoryStore(MemoryOptional):
         code: str | None = None,
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
-        check_name(owner, "owner")
-        check_ttl(ttl)
-        check_limit(limit)
         now = self.clock.now()
         claimed = []
         with self._locked() as tables:
@@ -139,7 +129,6 @@ class MemoryStore(MemoryOptional):
     async def renew(
         self, claims: Sequence[Claim], ttl: float, *, timeout: float | None = None
     ) -> list[Claim | None]:
-        check_ttl(ttl)
         until = self.clock.now() + timedelta(seconds=ttl)
         renewed: list[Claim | None] = []
         with self._locked() as tables:

@@ -11,12 +11,10 @@ from typing import Any
 
 import msgspec
 
-from outlast.model.claim import Claim, ClaimedRun, check_ttl
-from outlast.model.ids import check_name
-from outlast.model.query import check_limit
+from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.run import Run
 from outlast.model.times import EPOCH, from_micros
-from outlast.ports.derived import readable
+from outlast.ports.store import readable
 from outlast.stores.postgres.commit_contents import task_hash
 from outlast.stores.postgres.rows import moment, quote, to_run
 from outlast.stores.postgres.session import MICROSECOND, SessionStore
@@ -36,9 +34,6 @@ class PostgresClaims(SessionStore):
         code: str | None = None,
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
-        check_name(owner, "owner")
-        check_ttl(ttl)
-        check_limit(limit)
         await self._session.register_owner(owner)
         span = timedelta(seconds=ttl)
         rows = await self._session.write(
@@ -60,7 +55,6 @@ class PostgresClaims(SessionStore):
     async def renew(
         self, claims: Sequence[Claim], ttl: float, *, timeout: float | None = None
     ) -> list[Claim | None]:
-        check_ttl(ttl)
         rows = await self._session.write(
             "renew",
             *self._session.time,
@@ -87,7 +81,6 @@ class PostgresClaims(SessionStore):
         return None if micros is None else from_micros(micros)
 
     async def owner_gone(self, owner: str, *, timeout: float | None = None) -> bool:
-        check_name(owner, "owner")
         ((gone,),) = await self._session.read("owner_gone", owner, timeout=timeout)
         return bool(gone)
 

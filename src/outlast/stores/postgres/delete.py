@@ -10,12 +10,9 @@ from datetime import datetime
 
 from outlast.errors import RunsOpen
 from outlast.model.commit_rules import WakeupKind
-from outlast.model.ids import check_id
-from outlast.model.query import check_limit
 from outlast.model.run import Status
 from outlast.model.run_contents import BoundKey, RunContents, Send
-from outlast.model.times import check_moment, to_micros
-from outlast.model.validation import check_after
+from outlast.model.times import to_micros
 from outlast.stores.postgres.inbox import pack_sends
 from outlast.stores.postgres.rows import (
     Row,
@@ -41,7 +38,6 @@ class PostgresDelete(SessionStore):
         sends: Sequence[Send] = (),
         timeout: float | None = None,
     ) -> bool:
-        check_id(run_id, child=True)
         seen = open_at or {}
         items, _, blobs = pack_sends(sends, (), ())
         ((gone, alive),) = await self._session.write(
@@ -62,8 +58,6 @@ class PostgresDelete(SessionStore):
         limit: int = 100,
         timeout: float | None = None,
     ) -> list[str]:
-        check_limit(limit)
-        check_moment(before, "before")
         statuses = [one.value for one in status] if status else None
         found = await self._session.write(
             "expire", to_micros(before), statuses, limit, timeout=timeout
@@ -75,7 +69,6 @@ class PostgresTransfer(SessionStore):
     """The contents of a run that a commit does not read back."""
 
     async def contents(self, run_id: str, *, timeout: float | None = None) -> RunContents:
-        check_id(run_id, child=True)
 
         async def rows(name: str) -> list[Row]:
             return await self._session.read(name, run_id, timeout=timeout)
@@ -91,5 +84,4 @@ class PostgresTransfer(SessionStore):
         )
 
     async def skip_tokens(self, above: int, *, timeout: float | None = None) -> None:
-        check_after(above)
         await self._session.write("skip_tokens", above, timeout=timeout)

@@ -11,10 +11,8 @@ from functools import cached_property
 from typing import Any
 
 from outlast.model.event import Event
-from outlast.model.ids import check_id
-from outlast.model.query import Order, Page, RunQuery, check_limit, cursor_of, parse_cursor
+from outlast.model.query import Order, Page, RunQuery, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
-from outlast.model.validation import check_after
 from outlast.ports.read_batcher import ReadBatcher
 from outlast.stores.postgres.commit_contents import attribute_hash
 from outlast.stores.postgres.rows import Row, quote, quote_or_none, to_events, to_run
@@ -35,7 +33,6 @@ class PostgresFind(SessionStore):
         return await self._session.now(timeout=timeout)
 
     async def find_one(self, run_id: str, *, timeout: float | None = None) -> Run | None:
-        check_id(run_id, child=True)
         row = await self._records.find(run_id, timeout)
         return None if row is None else to_run(row)
 
@@ -51,10 +48,6 @@ class PostgresFind(SessionStore):
         limit: int | None = None,
         timeout: float | None = None,
     ) -> list[Event]:
-        check_id(run_id, child=True)
-        check_after(after)
-        if limit is not None:
-            check_limit(limit)
         found = await self._session.read(
             "load_history", run_id, after, NO_LIMIT if limit is None else limit, timeout=timeout
         )
@@ -63,8 +56,6 @@ class PostgresFind(SessionStore):
     async def histories(
         self, run_ids: Collection[str], *, timeout: float | None = None
     ) -> dict[str, list[Event]]:
-        for run_id in run_ids:
-            check_id(run_id, child=True)
         rows = await self._session.read("load_histories", list(set(run_ids)), timeout=timeout)
         found: dict[str, list[Any]] = {run_id: [] for run_id in run_ids}
         for run_id, *row in rows:
@@ -72,7 +63,6 @@ class PostgresFind(SessionStore):
         return {run_id: to_events(run_id, own) for run_id, own in found.items()}
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
-        query.check()
         order = query.order
         moment, id = START_OF_TIME if order.ascending else END_OF_TIME
         if query.after is not None:

@@ -13,10 +13,7 @@ from outlast.errors import Busy, Fenced, NotFound, RunClosed
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
 from outlast.model.commit_rules import WakeupKind
-from outlast.model.ids import check_id
-from outlast.model.query import check_limit
 from outlast.model.run_contents import Item, Receipt, Send
-from outlast.model.validation import check_after, check_send
 from outlast.ports.read_batcher import ReadBatcher
 from outlast.stores.postgres.commit_contents import Blobs, finishes_doc, send_doc, text
 from outlast.stores.postgres.rows import STATUS, Row, to_item
@@ -38,8 +35,6 @@ class PostgresInbox(SessionStore):
         keeps: Sequence[Claim] = (),
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
-        for send in sends:
-            check_send(send)
         found = await self._session.write(
             "send", *self._session.time, *pack_sends(sends, finishes, keeps), timeout=timeout
         )
@@ -50,9 +45,6 @@ class PostgresInbox(SessionStore):
     async def inbox(
         self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
     ) -> list[Item]:
-        check_after(after)
-        check_limit(limit)
-        check_id(run_id, child=True)
         found = await self._inboxes.find((run_id, after, limit), timeout)
         return [to_item(row) for row in found or ()]
 

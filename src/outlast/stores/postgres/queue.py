@@ -8,22 +8,19 @@ from datetime import datetime
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.claim import Claim, check_ttl
-from outlast.model.ids import check_name
-from outlast.model.query import check_limit
+from outlast.model.claim import Claim
 from outlast.model.queue_policy import (
     ExpectedPolicy,
     PolicyChange,
     QueuePolicy,
-    check_queue,
     decode_policy,
 )
 from outlast.model.run_contents import DeadTask, Delivery, Task
 from outlast.model.stats import COUNTED, KEYS_SHOWN, QueueStats
-from outlast.model.times import check_delay, from_micros
+from outlast.model.times import from_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed
 from outlast.stores.postgres.commit_contents import pack_tasks, task_hash
 from outlast.stores.postgres.connection import Location
 from outlast.stores.postgres.database import POOL_SIZE, Database
@@ -74,7 +71,7 @@ class PostgresQueue(Queue):
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:
-        tasks = addressed(queue, tasks, delay)
+        tasks = addressed(queue, tasks)
         ((added,),) = await self._session.write(
             "enqueue",
             *self._session.time,
@@ -94,7 +91,6 @@ class PostgresQueue(Queue):
         limit: int,
         timeout: float | None = None,
     ) -> list[Delivery]:
-        check_taking(queues, owner, visibility, limit)
         await self._session.register_owner(owner)
         span = round(visibility * 1_000_000)
         found = await self._session.write(
@@ -122,18 +118,15 @@ class PostgresQueue(Queue):
         reason: str = "rejected",
         timeout: float | None = None,
     ) -> None:
-        check_delay(delay)
         verb = "nack" if requeue else "drop" if drop else "bury"
         await self._settle(verb, claim, span=delay, reason=reason, timeout=timeout)
         self.notifier.wake()
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
-        check_ttl(seconds)
         until = await self._settle("extend", claim, span=seconds, timeout=timeout, urgent=True)
         return msgspec.structs.replace(claim, expires_at=until)
 
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
-        check_name(queue, "queue name")
         ((count,),) = await self._session.read(
             "count_ready", *self._session.time, queue, timeout=timeout
         )
@@ -146,7 +139,6 @@ class PostgresQueue(Queue):
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[DeadTask]:
-        check_limit(limit)
         found = await self._session.read("load_dead_tasks", quote(queue), limit, timeout=timeout)
         return [to_dead_task(row) for row in found]
 
@@ -195,7 +187,6 @@ class PostgresQueue(Queue):
     async def policy_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[PolicyChange]:
-        check_limit(limit)
         found = await self._session.read(
             "load_policy_changes", quote(queue), limit, timeout=timeout
         )
@@ -204,8 +195,7 @@ class PostgresQueue(Queue):
     async def stats(
         self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
     ) -> QueueStats:
-        check_queue(queue)
-        most = check_limit(counted) + 1
+        most = counted + 1
         time = self._session.time
         [row] = await self._session.read("queue_stats", *time, queue, most, timeout=timeout)
         keys = await self._session.read(

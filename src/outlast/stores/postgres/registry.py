@@ -6,12 +6,10 @@ from datetime import timedelta
 
 import msgspec
 
-from outlast.model.claim import LISTED_FOR, Worker, check_ttl
-from outlast.model.ids import check_name
+from outlast.model.claim import LISTED_FOR, Worker
 from outlast.model.json import from_json, to_json
 from outlast.model.run import Status
 from outlast.model.times import from_micros, to_micros
-from outlast.model.validation import check_worker
 from outlast.stores.postgres.rows import STATUS, Row, unquote
 from outlast.stores.postgres.session import SessionStore
 
@@ -24,8 +22,6 @@ class PostgresRegistry(SessionStore):
         return {(unquote(workflow), STATUS[status]): number for workflow, status, number in found}
 
     async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
-        check_worker(worker)
-        check_ttl(ttl)
         now = await self._session.now(timeout=timeout)
         await self._session.write(
             "put_worker",
@@ -38,7 +34,6 @@ class PostgresRegistry(SessionStore):
         )
 
     async def leave(self, owner: str, *, timeout: float | None = None) -> bool:
-        check_name(owner, "owner")
         return bool(await self._session.write("delete_worker", owner, timeout=timeout))
 
     async def workers(self, *, timeout: float | None = None) -> list[Worker]:

@@ -5,12 +5,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from outlast.model.ids import check_id, check_name
-from outlast.model.query import check_limit
 from outlast.model.run_contents import Activity, Entry, Fact, Timer
 from outlast.model.snapshot import Snapshot
-from outlast.model.times import check_moment
-from outlast.model.validation import check_fact, check_key
 from outlast.stores.postgres import rows
 from outlast.stores.postgres.commit_contents import micros_or_none
 from outlast.stores.postgres.rows import quote
@@ -21,51 +17,41 @@ class PostgresRunDetails(SessionStore):
     """Contents of runs besides their events."""
 
     async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
-        check_id(run_id, child=True)
         found = await self._session.read("load_timers", run_id, timeout=timeout)
         return [rows.to_timer(row) for row in found]
 
     async def due_timers(
         self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
     ) -> list[Timer]:
-        check_limit(limit)
-        if now is not None:
-            check_moment(now, "now")
         found = await self._session.read(
             "find_due_timers", *self._session.time, micros_or_none(now), limit, timeout=timeout
         )
         return [rows.to_timer(row) for row in found]
 
     async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
-        check_id(run_id, child=True)
         found = await self._session.read("load_entries", run_id, timeout=timeout)
         return [rows.to_entry(run_id, row) for row in found]
 
     async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
-        check_id(run_id, child=True)
         found = await self._session.read("load_activities", run_id, timeout=timeout)
         return [rows.to_activity(row) for row in found]
 
     async def find_activity(
         self, activity_id: str, *, timeout: float | None = None
     ) -> Activity | None:
-        check_name(activity_id, "activity id")
         found = await self._session.read("find_activity", activity_id, timeout=timeout)
         return rows.to_activity(found[0]) if found else None
 
     async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
-        check_id(run_id, child=True)
         found = await self._session.read("find_snapshot", run_id, timeout=timeout)
         return rows.to_snapshot(found[0]) if found else None
 
     async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:
-        check_id(run_id, child=True)
         return bool(await self._session.write("drop_snapshot", run_id, timeout=timeout))
 
     async def snapshot_ids(
         self, *, after: str = "", limit: int = 1000, timeout: float | None = None
     ) -> list[str]:
-        check_limit(limit)
         found = await self._session.read("find_snapshot_ids", quote(after), limit, timeout=timeout)
         return [run_id for (run_id,) in found]
 
@@ -76,7 +62,6 @@ class PostgresRunDetails(SessionStore):
         return Fact(hash, found[0][0], root) if found else None
 
     async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
-        check_fact(fact)
         await self._session.write("put_fact", fact.hash, fact.data, timeout=timeout)
 
     async def drop_fact(self, hash: str, *, timeout: float | None = None) -> bool:
@@ -91,7 +76,6 @@ class PostgresRunDetails(SessionStore):
         run_id: str | None = None,
         timeout: float | None = None,
     ) -> str | None:
-        check_key(scope, key, value, run_id)
         while not await self._session.write(
             "remember_key", scope, key, quote(value), run_id, timeout=timeout
         ):

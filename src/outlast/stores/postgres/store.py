@@ -96,7 +96,6 @@ class PostgresStore(
     async def commit(
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
     ) -> list[Outcome]:
-        self.check(commits, atomic=atomic)
         if not commits:
             await self._session.make_ready()
             return []

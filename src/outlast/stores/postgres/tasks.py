@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from outlast.model.claim import Claim, check_ttl
-from outlast.model.ids import check_id, check_name
-from outlast.model.query import check_limit
+from outlast.model.claim import Claim
 from outlast.model.run_contents import Delivery, Task
 from outlast.stores.postgres.rows import Row, moment, quote_or_none, to_task
 from outlast.stores.postgres.session import SessionStore
@@ -24,10 +22,6 @@ class PostgresTasks(SessionStore):
         ttl: float | None = None,
         timeout: float | None = None,
     ) -> Claim | None:
-        check_id(run_id, child=True)
-        check_name(task_id, "task id")
-        check_name(owner, "owner")
-        check_ttl(ttl)
         await self._session.register_owner(owner)
         span = None if ttl is None else round(ttl * 1_000_000)
         found = await self._session.write(
@@ -41,7 +35,6 @@ class PostgresTasks(SessionStore):
     async def find_available_tasks(
         self, *, queue: str | None = None, limit: int = 1, timeout: float | None = None
     ) -> list[Task]:
-        check_limit(limit)
         found = await self._session.read(
             "find_available_tasks",
             *self._session.time,

@@ -16,7 +16,7 @@ import msgspec
 from outlast.errors import TryAgain
 from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.times import from_micros, to_micros
-from outlast.ports.derived import readable
+from outlast.ports.store import readable
 from outlast.stores.redis.concurrency_slots import (
     SlotRequest,
     carry_releases_soon,

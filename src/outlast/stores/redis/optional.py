@@ -7,16 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from outlast.errors import InvalidValue, StoreClosed, StoreFault, TryAgain
-from outlast.model.claim import Claim, check_ttl
+from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
 from outlast.model.commit_rules import WakeupKind
-from outlast.model.ids import check_id, check_name
-from outlast.model.query import check_limit
 from outlast.model.run import Status
 from outlast.model.run_contents import Activity, Entry, Fact, Item, Receipt, Send, Task, Timer
 from outlast.model.snapshot import Snapshot
-from outlast.model.times import check_moment
-from outlast.model.validation import check_after, check_fact, check_key, check_send
 from outlast.ports.clock import Clock, ServerClock
 from outlast.ports.store import Store
 from outlast.stores.redis import delete, failover_guard, inbox, run_details, tasks
@@ -90,7 +86,6 @@ class RedisOptional(Store):
     async def readmit(self, run_id: str, *, timeout: float | None = None) -> bool:
         """End the quarantine of a run whose commits Redis had lost; whether it was quarantined. Check its history
         first: steps may have run that are not recorded."""
-        check_id(run_id, child=True)
         server = await self._session.server()
         self._watch.forget(run_id)
         answer = await server.call(quarantine_call(server, run_id, {}), timeout=timeout)
@@ -142,8 +137,6 @@ class RedisOptional(Store):
         keeps: Sequence[Claim] = (),
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
-        for send in sends:
-            check_send(send)
         server = await self._session.server()
         receipts = await inbox.send_all(server, sends, finishes, keeps, timeout=timeout)
         self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
@@ -152,9 +145,6 @@ class RedisOptional(Store):
     async def inbox(
         self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
     ) -> list[Item]:
-        check_after(after)
-        check_limit(limit)
-        check_id(run_id, child=True)
         found = await self._reads.inboxes.find((run_id, after, limit), timeout)
         return [to_item(member) for member in found or ()]
 
@@ -169,17 +159,12 @@ class RedisOptional(Store):
         ttl: float | None = None,
         timeout: float | None = None,
     ) -> Claim | None:
-        check_id(run_id, child=True)
-        check_name(task_id, "task id")
-        check_name(owner, "owner")
-        check_ttl(ttl)
         server = await self._session.server()
         return await tasks.claim_task(server, run_id, task_id, owner, ttl, timeout=timeout)
 
     async def find_available_tasks(
         self, *, queue: str | None = None, limit: int = 1, timeout: float | None = None
     ) -> list[Task]:
-        check_limit(limit)
         server = await self._session.server()
         await delete.finish_all(server, timeout=timeout)
         found = await tasks.find_available(server, queue, limit, timeout=timeout)
@@ -188,43 +173,34 @@ class RedisOptional(Store):
     # -- what a run owns ----------------------------------------------------------------------
 
     async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
-        check_id(run_id, child=True)
         return await run_details.load_timers(await self._session.server(), run_id, timeout=timeout)
 
     async def due_timers(
         self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
     ) -> list[Timer]:
-        check_limit(limit)
-        if now is not None:
-            check_moment(now, "now")
         server = await self._session.server()
         moment = now or await server.now(timeout=timeout)
         return await run_details.find_due_timers(server, moment, limit, timeout=timeout)
 
     async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
-        check_id(run_id, child=True)
         lines = await self._reads.one(run_id, "entries", b"LRANGE", b"0", b"-1", timeout=timeout)
         return sorted((to_entry(run_id, line) for line in lines), key=lambda one: one.timestamp)
 
     async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
-        check_id(run_id, child=True)
         server = await self._session.server()
         return await run_details.load_activities(server, run_id, timeout=timeout)
 
     async def find_activity(
         self, activity_id: str, *, timeout: float | None = None
     ) -> Activity | None:
-        check_name(activity_id, "activity id")
         server = await self._session.server()
         return await run_details.find_activity(server, activity_id, timeout=timeout)
 
     async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
-        check_id(run_id, child=True)
         value = await self._reads.one(run_id, "snapshot", b"GET", timeout=timeout)
         return None if value is None else to_snapshot(value)
 
     async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:
-        check_id(run_id, child=True)
         return await run_details.drop_snapshot(
             await self._session.server(), run_id, timeout=timeout
         )
@@ -232,7 +208,6 @@ class RedisOptional(Store):
     async def snapshot_ids(
         self, *, after: str = "", limit: int = 1000, timeout: float | None = None
     ) -> list[str]:
-        check_limit(limit)
         server = await self._session.server()
         return await run_details.find_snapshot_ids(server, after, limit, timeout=timeout)
 
@@ -244,7 +219,6 @@ class RedisOptional(Store):
         )
 
     async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
-        check_fact(fact)
         await run_details.put_fact(await self._session.server(), fact, timeout=timeout)
 
     async def drop_fact(self, hash: str, *, timeout: float | None = None) -> bool:
@@ -261,7 +235,6 @@ class RedisOptional(Store):
         run_id: str | None = None,
         timeout: float | None = None,
     ) -> str | None:
-        check_key(scope, key, value, run_id)
         server = await self._session.server()
         return await run_details.remember(server, scope, key, value, run_id, timeout=timeout)
 
@@ -280,7 +253,6 @@ class RedisOptional(Store):
         sends: Sequence[Send] = (),
         timeout: float | None = None,
     ) -> bool:
-        check_id(run_id, child=True)
         server = await self._session.server()
         was_there, posted = await delete.delete(
             *(server, run_id, uid),
@@ -303,8 +275,6 @@ class RedisOptional(Store):
         limit: int = 100,
         timeout: float | None = None,
     ) -> list[str]:
-        check_limit(limit)
-        check_moment(before, "before")
         server = await self._session.server()
         gone, posted = await delete.expire(
             server, before, status=status, limit=limit, timeout=timeout

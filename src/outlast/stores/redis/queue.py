@@ -9,16 +9,14 @@ from typing import Any
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.claim import Claim, check_ttl
-from outlast.model.ids import check_name
-from outlast.model.query import check_limit
-from outlast.model.queue_policy import ExpectedPolicy, PolicyChange, QueuePolicy, check_queue
+from outlast.model.claim import Claim
+from outlast.model.queue_policy import ExpectedPolicy, PolicyChange, QueuePolicy
 from outlast.model.run_contents import DeadTask, Delivery, Task
 from outlast.model.stats import COUNTED, QueueStats
-from outlast.model.times import check_delay, from_micros, to_micros
+from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed
 from outlast.stores.redis import fair_queue, queue_stats
 from outlast.stores.redis.claims import distinct_prefixes
 from outlast.stores.redis.concurrency_slots import carry_releases_soon, extend, to_wanted
@@ -81,7 +79,7 @@ class RedisQueue(Queue):
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:
-        tasks = addressed(queue, tasks, delay)
+        tasks = addressed(queue, tasks)
         server = await self._session.server()
         by_part: dict[int, list[Task]] = {}
         for task in tasks:
@@ -105,7 +103,6 @@ class RedisQueue(Queue):
         limit: int,
         timeout: float | None = None,
     ) -> list[Delivery]:
-        check_taking(queues, owner, visibility, limit)
         server = await self._session.server()
         request = fair_queue.TakeRequest(list(queues), owner, visibility, self.max_attempts)
         at = to_micros(self.clock.now())
@@ -124,7 +121,6 @@ class RedisQueue(Queue):
         reason: str = "rejected",
         timeout: float | None = None,
     ) -> None:
-        check_delay(delay)
         request = {
             "verb": "nack",
             "requeue": requeue,
@@ -137,13 +133,11 @@ class RedisQueue(Queue):
         self.notifier.wake()
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
-        check_ttl(seconds)
         request = {"verb": "extend", "lease": lease(seconds)}
         until = await self._settle(claim, request, timeout, ttl=seconds)
         return msgspec.structs.replace(claim, expires_at=from_micros(int(until)))
 
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
-        check_name(queue, "queue name")
         return await count_available(await self._session.server(), queue, timeout=timeout)
 
     async def names(self, *, timeout: float | None = None) -> list[str]:
@@ -155,7 +149,6 @@ class RedisQueue(Queue):
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[DeadTask]:
-        check_limit(limit)
         server = await self._session.server()
         layout, frame = server.layout, framed(queue)
         dead = []
@@ -217,7 +210,6 @@ class RedisQueue(Queue):
         by: str,
         timeout: float | None,
     ) -> bool:
-        check_name(by, "by")
         server = await self._session.server()
         written = await queue_stats.write_policy(
             server, queue, policy, declared, seen, by=by, timeout=timeout
@@ -231,16 +223,12 @@ class RedisQueue(Queue):
     async def policy_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[PolicyChange]:
-        check_queue(queue)
-        check_limit(limit)
         server = await self._session.server()
         return await queue_stats.load_changes(server, queue, limit, timeout=timeout)
 
     async def stats(
         self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
     ) -> QueueStats:
-        check_queue(queue)
-        check_limit(counted)
         server = await self._session.server()
         return await queue_stats.load_stats(server, queue, counted, timeout=timeout)
 

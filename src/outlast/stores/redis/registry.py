@@ -9,12 +9,10 @@ from datetime import timedelta
 
 import msgspec
 
-from outlast.model.claim import LISTED_FOR, Worker, check_ttl
-from outlast.model.ids import check_name
+from outlast.model.claim import LISTED_FOR, Worker
 from outlast.model.json import from_json, to_json
 from outlast.model.run import Status
 from outlast.model.times import from_micros, to_micros
-from outlast.model.validation import check_worker
 from outlast.stores.redis.claims import distinct_prefixes
 from outlast.stores.redis.delete import finish_all
 from outlast.stores.redis.keys import framed
@@ -50,8 +48,6 @@ class RedisRegistry(RedisOptional):
         return found
 
     async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
-        check_worker(worker)
-        check_ttl(ttl)
         server = await self._session.server()
         now = await server.now(timeout=timeout)
         known = {one.owner: one for one in await self.workers(timeout=timeout)}
@@ -71,7 +67,6 @@ class RedisRegistry(RedisOptional):
         await server.commands(commands, timeout=timeout, writes=True)
 
     async def leave(self, owner: str, *, timeout: float | None = None) -> bool:
-        check_name(owner, "owner")
         server = await self._session.server()
         command = (b"HDEL", server.layout.key(0, "workers"), owner.encode())
         (gone,) = await server.commands([(0, command)], timeout=timeout, writes=True)

@@ -8,13 +8,11 @@ from datetime import datetime
 import msgspec
 
 from outlast.errors import TryAgain, UnknownOutcome
-from outlast.model.claim import Claim, ClaimedRun, check_ttl
+from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Committed, Outcome
 from outlast.model.event import Event
-from outlast.model.ids import check_id, check_name
-from outlast.model.query import Page, RunQuery, check_limit
+from outlast.model.query import Page, RunQuery
 from outlast.model.run import Run
-from outlast.model.validation import check_after
 from outlast.ports.capabilities import ALL_CAPABILITIES, Capability
 from outlast.stores.redis import claims as claiming
 from outlast.stores.redis import find
@@ -77,7 +75,6 @@ class RedisStore(RedisRegistry, RedisTransfer):
     async def commit(
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
     ) -> list[Outcome]:
-        self.check(commits, atomic=atomic)
         server = await self._session.server()
         if not commits:
             return []
@@ -121,7 +118,6 @@ class RedisStore(RedisRegistry, RedisTransfer):
     # -- reads --------------------------------------------------------------------------------
 
     async def find_one(self, run_id: str, *, timeout: float | None = None) -> Run | None:
-        check_id(run_id, child=True)
         reply = await self._reads.records.find(run_id, timeout)
         return None if reply is None else to_run(run_id, reply)
 
@@ -133,9 +129,7 @@ class RedisStore(RedisRegistry, RedisTransfer):
         limit: int | None = None,
         timeout: float | None = None,
     ) -> list[Event]:
-        check_id(run_id, child=True)
-        check_after(after)
-        page = () if limit is None else (b"LIMIT", b"0", b"%d" % check_limit(limit))
+        page = () if limit is None else (b"LIMIT", b"0", b"%d" % limit)
         found = await self._reads.one(
             run_id, "events", b"ZRANGEBYSCORE", b"(%d" % after, b"+inf", *page, timeout=timeout
         )
@@ -144,8 +138,6 @@ class RedisStore(RedisRegistry, RedisTransfer):
     async def histories(
         self, run_ids: Collection[str], *, timeout: float | None = None
     ) -> dict[str, list[Event]]:
-        for run_id in run_ids:
-            check_id(run_id, child=True)
         server = await self._session.server()
         layout, ids = server.layout, list(set(run_ids))
         hidden = await hidden_among(server, ids, timeout=timeout)
@@ -161,7 +153,6 @@ class RedisStore(RedisRegistry, RedisTransfer):
         }
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
-        query.check()
         return await find.find(await self._session.server(), query, timeout=timeout)
 
     # -- claims -------------------------------------------------------------------------------
@@ -177,9 +168,6 @@ class RedisStore(RedisRegistry, RedisTransfer):
         code: str | None = None,
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
-        check_name(owner, "owner")
-        check_ttl(ttl)
-        check_limit(limit)
         server = await self._session.server()
         request = claiming.ClaimRequest(owner, ttl, limit, workflows, run_ids, code)
         claimed = await claiming.claim_runs(server, request, timeout=timeout)
@@ -189,7 +177,6 @@ class RedisStore(RedisRegistry, RedisTransfer):
     async def renew(
         self, claims: Sequence[Claim], ttl: float, *, timeout: float | None = None
     ) -> list[Claim | None]:
-        check_ttl(ttl)
         return await claiming.renew(await self._session.server(), claims, ttl, timeout=timeout)
 
     async def release(self, claims: Sequence[Claim], *, timeout: float | None = None) -> list[bool]:

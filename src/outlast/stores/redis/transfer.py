@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from outlast.model.ids import check_id
 from outlast.model.run_contents import BoundKey, DeadTask, HeldTask, RunContents, Task
 from outlast.model.times import from_micros
-from outlast.model.validation import check_after
 from outlast.stores.redis.keys import key_of, of_run
 from outlast.stores.redis.optional import RedisOptional
 from outlast.stores.redis.session import Server
@@ -16,7 +14,6 @@ class RedisTransfer(RedisOptional):
     """The contents of a run that a commit does not read back."""
 
     async def contents(self, run_id: str, *, timeout: float | None = None) -> RunContents:
-        check_id(run_id, child=True)
         server = await self._session.server()
         if await self.find_one(run_id, timeout=timeout) is None:
             return RunContents()
@@ -45,7 +42,6 @@ class RedisTransfer(RedisOptional):
         )
 
     async def skip_tokens(self, above: int, *, timeout: float | None = None) -> None:
-        check_after(above)
         # A floor for the tokens of all later scripts, which store what they give out.
         (await self._session.server()).saw_token(above)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from outlast.model.claim import MAX_LEASE, Claim, ClaimedRun
 from outlast.model.times import from_micros, to_micros
-from outlast.ports.derived import readable
+from outlast.ports.store import readable
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.rows import RunRow, text, to_run
 from outlast.stores.sqlite.schema import query

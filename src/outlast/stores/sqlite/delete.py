@@ -10,11 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from outlast.errors import RunsOpen
-from outlast.model.ids import check_id
 from outlast.model.run import Status
 from outlast.model.run_contents import BoundKey, DeadTask, HeldTask, RunContents, Send
 from outlast.model.times import from_micros, to_micros
-from outlast.model.validation import check_after
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.inbox import deliver
 from outlast.stores.sqlite.registry import SqliteRegistry
@@ -140,13 +138,11 @@ class SqliteTransfer(SqliteRegistry):
     """Contents of a run that no other method reads, and the counter of tokens."""
 
     async def contents(self, run_id: str, *, timeout: float | None = None) -> RunContents:
-        check_id(run_id, child=True)
         return await self._session.read(
             lambda db: _load_contents(db, run_id), timeout=timeout, small=False
         )
 
     async def skip_tokens(self, above: int, *, timeout: float | None = None) -> None:
-        check_after(above)
         await self._session.write(
             lambda db: db.execute(SKIP_TOKENS, (above, above)), timeout=timeout
         )

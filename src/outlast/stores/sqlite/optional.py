@@ -7,16 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from outlast.errors import StoreClosed
-from outlast.model.claim import Claim, check_ttl
+from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
 from outlast.model.commit_rules import WakeupKind
-from outlast.model.ids import check_id, check_name
-from outlast.model.query import check_limit
 from outlast.model.run import Status
 from outlast.model.run_contents import Activity, Entry, Fact, Item, Receipt, Send, Task, Timer
 from outlast.model.snapshot import Snapshot
-from outlast.model.times import check_moment
-from outlast.model.validation import check_after, check_fact, check_key, check_send
 from outlast.ports.capabilities import Durability
 from outlast.ports.clock import Clock, steady
 from outlast.ports.store import Store
@@ -76,8 +72,6 @@ class SqliteOptional(Store):
         keeps: Sequence[Claim] = (),
         timeout: float | None = None,
     ) -> list[Receipt | Refusal]:
-        for send in sends:
-            check_send(send)
         receipts = await self._session.write(
             lambda db: inbox.send_all(db, sends, finishes, keeps, self.clock.now()),
             rows=3 * len(sends) + len(finishes) + len(keeps),
@@ -89,9 +83,6 @@ class SqliteOptional(Store):
     async def inbox(
         self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
     ) -> list[Item]:
-        check_after(after)
-        check_limit(limit)
-        check_id(run_id, child=True)
         return await self._session.read_page(
             lambda db, limit: inbox.load_inbox(db, run_id, after, limit),
             limit=limit,
@@ -109,10 +100,6 @@ class SqliteOptional(Store):
         ttl: float | None = None,
         timeout: float | None = None,
     ) -> Claim | None:
-        check_id(run_id, child=True)
-        check_name(task_id, "task id")
-        check_name(owner, "owner")
-        check_ttl(ttl)
         return await self._session.write(
             lambda db: tasks.claim_task(db, run_id, task_id, owner, ttl, self.clock.now()),
             timeout=timeout,
@@ -121,7 +108,6 @@ class SqliteOptional(Store):
     async def find_available_tasks(
         self, *, queue: str | None = None, limit: int = 1, timeout: float | None = None
     ) -> list[Task]:
-        check_limit(limit)
         queues = None if queue is None else [queue]
         return await self._session.read(
             lambda db: [
@@ -135,7 +121,6 @@ class SqliteOptional(Store):
     # -- contents of a run --------------------------------------------------------------------
 
     async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
-        check_id(run_id, child=True)
         return await self._session.read(
             lambda db: run_details.load_timers(db, run_id), timeout=timeout, small=False
         )
@@ -143,8 +128,7 @@ class SqliteOptional(Store):
     async def due_timers(
         self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
     ) -> list[Timer]:
-        check_limit(limit)
-        moment = check_moment(now or self.clock.now(), "now")
+        moment = now or self.clock.now()
         return await self._session.read_page(
             lambda db, limit: run_details.find_due_timers(db, moment, limit),
             limit=limit,
@@ -152,13 +136,11 @@ class SqliteOptional(Store):
         )
 
     async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
-        check_id(run_id, child=True)
         return await self._session.read(
             lambda db: run_details.load_entries(db, run_id), timeout=timeout, small=False
         )
 
     async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
-        check_id(run_id, child=True)
         return await self._session.read(
             lambda db: run_details.load_activities(db, run_id), timeout=timeout, small=False
         )
@@ -166,19 +148,16 @@ class SqliteOptional(Store):
     async def find_activity(
         self, activity_id: str, *, timeout: float | None = None
     ) -> Activity | None:
-        check_name(activity_id, "activity id")
         return await self._session.read(
             lambda db: run_details.find_activity(db, activity_id), timeout=timeout
         )
 
     async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
-        check_id(run_id, child=True)
         return await self._session.read(
             lambda db: run_details.find_snapshot(db, run_id), timeout=timeout
         )
 
     async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:
-        check_id(run_id, child=True)
         return await self._session.write(
             lambda db: run_details.drop_snapshot(db, run_id), timeout=timeout
         )
@@ -186,7 +165,6 @@ class SqliteOptional(Store):
     async def snapshot_ids(
         self, *, after: str = "", limit: int = 1000, timeout: float | None = None
     ) -> list[str]:
-        check_limit(limit)
         return await self._session.read_page(
             lambda db, limit: run_details.find_snapshot_ids(db, after, limit),
             limit=limit,
@@ -201,7 +179,6 @@ class SqliteOptional(Store):
         )
 
     async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
-        check_fact(fact)
         await self._session.write(lambda db: run_details.put_fact(db, fact), timeout=timeout)
 
     async def drop_fact(self, hash: str, *, timeout: float | None = None) -> bool:
@@ -220,7 +197,6 @@ class SqliteOptional(Store):
         run_id: str | None = None,
         timeout: float | None = None,
     ) -> str | None:
-        check_key(scope, key, value, run_id)
         return await self._session.write(
             lambda db: run_details.remember(db, scope, key, value, run_id), timeout=timeout
         )
@@ -242,7 +218,6 @@ class SqliteOptional(Store):
         sends: Sequence[Send] = (),
         timeout: float | None = None,
     ) -> bool:
-        check_id(run_id, child=True)
         # A tree may own any number of rows: never in the event loop.
         gone = await self._session.write(
             lambda db: delete.delete(
@@ -265,8 +240,6 @@ class SqliteOptional(Store):
         limit: int = 100,
         timeout: float | None = None,
     ) -> list[str]:
-        check_limit(limit)
-        check_moment(before, "before")
         return await self._session.write(
             lambda db: delete.expire(db, before, status, limit), rows=UNKNOWN_ROWS, timeout=timeout
         )

@@ -9,16 +9,14 @@ from datetime import datetime, timedelta
 import msgspec
 
 from outlast.errors import Fenced, NotFound, QueueClosed
-from outlast.model.claim import Claim, check_ttl
-from outlast.model.ids import check_name
-from outlast.model.query import check_limit
-from outlast.model.queue_policy import ExpectedPolicy, PolicyChange, QueuePolicy, check_queue
+from outlast.model.claim import Claim
+from outlast.model.queue_policy import ExpectedPolicy, PolicyChange, QueuePolicy
 from outlast.model.run_contents import DeadTask, Delivery, Task
 from outlast.model.stats import COUNTED, QueueStats
-from outlast.model.times import check_delay, from_micros, to_micros
+from outlast.model.times import from_micros, to_micros
 from outlast.ports.clock import Clock, steady
 from outlast.ports.notifier import Notifier
-from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed, check_taking
+from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed
 from outlast.stores.sqlite import fair_queue, queue_stats
 from outlast.stores.sqlite.connection import Connect, Connection, Synchronous, connect, scalar
 from outlast.stores.sqlite.database import UNKNOWN_ROWS, Database, Session
@@ -95,7 +93,7 @@ class SqliteQueue(Queue):
     async def enqueue(
         self, queue: str, tasks: Sequence[Task], *, delay: float = 0.0, timeout: float | None = None
     ) -> int:
-        tasks = addressed(queue, tasks, delay)
+        tasks = addressed(queue, tasks)
 
         def work(db: Connection) -> int:
             now = self.clock.now()
@@ -117,7 +115,6 @@ class SqliteQueue(Queue):
         limit: int,
         timeout: float | None = None,
     ) -> list[Delivery]:
-        check_taking(queues, owner, visibility, limit)
         # A read first: it is cheap, and keeps pollers away from the writer's lock.
         if not await self._session.read(
             lambda db: has_available(db, queues, self.clock.now()), timeout=timeout
@@ -155,7 +152,6 @@ class SqliteQueue(Queue):
         reason: str = "rejected",
         timeout: float | None = None,
     ) -> None:
-        check_delay(delay)
 
         def work(db: Connection, task: TaskRow) -> None:
             now = self.clock.now()
@@ -170,7 +166,6 @@ class SqliteQueue(Queue):
         self.notifier.wake()
 
     async def extend(self, claim: Claim, seconds: float, *, timeout: float | None = None) -> Claim:
-        check_ttl(seconds)
         until = self.clock.now() + timedelta(seconds=seconds)
 
         def work(db: Connection, task: TaskRow) -> None:
@@ -182,7 +177,6 @@ class SqliteQueue(Queue):
         return msgspec.structs.replace(claim, expires_at=until)
 
     async def len(self, queue: str, *, timeout: float | None = None) -> int:
-        check_name(queue, "queue name")
         return await self._session.read(
             lambda db: int(scalar(db, COUNT_READY, _at(queue, self.clock.now()))),
             timeout=timeout,
@@ -195,7 +189,6 @@ class SqliteQueue(Queue):
     async def dead(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[DeadTask]:
-        check_limit(limit)
         rows = await self._session.read_page(
             lambda db, limit: db.execute(LOAD_DEAD_TASKS, (queue, limit)).fetchall(),
             limit=limit,
@@ -255,7 +248,6 @@ class SqliteQueue(Queue):
     async def policy_changes(
         self, queue: str, *, limit: int = 100, timeout: float | None = None
     ) -> list[PolicyChange]:
-        check_limit(limit)
         return await self._session.read_page(
             lambda db, limit: fair_queue.load_policy_changes(db, queue, limit),
             limit=limit,
@@ -265,8 +257,6 @@ class SqliteQueue(Queue):
     async def stats(
         self, queue: str, *, counted: int = COUNTED, timeout: float | None = None
     ) -> QueueStats:
-        check_queue(queue)
-        check_limit(counted)
         return await self._session.read(
             lambda db: queue_stats.stats_of(db, queue, self.clock.now(), counted),
             timeout=timeout,

@@ -6,12 +6,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from outlast.model.claim import LISTED_FOR, Worker, check_ttl
-from outlast.model.ids import check_name
+from outlast.model.claim import LISTED_FOR, Worker
 from outlast.model.json import from_json, to_json
 from outlast.model.run import Status
 from outlast.model.times import from_micros, to_micros
-from outlast.model.validation import check_worker
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.optional import SqliteOptional
 from outlast.stores.sqlite.rows import STATUS
@@ -35,14 +33,11 @@ class SqliteRegistry(SqliteOptional):
         return {(workflow, STATUS[status]): number for workflow, status, number in found}
 
     async def heartbeat(self, worker: Worker, ttl: float, *, timeout: float | None = None) -> None:
-        check_worker(worker)
-        check_ttl(ttl)
         await self._session.write(
             lambda db: _heartbeat(db, worker, ttl, self.clock.now()), timeout=timeout
         )
 
     async def leave(self, owner: str, *, timeout: float | None = None) -> bool:
-        check_name(owner, "owner")
         return await self._session.write(lambda db: _leave(db, owner), timeout=timeout)
 
     async def workers(self, *, timeout: float | None = None) -> list[Worker]:

@@ -8,13 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from outlast.errors import StoreClosed
-from outlast.model.claim import Claim, ClaimedRun, check_ttl
+from outlast.model.claim import Claim, ClaimedRun
 from outlast.model.commit import Commit, Outcome
 from outlast.model.event import Event
-from outlast.model.ids import check_id, check_name
-from outlast.model.query import Page, RunQuery, check_limit
+from outlast.model.query import Page, RunQuery
 from outlast.model.run import Run
-from outlast.model.validation import check_after
 from outlast.ports.capabilities import ALL_CAPABILITIES, Capability
 from outlast.ports.clock import SteadyClock
 from outlast.stores.sqlite import claims as claiming
@@ -101,7 +99,6 @@ class SqliteStore(SqliteTransfer):
     async def commit(
         self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
     ) -> list[Outcome]:
-        self.check(commits, atomic=atomic)
         rows = rows_of(commits)
 
         def work(db: Connection, *, careful: bool = False) -> list[Outcome]:
@@ -124,7 +121,6 @@ class SqliteStore(SqliteTransfer):
     # -- reads --------------------------------------------------------------------------------
 
     async def find_one(self, run_id: str, *, timeout: float | None = None) -> Run | None:
-        check_id(run_id, child=True)
         return await self._session.read(lambda db: find.find_one(db, run_id), timeout=timeout)
 
     async def history(
@@ -135,10 +131,6 @@ class SqliteStore(SqliteTransfer):
         limit: int | None = None,
         timeout: float | None = None,
     ) -> list[Event]:
-        check_id(run_id, child=True)
-        check_after(after)
-        if limit is not None:
-            check_limit(limit)
 
         def rows(db: Connection, limit: int) -> list[Any]:
             return db.execute(LOAD_HISTORY, (run_id, after, limit)).fetchall()
@@ -151,8 +143,6 @@ class SqliteStore(SqliteTransfer):
     async def histories(
         self, run_ids: Collection[str], *, timeout: float | None = None
     ) -> dict[str, list[Event]]:
-        for run_id in run_ids:
-            check_id(run_id, child=True)
 
         def rows(db: Connection) -> dict[str, list[Any]]:
             return {
@@ -166,7 +156,6 @@ class SqliteStore(SqliteTransfer):
         return {run_id: to_events(run_id, own) for run_id, own in found.items()}
 
     async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
-        query.check()
         return await self._session.read(
             lambda db: find.find(db, query), timeout=timeout, small=False
         )
@@ -184,9 +173,6 @@ class SqliteStore(SqliteTransfer):
         code: str | None = None,
         timeout: float | None = None,
     ) -> list[ClaimedRun]:
-        check_name(owner, "owner")
-        check_ttl(ttl)
-        check_limit(limit)
         request = claiming.ClaimRequest(limit, workflows, run_ids, code)
         # A read first: it is cheap, and keeps pollers away from the writer's lock.
         found = await self._session.read(
@@ -212,7 +198,6 @@ class SqliteStore(SqliteTransfer):
     async def renew(
         self, claims: Sequence[Claim], ttl: float, *, timeout: float | None = None
     ) -> list[Claim | None]:
-        check_ttl(ttl)
         return await self._session.write(
             lambda db: claiming.renew(db, claims, ttl, self.clock.now()),
             rows=len(claims),

@@ -12,7 +12,7 @@ from outlast.errors import StoreClosed, TimedOut, UnknownOutcome
 from outlast.model import Change, Claim, Commit, Committed, Fact, Run, RunQuery, Snapshot
 from outlast.model.times import EPOCH
 from outlast.ports import Capability, Store
-from outlast.ports.optional import OptionalMethods
+from outlast.ports.store_methods import StoreMethods
 from outlast.testkit.conformance.contract import StoreContract
 from outlast.testkit.conformance.scenario import TTL, begin, done, events, signal, take
 
@@ -93,7 +93,7 @@ class Lifecycle(StoreContract):
     async def test_every_call_takes_a_timeout(self, store: Store) -> None:
         """Each method of the port, as this store has it, takes `timeout` by name; None by default."""
         without = []
-        for name, _ in inspect.getmembers(OptionalMethods, inspect.iscoroutinefunction):
+        for name, _ in inspect.getmembers(StoreMethods, inspect.iscoroutinefunction):
             if name.startswith("_") or name in ("open", "close"):
                 continue
             own = inspect.signature(getattr(type(store), name)).parameters.get("timeout")

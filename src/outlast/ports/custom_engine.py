@@ -1,10 +1,9 @@
-"""What engines of your own use of a store, beside commits, histories and claims.
+"""CustomEngineMethods: what engines of your own use of a store, beside commits, histories and claims.
 
 The engine of outlast uses none of this: it keeps timers, results and audit lines as events. An
-engine of your own may keep them as rows instead, and claim single tasks. The first half of the
-methods is for adapters to implement, each for a capability; the second half is written once, over
-the port: each of those is one commit or one read, and adds no guarantee. A transfer moves these
-contents with the run.
+engine of your own may keep them as rows instead, and claim single tasks. Adapters implement the first half
+of the methods, each for a capability. The second half is written once over the port: each method is one
+commit or one read, and adds no guarantee. A transfer moves these contents with the run.
 """
 
 from __future__ import annotations
@@ -16,24 +15,48 @@ from msgspec import Raw
 
 from outlast.errors import Fenced, InvalidValue, NotFound
 from outlast.model.claim import MAX_LEASE, Claim
-from outlast.model.commit import Commit, Committed, Creation
+from outlast.model.commit import Commit, Committed, Creation, Outcome
 from outlast.model.event import to_event
-from outlast.model.ids import check_id, parent_of
+from outlast.model.ids import check_id, check_name, parent_of
 from outlast.model.payloads import StepCompleted
 from outlast.model.query import RunQuery
 from outlast.model.run import Change, Run
 from outlast.model.run_contents import Activity, Entry, Fact, Timer
 from outlast.model.snapshot import Snapshot
 from outlast.model.times import EPOCH
+from outlast.model.validation import check_fact, check_key
 from outlast.ports.capabilities import Capability
-from outlast.ports.derived import LockMethods, accepted
+from outlast.ports.port import check_limit, check_owner, check_run_id, check_time, check_ttl, checks
+from outlast.ports.store_methods import StoreMethods
 
 
-class OwnEngineMethods(LockMethods):
+def _check_task_id(task_id: object) -> None:
+    check_name(task_id, "task id")
+
+
+def _check_activity_id(activity_id: object) -> None:
+    check_name(activity_id, "activity id")
+
+
+def _check_key(
+    _: StoreMethods, scope: str, key: str, value: str, *, run_id: str | None = None, **__: object
+) -> None:
+    check_key(scope, key, value, run_id)
+
+
+def accepted(outcome: Outcome) -> Committed:
+    """The outcome if the commit is durable; otherwise its refusal is raised."""
+    if isinstance(outcome, Committed):
+        return outcome
+    raise outcome
+
+
+class CustomEngineMethods(StoreMethods):
     """Tasks claimed one by one, timers, audit lines, activities, facts and idempotency keys."""
 
     # -- for adapters: tasks ------------------------------------------------------------------
 
+    @checks(run_id=check_run_id, task_id=_check_task_id, owner=check_owner, ttl=check_ttl)
     async def claim_task(
         self,
         run_id: str,
@@ -49,35 +72,42 @@ class OwnEngineMethods(LockMethods):
 
     # -- for adapters: contents of a run ------------------------------------------------------
 
+    @checks(run_id=check_run_id)
     async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
         """All timers of a run, by time and id (capability TIMERS)."""
         self._unsupported(Capability.TIMERS)
 
+    @checks(limit=check_limit, now=check_time("now"))
     async def due_timers(
         self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
     ) -> list[Timer]:
         """Timers that are due and have not fired, the oldest first (capability TIMERS)."""
         self._unsupported(Capability.TIMERS)
 
+    @checks(run_id=check_run_id)
     async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
         """The audit lines of a run, by time, then in the order of recording (capability
         ENTRIES)."""
         self._unsupported(Capability.ENTRIES)
 
+    @checks(run_id=check_run_id)
     async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
         """The activities of a run, by id (capability ACTIVITIES)."""
         self._unsupported(Capability.ACTIVITIES)
 
+    @checks(activity_id=_check_activity_id)
     async def find_activity(
         self, activity_id: str, *, timeout: float | None = None
     ) -> Activity | None:
         """One activity, by its id alone, or None (capability ACTIVITIES)."""
         self._unsupported(Capability.ACTIVITIES)
 
+    @checks(run_id=check_run_id)
     async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:
         """Delete the snapshot of a run; whether there was one (capability SNAPSHOTS)."""
         self._unsupported(Capability.SNAPSHOTS)
 
+    @checks(limit=check_limit)
     async def snapshot_ids(
         self, *, after: str = "", limit: int = 1000, timeout: float | None = None
     ) -> list[str]:
@@ -85,6 +115,7 @@ class OwnEngineMethods(LockMethods):
         SNAPSHOTS)."""
         self._unsupported(Capability.SNAPSHOTS)
 
+    @checks(fact=check_fact)
     async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
         """Store a fact in the free namespace; idempotent (capability FACTS). Facts of a tree of
         runs are part of a commit."""
@@ -96,6 +127,7 @@ class OwnEngineMethods(LockMethods):
 
     # -- for adapters: idempotency keys -------------------------------------------------------
 
+    @checks(_check_key)
     async def remember(
         self,
         scope: str,
