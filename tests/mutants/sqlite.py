@@ -223,8 +223,8 @@ MUTANTS = [
     ),
     Mutant(
         "a process does not hear what time it was for others",
-        "stores/sqlite/store.py",
-        "            self.clock.heard(claiming.last_time(db))",
+        "stores/sqlite/claims.py",
+        "            self.clock.heard(last_time(db))",
         "            pass",
         ("tests/stores/sqlite/test_clock.py",),
     ),

@@ -40,7 +40,7 @@ async def until(event: threading.Event) -> None:
 
 def pace(store: SqliteStore, seconds: float) -> None:
     """Pretend that commits have taken so long lately."""
-    store._session.database._opened().writer.pace = seconds
+    store._session.database.opened().writer.pace = seconds
 
 
 # -- which way ------------------------------------------------------------------------------------
@@ -97,11 +97,11 @@ async def test_a_slow_disk_sends_writes_to_the_thread(
     all are back."""
     monkeypatch.setattr(writing, "PROBE_INTERVAL_S", 3600.0)
     pace(quick, 1.0)
-    quick._session.database._opened().writer._measure(1.0, inline=True)
+    quick._session.database.opened().writer._measure(1.0, inline=True)
     await quick.append("a", [event("a")])
     assert probe.threads_of(BEGIN) == {WRITER}
     probe.statements.clear()
-    quick._session.database._opened().writer._probe_at = 0.0
+    quick._session.database.opened().writer._probe_at = 0.0
     await quick.append("a", [event("a")])
     assert probe.threads_of(BEGIN) == {LOOP}
 

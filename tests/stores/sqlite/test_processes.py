@@ -197,7 +197,7 @@ def _opened_anew(path: Path) -> str:
 
 async def test_the_message_after_a_fork(store: SqliteStore) -> None:
     """It says what to do."""
-    state = store._session.database._opened()
+    state = store._session.database.opened()
     store._session.database._state = state._replace(pid=-1)
     with pytest.raises(StoreClosed, match="open stores and apps after the fork"):
         await store.find_one("a")

@@ -44,7 +44,7 @@ async def write(store: SqliteStore, kilobytes: int, **options: float) -> None:
 
 async def settled(store: SqliteStore) -> None:
     """Wait for what the writer's thread has to do still: it does one thing after the other."""
-    await store._session.database._opened().writer.run(lambda db: None, small=False, timeout=60)
+    await store._session.database.opened().writer.run(lambda db: None, small=False, timeout=60)
 
 
 @pytest.mark.proves("I31")

@@ -57,7 +57,7 @@ async def test_those_of_one_turn_share_a_sync(store: SqliteStore, probe: Probe) 
     await asyncio.sleep(0)
     probe.statements.clear()
     assert await asyncio.gather(*(append(store, f"r{n}") for n in range(40))) == [1] * 40
-    if store._session.database._inline:
+    if store._session.database.inline:
         assert transactions(probe) == 2
     else:
         assert transactions(probe) <= 20
@@ -231,7 +231,7 @@ async def test_closed_before_the_end_of_the_turn(path: Path, other: Other) -> No
     await store.append("a", [event("a")])
     calls = [append(store, name) for name in "abc"]
     await asyncio.sleep(0)
-    writer = store._session.database._opened().writer
+    writer = store._session.database.opened().writer
     writer._closing.set()
     other.lock()
     ends = await asyncio.gather(*calls[1:], return_exceptions=True)
@@ -280,7 +280,7 @@ async def test_an_interrupt_among_many(path: Path, probe: Probe) -> None:
         probe.before("COMMIT", _interrupt)
         jobs = [AwaitedJob(lambda db: db.execute("DELETE FROM events"), rows=1) for _ in range(3)]
         jobs[0].future.cancel()
-        write = store._session.database._opened().writer._write_batch
+        write = store._session.database.opened().writer._write_batch
         write(jobs)
         ends = [type(job.future.exception()) for job in jobs[1:]]
         assert ends == [KeyboardInterrupt, UnknownOutcome]
@@ -316,7 +316,7 @@ async def test_an_error_that_no_future_takes(path: Path) -> None:
 async def test_a_fork_while_some_wait(path: Path) -> None:
     """They are written by the parent, once; in the child nothing is, and nobody waits for ever."""
     async with SqliteStore(path) as store:
-        writer = store._session.database._opened().writer
+        writer = store._session.database.opened().writer
         calls = [append(store, name) for name in "abc"]
         await asyncio.sleep(0)
         read, write = os.pipe()
@@ -358,7 +358,7 @@ async def test_loops_that_end_in_the_midst_of_a_turn(path: Path) -> None:
         for _ in range(3):
             await asyncio.to_thread(live)
         await store.append("d", [event("d")])
-        batches = store._session.database._opened().writer._batches
+        batches = store._session.database.opened().writer._batches
         assert list(batches._batches) == [asyncio.get_running_loop()]
 
 

@@ -10,10 +10,12 @@ import msgspec
 
 from outlast.model.claim import MAX_LEASE, Claim, ClaimedRun
 from outlast.model.times import from_micros, to_micros
+from outlast.ports.clock import SteadyClock
 from outlast.ports.store import readable
 from outlast.stores.sqlite.connection import Connection, scalar
 from outlast.stores.sqlite.rows import RunRow, text, to_run
 from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.session import MAX_INLINE_ROWS, SessionStore
 from outlast.stores.sqlite.tasks import find_alive, find_held
 from outlast.stores.sqlite.unit_of_work import LOAD_RUN, Counters
 
@@ -41,6 +43,62 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     workflows: Collection[str] | None
     run_ids: Collection[str] | None
     code: str | None = None
+
+
+class SqliteClaims(SessionStore):
+    """Claims on runs, and the renewal and release of all claims."""
+
+    async def claim_runs(
+        self,
+        owner: str,
+        ttl: float,
+        *,
+        limit: int = 1,
+        workflows: Collection[str] | None = None,
+        run_ids: Collection[str] | None = None,
+        code: str | None = None,
+        timeout: float | None = None,
+    ) -> list[ClaimedRun]:
+        request = ClaimRequest(limit, workflows, run_ids, code)
+        # A read first: it is cheap, and keeps pollers away from the writer's lock.
+        found = await self._session.read(
+            lambda db: self._find_claimable(db, request),
+            timeout=timeout,
+            small=run_ids is None or len(run_ids) <= MAX_INLINE_ROWS,
+        )
+        if not found:
+            return []
+        return await self._session.write(
+            lambda db: claim_found(db, request, owner, ttl, self.clock.now()),
+            rows=2 * len(found),
+            timeout=timeout,
+        )
+
+    def _find_claimable(self, db: Connection, request: ClaimRequest) -> list[int]:
+        self._session.check_file(db)
+        if isinstance(self.clock, SteadyClock):
+            # Another process on this machine may have recorded a later time.
+            self.clock.heard(last_time(db))
+        return find_claimable(db, request, self.clock.now())
+
+    async def renew(
+        self, claims: Sequence[Claim], ttl: float, *, timeout: float | None = None
+    ) -> list[Claim | None]:
+        return await self._session.write(
+            lambda db: renew_all(db, claims, ttl, self.clock.now()),
+            rows=len(claims),
+            timeout=timeout,
+        )
+
+    async def release(self, claims: Sequence[Claim], *, timeout: float | None = None) -> list[bool]:
+        released = await self._session.write(
+            lambda db: release_all(db, claims), rows=len(claims), timeout=timeout
+        )
+        self.notifier.wake()
+        return released
+
+    async def next_runnable_at(self, *, timeout: float | None = None) -> datetime | None:
+        return await self._session.read(find_next_runnable, timeout=timeout)
 
 
 def last_time(connection: Connection) -> datetime:
@@ -92,7 +150,7 @@ def _runnable(
     return found
 
 
-def claim_runs(
+def claim_found(
     connection: Connection, request: ClaimRequest, owner: str, ttl: float, now: datetime
 ) -> list[ClaimedRun]:
     """Claim what `find_claimable` finds, under the writer's lock."""
@@ -126,7 +184,7 @@ def claim_runs(
     return claimed
 
 
-def renew(
+def renew_all(
     connection: Connection, claims: Sequence[Claim], ttl: float, now: datetime
 ) -> list[Claim | None]:
     """Set leases to `ttl` from now; None where the claim was lost."""
@@ -149,7 +207,7 @@ def renew(
     return renewed
 
 
-def release(connection: Connection, claims: Sequence[Claim]) -> list[bool]:
+def release_all(connection: Connection, claims: Sequence[Claim]) -> list[bool]:
     """Give claims back; False where the claim was lost."""
     released = []
     for claim in claims:
@@ -164,7 +222,7 @@ def release(connection: Connection, claims: Sequence[Claim]) -> list[bool]:
     return released
 
 
-def next_runnable_at(connection: Connection) -> datetime | None:
+def find_next_runnable(connection: Connection) -> datetime | None:
     """When the next run becomes runnable: an unowned one, or one whose lease expires."""
     times = [due for _, due in connection.execute(FIND_RUNNABLE_WORKFLOWS).fetchall()]
     takeover = scalar(connection, FIND_NEXT_TAKEOVER)

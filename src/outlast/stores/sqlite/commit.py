@@ -18,10 +18,12 @@ from outlast.model.run_contents import RECEIPTS_CARRIED, Receipt
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.database import UNKNOWN_ROWS
 from outlast.stores.sqlite.delete import end_run, find_open, find_tree, forget_tree
+from outlast.stores.sqlite.driver_errors import Collision
 from outlast.stores.sqlite.inbox import deliver, has_unseen
 from outlast.stores.sqlite.rows import STATUS, RunRow
 from outlast.stores.sqlite.run_details import write_contents
 from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.session import SessionStore
 from outlast.stores.sqlite.tasks import find_held
 from outlast.stores.sqlite.unit_of_work import UnitOfWork
 
@@ -29,6 +31,32 @@ FIND_EVENT = query("find_event")
 CONSUME_ITEMS = query("consume_items")
 CARRY_ITEMS = query("carry_items")
 CARRY_RECEIPTS = query("carry_receipts")
+
+
+class SqliteCommit(SessionStore):
+    """The one write."""
+
+    async def commit(
+        self, commits: Sequence[Commit], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Outcome]:
+        rows = rows_of(commits)
+
+        def work(db: Connection, *, careful: bool = False) -> list[Outcome]:
+            return commit_all(db, commits, self.clock.now(), atomic=atomic, careful=careful)
+
+        written: list[Outcome] | None = None
+        try:
+            written = await self._session.write(work, rows=rows, timeout=timeout)
+            return written
+        except Collision:
+            # An event id is recorded already, and nothing was written: look up which.
+            written = await self._session.write(
+                lambda db: work(db, careful=True), rows=rows, timeout=timeout
+            )
+            return written
+        finally:
+            # Also after a cancellation or a timeout: the write may still happen.
+            self.announce(commits, written)
 
 
 def commit_all(

@@ -3,8 +3,6 @@
 Four connections: one writes, one does small reads, one does large reads, so that a dashboard holds no
 other call up, and one checkpoints the log (wal.py). None survives a fork: a child would share locks and
 file positions with its parent, so calls in a child are refused.
-
-Session: a store's or a queue's reads and writes on the database that they share.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from contextlib import ExitStack
 from typing import NamedTuple, TypeVar
 
 from outlast.errors import InvalidValue, StoreClosed, StoreFault, UnsafeStorage
-from outlast.stores._sql.session import BaseSession
 from outlast.stores.sqlite import schema
 from outlast.stores.sqlite.connection import (
     Connect,
@@ -31,7 +28,7 @@ from outlast.stores.sqlite.connection import (
     connect,
     scalar,
 )
-from outlast.stores.sqlite.connection_worker import ConnectionWorker, Work, pauses
+from outlast.stores.sqlite.connection_worker import ConnectionWorker, pauses
 from outlast.stores.sqlite.driver_errors import is_busy, translate
 from outlast.stores.sqlite.location import (
     check_leftover_log,
@@ -59,7 +56,9 @@ OPEN_TIMEOUT_S = 60.0
 OLDEST = (3, 24)  # upsert
 
 
-class _Open(NamedTuple):
+class Connections(NamedTuple):
+    """The connections to an open file, and the process that opened them."""
+
     writer: Writer
     reader: ConnectionWorker
     searcher: ConnectionWorker
@@ -96,11 +95,11 @@ class Database:
         self.synchronous: Synchronous = synchronous
         self._connect = connect
         self._network_storage = network_storage
-        self._inline = inline
+        self.inline = inline
         self._limits = (log_limit, log_hard_limit)
         self._opening = threading.Lock()
         self._users: set[object] = set()
-        self._state: _Open | None = None
+        self._state: Connections | None = None
         self.was_open = False
 
     # -- life ---------------------------------------------------------------------------------
@@ -124,7 +123,7 @@ class Database:
 
     def describe(self) -> dict[str, object]:
         """Versions, modes and sizes, for operators."""
-        state = self._opened()
+        state = self.opened()
         return {
             "path": str(self.path),
             "prefix": self.prefix,
@@ -140,33 +139,13 @@ class Database:
 
     # -- calls --------------------------------------------------------------------------------
 
-    async def read(self, work: Work[T], *, small: bool, timeout: float | None) -> T:
-        """Run a function that reads. `small`: it reads a few rows, by an index."""
-        state = self._opened()
-        if small:
-            return await state.reader.run(work, small=self._inline, timeout=timeout)
-        return await state.searcher.run(work, small=False, timeout=timeout)
-
-    async def write(self, work: Work[T], *, rows: int, timeout: float | None) -> T:
-        """Run a function in a transaction: committed when it returns, rolled back when it raises.
-        `rows` is about how many it writes."""
-        writer = self._opened().writer
-        return await writer.write(work, rows=rows, inline=self._inline, timeout=timeout)
-
     def foreign_version(self) -> int | None:
         """A number that changes when another process writes; None if it cannot be read now."""
         state = self._state
         return None if state is None or state.pid != os.getpid() else state.writer.foreign_version()
 
-    def check_file(self, connection: Connection) -> None:
-        """Raise if the file is not the one that was opened, or was truncated."""
-        self._opened().writer.check_file(connection)
-
-    async def checkpoint(self, *, timeout: float | None = None) -> bool:
-        """Copy the log into the file now; False if a reader held a part of it up."""
-        return await self._opened().writer.checkpoint(timeout=timeout)
-
-    def _opened(self) -> _Open:
+    def opened(self) -> Connections:
+        """The connections; raises if the file is closed, or was opened before a fork."""
         state = self._state
         if state is None:
             raise StoreClosed(f"the store at {self.path} is closed: open it first")
@@ -199,7 +178,7 @@ class Database:
             state.searcher.close()
             state.writer.close()
 
-    def _connect_all(self) -> _Open:
+    def _connect_all(self) -> Connections:
         if not self._network_storage:
             check_storage(self.path, read_mounts())
         check_leftover_log(self.path)
@@ -229,7 +208,7 @@ class Database:
             on_failure.pop_all()
         limit, hard_limit = self._limits
         log = WriteAheadLog(self.path, checkpointer, limit=limit, hard_limit=hard_limit)
-        return _Open(
+        return Connections(
             Writer(writer, self.path, log),
             ConnectionWorker(reader, self.path, "reader"),
             ConnectionWorker(searcher, self.path, "searcher"),
@@ -316,47 +295,3 @@ def _keep_inherited() -> None:
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_keep_inherited)
-
-MAX_INLINE_ROWS = 200
-"""Rows that a read in the event loop may return: half a millisecond's worth."""
-
-
-class Session(BaseSession[Database]):
-    """Runs functions on the database: each gets a connection and returns what it found."""
-
-    async def read(self, work: Work[T], *, timeout: float | None, small: bool = True) -> T:
-        """Run a function that reads. `small`: it reads a few rows, by an index."""
-        if not self._is_open:
-            await self.make_ready()
-        try:
-            return await self.database.read(work, small=small, timeout=timeout)
-        except StoreClosed as error:
-            raise self._closed_error(str(error)) from error
-
-    async def read_page(
-        self, work: Callable[[Connection, int], list[T]], *, limit: int, timeout: float | None
-    ) -> list[T]:
-        """Read up to `limit` rows. Most pages are short: only a long one leaves the event loop."""
-        few = min(limit, MAX_INLINE_ROWS)
-        found = await self.read(lambda db: work(db, few), timeout=timeout)
-        if len(found) < few or few == limit:
-            return found
-        return await self.read(lambda db: work(db, limit), timeout=timeout, small=False)
-
-    async def write(self, work: Work[T], *, timeout: float | None, rows: int = 1) -> T:
-        """Run a function that writes about `rows` rows, in one transaction."""
-        if not self._is_open:
-            await self.make_ready()
-        try:
-            return await self.database.write(work, rows=rows, timeout=timeout)
-        except StoreClosed as error:
-            raise self._closed_error(str(error)) from error
-
-    async def checkpoint(self, *, timeout: float | None) -> bool:
-        """Copy the log into the file now; False if a reader held a part of it up."""
-        await self.make_ready()
-        return await self.database.checkpoint(timeout=timeout)
-
-    def check_file(self, connection: Connection) -> None:
-        """Raise if the file is not the one that was opened, or was truncated."""
-        self.database.check_file(connection)

@@ -1,7 +1,4 @@
-"""The end of a run, and its deletion with everything that it owns.
-
-What a transfer of runs to or from another store needs.
-"""
+"""The end of a run, and its deletion with everything that it owns."""
 
 from __future__ import annotations
 
@@ -10,15 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from outlast.errors import RunsOpen
+from outlast.model.commit_rules import WakeupKind
 from outlast.model.run import Status
-from outlast.model.run_contents import BoundKey, DeadTask, HeldTask, RunContents, Send
-from outlast.model.times import from_micros, to_micros
+from outlast.model.run_contents import Send
+from outlast.model.times import to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
+from outlast.stores.sqlite.database import UNKNOWN_ROWS
 from outlast.stores.sqlite.inbox import deliver
-from outlast.stores.sqlite.registry import SqliteRegistry
-from outlast.stores.sqlite.rows import RunRow, moment, text
+from outlast.stores.sqlite.rows import RunRow, text
 from outlast.stores.sqlite.schema import query
-from outlast.stores.sqlite.tasks import DeadTaskRow, TaskRow, to_task
+from outlast.stores.sqlite.session import SessionStore
 from outlast.stores.sqlite.unit_of_work import UnitOfWork, add_counts
 
 FIND_TREE = query("find_tree")
@@ -40,6 +38,48 @@ BY_KEY = tuple(
 )  # fmt: skip
 
 
+class SqliteDelete(SessionStore):
+    """Deletes runs with their descendants and contents."""
+
+    async def delete(
+        self,
+        run_id: str,
+        *,
+        uid: str | None = None,
+        only_ended: bool = False,
+        open_at: Mapping[str, str | None] | None = None,
+        sends: Sequence[Send] = (),
+        timeout: float | None = None,
+    ) -> bool:
+        # A tree may own any number of rows: never in the event loop.
+        gone = await self._session.write(
+            lambda db: delete_tree(
+                UnitOfWork(db, self.clock.now()),
+                run_id,
+                uid,
+                only_ended=only_ended,
+                open_at=open_at or {},
+                sends=sends,
+            ),
+            rows=UNKNOWN_ROWS,
+            timeout=timeout,
+        )
+        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        return run_id in gone
+
+    async def expire(
+        self,
+        before: datetime,
+        *,
+        status: Collection[Status] = (),
+        limit: int = 100,
+        timeout: float | None = None,
+    ) -> list[str]:
+        return await self._session.write(
+            lambda db: expire_trees(db, before, status, limit), rows=UNKNOWN_ROWS, timeout=timeout
+        )
+
+
 def end_run(unit: UnitOfWork, row: RunRow) -> None:
     """End a run: no owner, no wake-up, no task."""
     row.runnable_at = row.owner = row.claimed_until = None
@@ -50,7 +90,7 @@ def end_run(unit: UnitOfWork, row: RunRow) -> None:
     unit.connection.execute(DELETE_UNFIRED_TIMERS, (row.key,))
 
 
-def delete(
+def delete_tree(
     unit: UnitOfWork,
     run_id: str,
     uid: str | None,
@@ -114,7 +154,7 @@ def forget_tree(connection: Connection, run_id: str, *, spare: Collection[str] =
     return ids
 
 
-def expire(
+def expire_trees(
     connection: Connection, before: datetime, status: Collection[Status], limit: int
 ) -> list[str]:
     """Delete trees that ended before a time. Returns the ids of their roots."""
@@ -124,45 +164,3 @@ def expire(
     for id in ended:
         forget_tree(connection, id)
     return sorted(ended)
-
-
-LOAD_RECEIPTS = query("load_receipts")
-LOAD_TASKS_OF_RUN = query("load_tasks_of_run")
-LOAD_DEAD_TASKS_OF_RUN = query("load_dead_tasks_of_run")
-LOAD_KEYS_OF_RUN = query("load_keys_of_run")
-LOAD_FACTS_OF_ROOT = query("load_facts_of_root")
-SKIP_TOKENS = query("skip_tokens")
-
-
-class SqliteTransfer(SqliteRegistry):
-    """Contents of a run that no other method reads, and the counter of tokens."""
-
-    async def contents(self, run_id: str, *, timeout: float | None = None) -> RunContents:
-        return await self._session.read(
-            lambda db: _load_contents(db, run_id), timeout=timeout, small=False
-        )
-
-    async def skip_tokens(self, above: int, *, timeout: float | None = None) -> None:
-        await self._session.write(
-            lambda db: db.execute(SKIP_TOKENS, (above, above)), timeout=timeout
-        )
-
-
-def _load_contents(connection: Connection, run_id: str) -> RunContents:
-    def rows(sql: str) -> list[tuple[object, ...]]:
-        return connection.execute(sql, (run_id,)).fetchall()
-
-    dead = [DeadTaskRow(*row) for row in rows(LOAD_DEAD_TASKS_OF_RUN)]  # type: ignore[arg-type]
-    living = [TaskRow(*row) for row in rows(LOAD_TASKS_OF_RUN)]  # type: ignore[arg-type]
-    return RunContents(
-        receipts=tuple(str(id) for (id,) in rows(LOAD_RECEIPTS)),
-        tasks=tuple(map(to_task, living)),
-        holdings=tuple(
-            HeldTask(row.id, row.queue, row.owner, moment(row.claimed_until))
-            for row in living
-            if row.owner is not None
-        ),
-        dead=tuple(DeadTask(to_task(row), row.reason, from_micros(row.died_at)) for row in dead),
-        keys=tuple(BoundKey(*map(str, row)) for row in rows(LOAD_KEYS_OF_RUN)),
-        facts=tuple(str(hash) for (hash,) in rows(LOAD_FACTS_OF_ROOT)),
-    )

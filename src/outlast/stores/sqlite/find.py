@@ -7,16 +7,18 @@ what the store holds. Other filters are checked run by run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple
 
+from outlast.model.event import Event
 from outlast.model.query import Order, Page, RunQuery, cursor_of, parse_cursor
 from outlast.model.run import Run, Status
 from outlast.stores.sqlite.connection import Connection
-from outlast.stores.sqlite.rows import tag, text, to_run
+from outlast.stores.sqlite.rows import tag, text, to_events, to_run
 from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.session import SessionStore
 
 FIND_FILES = query("find_files")
 FIND_NEWEST = query("find_newest")
@@ -30,8 +32,13 @@ HAS_ATTRIBUTE = query("has_attribute")
 FIND_RUN = query("find_run")
 FIND_RUNS_BY_KEY = query("find_runs_by_key")
 
+LOAD_HISTORY = query("load_history")
+
 START_OF_TIME, END_OF_TIME = (-(2**63), ""), (2**63 - 1, "\U0010ffff")
 PAGE = 500
+NO_LIMIT = 2**62
+MAX_INLINE_HISTORIES = 20
+"""Histories that are read in the event loop; they are short as a rule."""
 
 
 class Found(NamedTuple):
@@ -45,13 +52,54 @@ class Found(NamedTuple):
     parent: str | None
 
 
-def find_one(connection: Connection, run_id: str) -> Run | None:
-    """The record of a run."""
-    rows = connection.execute(FIND_RUN, (run_id,)).fetchall()
-    return to_run(rows[0]) if rows else None
+class SqliteFind(SessionStore):
+    """Records, histories and queries."""
+
+    async def find_one(self, run_id: str, *, timeout: float | None = None) -> Run | None:
+        rows = await self._session.read(
+            lambda db: db.execute(FIND_RUN, (run_id,)).fetchall(), timeout=timeout
+        )
+        return to_run(rows[0]) if rows else None
+
+    async def history(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> list[Event]:
+
+        def rows(db: Connection, limit: int) -> list[Any]:
+            return db.execute(LOAD_HISTORY, (run_id, after, limit)).fetchall()
+
+        found = await self._session.read_page(
+            rows, limit=NO_LIMIT if limit is None else limit, timeout=timeout
+        )
+        return to_events(run_id, found)
+
+    async def histories(
+        self, run_ids: Collection[str], *, timeout: float | None = None
+    ) -> dict[str, list[Event]]:
+
+        def rows(db: Connection) -> dict[str, list[Any]]:
+            return {
+                run_id: db.execute(LOAD_HISTORY, (run_id, 0, NO_LIMIT)).fetchall()
+                for run_id in run_ids
+            }
+
+        found = await self._session.read(
+            rows, timeout=timeout, small=len(run_ids) <= MAX_INLINE_HISTORIES
+        )
+        return {run_id: to_events(run_id, own) for run_id, own in found.items()}
+
+    async def find(self, query: RunQuery, *, timeout: float | None = None) -> Page[Run]:
+        return await self._session.read(
+            lambda db: find_page(db, query), timeout=timeout, small=False
+        )
 
 
-def find(connection: Connection, query: RunQuery) -> Page[Run]:
+def find_page(connection: Connection, query: RunQuery) -> Page[Run]:
     """A page of runs that match."""
     # One snapshot: a run whose status changes meanwhile is found once.
     connection.execute("BEGIN")

@@ -10,11 +10,13 @@ from typing import Any
 from outlast.errors import Fenced, NotFound, RunClosed
 from outlast.model.claim import Claim
 from outlast.model.commit import Refusal
+from outlast.model.commit_rules import WakeupKind
 from outlast.model.run_contents import Item, Receipt, Send, refusing
 from outlast.model.times import from_micros
 from outlast.stores.sqlite.connection import Connection
 from outlast.stores.sqlite.rows import STATUS, RunRow, payload, raw
 from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.session import SessionStore
 from outlast.stores.sqlite.tasks import find_alive, find_held, finish_tasks, keep_tasks
 from outlast.stores.sqlite.unit_of_work import UnitOfWork
 
@@ -23,6 +25,36 @@ INSERT_RECEIPT = query("insert_receipt")
 INSERT_ITEM = query("insert_item")
 FIND_UNSEEN_ITEM = query("find_unseen_item")
 LOAD_INBOX = query("load_inbox")
+
+
+class SqliteInbox(SessionStore):
+    """Items that are sent to runs."""
+
+    async def send(
+        self,
+        sends: Sequence[Send],
+        *,
+        finishes: Sequence[Claim] = (),
+        keeps: Sequence[Claim] = (),
+        timeout: float | None = None,
+    ) -> list[Receipt | Refusal]:
+        receipts = await self._session.write(
+            lambda db: send_all(db, sends, finishes, keeps, self.clock.now()),
+            rows=3 * len(sends) + len(finishes) + len(keeps),
+            timeout=timeout,
+        )
+        self.notifier.wake(WakeupKind.RUNS, runs={send.run_id for send in sends})
+        return receipts
+
+    async def inbox(
+        self, run_id: str, *, after: int = 0, limit: int = 1000, timeout: float | None = None
+    ) -> list[Item]:
+        found = await self._session.read_page(
+            lambda db, limit: db.execute(LOAD_INBOX, (run_id, after, limit)).fetchall(),
+            limit=limit,
+            timeout=timeout,
+        )
+        return [_to_item(row) for row in found]
 
 
 def send_all(
@@ -86,13 +118,6 @@ def has_unseen(connection: Connection, row: RunRow, seen: int) -> bool:
     if row.inbox <= seen:
         return False
     return bool(connection.execute(FIND_UNSEEN_ITEM, (row.key, seen)).fetchall())
-
-
-def load_inbox(connection: Connection, run_id: str, after: int, limit: int) -> list[Item]:
-    """Items not yet consumed, in order."""
-    return [
-        _to_item(row) for row in connection.execute(LOAD_INBOX, (run_id, after, limit)).fetchall()
-    ]
 
 
 def _to_item(row: tuple[Any, ...]) -> Item:

@@ -19,10 +19,11 @@ from outlast.ports.notifier import Notifier
 from outlast.ports.queue import DEFAULT_ATTEMPTS, POLL_SECONDS, Queue, addressed
 from outlast.stores.sqlite import fair_queue, queue_stats
 from outlast.stores.sqlite.connection import Connect, Connection, Synchronous, connect, scalar
-from outlast.stores.sqlite.database import UNKNOWN_ROWS, Database, Session
+from outlast.stores.sqlite.database import UNKNOWN_ROWS, Database
 from outlast.stores.sqlite.fair_queue import next_tasks
 from outlast.stores.sqlite.notifier import SqliteNotifier
 from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.session import Session
 from outlast.stores.sqlite.tasks import (
     DeadTaskRow,
     TaskRow,

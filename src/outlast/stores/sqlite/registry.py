@@ -11,9 +11,9 @@ from outlast.model.json import from_json, to_json
 from outlast.model.run import Status
 from outlast.model.times import from_micros, to_micros
 from outlast.stores.sqlite.connection import Connection, scalar
-from outlast.stores.sqlite.optional import SqliteOptional
 from outlast.stores.sqlite.rows import STATUS
 from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.session import SessionStore
 
 COUNT_RUNS = query("count_runs")
 PUT_WORKER = query("put_worker")
@@ -23,7 +23,7 @@ DELETE_WORKER = query("delete_worker")
 LOAD_WORKERS = query("load_workers")
 
 
-class SqliteRegistry(SqliteOptional):
+class SqliteRegistry(SessionStore):
     """Counts and workers."""
 
     async def counts(self, *, timeout: float | None = None) -> dict[tuple[str, Status], int]:

@@ -23,6 +23,7 @@ from outlast.stores.sqlite.rows import (
     raw,
 )
 from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.session import SessionStore
 from outlast.stores.sqlite.tasks import (
     drop_tasks,
     finish_tasks,
@@ -43,7 +44,7 @@ LOAD_ACTIVITIES = query("load_activities")
 FIND_ACTIVITY = query("find_activity")
 SAVE_SNAPSHOT = query("save_snapshot")
 FIND_SNAPSHOT = query("find_snapshot")
-FIND_SNAPSHOT_KEY = query("find_snapshot_key")
+HAS_SNAPSHOT = query("has_snapshot")
 DROP_SNAPSHOT = query("drop_snapshot")
 FIND_SNAPSHOT_IDS = query("find_snapshot_ids")
 SAVE_FACTS = query("save_facts")
@@ -52,6 +53,109 @@ HAS_FACT = query("has_fact")
 DROP_FACT = query("drop_fact")
 RECALL_KEY = query("recall_key")
 REMEMBER_KEY = query("remember_key")
+
+
+class SqliteRunDetails(SessionStore):
+    """Contents of runs besides their events."""
+
+    async def timers(self, run_id: str, *, timeout: float | None = None) -> list[Timer]:
+        return [_to_timer(row) for row in await self._load(LOAD_TIMERS, run_id, timeout)]
+
+    async def due_timers(
+        self, *, now: datetime | None = None, limit: int = 100, timeout: float | None = None
+    ) -> list[Timer]:
+        moment = to_micros(now or self.clock.now())
+        found = await self._session.read_page(
+            lambda db, limit: db.execute(FIND_DUE_TIMERS, (moment, limit)).fetchall(),
+            limit=limit,
+            timeout=timeout,
+        )
+        return [_to_timer(row) for row in found]
+
+    async def entries(self, run_id: str, *, timeout: float | None = None) -> list[Entry]:
+        return [_to_entry(run_id, row) for row in await self._load(LOAD_ENTRIES, run_id, timeout)]
+
+    async def activities(self, run_id: str, *, timeout: float | None = None) -> list[Activity]:
+        return [_to_activity(row) for row in await self._load(LOAD_ACTIVITIES, run_id, timeout)]
+
+    async def find_activity(
+        self, activity_id: str, *, timeout: float | None = None
+    ) -> Activity | None:
+        rows = await self._session.read(
+            lambda db: db.execute(FIND_ACTIVITY, (activity_id,)).fetchall(), timeout=timeout
+        )
+        return _to_activity(rows[0]) if rows else None
+
+    async def find_snapshot(self, run_id: str, *, timeout: float | None = None) -> Snapshot | None:
+        envelope = await self._value(FIND_SNAPSHOT, (run_id,), timeout)
+        return None if envelope is None else Snapshot.unpack(envelope)
+
+    async def drop_snapshot(self, run_id: str, *, timeout: float | None = None) -> bool:
+        return await self._drop(HAS_SNAPSHOT, DROP_SNAPSHOT, (run_id,), timeout)
+
+    async def snapshot_ids(
+        self, *, after: str = "", limit: int = 1000, timeout: float | None = None
+    ) -> list[str]:
+        found = await self._session.read_page(
+            lambda db, limit: db.execute(FIND_SNAPSHOT_IDS, (after, limit)).fetchall(),
+            limit=limit,
+            timeout=timeout,
+        )
+        return [id for (id,) in found]
+
+    async def find_fact(
+        self, hash: str, *, root: str = "", timeout: float | None = None
+    ) -> Fact | None:
+        data = await self._value(FIND_FACT, (root, hash), timeout)
+        return None if data is None else Fact(hash, data, root)
+
+    async def put_fact(self, fact: Fact, *, timeout: float | None = None) -> None:
+        await self._session.write(
+            lambda db: db.execute(SAVE_FACTS, ("", fact.hash, fact.data)), timeout=timeout
+        )
+
+    async def drop_fact(self, hash: str, *, timeout: float | None = None) -> bool:
+        return await self._drop(HAS_FACT, DROP_FACT, ("", hash), timeout)
+
+    async def remember(
+        self,
+        scope: str,
+        key: str,
+        value: str,
+        *,
+        run_id: str | None = None,
+        timeout: float | None = None,
+    ) -> str | None:
+        def work(db: Connection) -> str | None:
+            bound: str | None = scalar(db, RECALL_KEY, (scope, key))
+            if bound is None:
+                db.execute(REMEMBER_KEY, (scope, key, value, run_id))
+            return bound
+
+        return await self._session.write(work, timeout=timeout)
+
+    async def recall(self, scope: str, key: str, *, timeout: float | None = None) -> str | None:
+        value: str | None = await self._value(RECALL_KEY, (scope, key), timeout)
+        return value
+
+    async def _load(self, sql: str, run_id: str, timeout: float | None) -> list[tuple[Any, ...]]:
+        return await self._session.read(
+            lambda db: db.execute(sql, (run_id,)).fetchall(), timeout=timeout, small=False
+        )
+
+    async def _value(self, sql: str, parameters: tuple[str, ...], timeout: float | None) -> Any:
+        return await self._session.read(lambda db: scalar(db, sql, parameters), timeout=timeout)
+
+    async def _drop(
+        self, find: str, drop: str, parameters: tuple[str, ...], timeout: float | None
+    ) -> bool:
+        def work(db: Connection) -> bool:
+            was_there = scalar(db, find, parameters) is not None
+            if was_there:
+                db.execute(drop, parameters)
+            return was_there
+
+        return await self._session.write(work, timeout=timeout)
 
 
 def write_contents(unit: UnitOfWork, row: RunRow, commit: Commit) -> tuple[str, ...]:
@@ -96,17 +200,6 @@ def _fire(connection: Connection, key: int, ids: tuple[str, ...]) -> tuple[str, 
     return tuple(fired)
 
 
-def load_timers(connection: Connection, run_id: str) -> list[Timer]:
-    """All timers of a run."""
-    return [_to_timer(row) for row in connection.execute(LOAD_TIMERS, (run_id,)).fetchall()]
-
-
-def find_due_timers(connection: Connection, now: datetime, limit: int) -> list[Timer]:
-    """Timers that are due and have not fired."""
-    rows = connection.execute(FIND_DUE_TIMERS, (to_micros(now), limit)).fetchall()
-    return [_to_timer(row) for row in rows]
-
-
 def _to_timer(row: tuple[Any, ...]) -> Timer:
     run_id, id, fire_at, fired = row
     return Timer(run_id=run_id, id=id, fire_at=from_micros(fire_at), fired=bool(fired))
@@ -130,25 +223,20 @@ def _entry_row(key: int, entry: Entry, now: int) -> tuple[Any, ...]:
     )
 
 
-def load_entries(connection: Connection, run_id: str) -> list[Entry]:
-    """The audit lines of a run."""
-    return [
-        Entry(
-            run_id=run_id,
-            timestamp=from_micros(timestamp),
-            id=id,
-            step_id=step_id,
-            step_type=step_type,
-            action=action,
-            duration_ms=duration_ms,
-            error=error,
-            input=raw(input),
-            output=raw(output),
-        )
-        for _, timestamp, id, step_id, step_type, action, duration_ms, error, input, output in (
-            connection.execute(LOAD_ENTRIES, (run_id,)).fetchall()
-        )
-    ]
+def _to_entry(run_id: str, row: tuple[Any, ...]) -> Entry:
+    _, timestamp, id, step_id, step_type, action, duration_ms, error, input, output = row
+    return Entry(
+        run_id=run_id,
+        timestamp=from_micros(timestamp),
+        id=id,
+        step_id=step_id,
+        step_type=step_type,
+        action=action,
+        duration_ms=duration_ms,
+        error=error,
+        input=raw(input),
+        output=raw(output),
+    )
 
 
 def _activity_row(key: int, activity: Activity) -> tuple[Any, ...]:
@@ -164,17 +252,6 @@ def _activity_row(key: int, activity: Activity) -> tuple[Any, ...]:
         payload(activity.input),
         payload(activity.output),
     )
-
-
-def load_activities(connection: Connection, run_id: str) -> list[Activity]:
-    """The activities of a run."""
-    return [_to_activity(row) for row in connection.execute(LOAD_ACTIVITIES, (run_id,)).fetchall()]
-
-
-def find_activity(connection: Connection, activity_id: str) -> Activity | None:
-    """One activity."""
-    rows = connection.execute(FIND_ACTIVITY, (activity_id,)).fetchall()
-    return _to_activity(rows[0]) if rows else None
 
 
 def _to_activity(row: tuple[Any, ...]) -> Activity:
@@ -202,61 +279,3 @@ def _save_snapshot(unit: UnitOfWork, row: RunRow, snapshot: Snapshot) -> None:
     if snapshot.created_at == EPOCH:
         snapshot = msgspec.structs.replace(snapshot, created_at=from_micros(unit.now))
     unit.connection.execute(SAVE_SNAPSHOT, (row.key, row.id, snapshot.pack()))
-
-
-def find_snapshot(connection: Connection, run_id: str) -> Snapshot | None:
-    """The last snapshot of a run."""
-    envelope = scalar(connection, FIND_SNAPSHOT, (run_id,))
-    return None if envelope is None else Snapshot.unpack(envelope)
-
-
-def drop_snapshot(connection: Connection, run_id: str) -> bool:
-    """Remove the snapshot of a run; whether there was one."""
-    key = scalar(connection, FIND_SNAPSHOT_KEY, (run_id,))
-    if key is None:
-        return False
-    connection.execute(DROP_SNAPSHOT, (key,))
-    return True
-
-
-def find_snapshot_ids(connection: Connection, after: str, limit: int) -> list[str]:
-    """The runs that have a snapshot."""
-    return [id for (id,) in connection.execute(FIND_SNAPSHOT_IDS, (after, limit)).fetchall()]
-
-
-# -- facts and keys -------------------------------------------------------------------------------
-
-
-def find_fact(connection: Connection, hash: str, root: str) -> Fact | None:
-    """A fact of a tree or of the free namespace."""
-    data = scalar(connection, FIND_FACT, (root, hash))
-    return None if data is None else Fact(hash, data, root)
-
-
-def put_fact(connection: Connection, fact: Fact) -> None:
-    """Store a fact in the free namespace."""
-    connection.execute(SAVE_FACTS, ("", fact.hash, fact.data))
-
-
-def drop_fact(connection: Connection, hash: str) -> bool:
-    """Remove a fact from the free namespace; whether it was there."""
-    if scalar(connection, HAS_FACT, ("", hash)) is None:
-        return False
-    connection.execute(DROP_FACT, ("", hash))
-    return True
-
-
-def recall(connection: Connection, scope: str, key: str) -> str | None:
-    """The value that a key is bound to."""
-    value: str | None = scalar(connection, RECALL_KEY, (scope, key))
-    return value
-
-
-def remember(
-    connection: Connection, scope: str, key: str, value: str, run_id: str | None
-) -> str | None:
-    """Bind a key unless it is bound."""
-    bound = recall(connection, scope, key)
-    if bound is None:
-        connection.execute(REMEMBER_KEY, (scope, key, value, run_id))
-    return bound

@@ -21,6 +21,7 @@ from outlast.stores.sqlite.rows import (
     text,
 )
 from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.session import SessionStore
 from outlast.stores.sqlite.unit_of_work import Counters
 
 INSERT_TASKS = query("insert_tasks")
@@ -69,6 +70,36 @@ class TaskRow(Struct):
     owner: str | None
     claimed_until: int | None
     line: str
+
+
+class SqliteTasks(SessionStore):
+    """Claims on single tasks, and what is available."""
+
+    async def claim_task(
+        self,
+        run_id: str,
+        task_id: str,
+        owner: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+    ) -> Claim | None:
+        return await self._session.write(
+            lambda db: claim_task(db, run_id, task_id, owner, ttl, self.clock.now()),
+            timeout=timeout,
+        )
+
+    async def find_available_tasks(
+        self, *, queue: str | None = None, limit: int = 1, timeout: float | None = None
+    ) -> list[Task]:
+        queues = None if queue is None else [queue]
+        return await self._session.read(
+            lambda db: [
+                to_task(row) for row in find_available(db, queues, self.clock.now(), limit)
+            ],
+            timeout=timeout,
+            small=limit == 1,
+        )
 
 
 def insert_tasks(connection: Connection, tasks: Sequence[Task], *, now: int, earliest: int) -> None:

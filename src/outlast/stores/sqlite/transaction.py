@@ -17,10 +17,11 @@ from outlast.ports.notifier import LocalNotifier
 from outlast.ports.store import Store
 from outlast.stores.sqlite.connection import Connection, PrefixedConnection
 from outlast.stores.sqlite.connection_worker import Work
-from outlast.stores.sqlite.database import Database, Session
+from outlast.stores.sqlite.database import Database
 from outlast.stores.sqlite.driver_errors import translate
 from outlast.stores.sqlite.queue import SqliteQueue
 from outlast.stores.sqlite.schema import query
+from outlast.stores.sqlite.session import Session
 from outlast.stores.sqlite.store import SqliteStore
 
 T = TypeVar("T")

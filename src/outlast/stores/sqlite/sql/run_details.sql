@@ -61,11 +61,11 @@ INSERT OR REPLACE INTO snapshots (run_key, run_id, envelope) VALUES (?, ?, ?);
 -- name: find_snapshot
 SELECT envelope FROM snapshots WHERE run_id = ?;
 
--- name: find_snapshot_key
-SELECT run_key FROM snapshots WHERE run_id = ?;
+-- name: has_snapshot
+SELECT 1 FROM snapshots WHERE run_id = ?;
 
 -- name: drop_snapshot
-DELETE FROM snapshots WHERE run_key = ?;
+DELETE FROM snapshots WHERE run_id = ?;
 
 -- name: find_snapshot_ids
 SELECT run_id FROM snapshots WHERE run_id > ? ORDER BY run_id LIMIT ?;
